@@ -66,6 +66,7 @@ class Cover:
             action_spaces=(spaces.Discrete(len(MOVES)),) * self.players,
             mask_sizes=(0,) * self.players,
             colors=tuple(map(drawing.hexadecimal, map(_color_of, range(self.players)))),
+            outcome="none",  # a shared reward
         )
 
     def reset(

@@ -94,6 +94,7 @@ class Matrix:
     ) -> None:
         self.lanes = options.count("lanes", lanes)
         self.game = _chosen(game, payoffs, rounds)
+        self._unpaid = "none" if payoffs is None else None  # who has won where the payoffs do not say it
         self.interface = self._describe()
         self.ticks = np.zeros(self.lanes, np.int64)  # [L] played in this episode
         self.state = np.zeros(self.lanes, np.int64)  # [L] which table is played
@@ -110,6 +111,7 @@ class Matrix:
             action_spaces=(spaces.Discrete(n_0), spaces.Discrete(n_1)),
             mask_sizes=(0, 0),
             colors=(drawing.hexadecimal(drawing.BLUE), drawing.hexadecimal(drawing.RED)),
+            outcome="zero_sum" if np.allclose(self.game.table.sum(axis=-1), 0.0) else self._unpaid,
         )
 
     def reset(

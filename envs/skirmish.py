@@ -90,7 +90,7 @@ class Skirmish:
         self.max_steps = options.count("max_steps", max_steps)
         self.damage_reward = options.number("damage_reward", damage_reward, least=0.0)
         colors = drawing.hexadecimal(drawing.BLUE), drawing.hexadecimal(drawing.RED)
-        self.interface = Interface(TEAMS, (SPACE, SPACE), (SPACE.action_space,) * 2, (0, 0), colors)
+        self.interface = Interface(TEAMS, (SPACE, SPACE), (SPACE.action_space,) * 2, (0, 0), colors, outcome="info")
         self._streams = LaneStreams(self.lanes)
         self._edge = np.array([self.width - 1, self.height - 1])
 

@@ -134,6 +134,7 @@ class Touchdown:
             action_spaces=tuple(moves[control] for control in self._controls),
             mask_sizes=(0,) * players,
             colors=tuple(drawing.hexadecimal(drawing.BLUE if side > 0 else drawing.RED) for side in self._side),
+            outcome="zero_sum",
         )
 
     def reset(

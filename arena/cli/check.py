@@ -11,6 +11,7 @@ from arena.config import load_with_origin
 from arena.plan.build import make_plan
 from arena.plan.deadlock import waiting_words
 from arena.plan.process_count import process_count
+from arena.preflight.outcomes import rule_lines
 from arena.terminal.output import complain, say
 from arena.terminal.rounds import gate_lines
 from arena.terminal.text import processes_words
@@ -32,6 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
     for line in (
         *findings.lines,
         *findings.hints.values(),
+        *rule_lines(plan),
         *gate_lines(config),
         f"schedule: {waiting}",
     ):

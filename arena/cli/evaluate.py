@@ -32,6 +32,7 @@ from arena.preflight.external import refuse_external
 from arena.records import boundary, checkpoint
 from arena.records.atomic import make_folder
 from arena.records.folder import RunFolder
+from arena.records.outcome import without_winner_words
 from arena.records.scoreboard import Scoreboard
 from arena.run.evaluation import alike_words, episodes_per_lane, result_words
 from arena.run.leg import UNBOUNDED_TICKS
@@ -249,8 +250,9 @@ def _play(contest: Contest, folder: Path, episodes: int, *, greedy: bool) -> int
         for policy, title in contest.titles.items():
             sys.stdout.write(f"{title}: {result_words(scoreboard.policies[policy])}\n")
             sys.stdout.flush()
-        rules = {match.env: match.game.outcome for match in run.plan.matches}
-        words = [*scoreboard.winners.words(rules), *alike_words(run, remedy="--sample")]
+        decided = any(score.games.count for score in scoreboard.policies.values())
+        rules = {match.env: match.game.outcome for match in run.plan.matches if len(match.seats) > 1}
+        words = [*([] if decided else without_winner_words(rules)), *alike_words(run, remedy="--sample")]
         sys.stdout.writelines(f"{line}\n" for line in words)
 
     status = lead.run_single_process(run, present, silent_display())

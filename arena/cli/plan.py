@@ -16,6 +16,7 @@ from arena.plan.plan import Plan
 from arena.plan.process_count import process_count
 from arena.preflight.examine import Preflight, examine
 from arena.preflight.external import external_kinds
+from arena.preflight.outcomes import require_rules
 from arena.records.formats import document_text, plan_file
 from arena.run.later_seats import later_plans
 from arena.terminal.output import say
@@ -91,7 +92,11 @@ def preflight(
     """
     with origin.located():
         check_custom(config)
-        return examine(plan, later=later_plans(config), conformance=conformance)
+        later = later_plans(config)
+        found = examine(plan, later=later, conformance=conformance)
+        if plan.config.rounds > 1:
+            require_rules(config, plan, *later)
+        return found
 
 
 def _host_lines(plan: Plan, given: Sequence[Host]) -> Sequence[str]:

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -22,9 +21,8 @@ from arena.records import checksums
 from arena.records.boundary import newest_tick
 from arena.records.faults import process_faults
 from arena.records.folder import RunFolder
-from arena.records.formats import EpisodeLine, SeatLine
 from arena.records.journal import JournalReader
-from arena.records.outcome import Winners
+from arena.records.metrics import EpisodeRecord, SeatRecord
 from arena.replay.format import files_in, start_and_lane
 from arena.replay.playback import Event, ReplayDiffers
 from arena.replay.reader import Episode, MatchReplays, Replays, read_replays
@@ -139,24 +137,18 @@ def _place(episode: Episode) -> str:
     return f"lane {episode.lane}, episode {episode.number}: {span}"
 
 
-def _lines_of(folder: RunFolder, match: MatchReplays) -> dict[tuple[int, int], EpisodeLine]:
-    """The lines of a match in `episodes.jsonl`, by lane and episode; outcomes as all episodes together show them."""
-    match_place, winners = match.manifest[:2], Winners()
-    winners.see(line.ending for line in _lines(folder))
-    found = {(line.lane, line.episode): line for line in _lines(folder) if (line.round, line.match) == match_place}
-    for place, line in found.items():
-        if not winners.holds(line.ending):
-            seats = tuple(msgspec.structs.replace(seat, outcome=None) for seat in line.seats)
-            found[place] = msgspec.structs.replace(line, seats=seats)
-    return found
+def _lines_of(folder: RunFolder, match: MatchReplays) -> dict[tuple[int, int], EpisodeRecord]:
+    """The lines of a match in `episodes.jsonl`, by lane and episode."""
+    place = match.manifest[:2]
+    return {(line.lane, line.episode): line for line in _lines(folder) if (line.round, line.match) == place}
 
 
-def _lines(folder: RunFolder) -> Iterator[EpisodeLine]:
+def _lines(folder: RunFolder) -> Iterator[EpisodeRecord]:
     """The lines of `episodes.jsonl`; none if the file is not there."""
-    return JournalReader(folder.episodes).lines(EpisodeLine, missing_ok=True)
+    return JournalReader(folder.episodes).lines(EpisodeRecord, missing_ok=True)
 
 
-def _result(line: EpisodeLine | None) -> str:
+def _result(line: EpisodeRecord | None) -> str:
     if line is None:
         return ", not in episodes.jsonl"
     if line.cut:
@@ -164,7 +156,7 @@ def _result(line: EpisodeLine | None) -> str:
     return "".join(f", {seat.policy} {_seat_result(seat)}" for seat in line.seats)
 
 
-def _seat_result(seat: SeatLine) -> str:
+def _seat_result(seat: SeatRecord) -> str:
     return " ".join(filter(None, [seat.outcome, "took no part" if seat.return_ is None else f"{seat.return_:.6g}"]))
 
 
@@ -172,7 +164,7 @@ def _seat_result(seat: SeatLine) -> str:
 
 
 def _verify_all(
-    matches: Sequence[MatchReplays], missing: Sequence[EpisodeLine], lane: int | None, *, lost: bool
+    matches: Sequence[MatchReplays], missing: Sequence[EpisodeRecord], lane: int | None, *, lost: bool
 ) -> int:
     """Plays all replays again (of one lane, if given) and compares; returns the exit status."""
     status, absent = _FAILED if lost else 0, Counter((line.round, line.match) for line in missing)
@@ -197,7 +189,7 @@ def _verify_all(
 
 def _without_replay(
     matches: Sequence[MatchReplays], folder: RunFolder, match: int | None, round: int | None, lane: int | None
-) -> list[EpisodeLine]:
+) -> list[EpisodeRecord]:
     """The selected episodes of `episodes.jsonl` without a replay."""
     there = {(*one.manifest[:2], episode.lane, episode.number) for one in matches for episode in one.episodes()}
     rounds = round if match is None else round or 0
@@ -209,7 +201,7 @@ def _without_replay(
     ]
 
 
-def _are_lost(missing: Sequence[EpisodeLine], found: Replays, folder: RunFolder) -> bool:
+def _are_lost(missing: Sequence[EpisodeRecord], found: Replays, folder: RunFolder) -> bool:
     """Whether a missing episode once had a replay: a run may begin to record replays when it is resumed."""
     starts = (start_and_lane(path)[0] for match in found.matches for path in files_in(match.path))
     since = min(starts, default=0)

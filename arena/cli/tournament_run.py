@@ -26,7 +26,7 @@ from arena.cli.tournament import TournamentArgs
 from arena.config import load_config
 from arena.config.matches import MatchConfig
 from arena.config.schema import Config, PolicyConfig
-from arena.errors import ConfigError, pluralize, shown
+from arena.errors import ConfigError, located, pluralize, shown
 from arena.launch.lead import Rank0Base
 from arena.league import read_results, rounds_file, tournament_file
 from arena.league.populations import every_meeting, populations_of
@@ -43,12 +43,15 @@ from arena.league.tournament import (
     table,
     widened,
 )
+from arena.plan.build import make_plan
+from arena.preflight.outcomes import require_rules
 from arena.records import boundary as boundaries
 from arena.records import checkpoint
 from arena.records.folder import RunFolder
-from arena.records.formats import EpisodeLine, Terms
+from arena.records.formats import Terms
 from arena.records.identical_games import repetition_words
 from arena.records.journal import JournalReader
+from arena.records.metrics import EpisodeRecord
 from arena.records.scoreboard import Scoreboard
 from arena.run import rounds
 from arena.run.display import Display
@@ -133,7 +136,7 @@ class TournamentRun(Rank0Base):
         config = run.plan.config
         sides = populations_of(config, [*config.policies], tournament=True)
         found = table(played.results, [*config.policies], rule, sides=sides)
-        lines_of_games = JournalReader(run.folder.episodes).lines(EpisodeLine, missing_ok=True)
+        lines_of_games = JournalReader(run.folder.episodes).lines(EpisodeRecord, missing_ok=True)
         interrupted = sum(line.round >= batches and not line.cut for line in lines_of_games)
         uncounted = _Uncounted(played.unrated, played.aborted, interrupted)
         if self._request.as_json:
@@ -220,6 +223,8 @@ def opening(request: TournamentArgs) -> tuple[Config, Batch]:
         fault_tolerance="off",
         spares=0,
     )
+    with located(source=sources[0].path):
+        require_rules(config, make_plan(config))
     return config, first
 
 

@@ -41,7 +41,7 @@ class EnvConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     wrappers: tuple[WrapperEntry, ...] = ()  # around it, the innermost first: a name, or {name: its arguments}
     idle_action: Any = None  # the action of an entity that no seat plays; null: the space's no-op
     screen: Literal["xvfb"] | None = None  # a virtual one, for a game that opens windows; null: none
-    outcome: OutcomeRule | None = None  # who has won; null: the infos, else the returns as long as the game is zero-sum
+    outcome: OutcomeRule | None = None  # who has won; null: as the game declares, or no side
     external: TickRules | None = None  # only of external games, which ask for actions; null: the defaults
 
     @property

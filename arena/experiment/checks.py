@@ -95,6 +95,7 @@ def _checked(limit: float) -> Mistake | None:
     from arena.config import parse_config
     from arena.game.api import Interface
     from arena.preflight.examine import examine
+    from arena.preflight.outcomes import require_rules
     from arena.run.later_seats import later_plans
     from arena.run.planning import checked_plan
 
@@ -104,7 +105,10 @@ def _checked(limit: float) -> Mistake | None:
             config = parse_config(data, source="")
             seconds = max(limit, config.env_timeout_s or config.watchdog_s)
             faulthandler.dump_traceback_later(seconds, exit=True, file=2)
-            examine(checked_plan(config, ranks=1), later=later_plans(config), known=known)
+            plan, later = checked_plan(config, ranks=1), later_plans(config)
+            examine(plan, later=later, known=known)
+            if plan.config.rounds > 1:
+                require_rules(config, plan, *later)
         except ConfigError as error:
             return Mistake(number, error.message, error.path, error.source)
     return None

@@ -40,6 +40,7 @@ class Interface:
     action_spaces: tuple[Space[Any], ...]
     mask_sizes: tuple[int, ...]  # length of an entity's `info["action_mask"]`; 0 if it has none
     colors: tuple[str, ...] = ()  # of an entity's pieces in the picture, as "#1f77b4"; (): they tell nothing
+    outcome: str | None = None  # who has won: info, zero_sum, higher_return or none, see `arena.records.outcome`
 
 
 class Outside(NamedTuple):

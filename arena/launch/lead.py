@@ -21,11 +21,11 @@ from arena.plan.plan import Role, RoleKind
 from arena.preflight.external import external_kinds
 from arena.records import evaluations
 from arena.records.atomic import replacing
-from arena.records.episode import episode_of
 from arena.records.folder import RunFolder
-from arena.records.formats import EpisodeLine, plan_file, write_document
+from arena.records.formats import plan_file, write_document
 from arena.records.journal import JournalReader, as_read
 from arena.records.lock import RunLock
+from arena.records.metrics import EpisodeRecord
 from arena.records.recorder import Recorder
 from arena.records.scoreboard import Scoreboard
 from arena.roles.perform import failure_of, run_role
@@ -182,9 +182,7 @@ def _evaluated(run: Run, evaluation: Run, memory: ProcessState, output: Output =
     if memory.stop.wanted:
         _end_callbacks(memory)
         return _stopped(run, run.leg.start, memory, output)
-    for line in record_evaluation(
-        run, evaluation, scored(evaluation.folder, evaluation.plan.players()), _scoreboard(run, memory).winners
-    ):
+    for line in record_evaluation(run, evaluation, scored(evaluation.folder, evaluation.plan.players())):
         output.say(line)
     with _results(run, memory):
         lines = evaluations.lines_at(run.folder, run.leg.start)
@@ -396,7 +394,7 @@ def _scoreboard(run: Run, memory: ProcessState) -> Scoreboard:
 def scored(folder: RunFolder, players: Iterable[str]) -> Scoreboard:
     """The score from the records; it does not depend on the order in which matches reported."""
     found = Scoreboard(players)
-    found.take(map(episode_of, JournalReader(folder.episodes).lines(EpisodeLine, missing_ok=True)))
+    found.take(JournalReader(folder.episodes).lines(EpisodeRecord, missing_ok=True))
     return found
 
 

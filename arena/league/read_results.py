@@ -4,18 +4,15 @@
     rounds.jsonl, or plan.json     the sides of each match; in a league also who has begun anew, and when
     episodes.jsonl                 how the games ended
 
-A game does not count if it has no winner, if it has not two sides (unless the higher return decides), if it was not
-played to its end, or if a seat was idle. A line that a kill has left incomplete is counted and skipped.
-
-Whether a game has winners is a property of all of its episodes: see `arena.records.outcome`. So the episodes are read
-twice: first for what they show of their game, then for the results.
+A game does not count if it has no winner, if it has not two sides (unless its record ranks them), if it was not played
+to its end, or if a seat was idle. A line that a kill has left incomplete is counted and skipped.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,15 +20,15 @@ from typing import Any, NamedTuple
 import msgspec
 
 from arena.config import Config, load_config
-from arena.config.fields import OutcomeRule
 from arena.errors import ConfigError
 from arena.league.results import Encounter, Results, encounters_of
 from arena.league.timeline import Beginning, Period, Timeline
 from arena.records import boundary
 from arena.records.folder import RunFolder
-from arena.records.formats import EpisodeLine, PlanFile, RoundLine, SeatLine, read_document, round_of
+from arena.records.formats import PlanFile, RoundLine, read_document, round_of
 from arena.records.journal import JournalReader
-from arena.records.outcome import Outcome, Winners, side_returns
+from arena.records.metrics import EpisodeRecord, SeatRecord
+from arena.records.outcome import side_returns, without_winner_words
 
 _PARTS = 8  # of a round in which policies learn; with few rounds, ratings have a node for each part
 
@@ -49,7 +46,7 @@ class ResultSet(NamedTuple):
         unfinished: lines that a kill has left incomplete: 0 or 1.
         cut: per player the games with others that would have counted if the end of a leg had not cut them; none where
             all games that count have one length, as then cuts favor no player.
-        without_winner: a line for each game that has no winners: why, and what helps.
+        without_winner: a line for each game of which no episode had a winner: why, and what helps.
     """
 
     timeline: Timeline
@@ -88,21 +85,26 @@ def read(
         ConfigError: a file is missing, damaged, or of another version of the arena.
     """
     config, rounds = load_config(folder.config), _rounds(folder, journal)
-    games = _games(journal(folder.episodes).lines(EpisodeLine, missing_ok=True), config, Winners())
-    rounds = rounds[: 1 + (games.newest if last is None else last)]
-    referee = _Referee(rounds, games)
+    rounds = rounds if last is None else rounds[: 1 + last]
+    referee = _Referee(rounds, config)
     reader = journal(folder.episodes)
+    newest, newest_tick = 0, 0
+    games: dict[str, bool] = {}  # per game that was played, whether an episode had a winner or was drawn
     encounters: list[Encounter] = []
     timed: dict[tuple[int, int], Results] = {}  # by round and part of the round
     dropped: Counter[_Dropped] = Counter()
     counted = 0
     first: int | None = None
-    cut: Counter[str] = Counter()
+    cut: dict[str, Counter[str]] = {}  # per game and player
     lengths: set[int] = set()
     parts = _PARTS if config.learners else 1
-    for episode, found in referee.judged(reader.lines(EpisodeLine, missing_ok=True)):
-        if until is not None and episode.tick > until:
+    for episode in reader.lines(EpisodeRecord, missing_ok=True):
+        newest, newest_tick = max(newest, episode.round), max(newest_tick, episode.tick)
+        has_winner = any(seat.outcome is not None for seat in episode.seats)
+        games[episode.env] = games.get(episode.env, False) or has_winner or len(episode.seats) < 2
+        if episode.round >= len(rounds) or (until is not None and episode.tick > until):
             continue
+        found = referee.judge(episode)
         first = episode.tick if first is None else min(first, episode.tick)
         if isinstance(found, _Dropped):
             dropped[found] += 1
@@ -115,10 +117,14 @@ def read(
             for one in found:
                 results.add(*one)
         if episode.cut:
-            cut.update(referee.missed_by(episode))
+            cut.setdefault(episode.env, Counter()).update(referee.missed_by(episode))
+    if last is None:
+        rounds = rounds[: 1 + newest]
     reached = rounds[-1].start + config.ticks if rounds else 0
     if last is None:  # the newest round may be under way
-        reached = min(reached, max(games.reached, boundary.newest_tick(folder) or 0))
+        reached = min(reached, max(newest_tick, boundary.newest_tick(folder) or 0))
+    rules = {env: config.envs[env].outcome for env, decided in games.items() if not decided and env in config.envs}
+    missed: Counter[str] = sum((own for env, own in cut.items() if games[env]), Counter())
     return ResultSet(
         _timeline(config, rounds, timed, parts, reached),
         encounters,
@@ -127,8 +133,8 @@ def read(
         unrated=dropped[_Dropped.UNRATED],
         aborted=dropped[_Dropped.ABORTED],
         unfinished=reader.unfinished,
-        cut={} if len(lengths) == 1 else cut,
-        without_winner=games.winners.words(games.rules),
+        cut={} if len(lengths) == 1 else missed,
+        without_winner=without_winner_words(rules),
     )
 
 
@@ -158,8 +164,6 @@ def _timeline(
 class GamesSoFar:
     """The games of a league's rounds that are over, each read once: late rounds take no longer than early ones.
 
-    A game may show in any round that it has no winners; then all games are read again.
-
     Args:
         folder: of the run.
         config: of the league.
@@ -175,10 +179,6 @@ class GamesSoFar:
         self.config = config
         self._folder, self._keeps_played = folder, keeps_played
         self._parts = _PARTS if config.learners else 1
-        self._winners = Winners()
-        self._begin()
-
-    def _begin(self) -> None:
         self._position, self._newest = 0, -1
         self._timed: dict[tuple[int, int], Results] = {}
         self.returns: dict[str, list[float]] = {}
@@ -190,16 +190,12 @@ class GamesSoFar:
         Raises:
             ConfigError: a file is missing, damaged, or of another version of the arena.
         """
-        rounds, known = _rounds(self._folder)[: last + 1], len(self._winners.without)
-        games = _games((line for line, _ in self._lines(last)), self.config, self._winners)
-        games = games._replace(rules={name: env.outcome for name, env in self.config.envs.items()})
-        if len(self._winners.without) > known:
-            self._begin()
+        rounds = _rounds(self._folder)[: last + 1]
         if last != self._newest:
             self._newest, self.returns = last, {}
         if self._keeps_played:
             self.played += ({} for _ in rounds[len(self.played) :])
-        referee = _Referee(rounds, games)
+        referee = _Referee(rounds, self.config)
         for episode, position in self._lines(last):
             self._position = position
             found = referee.judge(episode)
@@ -216,22 +212,22 @@ class GamesSoFar:
                 self.played[episode.round].setdefault(episode.match, []).extend(found)
         return _timeline(self.config, rounds, self._timed, self._parts, rounds[-1].start + self.config.ticks)
 
-    def _lines(self, last: int) -> Iterator[tuple[EpisodeLine, int]]:
+    def _lines(self, last: int) -> Iterator[tuple[EpisodeRecord, int]]:
         """The lines that follow, to the end of a round, and the byte after each; later rounds may be played anew."""
         reader = JournalReader(self._folder.episodes, start=self._position)
-        for line in reader.lines(EpisodeLine, missing_ok=True):
+        for line in reader.lines(EpisodeRecord, missing_ok=True):
             if line.round > last:
                 return
             yield line, reader.position
 
 
-def _part_of(episode: EpisodeLine, rounds: Sequence[RoundLine], parts: int, ticks: int) -> int:
+def _part_of(episode: EpisodeRecord, rounds: Sequence[RoundLine], parts: int, ticks: int) -> int:
     """The part of its round in which an episode has ended."""
     part = (episode.tick - 1 - rounds[episode.round].start) * parts // ticks
     return min(max(part, 0), parts - 1)
 
 
-def _returns(seats: Sequence[SeatLine]) -> dict[str, float]:
+def _returns(seats: Sequence[SeatRecord]) -> dict[str, float]:
     """Per policy its return in one episode, the mean over its entities; NaN if that of a seat was not finite."""
     totals: dict[str, float] = {}
     sizes: Counter[str] = Counter()
@@ -255,27 +251,6 @@ def _rounds(folder: RunFolder, journal: Callable[[Path], JournalReader] = Journa
     return rounds
 
 
-class _Games(NamedTuple):
-    """What all episodes together say."""
-
-    winners: Winners  # which games have winners
-    rules: Mapping[str, OutcomeRule | None]  # per game that was played its rule
-    newest: int = 0  # the newest round of which a game is on record; the first one if there is no game
-    reached: int = 0  # the newest tick at which a game has ended
-
-
-def _games(episodes: Iterable[EpisodeLine], config: Config, winners: Winners) -> _Games:
-    """What the episodes say; passes them to `winners` too."""
-    envs, newest, reached = dict[str, None](), 0, 0
-    for line in episodes:
-        newest, reached = max(newest, line.round), max(reached, line.tick)
-        envs[line.env] = None
-        if not line.settled and line.seats and line.seats[0].outcome is None:  # few show anything
-            winners.see([line.ending])
-    rules = {env: config.envs[env].outcome for env in envs if env in config.envs}
-    return _Games(winners, rules, newest, reached)
-
-
 class _Dropped(Enum):
     """Why a game does not count."""
 
@@ -286,68 +261,48 @@ class _Dropped(Enum):
 class _Referee:
     """Decides which games count, and as which encounters."""
 
-    def __init__(self, rounds: Sequence[RoundLine], games: _Games) -> None:
+    def __init__(self, rounds: Sequence[RoundLine], config: Config) -> None:
         self._matches = {line.round: line.matches for line in rounds}
-        self._games = games
+        self._config = config
         self._known: dict[Any, tuple[Encounter, ...] | _Dropped] = {}
 
-    def judged(self, episodes: Iterable[EpisodeLine]) -> Iterator[tuple[EpisodeLine, tuple[Encounter, ...] | _Dropped]]:
-        """The games of these rounds, each with its encounters, or the reason why it does not count."""
-        return ((episode, self.judge(episode)) for episode in episodes if episode.round in self._matches)
-
-    def missed_by(self, episode: EpisodeLine) -> frozenset[str]:
+    def missed_by(self, episode: EpisodeRecord) -> frozenset[str]:
         """The players that a cut game would have rated if the first side had won; empty if it would not count."""
-        sides = self._sides(episode)
-        if episode.env in self._games.winners.without or self._games.rules.get(episode.env) == "none":
-            return frozenset()
-        first = next(iter(sides), ())
-        found = self.judge(
-            msgspec.structs.replace(
-                episode,
-                seats=tuple(
-                    msgspec.structs.replace(
-                        seat, outcome="win" if number in first else "loss", return_=float(number in first)
-                    )
-                    for number, seat in enumerate(episode.seats)
-                ),
-                cut=False,
-                settled=True,
-            )
+        first = next(iter(self._sides(episode)), ())
+        seats = tuple(
+            msgspec.structs.replace(seat, outcome="win" if number in first else "loss", return_=float(number in first))
+            for number, seat in enumerate(episode.seats)
         )
+        found = self.judge(msgspec.structs.replace(episode, seats=seats, cut=False))
         if isinstance(found, _Dropped):
             return frozenset()
         return frozenset(name for one in found if one.first != one.second for name in (*one.first, *one.second))
 
-    def judge(self, episode: EpisodeLine) -> tuple[Encounter, ...] | _Dropped:
+    def judge(self, episode: EpisodeRecord) -> tuple[Encounter, ...] | _Dropped:
         """The encounters of a finished game; cached, as the games of a match end in few ways."""
         if episode.cut or any(seat.idle_ticks for seat in episode.seats):
             return _Dropped.ABORTED
         players, outcomes = tuple(seat.policy for seat in episode.seats), tuple(seat.outcome for seat in episode.seats)
-        if episode.env in self._games.winners.without:
-            outcomes = self._games.winners.outcomes(episode.ending)
-        if len(players) > 2 and self._ranks(episode):
-            return self._judged(episode, players, outcomes)
         key = (episode.round, episode.match, episode.env, players, outcomes)
-        if key not in self._known:
-            self._known[key] = self._judged(episode, players, outcomes)
-        return self._known[key]
-
-    def _judged(
-        self, episode: EpisodeLine, players: Sequence[str], outcomes: Sequence[Outcome | None]
-    ) -> tuple[Encounter, ...] | _Dropped:
-        sides, returns = self._sides(episode), list[float]()
+        if key in self._known:
+            return self._known[key]
+        sides, returns = self._sides(episode), list[float | None]()
         if sorted(seat for side in sides for seat in side) != list(range(len(players))):
             return _Dropped.UNRATED
-        if episode.settled and self._ranks(episode):
-            returns = side_returns(episode.ending.returns, episode.ending.entities, sides)
-        found = encounters_of(players, sides, outcomes, returns)
-        return found or _Dropped.UNRATED
+        if self._ranks(episode) and any(outcomes):
+            earned, entities = zip(*((seat.return_, len(seat.entities)) for seat in episode.seats), strict=True)
+            returns = side_returns(earned, entities, sides)
+        found = encounters_of(players, sides, outcomes, returns) or _Dropped.UNRATED
+        if not returns:
+            self._known[key] = found
+        return found
 
-    def _ranks(self, episode: EpisodeLine) -> bool:
-        """Whether the higher return decides."""
-        return self._games.rules.get(episode.env) == "higher_return"
+    def _ranks(self, episode: EpisodeRecord) -> bool:
+        """Whether the higher return decides between more than two sides; earlier versions did not record it."""
+        env = self._config.envs.get(episode.env)
+        return episode.ranked or (len(episode.seats) > 2 and env is not None and env.outcome == "higher_return")
 
-    def _sides(self, episode: EpisodeLine) -> tuple[tuple[int, ...], ...]:
+    def _sides(self, episode: EpisodeRecord) -> tuple[tuple[int, ...], ...]:
         """The sides of its match.
 
         With `scale: true` a plan repeats its matches. After a resume on fewer processes, the plan on record has fewer

@@ -181,7 +181,7 @@ def encounters_of(
     players: Sequence[str],
     sides: Sequence[Sequence[int]],
     outcomes: Sequence[Outcome | None],
-    returns: Sequence[float] = (),
+    returns: Sequence[float | None] = (),
 ) -> tuple[Encounter, ...]:
     """The encounters of a finished game; () if it says nothing about the strength of its players.
 

@@ -9,33 +9,31 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, compress, groupby, islice
-from operator import mul
+from operator import attrgetter, mul
 from typing import Any, NamedTuple
 
 from arena.records.merge_order import Place, place_of
-from arena.records.metrics import EpisodeRow, column
+from arena.records.metrics import EpisodeRecord
 from arena.records.outcome import Outcome
 
 Shares = tuple[float, float, float]
 """Of one decided game, the shares that a policy won, drew and lost; their sum is 1."""
 
 _WHOLE: dict[Outcome, Shares] = {"win": (1.0, 0.0, 0.0), "draw": (0.0, 1.0, 0.0), "loss": (0.0, 0.0, 1.0)}
-_length, _seats, _cut = column("length"), column("seats"), column("cut")
-_env, _settled = column("env"), column("settled")
+_seats, _length = attrgetter("seats"), attrgetter("length")
+_policy, _entities, _return, _outcome = map(attrgetter, ("policy", "entities", "return_", "outcome"))
 
 
 class Results(NamedTuple):
     """One policy's results; an episode counts once, even if the policy had several seats.
 
     Args:
-        returns: per episode, the mean over the policy's entities of their return.
+        returns: per episode, the mean over the policy's entities of their return; NaN: none of them took part.
         lengths: per episode, its ticks.
         games: per decided game, the shares of it that the policy won, drew and lost: 1 of one and 0 of the others,
             or something between the two where it sat on both sides.
         places: per episode, its place in the order of all episodes.
         decided: likewise per decided game.
-        env: the name of the game.
-        settled: per decided game, whether its outcome holds even if the game turns out not to be zero-sum.
     """
 
     returns: Sequence[float]
@@ -43,8 +41,6 @@ class Results(NamedTuple):
     games: Sequence[Shares]
     places: Sequence[Place]
     decided: Sequence[Place]
-    env: str
-    settled: Sequence[bool]
 
     @property
     def won(self) -> list[float]:
@@ -52,38 +48,40 @@ class Results(NamedTuple):
         return [won for won, _, _ in self.games]
 
 
-def results_of(episodes: Sequence[EpisodeRow]) -> dict[str, Results]:
+def results_of(episodes: Sequence[EpisodeRecord]) -> dict[str, Results]:
     """The results of episodes of one match, by policy, in the order of the seats; cut episodes do not count.
 
     Seats may differ between external games, as not all entities take part in each.
     """
-    episodes = [episode for episode in episodes if not _cut(episode)]
-    if not any(map(_seats, episodes)):
+    episodes = [episode for episode in episodes if not episode.cut]
+    all_seats = list(map(_seats, episodes))
+    if not any(all_seats):
         return {}
-    lengths, all_seats, places, settled = (list(map(read, episodes)) for read in (_length, _seats, place_of, _settled))
-    policies, entities, returns, outcomes, *_ = zip(*chain.from_iterable(all_seats), strict=True)
+    seats = list(chain.from_iterable(all_seats))
+    policies, entities, outcomes = (list(map(read, seats)) for read in (_policy, _entities, _outcome))
     count = len(all_seats[0])
     if policies != policies[:count] * len(episodes) or entities != entities[:count] * len(episodes):
         return _joined(map(results_of, in_parts(episodes)))
+    returns = list(map(_return, seats))
+    if None in returns:
+        returns = [math.nan if value is None else value for value in returns]
+    lengths, places = list(map(_length, episodes)), list(map(place_of, episodes))
     sides: dict[str, list[int]] = {}
     for seat, policy in enumerate(policies[:count]):
         sides.setdefault(policy, []).append(seat)
     sizes = [len(names) for names in entities[:count]]
     found = {}
-    for policy, seats in sides.items():
-        own = [sizes[seat] for seat in seats]
-        means = _means([returns[seat::count] for seat in seats], own)
-        ends = list(zip(*(outcomes[seat::count] for seat in seats), strict=True))
+    for policy, own_seats in sides.items():
+        own = [sizes[seat] for seat in own_seats]
+        means = _means([returns[seat::count] for seat in own_seats], own)
+        ends = list(zip(*(outcomes[seat::count] for seat in own_seats), strict=True))
         shares = {end: _shares(end, own) for end in set(ends)}  # there are few ways in which a game can end
-        won = [shares[end] is not None for end in ends]
         found[policy] = Results(
             returns=means,
             lengths=lengths,
             games=[game for end in ends if (game := shares[end]) is not None],
             places=places,
-            decided=list(compress(places, won)),
-            env=_env(episodes[0]),
-            settled=list(compress(settled, won)),
+            decided=list(compress(places, [shares[end] is not None for end in ends])),
         )
     return found
 
@@ -107,20 +105,18 @@ def _chained(results: Sequence[Results]) -> Results:
         games=all_of(lambda part: part.games),
         places=all_of(lambda part: part.places),
         decided=all_of(lambda part: part.decided),
-        env=results[0].env,
-        settled=all_of(lambda part: part.settled),
     )
 
 
-def in_parts(episodes: Iterable[EpisodeRow], most: int = 1000) -> Iterator[list[EpisodeRow]]:
+def in_parts(episodes: Iterable[EpisodeRecord], most: int = 1000) -> Iterator[list[EpisodeRecord]]:
     """Episodes of several matches in parts for `results_of`: `most` consecutive ones with the same seats, or fewer."""
     for _, alike in groupby(episodes, key=_line_up):
         while part := list(islice(alike, most)):
             yield part
 
 
-def _line_up(episode: EpisodeRow) -> tuple[str, list[tuple[str, tuple[int | str, ...]]]]:
-    return _env(episode), [(policy, entities) for policy, entities, *_ in _seats(episode)]
+def _line_up(episode: EpisodeRecord) -> list[tuple[str, tuple[int | str, ...]]]:
+    return [(seat.policy, seat.entities) for seat in episode.seats]
 
 
 def _means(returns: Sequence[Sequence[float]], sizes: Sequence[int]) -> Sequence[float]:

@@ -1,6 +1,6 @@
 """The files of a run folder: one struct for each line or document, which its writer and all its readers import.
 
-    episodes.jsonl     EpisodeLine       a line per finished episode
+    episodes.jsonl     EpisodeRecord     a line per finished episode: see `arena.records.metrics`
     metrics.jsonl      UpdateRecord      a line per update of a policy: `update_line`, `update_of`
     best.json          BestFile          the boundary with the best result
     changes.jsonl      ChangeLine        a line per call of a curriculum
@@ -22,15 +22,13 @@ kind of the fault and is written and read in `arena.records.faults` alone. Repla
 `arena.replay.format` and `arena.dataset.format`.
 
 Keys stand in a file in the order of the fields. Readers ignore keys that they do not know; a field with a default may
-be missing. There is no second struct for readers that need few fields: reading 100,000 episodes of two seats as
-`EpisodeLine` takes 0.9 to 1.2 times as long as with the 13 of 17 fields that results need (0.2 s; as dicts 0.36 s).
+be missing.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
@@ -44,13 +42,9 @@ from arena.plan.plan import MatchPlan, Plan, Role, RoleKind
 from arena.records import checkpoint, checksums
 from arena.records.atomic import regular
 from arena.records.folder import RunFolder
-from arena.records.metrics import UPDATE_FIELDS, UpdateRecord
-from arena.records.outcome import Ending, Outcome
+from arena.records.metrics import UPDATE_FIELDS, Count, Ticks, UpdateRecord
 
 S = TypeVar("S")
-
-_Count = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
-_Ticks = Annotated[int, msgspec.Meta(ge=0, lt=2**53)]  # as many as the command line takes
 
 
 def document_text(document: PlanFile | ProfileFile | ModelFile | ExportReport) -> str:
@@ -83,53 +77,6 @@ def digest_of(document: Boundary) -> str:
     """The SHA-256 of all fields of a document but its `sha256`, in the form in which they are read."""
     fields = msgspec.json.encode(msgspec.structs.replace(document, sha256=""))
     return hashlib.sha256(msgspec.json.encode(msgspec.json.decode(fields, type=Boundary))).hexdigest()
-
-
-# ----------------------------------------------------------------------------------------------------- episodes.jsonl
-
-
-# `gc=False`: lines come in hundreds of thousands and hold no cycles; Python need not look for garbage among them.
-class SeatLine(msgspec.Struct, frozen=True, gc=False):
-    """How one seat fared in an episode; a return that was not finite is null, `metrics` only where there are some."""
-
-    policy: str
-    entities: tuple[int | str, ...]
-    return_: float | None = msgspec.field(name="return")
-    outcome: Outcome | None
-    idle_ticks: int = 0
-    metrics: dict[str, float] | msgspec.UnsetType = msgspec.UNSET
-
-
-class EpisodeLine(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """A finished episode: an `EpisodeRecord`, see there; fields with defaults only where they have other values."""
-
-    round: _Count
-    match: _Count
-    env: str
-    lane: _Count
-    episode: _Ticks
-    tick: _Ticks
-    length: _Ticks
-    terminated: bool
-    truncated: bool
-    seats: tuple[SeatLine, ...]
-    cut: bool = False
-    settled: bool = False
-    game: str | None = None
-    lost: bool = False
-
-    @property
-    def ending(self) -> Ending:
-        """What decides whether its outcomes hold."""
-        return Ending(
-            self.env,
-            (self.round, self.match, self.lane, self.episode),
-            tuple(seat.outcome for seat in self.seats),
-            tuple(math.nan if seat.return_ is None else seat.return_ for seat in self.seats),
-            tuple(len(seat.entities) for seat in self.seats),
-            self.settled,
-            self.cut,
-        )
 
 
 # ------------------------------------------------------------------------------------------------------ metrics.jsonl
@@ -167,7 +114,7 @@ class BestFile(msgspec.Struct, frozen=True):
         policies: whose checkpoints of the boundary are kept; () in files of older arenas.
     """
 
-    tick: _Ticks
+    tick: Ticks
     metric: str
     value: float
     policies: tuple[str, ...] = ()
@@ -179,7 +126,7 @@ class BestFile(msgspec.Struct, frozen=True):
 class ChangeLine(msgspec.Struct, frozen=True, kw_only=True):
     """What a curriculum has changed at a boundary: values by key path; {} if nothing."""
 
-    tick: _Ticks
+    tick: Ticks
     set: dict[str, Any]
 
 
@@ -189,10 +136,10 @@ class ChangeLine(msgspec.Struct, frozen=True, kw_only=True):
 class MeasureLine(msgspec.Struct, frozen=True, kw_only=True):
     """What a callback has measured: of an episode, or, without `match`, in the iteration that has the tick."""
 
-    tick: _Ticks
-    match: _Count | msgspec.UnsetType = msgspec.UNSET
-    lane: _Count | msgspec.UnsetType = msgspec.UNSET
-    episode: _Ticks | msgspec.UnsetType = msgspec.UNSET
+    tick: Ticks
+    match: Count | msgspec.UnsetType = msgspec.UNSET
+    lane: Count | msgspec.UnsetType = msgspec.UNSET
+    episode: Ticks | msgspec.UnsetType = msgspec.UNSET
     metrics: dict[str, float]
 
 
@@ -609,7 +556,7 @@ _Size = Annotated[int, msgspec.Meta(ge=1, lt=2**31)]
 class _Decoding(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
     """How actions of this shape and dtype follow from the outputs; see `arena.serving.decoding`."""
 
-    shape: tuple[_Count, ...]
+    shape: tuple[Count, ...]
     dtype: str
 
 
@@ -671,7 +618,7 @@ class ModelTensor(msgspec.Struct, frozen=True, omit_defaults=True):
 
     name: str
     dtype: str
-    shape: tuple[_Count, ...]
+    shape: tuple[Count, ...]
     path: tuple[str | int, ...] | None = None  # of the leaf of an observation that an input is
     n: _Size | None = None  # of an input that is a number from 0 to n - 1
 
@@ -679,7 +626,7 @@ class ModelTensor(msgspec.Struct, frozen=True, omit_defaults=True):
 class ModelMemory(msgspec.Struct, frozen=True):
     """What a row remembers from tick to tick."""
 
-    size: _Count
+    size: Count
 
 
 class ModelFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -688,7 +635,7 @@ class ModelFile(msgspec.Struct, frozen=True, kw_only=True):
     format: Literal[1] = 1
     policy: str
     algorithm: str
-    tick: _Ticks
+    tick: Ticks
     engine: str  # which has been chosen
     run: str  # the run folder, relative to the folder of this file
     weights_sha256: str | None = None  # of the checkpoint
@@ -732,7 +679,7 @@ class ExportReport(msgspec.Struct, frozen=True, kw_only=True):
     format: Literal[1] = 1
     policy: str
     algorithm: str
-    tick: _Ticks
+    tick: Ticks
     torch: str
     onnxruntime: str | None
     samples: int

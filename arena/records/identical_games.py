@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
 from arena.errors import pluralize
-from arena.records.formats import EpisodeLine
+from arena.records.metrics import EpisodeRecord
 
 _ENOUGH = 8  # repetitions, at least, before games are called all alike
 
 
-def repeated(lines: Iterable[EpisodeLine], *, random: Collection[str] = ()) -> list[tuple[str, ...]]:
+def repeated(lines: Iterable[EpisodeRecord], *, random: Collection[str] = ()) -> list[tuple[str, ...]]:
     """The players that have only repeated one game: the same length and returns in each arrangement of seats.
 
     Games of a single policy that were truncated do not count: one that balances a pole until the last tick does so in

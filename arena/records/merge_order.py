@@ -9,18 +9,15 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from operator import itemgetter
+from operator import attrgetter
 from typing import TypeAlias
 
-from arena.records.metrics import EpisodeRecord, EpisodeRow, column
+from arena.records.metrics import EpisodeRecord
 
 Place: TypeAlias = tuple[int, int, int]
 """Of an episode in this order: its tick, match and lane."""
 
-place_of: Callable[[EpisodeRow], Place] = itemgetter(
-    *(EpisodeRecord._fields.index(name) for name in ("tick", "match", "lane"))
-)
-_tick = column("tick")
+place_of: Callable[[EpisodeRecord], Place] = attrgetter("tick", "match", "lane")
 
 
 class InOrder:
@@ -32,9 +29,11 @@ class InOrder:
 
     def __init__(self, ticks: Mapping[int, int]) -> None:
         self._ticks: dict[int, float] = dict(ticks)
-        self._waiting: dict[int, deque[EpisodeRow]] = {match: deque() for match in ticks}
+        self._waiting: dict[int, deque[EpisodeRecord]] = {match: deque() for match in ticks}
 
-    def add(self, match: int, tick: int, episodes: Sequence[EpisodeRow], *, last: bool = False) -> list[EpisodeRow]:
+    def add(
+        self, match: int, tick: int, episodes: Sequence[EpisodeRecord], *, last: bool = False
+    ) -> list[EpisodeRecord]:
         """Adds episodes of a match; returns the waiting episodes whose places in the order are certain now.
 
         Args:
@@ -48,14 +47,14 @@ class InOrder:
         self._waiting[match].extend(episodes)
         return self._ripe(min(self._ticks.values()))
 
-    def rest(self) -> list[EpisodeRow]:
+    def rest(self) -> list[EpisodeRecord]:
         """All episodes that still wait; no others will come."""
         return self._ripe(math.inf)
 
-    def _ripe(self, reached: float) -> list[EpisodeRow]:
-        ripe: list[EpisodeRow] = []
+    def _ripe(self, reached: float) -> list[EpisodeRecord]:
+        ripe: list[EpisodeRecord] = []
         for waiting in self._waiting.values():
-            while waiting and _tick(waiting[0]) <= reached:
+            while waiting and waiting[0].tick <= reached:
                 ripe.append(waiting.popleft())
         ripe.sort(key=place_of)
         return ripe

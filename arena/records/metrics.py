@@ -1,6 +1,6 @@
 """What a run writes down: one line per finished episode, one line per update of a policy.
 
-    environment process --EpisodeRow-----> root --Recorder--> episodes.jsonl, tensorboard/<policy>/
+    environment process --EpisodeRecord--> root --Recorder--> episodes.jsonl, tensorboard/<policy>/
     group root          --UpdateRecord---> root --Recorder--> metrics.jsonl,  tensorboard/<policy>/
 
 The root is the only writer. A line is one JSON object and ends with a newline; JSON has no NaN and no infinity, so a
@@ -10,37 +10,42 @@ of a line at the end, which readers count and skip, and which is cut off before 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Annotated
+
+import msgspec
 
 from arena.records.outcome import Outcome
 
+Count = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
+Ticks = Annotated[int, msgspec.Meta(ge=0, lt=2**53)]  # as many as the command line takes
 
-class SeatRecord(NamedTuple):
+
+# `gc=False`: records come in hundreds of thousands and hold no cycles; Python need not look for garbage among them.
+class SeatRecord(msgspec.Struct, frozen=True, gc=False):
     """How one seat fared in one episode.
 
     Args:
         policy: the policy of its worker.
         entities: the entities that it controlled, by index or by name.
-        return_: the mean over these entities of their sum of rewards, not discounted ("return" in the file); NaN if
-            none of them took part in the episode.
+        return_: the mean over these entities of their sum of rewards, not discounted ("return" in the file); None if
+            none of them took part in the episode, or the sum is not finite.
         outcome: `win`, `loss`, `draw`, or None where the game has no winner.
         idle_ticks: ticks in which the arena played the no-op because the worker had left or was waiting.
-        metrics: what the game has reported of these entities, the mean of each; None: nothing.
+        metrics: what the game has reported of these entities, the mean of each.
     """
 
     policy: str
     entities: tuple[int | str, ...]
-    return_: float
+    return_: float | None = msgspec.field(name="return")
     outcome: Outcome | None = None
     idle_ticks: int = 0
-    metrics: Mapping[str, float] | None = None
+    metrics: dict[str, float] | msgspec.UnsetType = msgspec.UNSET
 
 
-class EpisodeRecord(NamedTuple):
-    """One finished episode of one lane of a match.
+class EpisodeRecord(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """One finished episode of one lane of a match: a message to the root, and a line of `episodes.jsonl`.
 
     Args:
         round: the round of the league, from 0.
@@ -54,40 +59,28 @@ class EpisodeRecord(NamedTuple):
         truncated: whether it was cut from outside, for at least one entity.
         seats: one item per seat of the match, in the plan's order.
         cut: whether only the end of a leg ended it: it has no outcome, and statistics do not count it as a result.
-        settled: whether its outcomes hold even if other episodes show that the game is not zero-sum: see `outcome`.
+        ranked: whether a game of more than two sides ranks them all by their returns.
         game: the name that an external game has outside of the arena.
         lost: whether an external game ended without reporting it; such a game is `cut` too.
     """
 
-    round: int
-    match: int
+    round: Count
+    match: Count
     env: str
-    lane: int
-    episode: int
-    tick: int
-    length: int
+    lane: Count
+    episode: Ticks
+    tick: Ticks
+    length: Ticks
     terminated: bool
     truncated: bool
     seats: tuple[SeatRecord, ...]
     cut: bool = False
-    settled: bool = False
+    ranked: bool = False
     game: str | None = None
     lost: bool = False
 
 
-SeatRow = tuple[str, tuple[int | str, ...], float, Outcome | None, int, Mapping[str, float] | None]
-"""A `SeatRecord`, or the plain tuple of its items."""
-
-EpisodeRow = tuple[int, int, str, int, int, int, int, bool, bool, tuple[SeatRow, ...], bool, bool, str | None, bool]
-"""An `EpisodeRecord`, or the plain tuple of its items, which the root reads: thousands may come in a second."""
-
-
 UPDATE_FIELDS = ("policy", "update", "ticks", "samples", "seconds")
-
-
-def column(name: str) -> Callable[[EpisodeRow], Any]:
-    """Reads one field of an episode, be it a record or a plain row."""
-    return itemgetter(EpisodeRecord._fields.index(name))
 
 
 @dataclass(frozen=True)
@@ -119,8 +112,3 @@ class UpdateRecord:
         taken = sorted(set(self.values) & set(UPDATE_FIELDS))
         if taken:
             raise ValueError(f"policy {self.policy!r} logs {', '.join(taken)}: taken names are {UPDATE_FIELDS}")
-
-
-def plain(record: EpisodeRow) -> EpisodeRow:
-    """The same record without its names: plain tuples are pickled and read again several times as fast."""
-    return (*record[:9], tuple(map(tuple, record[9])), *record[10:])  # type: ignore[arg-type]  # tuple() forgets the items' types

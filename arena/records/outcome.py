@@ -1,24 +1,19 @@
-"""Who has won an episode, by the rule of its game, and whether that still holds when other episodes are known.
-
-The rule is `envs.<name>.outcome` of the configuration:
+"""Who has won an episode, by the rule that its game or its configuration declares; judged once, when the episode ends.
 
     info            what the infos say: `infos["outcome"]` of an entity is `"win"`, `"loss"` or `"draw"`
     zero_sum        the returns, which must be of two sides and add up to zero
     higher_return   the side with the higher return wins
     none            no episode has a winner
-    null            the infos where they say anything, else the returns as long as the game is zero-sum
 
-`outcomes` decides one episode. With null the decision may be revoked: a game is zero-sum only if all of its episodes
-are. Once an episode is not, no episode of this game, earlier ones included, has a winner unless its infos name one.
-`Winners` keeps these games; all code that counts games asks it.
+Without a rule no episode has a winner. The environment role judges; everything else reads the outcome of the record.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, get_args
 
 from arena.config.fields import OutcomeRule
 from arena.errors import NotZeroSum
@@ -31,42 +26,27 @@ _LEAST = 1e-8  # the error in long sums of rewards that cancel
 _EQUAL = 1e-9  # of the larger return, or of 1: returns are float64 sums of rewards
 
 
-class Verdict(NamedTuple):
-    """How an episode has ended.
-
-    Args:
-        outcomes: per seat; None where it has no winner.
-        settled: whether that holds whatever other episodes show: the infos or a rule of the configuration decided.
-    """
-
-    outcomes: tuple[Outcome | None, ...]
-    settled: bool
-
-
 def outcomes(
-    returns: Sequence[float],
+    returns: Sequence[float | None],
     stated: Sequence[object],
     *,
     entities: Sequence[int],
-    rule: OutcomeRule | None = None,
+    rule: OutcomeRule | None,
     sides: Sequence[Sequence[int]] = (),
-) -> Verdict:
-    """How an episode has ended, by the rule of its game.
+) -> tuple[Outcome | None, ...]:
+    """Per seat how an episode has ended, by the rule of its game; None: it has no winner for the seat.
 
-    Returns decide by zero sum when all of this holds: at least two seats; all returns finite; their sum over all
-    entities is zero; and at most two different values among the seats. Then the seats above zero have won and those
-    below have lost; if all are zero it is a draw. So `+1 +1 -1 -1` and `+3 -1 -1 -1` have winners; `+2 -1.5 -0.5` and
-    rewards that all seats share have none.
-
-    A seat whose return is NaN took no part: it has no outcome, and the others are judged without it.
+    With `zero_sum` the seats above zero have won and those below have lost; if all are zero it is a draw. So
+    `+1 +1 -1 -1` and `+3 -1 -1 -1` have winners. With `higher_return` the best side wins, and the others lose; several
+    best sides draw. A seat that took no part has no outcome, and the others are judged without it; a single seat that
+    took part has no outcome by its return.
 
     Args:
-        returns: per seat, the mean over its entities of the sum of rewards.
+        returns: per seat, the mean over its entities of the sum of rewards; None: it took no part.
         stated: per seat, what the infos hold under `"outcome"`, None where they hold nothing. Words other than
             `"win"`, `"loss"` and `"draw"` are ignored, as some games use the key for other purposes.
         entities: per seat, how many entities it drives; the zero sum is over entities, not over seats.
-        rule: of the game; None: a seat about which the infos say nothing is filled in from the returns, unless these
-            contradict what the infos say of another seat.
+        rule: of the game; None: there is none.
         sides: the seats of each side; (): each seat is a side of its own. Only `higher_return` uses it.
 
     Raises:
@@ -77,186 +57,109 @@ def outcomes(
         raise ValueError(
             f"one item per seat expected; got {len(returns)} returns, {len(stated)} stated, {len(entities)} entities"
         )
-    taking = [seat for seat, value in enumerate(returns) if not math.isnan(value)]
-    if 0 < len(taking) < len(returns):
-        places = {seat: place for place, seat in enumerate(taking)}
-        verdict = outcomes(
-            [returns[seat] for seat in taking],
-            [stated[seat] for seat in taking],
-            entities=[entities[seat] for seat in taking],
-            rule=rule,
-            sides=[found for side in sides if (found := [places[seat] for seat in side if seat in places])],
-        )
-        by_seat = dict(zip(taking, verdict.outcomes, strict=True))
-        return Verdict(tuple(by_seat.get(seat) for seat in range(len(returns))), verdict.settled)
-    unknown: tuple[Outcome | None, ...] = (None,) * len(returns)
-    said = tuple(_NAMES.get(item) if isinstance(item, str) else None for item in stated)
-    if rule == "none":
-        return Verdict(unknown, settled=True)
+    ends: list[Outcome | None] = [None] * len(returns)
     if rule == "info":
-        return Verdict(said, settled=True)
-    if rule == "higher_return":
-        return Verdict(_by_rank(returns, entities, sides), settled=True)
+        return tuple(
+            _NAMES.get(item) if isinstance(item, str) and value is not None else None
+            for item, value in zip(stated, returns, strict=True)
+        )
+    taking = [seat for seat, value in enumerate(returns) if value is not None]
+    earned = tuple(value for value in returns if value is not None)
+    if rule is None or rule == "none" or len(taking) < 2 or not all(map(math.isfinite, earned)):
+        return tuple(ends)
     if rule == "zero_sum":
-        if is_not_zero_sum(returns, entities):
-            raise NotZeroSum
-        return Verdict(_by_returns(tuple(returns), tuple(entities)), settled=True)
-    if said == unknown:
-        return Verdict(_by_returns(tuple(returns), tuple(entities)), settled=False)
-    decided = _by_returns(tuple(returns), tuple(entities))
-    if None not in said or any(mine not in (None, other) for mine, other in zip(said, decided, strict=True)):
-        return Verdict(said, settled=True)
-    return Verdict(decided, settled=True)
+        for seat, end in zip(taking, _by_sign(earned, tuple(entities[seat] for seat in taking)), strict=True):
+            ends[seat] = end
+        return tuple(ends)
+    all_sides = sides or [(seat,) for seat in taking]
+    present = [found for side in all_sides if (found := [seat for seat in side if returns[seat] is not None])]
+    means = [mean for mean in side_returns(returns, entities, present) if mean is not None]
+    level = [compared(mean, max(means)) == "draw" for mean in means]
+    for side, among_best in zip(present, level, strict=True) if len(present) > 1 else ():
+        for seat in side:
+            ends[seat] = "loss" if not among_best else "draw" if sum(level) > 1 else "win"
+    return tuple(ends)
 
 
-def is_not_zero_sum(returns: Sequence[float], entities: Sequence[int]) -> bool:
-    """Whether the returns of seats show that a game is not one of two sides that add up to zero.
-
-    One seat alone shows nothing, nor do returns that are not finite; seats whose return is NaN took no part.
-    """
-    taking = [(value, count) for value, count in zip(returns, entities, strict=True) if not math.isnan(value)]
-    known = len(taking) > 1 and all(math.isfinite(value) for value, _ in taking)
-    return known and None in _by_returns(*map(tuple, zip(*taking, strict=True)))
-
-
-def side_returns(returns: Sequence[float], entities: Sequence[int], sides: Sequence[Sequence[int]]) -> list[float]:
-    """The mean return of the entities of each side, NaN if none took part; (): each seat is a side of its own."""
+def side_returns(
+    returns: Sequence[float | None], entities: Sequence[int], sides: Sequence[Sequence[int]]
+) -> list[float | None]:
+    """The mean return of the entities of each side, None if none took part; (): each seat is a side of its own."""
     if not sides:
         return [*returns]
-    taking = [[seat for seat in side if not math.isnan(returns[seat])] for side in sides]
-    return [
-        math.fsum(returns[seat] * entities[seat] for seat in side) / sum(entities[seat] for seat in side)
-        if side
-        else math.nan
-        for side in taking
-    ]
+    found: list[float | None] = []
+    for side in sides:
+        taking = [(value, entities[seat]) for seat in side if (value := returns[seat]) is not None]
+        total = math.fsum(value * count for value, count in taking)
+        found.append(total / sum(count for _, count in taking) if taking else None)
+    return found
 
 
-def compared(first: float, second: float) -> Outcome | None:
-    """The outcome of the first of two sides, by their returns; None where one is not finite."""
-    if not (math.isfinite(first) and math.isfinite(second)):
+def compared(first: float | None, second: float | None) -> Outcome | None:
+    """The outcome of the first of two sides, by their returns; None where one took no part or is not finite."""
+    if first is None or second is None or not (math.isfinite(first) and math.isfinite(second)):
         return None
     if abs(first - second) <= _EQUAL * max(1.0, abs(first), abs(second)):
         return "draw"
     return "win" if first > second else "loss"
 
 
-def _by_rank(
-    returns: Sequence[float], entities: Sequence[int], sides: Sequence[Sequence[int]]
-) -> tuple[Outcome | None, ...]:
-    """The best side wins, and the others lose; where several are the best, they draw."""
-    unknown: tuple[Outcome | None, ...] = (None,) * len(returns)
-    if len(returns) < 2 or len(sides) == 1 or not all(map(math.isfinite, returns)):
-        return unknown
-    means = side_returns(returns, entities, sides)
-    best = max(means)
-    level = [compared(mean, best) == "draw" for mean in means]
-    ends: list[Outcome | None] = [*unknown]
-    for side, among_best in zip(sides or [(seat,) for seat in range(len(returns))], level, strict=True):
-        for seat in side:
-            ends[seat] = "loss" if not among_best else "draw" if sum(level) > 1 else "win"
-    return tuple(ends)
-
-
 @lru_cache(maxsize=256)  # most games end in one of a few ways
-def _by_returns(returns: tuple[float, ...], entities: tuple[int, ...]) -> tuple[Outcome | None, ...]:
-    unknown: tuple[Outcome | None, ...] = (None,) * len(returns)
-    if len(returns) < 2 or not all(math.isfinite(value) for value in returns):
-        return unknown
+def _by_sign(returns: tuple[float, ...], entities: tuple[int, ...]) -> tuple[Outcome, ...]:
+    """The seats above zero have won, those below have lost.
+
+    Raises:
+        NotZeroSum: the sum over the entities is not zero, or there are more than two values.
+    """
     shares = [value * count for value, count in zip(returns, entities, strict=True)]
     slack = max(_LEAST, _ZERO * math.fsum(map(abs, shares)))
-    if abs(math.fsum(shares)) > slack or not _two_sided(returns, slack):
-        return unknown
+    low, high = min(returns), max(returns)
+    two_sided = all(value - low <= slack or high - value <= slack for value in returns)
+    if abs(math.fsum(shares)) > slack or not two_sided:
+        raise NotZeroSum
     return tuple("win" if value > slack else "loss" if value < -slack else "draw" for value in returns)
 
 
-def _two_sided(returns: Sequence[float], slack: float) -> bool:
-    low, high = min(returns), max(returns)
-    return all(value - low <= slack or high - value <= slack for value in returns)
-
-
-class Ending(NamedTuple):
-    """The part of a finished episode that decides whether its outcomes hold.
+def suggested(
+    episodes: Sequence[tuple[Sequence[float | None], Sequence[object]]],
+    *,
+    entities: Sequence[int],
+    sides: Sequence[Sequence[int]] = (),
+) -> OutcomeRule | None:
+    """The rule that fits episodes of a game whose rule is not known; None: they were all drawn, and show nothing.
 
     Args:
-        env: the name of its game.
-        place: round, match, lane, and number of the episode.
-        outcomes: per seat, as they were decided when the episode was over.
-        returns: per seat; not finite where the file has null.
-        entities: per seat, the number of entities.
-        settled: as in `Verdict`.
-        cut: whether the end of a leg has cut it, so that it is no result.
+        episodes: per episode the returns of the seats, and what the infos say of them, as in `outcomes`.
+        entities: per seat, how many entities it drives.
+        sides: the seats of each side, as in `outcomes`.
     """
+    if any(_NAMES.get(item) for _, stated in episodes for item in stated if isinstance(item, str)):
+        return "info"
+    won = 0
+    try:
+        for returns, stated in episodes:
+            won += "win" in outcomes(returns, stated, entities=entities, rule="zero_sum")
+    except NotZeroSum:
+        ranked = [outcomes(*one, entities=entities, rule="higher_return", sides=sides) for one in episodes]
+        return "higher_return" if any("win" in ends for ends in ranked) else "none"
+    return "zero_sum" if won else None
 
-    env: str
-    place: tuple[int, int, int, int]
-    outcomes: tuple[Outcome | None, ...]
-    returns: tuple[float, ...]
-    entities: tuple[int, ...]
-    settled: bool
-    cut: bool
 
+def without_winner_words(rules: Mapping[str, OutcomeRule | None]) -> list[str]:
+    """A line for each game in which no episode had a winner: why its games are not rated.
 
-class Winners:
-    """Which games have winners, as far as their episodes have shown.
-
-    Attributes:
-        without: per game that has no rule and is not zero-sum, the first episode that showed it.
+    Args:
+        rules: per game, the rule of the configuration.
     """
-
-    def __init__(self, without: Mapping[str, Ending] | None = None) -> None:
-        self.without: dict[str, Ending] = dict(without or {})
-
-    def see(self, episodes: Iterable[Ending]) -> list[str]:
-        """Adds finished episodes; returns the games that are newly found not to be zero-sum."""
-        found = []
-        for one in episodes:
-            shows = not (one.settled or one.cut) and not any(one.outcomes) and one.env not in self.without
-            if shows and is_not_zero_sum(one.returns, one.entities):
-                self.without[one.env] = one
-                found.append(one.env)
-        return found
-
-    def holds(self, one: Ending) -> bool:
-        """Whether the outcomes of an episode hold."""
-        return one.env not in self.without or stands(one)
-
-    def outcomes(self, one: Ending) -> tuple[Outcome | None, ...]:
-        """Per seat, the outcome of an episode, by the episodes so far."""
-        return one.outcomes if self.holds(one) else (None,) * len(one.outcomes)
-
-    def words(self, rules: Mapping[str, OutcomeRule | None]) -> list[str]:
-        """A line for each game without winners: why that is, and what to do.
-
-        Args:
-            rules: per game that is played, its rule.
-        """
-        return [
-            *(without_winner_words(self.without[env]) for env, rule in rules.items() if env in self.without),
-            *(
-                f"no winners in {env!r}: `envs.{env}.outcome` is none, so its games are not rated"
-                for env, rule in rules.items()
-                if rule == "none"
-            ),
-        ]
-
-
-def stands(one: Ending) -> bool:
-    """Whether the outcomes of an episode hold even if its game is not zero-sum.
-
-    Records of older versions do not say what decided: outcomes that do not follow from the returns were in the infos.
-    """
-    by_returns = outcomes(one.returns, (None,) * len(one.returns), entities=one.entities).outcomes
-    return one.settled or (any(one.outcomes) and one.outcomes != by_returns)
-
-
-def without_winner_words(one: Ending) -> str:
-    """Why a game has no winners: the episode that showed that it is not zero-sum; and the key that helps."""
-    return (
-        f"no winners in {one.env!r}: its returns do not add up to zero ({place_words(one.place)}: "
-        f"{returns_words(one.returns)}) and its infos name no winner, so its games are not rated; set "
-        f"`envs.{one.env}.outcome` to higher_return if the higher return wins, or to none"
-    )
+    return [
+        f"no winners in {env!r}: `envs.{env}.outcome` is none, so its games are not rated"
+        if rule == "none"
+        else f"no winners in {env!r}: its infos name none, so its games are not rated"
+        if rule == "info"
+        else f"no winners in {env!r}, so its games are not rated: set `envs.{env}.outcome` to zero_sum, higher_return, "
+        "info or none"
+        for env, rule in rules.items()
+    ]
 
 
 def place_words(place: tuple[int, int, int, int]) -> str:

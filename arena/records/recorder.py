@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING
 
 from arena.errors import WriteError
 from arena.records.atomic import make_folder
-from arena.records.episode import ending_of, episode_line, unsettled, without_winner
 from arena.records.episode_stats import Results, results_of
 from arena.records.folder import RunFolder
 from arena.records.formats import GamesLine, update_line
 from arena.records.journal import Journal, as_read
 from arena.records.merge_order import InOrder
-from arena.records.metrics import EpisodeRow, UpdateRecord
-from arena.records.outcome import Winners
+from arena.records.metrics import EpisodeRecord, UpdateRecord
 from arena.records.tensorboard import ScalarFile
 
 if TYPE_CHECKING:
@@ -68,10 +66,6 @@ class Recorder:
         scalars: whether TensorBoard files are written.
         clock: seconds, for the flushes.
         now: wall time in seconds, for TensorBoard.
-
-    Attributes:
-        winners: which games have winners, by the episodes that are written; set it to the findings from earlier ones
-            in the folder.
     """
 
     def __init__(
@@ -95,7 +89,6 @@ class Recorder:
         self._clock, self._now = clock, now
         self._episodes = Journal(folder.episodes)
         self._order = InOrder(ticks)
-        self.winners = Winners()
         self._metrics = Journal(folder.metrics)
         self._measures: Journal | None = None  # opened when something is measured
         self._scalar_files: dict[str, ScalarFile] = {}
@@ -119,7 +112,7 @@ class Recorder:
             _log.error("%s", unwritable)  # the run ends with the other error, which came first
 
     def episodes(
-        self, match: int, tick: int, finished: Sequence[EpisodeRow], *, last: bool = False
+        self, match: int, tick: int, finished: Sequence[EpisodeRecord], *, last: bool = False
     ) -> dict[str, Results]:
         """Records the episodes of one match that has played so many ticks, in the order in which they ended.
 
@@ -134,24 +127,21 @@ class Recorder:
             CallbackFailed: a callback that received them has raised.
         """
         brought_by = results_of(finished)
-        rows = self._decided(self._order.add(match, tick, finished, last=last))
-        lines = list(map(episode_line, rows))
-        self._episodes.extend(lines)
+        records = self._order.add(match, tick, finished, last=last)
+        self._episodes.extend(records)
         self._tick = max(self._tick, tick)
         for policy, brought in brought_by.items() if self._has_scalars else ():
             means = self._played.setdefault(policy, _Means())
             means.extend("return", brought.returns)
             means.extend("length", brought.lengths)
-            without = brought.env in self.winners.without
-            won = [share for share, settled in zip(brought.won, brought.settled, strict=True) if settled or not without]
-            means.extend("win_rate", won)
+            means.extend("win_rate", brought.won)
         self.poll()
         if self._tell_episode is not None:
-            for line in lines:
-                self._tell_episode(as_read(line))
+            for record in records:
+                self._tell_episode(as_read(record))
             self.take_measured()
         if self._results is not None:
-            self._results.episodes(match, tick, rows, last=last)
+            self._results.episodes(match, tick, records, last=last)
         return brought_by
 
     def update(self, record: UpdateRecord) -> None:
@@ -220,7 +210,7 @@ class Recorder:
             return
         self._closed = True
         try:
-            self._episodes.extend(list(map(episode_line, self._decided(self._order.rest()))))
+            self._episodes.extend(self._order.rest())
             self.flush()
         finally:
             with ExitStack() as stack:
@@ -231,15 +221,6 @@ class Recorder:
                     *(f.close for f in self._scalar_files.values()),
                 ):
                     stack.callback(close)
-
-    def _decided(self, rows: Iterable[EpisodeRow]) -> list[EpisodeRow]:
-        """Episodes in the order of the file; from a game's first non-zero-sum one on, only settled outcomes stay."""
-        decided = []
-        for row in rows:
-            self.winners.see(unsettled([row]))
-            holds = row[2] not in self.winners.without or self.winners.holds(ending_of(row))
-            decided.append(row if holds else without_winner(row))
-        return decided
 
     def _write_scalars(self) -> None:
         played, self._played = self._played, {}

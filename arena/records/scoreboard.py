@@ -7,13 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
 from operator import itemgetter, mul
-from typing import NamedTuple
 
-from arena.records.episode import unsettled
 from arena.records.episode_stats import Results, in_parts, results_of
 from arena.records.merge_order import Place
-from arena.records.metrics import EpisodeRow, UpdateRecord
-from arena.records.outcome import Winners
+from arena.records.metrics import EpisodeRecord, UpdateRecord
 
 WINDOW = 100  # how many of the first and of the last values are kept
 _HELD = 10 * WINDOW  # so many are collected before they are sorted, so that sorting costs little for each
@@ -29,10 +26,6 @@ class First:
         """Adds values with their places, in ascending order."""
         if places and (len(self._held) < WINDOW or places[0] < self._held[-1][0]):
             self._held = _in_order([*self._held, *zip(places, values, strict=True)])[:WINDOW]
-
-    def take(self, other: First) -> None:
-        """Adds the values of another one."""
-        self._held = _in_order([*self._held, *other._held])[:WINDOW]
 
     @property
     def values(self) -> list[float]:
@@ -51,11 +44,6 @@ class Last:
         self._held.extend(zip(places[-WINDOW:], values[-WINDOW:], strict=True))
         if len(self._held) > _HELD:
             self._choose()
-
-    def take(self, other: Last) -> None:
-        """Adds the values of another one."""
-        self._held += other._held
-        self._choose()
 
     @property
     def values(self) -> list[float]:
@@ -114,24 +102,6 @@ class Series(Total):
         self.first.extend(places, values)
         self.last.extend(places, values)
 
-    @classmethod
-    def of(cls, parts: Sequence[Series]) -> Series:
-        """Several series as one; a single series is returned itself."""
-        if len(parts) == 1:
-            return parts[0]
-        found = cls(
-            sum(part.count for part in parts), sum(part.total for part in parts), sum(part.squares for part in parts)
-        )
-        for part in parts:
-            found.first.take(part.first)
-            found.last.take(part.last)
-        return found
-
-    @property
-    def first_mean(self) -> float | None:
-        """Over the first 100, or fewer."""
-        return _mean(self.first.values)
-
     @property
     def last_mean(self) -> float | None:
         """Over the last 100, or fewer."""
@@ -152,92 +122,32 @@ def _mean(values: Sequence[float]) -> float | None:
     return sum(values) / len(values) if values else None
 
 
-class Kind(NamedTuple):
-    """A kind of decided games: of one environment, and whether their outcomes hold even if it is not zero-sum."""
-
-    env: str
-    settled: bool
-
-
-@dataclass
-class Games:
-    """The decided games of one kind.
-
-    Args:
-        won: per game, the share of it that the policy won: 1, or 0 for a loss or a draw, or between the two where it
-            sat on both sides.
-        drawn: likewise, the share that was drawn.
-        wins: games won; draws and losses likewise. A policy that plays against itself wins and loses half a game.
-    """
-
-    won: Series = field(default_factory=Series)
-    drawn: Series = field(default_factory=Series)
-    wins: float = 0.0
-    draws: float = 0.0
-    losses: float = 0.0
-
-    def add(self, results: Results, chosen: Sequence[bool]) -> None:
-        """Adds the chosen ones of a policy's decided games."""
-        places, games = list(compress(results.decided, chosen)), list(compress(results.games, chosen))
-        won, drawn, lost = zip(*games, strict=True)
-        self.won.extend(places, won)
-        self.drawn.extend(places, drawn)
-        self.wins += sum(won)
-        self.draws += sum(drawn)
-        self.losses += sum(lost)
-
-
 @dataclass
 class Score:
     """The statistics of one policy.
 
     Args:
-        winners: which games have winners; episodes of other games do not count, even if they were decided before.
         returns: per episode, the mean over the policy's entities of their return.
         lengths: per episode, its ticks.
-        decided: the games of each kind.
+        games: per decided game, the share of it that the policy won: 1, or 0 for a loss or a draw, or between the two
+            where it sat on both sides.
+        drawn: likewise, the share that was drawn.
+        wins: games won; draws and losses likewise. A policy that plays against itself wins and loses half a game.
         absent: episodes in which none of its entities took part; they count nowhere else.
         values: what the last update logged.
         updates: how many it has logged.
     """
 
-    winners: Winners = field(default_factory=Winners)
     returns: Series = field(default_factory=Series)
     lengths: Total = field(default_factory=Total)
-    decided: dict[Kind, Games] = field(default_factory=dict)
+    games: Series = field(default_factory=Series)
+    drawn: Series = field(default_factory=Series)
+    wins: float = 0.0
+    draws: float = 0.0
+    losses: float = 0.0
     absent: int = 0
     values: Mapping[str, float] = field(default_factory=dict)
     updates: int = 0
-
-    @property
-    def games(self) -> Series:
-        """Per game that counts, the share of it that the policy won."""
-        return Series.of([games.won for games in self._counting])
-
-    @property
-    def drawn(self) -> Series:
-        """Per game that counts, the share of it that was drawn."""
-        return Series.of([games.drawn for games in self._counting])
-
-    @property
-    def wins(self) -> float:
-        """Games won."""
-        return sum(games.wins for games in self._counting)
-
-    @property
-    def draws(self) -> float:
-        """Games drawn."""
-        return sum(games.draws for games in self._counting)
-
-    @property
-    def losses(self) -> float:
-        """Games lost."""
-        return sum(games.losses for games in self._counting)
-
-    @property
-    def _counting(self) -> list[Games]:
-        without = self.winners.without
-        return [games for kind, games in self.decided.items() if kind.settled or kind.env not in without]
 
     @property
     def episodes(self) -> int:
@@ -259,9 +169,13 @@ class Score:
             self.absent += took_part.count(False)
         self.returns.extend(places, returns)
         self.lengths.add(lengths)
-        for settled in {*results.settled}:
-            kind = Kind(results.env, settled)
-            self.decided.setdefault(kind, Games()).add(results, [one is settled for one in results.settled])
+        if results.games:
+            won, drawn, lost = zip(*results.games, strict=True)
+            self.games.extend(results.decided, won)
+            self.drawn.extend(results.decided, drawn)
+            self.wins += sum(won)
+            self.draws += sum(drawn)
+            self.losses += sum(lost)
 
 
 class Scoreboard:
@@ -270,17 +184,13 @@ class Scoreboard:
     Args:
         policies: the known policies.
         snapshots: whether snapshots are shown too, as in a tournament, whose players they are; a league may have many.
-        winners: which games have winners, as far as is known from elsewhere.
 
     Attributes:
         games: by match of external games, the newest line about them.
     """
 
-    def __init__(
-        self, policies: Iterable[str] = (), *, snapshots: bool = False, winners: Winners | None = None
-    ) -> None:
-        self.winners = winners or Winners()
-        self.policies: dict[str, Score] = {name: Score(self.winners) for name in policies}
+    def __init__(self, policies: Iterable[str] = (), *, snapshots: bool = False) -> None:
+        self.policies: dict[str, Score] = {name: Score() for name in policies}
         self.games: dict[int, str] = {}
         self._snapshots = snapshots
 
@@ -294,13 +204,10 @@ class Scoreboard:
         for policy, brought in results.items():
             self._score(policy).add(brought)
 
-    def take(self, episodes: Iterable[EpisodeRow]) -> list[str]:
-        """Adds recorded episodes; returns the games that are newly found to have no winners."""
-        found = []
+    def take(self, episodes: Iterable[EpisodeRecord]) -> None:
+        """Adds recorded episodes."""
         for part in in_parts(episodes):
             self.add(results_of(part))
-            found += self.winners.see(unsettled(part))
-        return found
 
     def update(self, record: UpdateRecord) -> None:
         """Takes an update of a policy."""
@@ -310,5 +217,5 @@ class Scoreboard:
 
     def _score(self, policy: str) -> Score:
         if policy not in self.policies:
-            self.policies[policy] = Score(self.winners)
+            self.policies[policy] = Score()
         return self.policies[policy]

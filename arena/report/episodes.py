@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arena.errors import ConfigError
-from arena.records.formats import EpisodeLine
-from arena.records.outcome import Outcome, Winners, stands
+from arena.records.metrics import EpisodeRecord
+from arena.records.outcome import Outcome
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -57,7 +57,6 @@ class EpisodeTable(NamedTuple):
         round: [E] of the league; match: its number in that round.
         tick: [E] at which the episode ended; length: its ticks.
         terminated: [E] by the rules; truncated: from outside; cut: by the end of a leg, so that it is no result.
-        winners: which games have winners, as all episodes show.
     """
 
     envs: tuple[str, ...]
@@ -71,7 +70,6 @@ class EpisodeTable(NamedTuple):
     truncated: Bools
     cut: Bools
     appearances: Appearances
-    winners: Winners
 
     @property
     def results(self) -> int:
@@ -97,33 +95,28 @@ class EpisodeTable(NamedTuple):
         return policies * self.matches_at_once
 
 
-def tabulate(episodes: Iterable[EpisodeLine]) -> EpisodeTable:
+def tabulate(episodes: Iterable[EpisodeRecord]) -> EpisodeTable:
     """The table of episodes, which are read once.
 
     Raises:
         ConfigError: an episode is there twice.
     """
-    envs, policies, winners = _Names(), _Names(), Winners()
+    envs, policies = _Names(), _Names()
     places, rows, seats = array("q"), array("q"), array("d")
     for number, episode in enumerate(episodes):
         places.extend((episode.round, episode.match, episode.lane, episode.episode))
-        ending = episode.ending
-        if not any(ending.outcomes):  # few show anything
-            winners.see([ending])
-        flags = (episode.terminated, episode.truncated, episode.cut, stands(ending))
+        flags = (episode.terminated, episode.truncated, episode.cut)
         rows.extend((envs[episode.env], episode.round, episode.match, episode.tick, episode.length, *flags))
         for seat in () if episode.cut else episode.seats:
             gain = np.nan if seat.return_ is None else seat.return_
             seats.extend((number, policies[seat.policy], gain, len(seat.entities), _CODES[seat.outcome]))
     _check_once(np.array(places, np.int64).reshape(-1, 4))
-    env, round_, match, tick, length, *flags_ = np.array(rows, np.int64).reshape(-1, 9).T
-    terminated, truncated, cut, standing = (flag.astype(np.bool_) for flag in flags_)
+    env, round_, match, tick, length, *flags_ = np.array(rows, np.int64).reshape(-1, 8).T
+    terminated, truncated, cut = (flag.astype(np.bool_) for flag in flags_)
     seated = np.array(seats, np.float64).reshape(-1, 5)
-    without = ~standing & np.isin(env, [envs[name] for name in winners.without])
-    seated[without[seated[:, 0].astype(np.int64)], 4] = _CODES[None]
     appearances = _appearances(seated, len(policies))
     return EpisodeTable(
-        tuple(envs), tuple(policies), env, round_, match, tick, length, terminated, truncated, cut, appearances, winners
+        tuple(envs), tuple(policies), env, round_, match, tick, length, terminated, truncated, cut, appearances
     )
 
 

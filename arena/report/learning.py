@@ -108,22 +108,8 @@ def _thinned(points: list[tuple[int, float]]) -> Logged:
     return Logged([float(part[-1, 0]) for part in parts], [float(part[:, 1].mean()) for part in parts])
 
 
-def _without_winner(files: RunFiles) -> set[str]:
-    """The policies that have played in a game which is not zero-sum, and has no rule that says who has won."""
-    table, envs = files.episodes, files.config.envs
-    ruled = {name for name, env in envs.items() if env.outcome is not None}
-    games = [place for place, env in enumerate(table.envs) if env in table.winners.without and env not in ruled]
-    played = np.isin(table.env[table.appearances.episode], games)
-    return {table.policies[policy] for policy in np.unique(table.appearances.policy[played])}
-
-
 def evaluations(files: RunFiles) -> list[Evaluation]:
-    """Every evaluation of every policy, in the order of the file.
-
-    They have no wins if the policy has played in a game that has turned out to have no winners: lines that were written
-    before may hold some.
-    """
-    without = _without_winner(files)
+    """Every evaluation of every policy, in the order of the file."""
     return [
         Evaluation(
             ticks=line.ticks,
@@ -131,12 +117,10 @@ def evaluations(files: RunFiles) -> list[Evaluation]:
             episodes=line.episodes,
             mean=line.return_,
             margin=None if line.return_std is None else half_of_mean(line.episodes, line.return_std),
-            wins=None if line.policy in without else line.wins,
-            won=of_share(line.wins * line.games, line.games)
-            if line.wins is not None and line.games and line.policy not in without
-            else None,
-            draws=None if line.policy in without else line.draws,
-            losses=None if line.policy in without else line.losses,
+            wins=line.wins,
+            won=of_share(line.wins * line.games, line.games) if line.wins is not None and line.games else None,
+            draws=line.draws,
+            losses=line.losses,
         )
         for line in files.evaluations
     ]

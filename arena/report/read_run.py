@@ -23,20 +23,10 @@ from arena.errors import ConfigError, located
 from arena.records import boundary as boundaries
 from arena.records.faults import fault_of
 from arena.records.folder import RunFolder
-from arena.records.formats import (
-    Boundary,
-    EpisodeLine,
-    EvaluationLine,
-    PlanFile,
-    ProfileFile,
-    RoundLine,
-    Terms,
-    round_of,
-    update_of,
-)
+from arena.records.formats import Boundary, EvaluationLine, PlanFile, ProfileFile, RoundLine, Terms, round_of, update_of
 from arena.records.journal import JournalReader
 from arena.records.lock import is_held
-from arena.records.metrics import UpdateRecord
+from arena.records.metrics import EpisodeRecord, UpdateRecord
 from arena.report.episodes import EpisodeTable, tabulate
 
 _OTHER_VERSION = "the run folder is damaged, or of another version of the arena"
@@ -148,7 +138,7 @@ def read_run(path: Path | str, *, now: Callable[[], datetime] = lambda: datetime
     reader = _Reader(folder.path, journals)
     text, plan = reader.text(folder.config), reader.document(folder.plan, PlanFile)
     with located(source=str(folder.episodes)):
-        episodes = tabulate(reader.lines(folder.episodes, EpisodeLine))
+        episodes = tabulate(reader.lines(folder.episodes, EpisodeRecord))
     found = RunFiles(
         folder=folder,
         config=config,

@@ -17,7 +17,7 @@ import numpy as np
 
 from arena.errors import ConfigError, shown
 from arena.records.folder import RunFolder
-from arena.records.formats import EpisodeLine
+from arena.records.metrics import EpisodeRecord
 from arena.replay.format import MANIFEST
 from arena.replay.playback import ReplayDiffers
 from arena.replay.reader import Episode, MatchReplays, read_replays
@@ -100,7 +100,7 @@ class Recorded(msgspec.Struct, frozen=True):
         return ", ".join(dict.fromkeys(parts))
 
 
-def recorded_episodes(folder: RunFolder, lines: Iterable[EpisodeLine]) -> list[Recorded]:
+def recorded_episodes(folder: RunFolder, lines: Iterable[EpisodeRecord]) -> list[Recorded]:
     """The episodes of matches that have replays, the newest first.
 
     Args:

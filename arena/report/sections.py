@@ -12,7 +12,7 @@ from arena.config.league import DecidedConfig
 from arena.league.knockouts import knockouts_won
 from arena.league.next_round import Champion
 from arena.league.read_results import read as read_encounters
-from arena.records.formats import EpisodeLine
+from arena.records.metrics import EpisodeRecord
 from arena.report.colors import Colors
 from arena.report.learning import (
     Evaluation,
@@ -69,7 +69,7 @@ def page_data(files: RunFiles, replays: Sequence[Replay] = ()) -> PageData:
     colors, summary = Colors(files.config), summarize(files)
     reading = read_encounters(files.folder, last=_last(files), journal=files.journals.journal)
     recorded = recorded_episodes(
-        files.folder, files.journals.journal(files.folder.episodes).lines(EpisodeLine, missing_ok=True)
+        files.folder, files.journals.journal(files.folder.episodes).lines(EpisodeRecord, missing_ok=True)
     )
     return PageData(
         arena=__version__,

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 
 from arena.records import checksums, evaluations
-from arena.records.episode import episode_of
 from arena.records.folder import RunFolder
-from arena.records.formats import EpisodeLine, EvaluationLine, read_document
+from arena.records.formats import EvaluationLine, read_document
 from arena.records.journal import JournalReader
+from arena.records.metrics import EpisodeRecord
 from arena.results.figures import Figures
 
 
@@ -43,8 +43,8 @@ def numbers_of(
     """
     figures = Figures()
     for folder in folders:
-        episodes = JournalReader(folder.episodes).lines(EpisodeLine, missing_ok=True)
-        figures.add([episode_of(line) for line in episodes if not line.cut])
+        episodes = JournalReader(folder.episodes).lines(EpisodeRecord, missing_ok=True)
+        figures.add([line for line in episodes if not line.cut])
     return {
         **figures.rewards(),
         "episodes_this_iter": figures.count,

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from operator import itemgetter
+from operator import attrgetter
 from typing import Any
 
 from arena.records.episode_stats import results_of
-from arena.records.metrics import EpisodeRecord, EpisodeRow, column
-from arena.records.outcome import Winners
-from arena.records.scoreboard import Kind
+from arena.records.metrics import EpisodeRecord
 
 NAN = math.nan
 
@@ -18,11 +16,7 @@ Metrics = Mapping[str, float]
 Place = tuple[int, int, int, int]
 """The place of an episode: its tick, match, lane, and number."""
 
-_env, _match, _length, _seats = column("env"), column("match"), column("length"), column("seats")
-place_of: Callable[[EpisodeRow], Place] = itemgetter(
-    *(EpisodeRecord._fields.index(name) for name in ("tick", "match", "lane", "episode"))
-)
-
+place_of: Callable[[EpisodeRecord], Place] = attrgetter("tick", "match", "lane", "episode")
 
 _ENDS = ("_mean", "_min", "_max")
 _HELD = 1000  # numbers, at most, that are collected before they are summed
@@ -49,29 +43,26 @@ class Spread:
         """`<name>_mean`, `<name>_min` and `<name>_max`; NaN without a number."""
         self._settle()
         least, most = (self._least, self._most) if self._count else (NAN, NAN)
-        return {f"{name}_mean": self.mean([self]), f"{name}_min": least, f"{name}_max": most}
+        return {f"{name}_mean": self.mean, f"{name}_min": least, f"{name}_max": most}
 
-    @staticmethod
-    def mean(spreads: Iterable[Spread]) -> float:
-        """The mean of the numbers of all spreads together; NaN without a number."""
-        settled = [spread._settle() for spread in spreads]
-        count = sum(spread._count for spread in settled)
-        if not count:
+    @property
+    def mean(self) -> float:
+        """NaN without a number."""
+        self._settle()
+        if not self._count:
             return NAN
         try:
-            return math.fsum(term for spread in settled for term in spread._terms) / count
+            return math.fsum(self._terms) / self._count
         except OverflowError:  # the sum is larger than a float can be
-            least, most = min(spread._least for spread in settled), max(spread._most for spread in settled)
-            return math.inf if most > -least else -math.inf
+            return math.inf if self._most > -self._least else -math.inf
 
-    def _settle(self) -> Spread:
-        """Includes the new numbers in the counts; returns itself."""
+    def _settle(self) -> None:
+        """Includes the new numbers in the counts."""
         if self._new:
             self._count += len(self._new)
             self._least, self._most = min(self._least, *self._new), max(self._most, *self._new)
             self._terms = condensed([*self._terms, *self._new])
             self._new = []
-        return self
 
 
 def condensed(numbers: list[float]) -> list[float]:
@@ -101,10 +92,12 @@ class Figures:
         self.count = 0
         self._rewards, self._lengths = Spread(), Spread()
         self._returns: dict[str, Spread] = {}  # per policy one number for each seat and episode
-        self._won: dict[str, dict[Kind, Spread]] = {}  # per policy the share of each decided game
+        self._won: dict[str, Spread] = {}  # per policy the share of each decided game
         self._metrics: dict[str, Spread] = {}
 
-    def add(self, episodes: Collection[EpisodeRow], measured: Mapping[Place, Sequence[Metrics]] | None = None) -> None:
+    def add(
+        self, episodes: Collection[EpisodeRecord], measured: Mapping[Place, Sequence[Metrics]] | None = None
+    ) -> None:
         """Adds episodes, in any order.
 
         Args:
@@ -112,27 +105,26 @@ class Figures:
             measured: what callbacks have measured, by the place of the episode.
         """
         self.count += len(episodes)
-        by_match: dict[tuple[str, int], list[EpisodeRow]] = {}
+        by_match: dict[tuple[str, int], list[EpisodeRecord]] = {}
         for episode in episodes:
-            by_match.setdefault((_env(episode), _match(episode)), []).append(episode)
-            self._lengths.add(_length(episode))
+            by_match.setdefault((episode.env, episode.match), []).append(episode)
+            self._lengths.add(episode.length)
             reward, seats = 0.0, 0
             for metrics in (measured or {}).get(place_of(episode), ()):
                 self.measure(metrics)
-            for policy, entities, value, _, _, stated in _seats(episode):
-                if stated is not None:
-                    self.measure(stated)
-                if math.isfinite(value):
-                    reward += value * len(entities)
+            for seat in episode.seats:
+                if isinstance(seat.metrics, dict):
+                    self.measure(seat.metrics)
+                if (value := seat.return_) is not None and math.isfinite(value):
+                    reward += value * len(seat.entities)
                     seats += 1
-                    self._returns.setdefault(policy, Spread()).add(value)
+                    self._returns.setdefault(seat.policy, Spread()).add(value)
             if seats and math.isfinite(reward):
                 self._rewards.add(reward)
         for of_match in by_match.values():
             for policy, brought in results_of(of_match).items():
-                won = self._won.setdefault(policy, {})
-                for share, settled in zip(brought.won, brought.settled, strict=True):
-                    won.setdefault(Kind(brought.env, settled), Spread()).add(share)
+                for share in brought.won:
+                    self._won.setdefault(policy, Spread()).add(share)
 
     def measure(self, metrics: Metrics) -> None:
         """Adds values of metrics."""
@@ -151,25 +143,16 @@ class Figures:
 
     def rewards(self) -> dict[str, Any]:
         """`episode_reward_mean`, `_min`, `_max` and `episode_len_mean`; NaN without an episode."""
-        return {**self._rewards.ends("episode_reward"), "episode_len_mean": Spread.mean([self._lengths])}
+        return {**self._rewards.ends("episode_reward"), "episode_len_mean": self._lengths.mean}
 
     def returns(self, policies: Iterable[str]) -> dict[str, dict[str, float]]:
         """`policy_reward_mean`, `_min`, `_max`: mappings by policy."""
         found = {name: self._returns.get(name, Spread()).ends("") for name in policies}
         return {f"policy_reward{end}": {name: ends[end] for name, ends in found.items()} for end in _ENDS}
 
-    def win_rates(self, policies: Iterable[str], winners: Winners) -> dict[str, float]:
-        """Per policy the share of the games with a winner or a draw that it won, as the scoreboard counts them.
-
-        Args:
-            policies: by name.
-            winners: which games have winners.
-        """
-        return {name: Spread.mean(self._counting(name, winners)) for name in policies}
-
-    def _counting(self, policy: str, winners: Winners) -> list[Spread]:
-        kinds = self._won.get(policy, {})
-        return [shares for kind, shares in kinds.items() if kind.settled or kind.env not in winners.without]
+    def win_rates(self, policies: Iterable[str]) -> dict[str, float]:
+        """Per policy the share of the games with a winner or a draw that it won, as the scoreboard counts them."""
+        return {name: self._won.get(name, Spread()).mean for name in policies}
 
 
 def metric_names(metrics: Iterable[str]) -> frozenset[str]:

@@ -16,12 +16,8 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from arena.records.episode import unsettled
-from arena.records.metrics import EpisodeRow, UpdateRecord, column
-from arena.records.outcome import Winners
+from arena.records.metrics import EpisodeRecord, UpdateRecord
 from arena.results.figures import Figures, Metrics, Place, place_of
-
-_tick, _cut = column("tick"), column("cut")
 
 
 class Totals(NamedTuple):
@@ -76,10 +72,11 @@ class Iterations:
         self.totals = totals
         self.steps_at: Callable[[int], Steps] = lambda _: Steps()
         self._every, self._smoothing, self._policies = every, smoothing, tuple(policies)
-        self._winners = Winners()
-        self._recent: deque[EpisodeRow] = deque(maxlen=smoothing)  # the newest episodes up to those of this iteration
+        self._recent: deque[EpisodeRecord] = deque(
+            maxlen=smoothing
+        )  # the newest episodes up to those of this iteration
         self._new = Figures()  # of this iteration
-        self._later: deque[EpisodeRow] = deque()  # of later iterations
+        self._later: deque[EpisodeRecord] = deque()  # of later iterations
         self._newest: dict[str, UpdateRecord] = {}  # per policy, of this iteration or an earlier one
         self._later_updates: dict[str, deque[UpdateRecord]] = {}
         self._learners: frozenset[str] = frozenset()
@@ -103,19 +100,18 @@ class Iterations:
 
     # --------------------------------------------------------------------------------------------------- what happens
 
-    def remember(self, episodes: Sequence[EpisodeRow]) -> None:
+    def remember(self, episodes: Sequence[EpisodeRecord]) -> None:
         """Takes episodes that results on record have covered, the newest one last."""
-        self._winners.see(unsettled(episodes))
-        self._recent.extend(episode for episode in episodes if not _cut(episode))
+        self._recent.extend(episode for episode in episodes if not episode.cut)
 
     def remember_update(self, record: UpdateRecord) -> None:
         """Takes an update that a result on record has covered."""
         self._newest[record.policy] = record
 
-    def episodes(self, episodes: Sequence[EpisodeRow]) -> None:
+    def episodes(self, episodes: Sequence[EpisodeRecord]) -> None:
         """Takes episodes in the order of `episodes.jsonl`."""
         following = self.following
-        if episodes and _tick(episodes[-1]) <= following and not self._later:
+        if episodes and episodes[-1].tick <= following and not self._later:
             self._cover(episodes)
             return
         self._later.extend(episodes)
@@ -181,7 +177,7 @@ class Iterations:
     def take(self, tick: int) -> dict[str, Any]:
         """The result of a tick: everything up to it was handed over, and no result was taken beyond it."""
         covered = []
-        while self._later and _tick(self._later[0]) <= tick:
+        while self._later and self._later[0].tick <= tick:
             covered.append(self._later.popleft())
         self._cover(covered)
         for name, later in self._later_updates.items():
@@ -201,7 +197,7 @@ class Iterations:
             "episodes_this_iter": new,
             **smoothed.rewards(),
             **smoothed.returns(self._policies),
-            "policy_win_rate": smoothed.win_rates(self._policies, self._winners),
+            "policy_win_rate": smoothed.win_rates(self._policies),
             "custom_metrics": custom,
             "info": self._learned(),
         }
@@ -212,14 +208,13 @@ class Iterations:
     def _advance(self) -> None:
         """Takes the episodes that already belong to the iteration that begins."""
         following, covered = self.following, []
-        while self._later and _tick(self._later[0]) <= following:
+        while self._later and self._later[0].tick <= following:
             covered.append(self._later.popleft())
         self._cover(covered)
 
-    def _cover(self, episodes: Sequence[EpisodeRow]) -> None:
+    def _cover(self, episodes: Sequence[EpisodeRecord]) -> None:
         """Takes episodes of this iteration."""
-        self._winners.see(unsettled(episodes))
-        whole = [episode for episode in episodes if not _cut(episode)]
+        whole = [episode for episode in episodes if not episode.cut]
         self._recent.extend(whole)
         self._new.add(whole, self._of_episodes)
 

@@ -17,11 +17,10 @@ from arena.diagnostics.profile import Activity, RoleProfile
 from arena.plan.plan import Plan
 from arena.records import best
 from arena.records import boundary as boundaries
-from arena.records.episode import episode_of
 from arena.records.folder import RunFolder
-from arena.records.formats import BestFile, EpisodeLine, MeasureLine, update_of
+from arena.records.formats import BestFile, MeasureLine, update_of
 from arena.records.journal import Journal, JournalReader, as_read
-from arena.records.metrics import EpisodeRow, UpdateRecord
+from arena.records.metrics import EpisodeRecord, UpdateRecord
 from arena.results import files
 from arena.results.evaluations import evaluation_of
 from arena.results.figures import metric_names
@@ -98,8 +97,8 @@ class RunResults:
         for line in JournalReader(self._folder.measures).lines(MeasureLine, missing_ok=True):
             if line.tick <= tick:
                 _take_measured(found, line, covered)
-        lines = JournalReader(self._folder.episodes).lines(EpisodeLine, missing_ok=True)
-        rows = (episode_of(line) for line in lines if line.tick <= tick)
+        lines = JournalReader(self._folder.episodes).lines(EpisodeRecord, missing_ok=True)
+        rows = (line for line in lines if line.tick <= tick)
         count = 0
         while part := list(islice(rows, _PART)):
             before = [row for row in part if row.tick <= covered]
@@ -135,7 +134,7 @@ class RunResults:
 
     # --------------------------------------------------------------------------------------------------- what happens
 
-    def episodes(self, match: int, tick: int, episodes: Sequence[EpisodeRow], *, last: bool) -> None:
+    def episodes(self, match: int, tick: int, episodes: Sequence[EpisodeRecord], *, last: bool) -> None:
         """Takes episodes in the order of `episodes.jsonl`, and how far a match has come."""
         self._iterations.episodes(episodes)
         self._iterations.reach(match, tick, last=last)

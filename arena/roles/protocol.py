@@ -23,12 +23,15 @@ These messages are rare, so they are pickled; processes of one run trust each ot
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from arena.diagnostics.profile import RoleProfile
 from arena.plan.plan import Role
-from arena.records.metrics import EpisodeRow, UpdateRecord, plain
+from arena.records.metrics import EpisodeRecord, UpdateRecord
 from arena.run.leg import Leg
 
 if TYPE_CHECKING:
@@ -64,12 +67,19 @@ class Left:
 class Progress:
     match: int
     tick: int
-    episodes: tuple[EpisodeRow, ...]
+    episodes: tuple[EpisodeRecord, ...]
     last: bool = False  # whether this is the match's last message of the leg
 
-    def __reduce__(self) -> tuple[type[Progress], tuple[int, int, tuple[EpisodeRow, ...], bool]]:
-        """Pickles plain tuples: field names would take most of the time, also at the root, which receives them all."""
-        return Progress, (self.match, self.tick, tuple(map(plain, self.episodes)), self.last)
+    def __reduce__(self) -> tuple[Callable[..., Progress], tuple[int, int, bytes, bool]]:
+        """Pickles the episodes as one text of bytes: thousands may come in a second, and the root receives them all."""
+        return _received, (self.match, self.tick, _ENCODER.encode(self.episodes), self.last)
+
+
+_ENCODER, _DECODER = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(tuple[EpisodeRecord, ...])
+
+
+def _received(match: int, tick: int, episodes: bytes, last: bool) -> Progress:
+    return Progress(match, tick, _DECODER.decode(episodes), last)
 
 
 @dataclass(frozen=True)

@@ -21,10 +21,9 @@ from arena.errors import pluralize
 from arena.league.ratings.intervals import half_of_mean, of_share
 from arena.records import evaluations
 from arena.records.atomic import make_folder
-from arena.records.formats import EpisodeLine
 from arena.records.identical_games import repeated, repetition_words
 from arena.records.journal import JournalReader
-from arena.records.outcome import Winners, without_winner_words
+from arena.records.metrics import EpisodeRecord
 from arena.records.scoreboard import Score, Scoreboard
 from arena.run.evaluation_config import evaluation_config
 from arena.run.evaluation_function import call_function
@@ -92,17 +91,14 @@ def config_now(run: Run) -> Config:
     return msgspec.structs.replace(config, policies=policies)
 
 
-def record_evaluation(run: Run, evaluation: Run, scoreboard: Scoreboard, winners: Winners) -> Iterator[str]:
-    """Records the results of the policies, and yields a line for each, then lines about games without winners or alike.
+def record_evaluation(run: Run, evaluation: Run, scoreboard: Scoreboard) -> Iterator[str]:
+    """Records the results of the policies, and yields a line for each, then lines about games that were alike.
 
     Args:
         run: the run.
         evaluation: of the run; it is over.
         scoreboard: of the evaluation.
-        winners: which games have winners, from the games of the run.
     """
-    shown = [env for env in scoreboard.winners.without if env not in winners.without]
-    scoreboard.winners.without.update(winners.without)
     settings = config_now(run).evaluation
     assert settings is not None, "the run is evaluated"
     call_function(run, settings)
@@ -110,8 +106,6 @@ def record_evaluation(run: Run, evaluation: Run, scoreboard: Scoreboard, winners
     for name, score in scoreboard.policies.items():
         if score.episodes:
             yield f"tick {run.leg.start}, evaluation of {name}: {result_words(score)}"
-    for env in shown:
-        yield f"tick {run.leg.start}, evaluation: {without_winner_words(scoreboard.winners.without[env])}"
     for line in alike_words(evaluation, remedy="`greedy: false`"):
         yield f"tick {run.leg.start}, evaluation: {line}"
 
@@ -122,7 +116,7 @@ def alike(evaluation: Run) -> list[tuple[str, ...]]:
     if not evaluation.greedy or not episodes.exists():
         return []
     random = {name for name, policy in evaluation.plan.policies.items() if policy.config.algorithm == "random"}
-    return repeated(JournalReader(episodes).lines(EpisodeLine), random=random | evaluation.sampled)
+    return repeated(JournalReader(episodes).lines(EpisodeRecord), random=random | evaluation.sampled)
 
 
 def alike_words(evaluation: Run, *, remedy: str) -> list[str]:

@@ -45,10 +45,15 @@ def prepare(config: Config, *, ranks: int | None, run_dir: str | None = None, re
         folder = existing_folder(config, run_dir)
         run = resumed(Run(plan, folder.path), config)
         return replace(run, faults_before=process_faults(folder.faults))
-    if later := later_plans(config):
+    later = later_plans(config)
+    if later:
         from arena.preflight.examine import examine
 
         examine(plan, later=later)
+    if plan.config.rounds > 1:
+        from arena.preflight.outcomes import require_rules
+
+        require_rules(config, plan, *later)
     restore = checkpoints_given(plan)
     place, named = _place(config, run_dir), run_dir is not None
     made = not (named and place.exists())

@@ -21,9 +21,8 @@ from arena.external.connection import Connection
 from arena.external.slots import Game, Slots, Tick
 from arena.game.spaces import empty_batch
 from arena.plan.plan import MatchPlan
-from arena.records.episode import episode_line
 from arena.records.journal import Journal
-from arena.records.metrics import EpisodeRow, plain
+from arena.records.metrics import EpisodeRecord
 from arena.roles.environment.game_tracker import GameTracker
 from arena.serving.player import Player
 
@@ -68,12 +67,12 @@ class Server:
         self.table: Slots = connection.table
         self.table.most = games
         self.tick: Tick
-        self.episodes: list[EpisodeRow] = []
+        self.episodes: list[EpisodeRecord] = []
         self._ticks = self._batches = 0
         self._finished: list[Game] = []
         entities = {entity: number for number, entity in enumerate(self.interface.entities)}
         seats = [tuple(entities[str(entity)] for entity in seat.entities) for seat in match.seats]
-        self._tracker = GameTracker(self, match, seats, ())
+        self._tracker = GameTracker(self, match, seats, (), rule="info")
         self._journal = None if records is None else Journal(records / "episodes.jsonl")
         self._counts = None if records is None else Journal(records / "games.jsonl")
         self._actions = [empty_batch(space, match.lanes) for space in self.interface.action_spaces]
@@ -210,11 +209,11 @@ class Server:
             self._record(tick.over)
 
     def _record(self, over: NDArray[np.bool_]) -> None:
-        rows = [plain(record) for record in self._tracker.finish(over, self._ticks)]
+        records = self._tracker.finish(over, self._ticks)
         if self._limit is not None:
-            self.episodes += rows
+            self.episodes += records
         if self._journal is not None:
-            self._journal.extend([episode_line(row) for row in rows])
+            self._journal.extend(records)
             self._journal.flush()
 
     def _count(self) -> None:

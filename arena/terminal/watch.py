@@ -18,13 +18,12 @@ from arena.errors import pluralize
 from arena.league.round_text import change_words
 from arena.league.rounds_file import lines_in, ticks_before
 from arena.records.boundary import newest_tick
-from arena.records.episode import episode_of
 from arena.records.faults import fault_of, fault_words
 from arena.records.folder import RunFolder
-from arena.records.formats import EpisodeLine, GamesLine, PlanFile, RoundLine, RoundMatch, read_document, update_of
+from arena.records.formats import GamesLine, PlanFile, RoundLine, RoundMatch, read_document, update_of
 from arena.records.journal import JournalReader
 from arena.records.lock import is_held
-from arena.records.outcome import without_winner_words
+from arena.records.metrics import EpisodeRecord
 from arena.records.scoreboard import Scoreboard
 from arena.run.status import RunStatus, planned_ticks, run_status
 from arena.terminal.display import make_display, silent_display, summary_lines
@@ -150,8 +149,8 @@ class FollowedRun:
         taken_up_again = _stamp(self.folder.config) not in (None, self._config_stamp)
         if taken_up_again or self._episodes.was_cut or self._metrics.was_cut:
             self._begin()
-        episodes = [episode_of(line) for line in self._episodes.fresh(lambda journal: journal.lines(EpisodeLine))]
-        without = [self._without_winner(env) for env in self.scoreboard.take(episodes)]
+        episodes = self._episodes.fresh(lambda journal: journal.lines(EpisodeRecord))
+        self.scoreboard.take(episodes)
         for episode in episodes:
             self._played[episode.match] = max(self._played.get(episode.match, 0), episode.tick)
         for update in self._metrics.fresh(lambda journal: journal.made(update_of)):
@@ -169,12 +168,7 @@ class FollowedRun:
         for line in self._games.fresh(lambda journal: journal.lines(GamesLine)):
             self.scoreboard.games[line.match] = line.words(self._lanes[line.match])
         results = self._results.fresh(lambda journal: journal.made(_result_words))[-1:]
-        return [*rounds, *faults, *filter(None, without), *results]
-
-    def _without_winner(self, env: str) -> str:
-        """That a game was found to have no winners; nothing where a rule has been set for it since."""
-        rule = self.config.envs[env].outcome if env in self.config.envs else None
-        return without_winner_words(self.scoreboard.winners.without[env]) if rule is None else ""
+        return [*rounds, *faults, *results]
 
     def _fresh_rounds(self) -> Sequence[RoundLine]:
         """The rounds that are new; after a rollback, the newest round is new again."""

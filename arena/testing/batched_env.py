@@ -149,6 +149,42 @@ def _play(env: BatchedEnv, ticks: int, seed: int, seen: list[list[list[Any]]] | 
     return history
 
 
+def episodes_of(
+    env: BatchedEnv, *, episodes: int, ticks: int, seed: int = 0
+) -> Iterator[tuple[list[float], list[object]]]:
+    """Episodes of random actions in lane 0: per entity its return, and what its last info has under `outcome`.
+
+    Args:
+        env: the game.
+        episodes: at most so many.
+        ticks: at most so many, of all episodes together.
+        seed: of the game's lanes and of the random actions.
+
+    Raises:
+        ContractBroken: the game breaks a rule of its interface.
+    """
+    state, actors, rng = _EpisodeState(env), _actors(env, seed), np.random.default_rng(seed)
+    lanes = np.ones(env.lanes, np.bool_)
+    state.see_reset(env.reset(lanes, [seed + lane for lane in range(env.lanes)]), lanes)
+    returns = np.zeros(len(env.interface.entities))
+    stated: list[object] = [None] * len(returns)
+    for _ in range(ticks):
+        step = env.step(_random_actions(env, state.observations, state.active, state.masks, actors, rng))
+        state.see_step(step)
+        returns += step.rewards[0]
+        for entity in np.flatnonzero(step.terminated[0] | step.truncated[0]).tolist():
+            if step.frame.infos is not None:
+                stated[entity] = step.frame.infos[0][entity].get("outcome")
+        if (over := state.over)[0]:
+            yield returns.tolist(), stated
+            episodes -= 1
+            returns, stated = np.zeros(len(returns)), [None] * len(stated)
+        if not episodes:
+            return
+        if over.any():
+            state.see_reset(env.reset(over), over)
+
+
 def _arrays(env: BatchedEnv, frame: Frame) -> list[Any]:
     """Copies of a frame's arrays, which hold only until the next call."""
     arrays: list[Any] = [frame.active, *(mask for mask in frame.masks if mask is not None)]

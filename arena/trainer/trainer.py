@@ -41,8 +41,9 @@ from arena.preflight.examine import interface_of
 from arena.preflight.spec import spec_of
 from arena.records import best, boundary, checkpoint, evaluations
 from arena.records.folder import RunFolder
-from arena.records.formats import ChangeLine, EpisodeLine
+from arena.records.formats import ChangeLine
 from arena.records.journal import JournalReader
+from arena.records.metrics import EpisodeRecord
 from arena.results import read_results
 from arena.results.evaluations import numbers_of
 from arena.roles.protocol import Failed
@@ -310,7 +311,7 @@ class Trainer:
 
     def _warn_if_cut(self, before: int) -> None:
         """Warns once if most episodes of an iteration were cut by its end; `before`: bytes of earlier episodes."""
-        lines = list(JournalReader(self._held.run.folder.episodes, start=before).lines(EpisodeLine, missing_ok=True))
+        lines = list(JournalReader(self._held.run.folder.episodes, start=before).lines(EpisodeRecord, missing_ok=True))
         cut = sum(line.cut for line in lines)
         if 2 * cut > len(lines) and not self._warned:
             self._warned = True

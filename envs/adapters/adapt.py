@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import gymnasium
@@ -73,16 +74,45 @@ def _adapted(
         check_call(factory, {**arguments[0], "lanes": lanes}, path="kwargs")
         game = factory(lanes=lanes, **arguments[0])
         _check_batched(game)
-        return wrap_batched(game, around)
+        return wrap_batched(_declaring(game, game), around)
     check_call(factory, arguments[0], path="kwargs")
     instances = [factory(**given) for given in arguments]
     first = instances[0]
     if is_entity_env(first):
-        return wrap_batched(EntityGames(instances), around)
+        return wrap_batched(_declaring(EntityGames(instances), first), around)
     if isinstance(first, gymnasium.Env) and not is_dict_env(first):  # RLlib's MultiAgentEnv is one too
         games = [translated(GymnasiumGame(wrap_gymnasium(env, around))) for env in instances]
-        return BatchedLanes(games, places[0].seed)
-    return wrap_batched(BatchedLanes([translated(_game(env)) for env in instances], places[0].seed), around)
+        return _declaring(BatchedLanes(games, places[0].seed), first)
+    lane_games = BatchedLanes([translated(_game(env)) for env in instances], places[0].seed)
+    return wrap_batched(_declaring(lane_games, first), around)
+
+
+_RULES = "info", "zero_sum", "higher_return", "none"
+_OF_PETTINGZOO: Mapping[str, str] = {
+    # Not zero_sum: who makes an illegal move loses one, and the other wins nothing.
+    "pettingzoo.classic.chess": "higher_return",
+    "pettingzoo.classic.connect_four": "higher_return",
+    "pettingzoo.classic.go": "higher_return",
+    "pettingzoo.classic.rlcard_envs": "higher_return",  # card games for chips or points
+    "pettingzoo.classic.rps": "higher_return",
+    "pettingzoo.classic.tictactoe": "higher_return",
+    "pettingzoo.classic.hanabi": "none",  # the players have one score
+    "pettingzoo.butterfly.cooperative_pong": "none",
+    "pettingzoo.butterfly.pistonball": "none",
+}
+"""By the beginning of a module's name: who has won in games of PettingZoo."""
+
+
+def _declaring(game: BatchedEnv, made: Any) -> BatchedEnv:
+    """The game, its interface with the rule that says who has won, if the object that was made declares one."""
+    own = getattr(made, "unwrapped", made)
+    rule = getattr(own, "outcome", None)
+    if not isinstance(rule, str) or rule not in _RULES:  # some games use the name for something else
+        module = type(own).__module__
+        rule = next((rule for name, rule in _OF_PETTINGZOO.items() if f"{module}.".startswith(f"{name}.")), None)
+    if rule is not None and game.interface.outcome is None:
+        game.interface = replace(game.interface, outcome=rule)
+    return game
 
 
 def _game(env: Any) -> LaneGame:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import csv
 import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import yaml
-
-from arena.records.outcome import is_not_zero_sum
 
 CLOCK = {
     *("sampler_perf", "time_this_iter_s", "time_total_s", "time_since_restore", "timesteps_since_restore"),
@@ -63,7 +60,7 @@ def expected(run: Path) -> Iterator[dict[str, Any]]:
             "episodes_this_iter": len(new),
             **rewards(smoothed),
             **returns(smoothed, policies),
-            "policy_win_rate": _win_rates(smoothed, known, policies),
+            "policy_win_rate": _win_rates(smoothed, policies),
             "info": _info(updates, tick, policies),
             "custom_metrics": custom,
         }
@@ -95,26 +92,13 @@ def returns(episodes: Sequence[Mapping[str, Any]], policies: Sequence[str]) -> d
     return found
 
 
-def _win_rates(
-    episodes: Sequence[Mapping[str, Any]], known: Sequence[Mapping[str, Any]], policies: Sequence[str]
-) -> dict[str, float | None]:
-    without = {
-        episode["env"]
-        for episode in known
-        if not episode.get("settled") and not episode.get("cut")
-        if not any(seat["outcome"] for seat in episode["seats"])
-        if is_not_zero_sum(
-            [math.nan if seat["return"] is None else seat["return"] for seat in episode["seats"]],
-            [len(seat["entities"]) for seat in episode["seats"]],
-        )
-    }
+def _win_rates(episodes: Sequence[Mapping[str, Any]], policies: Sequence[str]) -> dict[str, float | None]:
     found = {}
     for policy in policies:
         won = []
         for episode in episodes:
             own = [seat["outcome"] for seat in episode["seats"] if seat["policy"] == policy for _ in seat["entities"]]
-            counts = episode.get("settled") or episode["env"] not in without
-            if own and None not in own and counts:
+            if own and None not in own:
                 won.append(Fraction(own.count("win"), len(own)))
         found[policy] = _mean(won)
     return found

@@ -11,22 +11,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from arena.config.fields import OutcomeRule
 from arena.config.matches import MatchConfig
 from arena.config.schema import EnvConfig
+from arena.errors import NotZeroSum
 from arena.game.api import Frame, Info, Step
 from arena.plan.plan import MatchPlan, SeatPlan
-from arena.records.episode import episode_line
 from arena.records.metrics import EpisodeRecord
 from arena.roles.environment.episodes import EpisodeTracker
 
 NOTHING: list[list[Info]] | None = None
 
 
-def account(seats: Sequence[tuple[int, ...]] = ((0,), (1,)), lanes: int = 1) -> EpisodeTracker:
+def account(
+    seats: Sequence[tuple[int, ...]] = ((0,), (1,)), lanes: int = 1, rule: OutcomeRule | None = "info"
+) -> EpisodeTracker:
     plans = tuple(SeatPlan(index, f"policy {index}", entities) for index, entities in enumerate(seats))
     described = MatchConfig(env="game", seats=tuple(plan.policy for plan in plans), lanes=lanes, sides=())
     match = MatchPlan(3, 0, 0, described, EnvConfig(make="game"), plans, path="matches[0]")
-    return EpisodeTracker(match, seats, range(lanes))
+    return EpisodeTracker(match, seats, range(lanes), rule=rule)
 
 
 def step(rewards: Any, terminated: Any, truncated: Any = None, infos: Any = NOTHING) -> Step:
@@ -162,16 +165,42 @@ def test_restarted_lane_drops_only_its_unfinished_episode() -> None:
     assert (second.episode, second.length, second.seats[0].return_, second.seats[0].outcome) == (0, 2, 6.0, "loss")
 
 
-def test_outcome_of_the_game_precedes_the_returns() -> None:
-    episodes = account()
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        ("info", ["loss", "win"]),
+        ("zero_sum", ["win", "loss"]),
+        ("higher_return", ["win", "loss"]),
+        ("none", [None, None]),
+    ],
+)
+def test_rule_of_the_game_decides(rule: OutcomeRule, expected: list[str | None]) -> None:
+    episodes = account(rule=rule)
     episodes.tick(step([[1, -1]], [[1, 1]], infos=[[{"outcome": "loss"}, {"outcome": "win"}]]))
-    assert outcomes(episodes) == ["loss", "win"]
+    assert outcomes(episodes) == expected
 
 
-def test_without_an_outcome_two_sided_returns_decide() -> None:
-    episodes = account()
-    episodes.tick(step([[1, -1]], [[1, 1]], infos=[[{"score": 3}, {}]]))
-    assert outcomes(episodes) == ["win", "loss"]
+def test_without_a_rule_there_is_no_winner() -> None:
+    episodes = account(rule=None)
+    episodes.tick(step([[1, -1]], [[1, 1]], infos=[[{"outcome": "win"}, {}]]))
+    assert outcomes(episodes) == [None, None]
+
+
+def test_declared_zero_sum_game_that_is_not_ends_with_episode_and_rule() -> None:
+    episodes = account(rule="zero_sum")
+    episodes.tick(step([[2, -1]], [[1, 1]]))
+    with pytest.raises(NotZeroSum, match=r"round 0, match 3, lane 0, episode 0 has the returns 2 and -1, .*'game'"):
+        outcomes(episodes)
+
+
+def test_more_than_two_sides_are_marked_as_ranked_by_the_higher_return() -> None:
+    ranked = {}
+    for rule in ("info", "higher_return"):
+        for seats in (((0,), (1,), (2,)), ((0, 1), (2,))):
+            episodes = account(seats, rule=rule)
+            episodes.tick(step([[1, 2, 3]], [[1, 1, 1]]))
+            ranked[rule, len(seats)] = finish_one(episodes, 0, 1).ranked
+    assert [key for key, is_ranked in ranked.items() if is_ranked] == [("higher_return", 3)]
 
 
 def test_outcome_is_read_on_the_tick_of_the_entitys_end() -> None:
@@ -202,7 +231,7 @@ def test_outcome_does_not_leak_into_the_next_episode() -> None:
 def test_outcome_of_another_type_is_ignored(said: Any) -> None:
     episodes = account()
     episodes.tick(step([[1, -1]], [[1, 1]], infos=[[{"outcome": said}, {}]]))
-    assert outcomes(episodes) == ["win", "loss"]
+    assert outcomes(episodes) == [None, None]
 
 
 def test_return_of_a_seat_is_bit_equal_for_any_number_of_ends() -> None:
@@ -248,7 +277,7 @@ def test_outcome_of_a_cut_episode_is_ignored() -> None:
 
 
 def test_lanes_that_end_by_themselves_on_the_last_tick_are_not_cut() -> None:
-    episodes = account(lanes=3)
+    episodes = account(lanes=3, rule="zero_sum")
     ends = [[1, 1], [0, 0], [1, 0]]
     told, records = cut_tick(episodes, step([[1, -1]] * 3, ends))
     assert told.terminated.tolist() == np.array(ends, bool).tolist()
@@ -258,7 +287,7 @@ def test_lanes_that_end_by_themselves_on_the_last_tick_are_not_cut() -> None:
 
 
 def test_truncation_by_the_game_is_not_a_cut() -> None:
-    episodes = account()
+    episodes = account(rule="zero_sum")
     told, (record,) = cut_tick(episodes, step([[1, -1]], [[0, 0]], [[1, 1]]))
     assert told.truncated.all()
     assert (record.cut, record.truncated, record.seats[0].outcome) == (False, True, "win")
@@ -273,7 +302,7 @@ def test_ended_entities_are_not_truncated_at_the_end_of_a_leg() -> None:
 
 
 def test_episode_that_ends_on_the_last_tick_is_complete() -> None:
-    episodes = account()
+    episodes = account(rule="zero_sum")
     episodes.tick(step([[1, 0]], [[1, 0]]))
     told, (record,) = cut_tick(episodes, step([[0, -1]], [[0, 1]]))
     assert not told.truncated.any()
@@ -305,23 +334,23 @@ def test_seat_metrics_are_the_mean_of_its_entities_with_metrics() -> None:
     last = [[{"metrics": {"hits": 7}}, {"metrics": {"hits": np.float32(4)}}, {"metrics": {"hits": np.inf}}, {}]]
     episodes.tick(step([[0, 0, 0, 0]], [[0, 1, 1, 1]], infos=last))
     record = finish_one(episodes, 0, 2)
-    assert [seat.metrics for seat in record.seats] == [{"hits": 3.0, "shots": 5.0}, None]
+    assert [seat.metrics for seat in record.seats] == [{"hits": 3.0, "shots": 5.0}, msgspec.UNSET]
     episodes.tick(step([[0, 0, 0, 0]], [[1, 1, 1, 1]], infos=[[{}, {}, {}, {}]]))
-    assert [seat.metrics for seat in finish_one(episodes, 0, 3).seats] == [None, None], "of the episode before"
+    assert [seat.metrics for seat in finish_one(episodes, 0, 3).seats] == [msgspec.UNSET] * 2, "of the episode before"
 
 
 @pytest.mark.parametrize("said", ["text", 3, {"a b": 1}, {"1st": 1}, {"x": "1"}, {"x": [1]}, {3: 1}, {}, {"x": np.nan}])
 def test_invalid_metrics_are_ignored(said: Any) -> None:
     episodes = account()
     episodes.tick(step([[0, 0]], [[1, 1]], infos=[[{"metrics": said}, {"metrics": {"x": True}}]]))
-    assert [seat.metrics for seat in finish_one(episodes, 0, 1).seats] == [None, {"x": 1.0}]
+    assert [seat.metrics for seat in finish_one(episodes, 0, 1).seats] == [msgspec.UNSET, {"x": 1.0}]
 
 
 def test_episode_that_was_cut_has_no_metrics() -> None:
     episodes = account()
     episodes.tick(episodes.cut(step([[0, 0]], [[1, 0]], infos=[[{"metrics": {"x": 1}}, {}]])))
     record = finish_one(episodes, 0, 1)
-    assert record.cut and [seat.metrics for seat in record.seats] == [None, None]
+    assert record.cut and [seat.metrics for seat in record.seats] == [msgspec.UNSET] * 2
 
 
 def test_seat_whose_entities_never_act_has_no_return_and_no_outcome() -> None:
@@ -339,10 +368,10 @@ def test_seat_whose_entities_never_act_has_no_return_and_no_outcome() -> None:
     tick([[1, 0, 0, 0], [2, 0, 0, 0]], [[1, 0, 0, 0], [1, 0, 1, 0]])
     tick([[1, 0, 0, 0], [0, 0, 0, -2]], [[0, 0, 0, 0], [0, 0, 0, 0]], over=1)
     first, second = episodes.finish(everywhere, 2)
-    assert [repr(seat.return_) for seat in first.seats] == ["2.0", "nan", "nan"]
+    assert [seat.return_ for seat in first.seats] == [2.0, None, None]
     assert [seat.outcome for seat in first.seats] == [None] * 3
     assert [seat.return_ for seat in second.seats] == [2, 0, -2], "the second has acted, the third has a reward"
-    assert '"return":null,"outcome":null' in msgspec.json.encode(episode_line(first)).decode()
+    assert '"return":null,"outcome":null' in msgspec.json.encode(first).decode()
     episodes.begin(frame([1, 1, 1, 1], [1, 1, 1, 1]), everywhere)
     tick([[0] * 4] * 2, [[0] * 4] * 2, over=1)
     assert [seat.return_ for seat in episodes.finish(everywhere, 3)[0].seats] == [0, 0, 0]

@@ -20,8 +20,8 @@ from arena.league.read_results import GamesSoFar, read
 from arena.league.results import Encounter, Score
 from arena.league.timeline import Timeline
 from arena.records.folder import RunFolder
-from arena.records.formats import EpisodeLine
 from arena.records.journal import JournalReader
+from arena.records.metrics import EpisodeRecord
 
 PAIR = [[0], [1]]
 TICKS = 100  # of a round
@@ -106,7 +106,8 @@ def test_cut_game_or_idle_seat_is_aborted(folder: RunFolder) -> None:
 def test_cut_games_are_counted_per_player(folder: RunFolder) -> None:
     write_rounds(folder, {}, {"resets": ["b"]}, {"matches": [{"match": 0, "sides": []}]})
     games = [("ab", 0), ("ab", 0), ("as", 0), ("as", 1), ("sa", 1), ("aa", 1), ("ab", 2)]
-    write_episodes(folder, *(episode(pair, None, round=number, cut=True) for pair, number in games))
+    whole = [episode("ab", "win", length=length) for length in (5, 6)]
+    write_episodes(folder, *whole, *(episode(pair, None, round=number, cut=True) for pair, number in games))
     found = read(folder)
     assert found.cut == {"a": 5, "b": 2, "s": 3}, "a policy that meets itself, or no other, is not rated"
     assert found.aborted == len(games)
@@ -263,25 +264,20 @@ def counting(timeline: Timeline) -> list[Any]:
     return [(one.start, one.end, [*one.results.scores()]) for one in timeline.periods]
 
 
-def zero_sum(*, round: int) -> dict[str, Any]:
-    """A game that `a` has won by its return."""
-    found = episode("ab", "win", round=round, tick=100 * round + 9)
-    for seat, value in zip(found["seats"], (1.0, -1.0), strict=True):
-        seat["return"] = value
-    return found
+def won(*, round: int) -> dict[str, Any]:
+    return episode("ab", "win", round=round, tick=100 * round + 9)
 
 
 def test_incremental_reading_equals_reading_the_whole_file(folder: RunFolder) -> None:
-    """In the third round the game shows that it is not zero-sum: then none of its games has a winner."""
     write_rounds(folder, {}, {}, {})
-    lines = [zero_sum(round=0), zero_sum(round=0), zero_sum(round=1), episode("ab", None, round=2, tick=209)]
+    lines = [won(round=0), won(round=0), won(round=1), episode("ab", None, round=2, tick=209)]
     games = so_far(folder)
     for number, played in enumerate((2, 3, 4)):
         write_episodes(folder, *lines[:played], rest="" if number else '{"round": 1, "mat')
         timeline, whole = games.read(number), read(folder, last=number)
         assert counting(timeline) == counting(whole.timeline) and timeline.end == whole.timeline.end
-        assert timeline.results.games == (2, 3, 0)[number]
-        assert [len(played.get(0, ())) for played in games.played] == ([2], [2, 1], [0, 0, 0])[number]
+        assert timeline.results.games == (2, 3, 3)[number]
+        assert [len(played.get(0, ())) for played in games.played] == ([2], [2, 1], [2, 1, 0])[number]
         assert games.returns == so_far(folder, number).returns
         assert counting(games.read(number)) == counting(timeline), "the same again"
 
@@ -299,28 +295,28 @@ def test_each_game_is_read_once_over_many_rounds(folder: RunFolder, monkeypatch:
     lines: list[dict[str, Any]] = []
     games = so_far(folder)
     for number in range(20):
-        lines += [zero_sum(round=number)] * 3
+        lines += [won(round=number)] * 3
         write_rounds(folder, *[{}] * (number + 1))
         write_episodes(folder, *lines)
         games.read(number)
     assert games.read(19).results.games == 60
-    assert seen[EpisodeLine] == 2 * 60, "first what it shows of its game, then what it says"
+    assert seen[EpisodeRecord] == 60
 
 
 def test_later_rounds_are_read_when_they_are_over(folder: RunFolder) -> None:
     write_rounds(folder, {}, {})
-    write_episodes(folder, zero_sum(round=0), episode("ab", None, round=1, tick=109))
+    write_episodes(folder, won(round=0), episode("ab", None, round=1, tick=109))
     games = so_far(folder)
     assert games.read(0).results.games == 1, "what the next round shows does not count yet"
-    write_episodes(folder, zero_sum(round=0), zero_sum(round=1), zero_sum(round=1))
+    write_episodes(folder, won(round=0), won(round=1), won(round=1))
     assert games.read(1).results.games == 3
 
 
 def test_damaged_line_is_named_by_its_number_in_the_file(folder: RunFolder) -> None:
     write_rounds(folder, {}, {})
-    write_episodes(folder, zero_sum(round=0), zero_sum(round=0))
+    write_episodes(folder, won(round=0), won(round=0))
     games = so_far(folder, 0)
-    write_episodes(folder, zero_sum(round=0), zero_sum(round=0), zero_sum(round=1), {"round": 1})
+    write_episodes(folder, won(round=0), won(round=0), won(round=1), {"round": 1})
     with pytest.raises(ConfigError, match="line 4: is damaged"):
         games.read(1)
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from arena.records.formats import EpisodeLine, SeatLine
 from arena.records.identical_games import repeated
+from arena.records.metrics import EpisodeRecord, SeatRecord
 
 
-def line(*players: str, length: int = 5, gain: float = 1.0, truncated: bool = False, cut: bool = False) -> EpisodeLine:
-    seats = tuple(SeatLine(name, (place,), gain * (-1) ** place, None) for place, name in enumerate(players))
-    return EpisodeLine(0, 0, "game", 0, 0, length, length, not truncated, truncated, seats, cut)
+def line(
+    *players: str, length: int = 5, gain: float = 1.0, truncated: bool = False, cut: bool = False
+) -> EpisodeRecord:
+    seats = tuple(SeatRecord(name, (place,), gain * (-1) ** place, None) for place, name in enumerate(players))
+    return EpisodeRecord(0, 0, "game", 0, 0, length, length, not truncated, truncated, seats, cut)
 
 
 SAME = [line("a", "b")] * 8 + [line("b", "a", gain=-1.0, length=6)] * 8

@@ -176,16 +176,14 @@ def test_the_standings_count_the_games_of_the_results(league: RunFolder, told: A
     assert all(row["low"] < row["elo"] < row["high"] for row in told["rows"])
 
 
-def test_a_page_has_no_wins_of_a_game_that_is_not_zero_sum(own: RunFolder) -> None:
-    """Also in evaluations recorded before the game was found to be general-sum."""
-    assert any(line["wins"] is not None for line in numbers(own)["evaluations"])
-    *others, last = lines(own.episodes)
-    for seat in last["seats"]:
-        seat.update({"outcome": None, "return": 2.0})
-    own.episodes.write_text("".join(json.dumps(line) + "\n" for line in [*others, last]))
+def test_page_says_why_a_game_without_winners_is_not_rated(own: RunFolder) -> None:
+    written = lines(own.episodes)
+    for seat in (seat for line in written for seat in line["seats"]):
+        seat["outcome"] = None
+    own.episodes.write_text("".join(json.dumps(line) + "\n" for line in written))
     told = numbers(own)
     assert told["standings"] is None
-    assert {row["wins"] for row in [*told["policies"], *told["evaluations"]]} == {None}
+    assert {row["wins"] for row in told["policies"]} == {None}
     assert "`envs.touchdown.outcome`" in told["without_winner"][0]
 
 

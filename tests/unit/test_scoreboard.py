@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from arena.records.episode_stats import results_of
 from arena.records.merge_order import Place
-from arena.records.metrics import EpisodeRecord, EpisodeRow, SeatRecord, UpdateRecord
+from arena.records.metrics import EpisodeRecord, SeatRecord, UpdateRecord
 from arena.records.outcome import Outcome
 from arena.records.scoreboard import Scoreboard, Series
 from arena.run.evaluation import result_words
@@ -71,8 +71,8 @@ def test_first_and_last_hundred_games_are_kept_apart() -> None:
     for game in range(250):
         board.add(results_of([episode(seat("blue", game, "win" if game >= 150 else "loss"))]))
     blue = board.policies["blue"]
-    assert (blue.games.first_mean, blue.games.last_mean, blue.games.mean) == (0.0, 1.0, 0.4)
-    assert (blue.returns.first_mean, blue.returns.last_mean) == (49.5, 199.5)
+    assert (sum(blue.games.first.values), blue.games.last_mean, blue.games.mean) == (0.0, 1.0, 0.4)
+    assert (sum(blue.returns.first.values) / 100, blue.returns.last_mean) == (49.5, 199.5)
 
 
 def test_policies_keep_their_order_and_start_without_numbers() -> None:
@@ -99,11 +99,7 @@ def test_series_in_parts_equals_slices_of_the_whole(values: list[int], cut: int)
     def mean(part: list[int]) -> float | None:
         return sum(part) / len(part) if part else None
 
-    assert (series.mean, series.first_mean, series.last_mean) == (
-        mean(values),
-        mean(values[:100]),
-        mean(values[-100:]),
-    )
+    assert (series.mean, series.first.values, series.last_mean) == (mean(values), values[:100], mean(values[-100:]))
     change = series.before_and_after()
     if len(values) < 20:
         assert change is None
@@ -188,41 +184,18 @@ def test_one_episode_has_no_interval() -> None:
     assert "return 1.00, length" in result_words(board.policies["blue"])
 
 
-def in_game(
-    env: str, tick: int, gains: tuple[float, float], *ends: Outcome | None, settled: bool = False
-) -> EpisodeRow:
-    seats = tuple(SeatRecord(name, (0,), gain, end) for name, gain, end in zip("ab", gains, ends, strict=True))
-    return EpisodeRecord(0, 0, env, 0, tick, tick, 10, True, False, seats, settled=settled)
-
-
-def test_winners_are_removed_for_general_sum_games_only() -> None:
-    board = Scoreboard("ab")
-    sure = in_game("general", 3, (5.0, 3.0), "win", "loss", settled=True)
-    assert (
-        board.take([in_game("general", 1, (0.0, 0.0), "draw", "draw"), in_game("zero", 2, (1.0, -1.0), "win", "loss")])
-        == []
-    )
-    score = board.policies["a"]
-    assert (score.wins, score.draws, score.losses, score.games.count) == (1.0, 1.0, 0.0, 2)
-    assert board.take([sure, in_game("general", 4, (1.0, 0.0), None, None)]) == ["general"]
-    assert (score.wins, score.draws, score.losses, score.games.count) == (2.0, 0.0, 0.0, 2)
-    assert board.take([in_game("general", 5, (2.0, -2.0), "win", "loss")]) == []
-    assert (score.games.count, score.win_rate, score.episodes) == (2, 1.0, 5)
-
-
-@given(st.permutations(range(6)))
+@given(st.permutations(range(5)))
 def test_counts_do_not_depend_on_arrival_order(order: list[int]) -> None:
-    rows = [
-        in_game("general", 1, (0.0, 0.0), "draw", "draw"),
-        in_game("general", 2, (1.0, 0.0), None, None),
-        in_game("general", 3, (5.0, 3.0), "loss", "win", settled=True),
-        in_game("zero", 4, (1.0, -1.0), "win", "loss"),
-        in_game("zero", 5, (0.0, 0.0), "draw", "draw"),
-        in_game("zero", 6, (-1.0, 1.0), "loss", "win"),
+    ends: list[tuple[Outcome | None, Outcome | None]] = [
+        *(("draw", "draw"), (None, None), ("win", "loss"), ("draw", "draw"), ("loss", "win"))
+    ]
+    records = [
+        EpisodeRecord(0, 0, "game", 0, tick, tick, 10, True, False, (seat("a", 1.0, own), seat("b", -1.0, other)))
+        for tick, (own, other) in enumerate(ends)
     ]
     board = Scoreboard("ab")
     for place in order:
-        board.take([rows[place]])
+        board.take([records[place]])
     score = board.policies["a"]
-    assert (score.wins, score.draws, score.losses) == (1.0, 1.0, 2.0)
+    assert (score.wins, score.draws, score.losses, score.episodes) == (1.0, 2.0, 1.0, 5)
     assert score.games.last.values == score.games.first.values == [0.0, 1.0, 0.0, 0.0]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,7 @@ from arena.cli.main import main
 from arena.config import parse_config
 from arena.errors import ConfigError
 from arena.league.read_results import read
-from arena.records import checksums
 from arena.records.folder import RunFolder
-from arena.records.journal import JournalReader
 from arena.report.page import page
 from arena.report.read_run import read_run
 from arena.report.sections import page_data
@@ -59,31 +56,37 @@ def test_the_higher_return_ranks_players_of_a_general_sum_game(
     assert found.without_winner == []
 
 
-def test_general_sum_game_has_no_rating_and_an_explanation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert train(tmp_path, None) == 0
+def test_league_without_a_rule_is_refused_with_the_one_that_fits(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train(tmp_path, None) == 2
+    said = capsys.readouterr().err
+    assert "envs.forage.outcome: found null, and the game does not say who has won" in said
+    assert "set higher_return, which fits 20 episodes of random actions" in said
+    assert not (tmp_path / "run").exists()
+
+
+def test_run_without_a_rule_has_returns_and_no_winners(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert train(tmp_path, None, rounds=1) == 0
     out = capsys.readouterr().out
-    reasons = [line for line in out.splitlines() if KEY in line]
-    assert table(out) == []
-    assert len(reasons) == 2, "when it is seen, and in the place of the standings"
-    told = [re.sub(r"\(.*?\)", "", reason) for reason in reasons]  # without the episode in which it was seen
-    assert told[0] == told[1]
     assert not [line for line in out.splitlines() if "won " in line]
     reading = read(RunFolder(tmp_path / "run"))
     assert (reading.results.games, reading.unrated) == (0, reading.episodes)
+    assert [KEY in reason for reason in reading.without_winner] == [True]
     found = page_data(read_run(tmp_path / "run"))
     assert found.standings is None
     assert [row.wins for row in found.policies] == [None] * 3
     assert found.learning.won == {}
-    assert [re.sub(r"\(.*?\)", "", reason) for reason in found.without_winner] == told[:1]
+    assert found.without_winner == [*reading.without_winner]
     assert "Not rated: no winners in" in page(read_run(tmp_path / "run"))
 
 
-def test_winners_are_removed_from_all_episodes(tmp_path: Path) -> None:
-    assert train(tmp_path, None) == 0
-    lines = [*JournalReader(RunFolder(tmp_path / "run").episodes)]
-    first = next(at for at, line in enumerate(lines) if sum(seat["return"] for seat in line["seats"]))
-    later = {seat["outcome"] for line in lines[first:] for seat in line["seats"]}
-    assert later == {None}
+def test_check_suggests_the_rule_that_fits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "run.yaml"
+    for outcome, suggested in ((None, True), ("none", False)):
+        path.write_text(yaml.safe_dump(config(outcome, rounds=1)))
+        assert main(["check", str(path)]) == 0
+        assert ("`outcome: higher_return` fits 20 episodes" in capsys.readouterr().out) == suggested
 
 
 def test_rule_none_records_no_winners(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -140,14 +143,21 @@ def test_features_with_winners_are_refused_without_winners(keys: dict[str, Any],
     parse_config(config("higher_return", **keys), source="x.yaml")
 
 
-def test_league_that_needs_winners_ends_in_a_game_without_winners(
+def test_league_that_needs_winners_is_refused_in_a_game_that_declares_none(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     matches = [{"knockout": {"env": "forage", "policies": [*FORAGERS]}}]
-    assert train(tmp_path, None, matches=matches) == 1
+    envs = {"forage": {"make": "matrix", "kwargs": {"game": "prisoners_dilemma"}}}
+    assert train(tmp_path, None, matches=matches, envs=envs) == 2
+    assert "declares none, but matches[0].knockout needs winners" in capsys.readouterr().err
+
+
+def test_game_that_declares_zero_sum_is_held_to_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    envs = {"line": {"make": f"{__name__}:Claimed"}}
+    assert train(tmp_path, None, envs=envs, matches=[{"env": "line", "seats": [*FORAGERS]}]) == 1
     said = capsys.readouterr().err
-    assert KEY in said
-    assert "matches[0].knockout needs winners" in said
+    assert "round 0, match 0, lane 0, episode 0 has the returns 1, " in said
+    assert "Claimed' declares zero_sum" in said
 
 
 def test_three_sides_are_ranked_and_each_two_of_them_have_met(tmp_path: Path) -> None:
@@ -179,6 +189,12 @@ class Line:
         return [0] * 3, [float(action) for action in actions], True, [{}] * 3
 
 
+class Claimed(Line):
+    """The same; says that it is zero-sum."""
+
+    outcome = "zero_sum"
+
+
 def test_tournament_without_winners_names_the_reason(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "league.yaml"
     for outcome, status in ((None, 2), ("none", 2), ("higher_return", 0)):
@@ -193,34 +209,6 @@ def test_tournament_without_winners_names_the_reason(tmp_path: Path, capsys: pyt
             found = json.loads(said.out)
             assert [row["player"] for row in found["players"]] == ["forager", "chance", "idler"]
             assert found["without_winner"] == []
-
-
-def test_evaluation_of_a_game_without_winners_has_none(tmp_path: Path) -> None:
-    """Idle players in the evaluation never score: each of its games by itself looks like a draw."""
-    keys: dict[str, Any] = {
-        "rounds": 1,
-        "checkpoint_every": 20,
-        "evaluation": {"every": 20, "episodes": 2, "seats": ["idler", "idler"]},
-        "matches": [{"env": "forage", "seats": ["forager", "idler"]}],
-    }
-    assert train(tmp_path, None, **keys) == 0
-    lines = [*JournalReader(RunFolder(tmp_path / "run").evaluations)]
-    assert [(line["policy"], line["return"], line["draws"]) for line in lines] == [("idler", 0.0, None)] * len(lines)
-    assert lines
-
-
-def test_resumed_run_knows_a_general_sum_game_from_its_records(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """What is played after the resumption is zero-sum; the config of a folder of old has no such key."""
-    assert train(tmp_path, None, rounds=1, ticks=20) == 0
-    folder = RunFolder(tmp_path / "run")
-    checksums.replace(folder.config, folder.config.read_text().replace("    outcome: null\n", "").encode())
-    assert "outcome" not in folder.config.read_text()
-    capsys.readouterr()
-    assert train(tmp_path, None, "--resume", rounds=1, ticks=40) == 0
-    assert KEY in capsys.readouterr().out
-    assert read(folder).results.games == 0
 
 
 def test_resumed_run_may_set_the_rule_for_later_games(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

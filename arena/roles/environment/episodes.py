@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from arena.config.fields import OutcomeRule
 from arena.errors import NotZeroSum
 from arena.game.api import Frame, Info, Step
 from arena.game.metrics import mean_metrics, stated_metrics
 from arena.plan.plan import MatchPlan
 from arena.records.metrics import EpisodeRecord, SeatRecord
-from arena.records.outcome import Verdict, outcomes, place_words, returns_words
+from arena.records.outcome import Outcome, outcomes, place_words, returns_words
 
 
 class EpisodeTracker:
@@ -24,6 +26,7 @@ class EpisodeTracker:
         lanes: the tracked lanes, by their numbers in the match; arrays [L] hold them in this order.
         before: per lane, the number of episodes recorded before this leg; 0 if not given.
         round: the league round of the match.
+        rule: how the winner of an episode is determined; None: no episode has one.
 
     Attributes:
         episodes: int64 [L], the number of finished episodes per lane, including `before`.
@@ -37,11 +40,15 @@ class EpisodeTracker:
         before: Sequence[int] | None = None,
         *,
         round: int = 0,
+        rule: OutcomeRule | None = None,
     ) -> None:
-        self._match = match
+        self._match, self._rule = match, rule
+        self._ranked = ranks_sides(match, rule)
         self._round = round
         self._seats = [np.array(entities, np.intp) for entities in seat_entities]
         self._entity_counts = [len(entities) for entities in seat_entities]
+        self._policies = [seat.policy for seat in match.seats]
+        self._seat_names = [seat.entities for seat in match.seats]
         self._lanes = lanes
         self._no_lane = np.zeros(len(lanes), np.bool_)
         shape = (len(lanes), sum(len(entities) for entities in seat_entities))
@@ -122,7 +129,7 @@ class EpisodeTracker:
         """Returns the records of the episodes that ended at `tick` in these lanes [L], and resets the lanes.
 
         Raises:
-            NotZeroSum: the game is configured as zero-sum, and an episode was not.
+            NotZeroSum: the game is declared as zero-sum, and an episode was not.
         """
         over = lanes.nonzero()[0]
         numbers = over.tolist()
@@ -147,19 +154,18 @@ class EpisodeTracker:
                 length=length,
                 terminated=terminated,
                 truncated=truncated,
-                seats=self._seat_records(lane, verdict, returns, idle),
+                seats=self._seat_records(lane, episode, returns, idle),
                 cut=bool(self._cut[lane]),
-                settled=verdict.settled,
+                ranked=self._ranked and not self._cut[lane],
             )
             for lane, episode, length, terminated, truncated, returns, idle in columns
-            for verdict in (self._verdict(lane, episode, returns),)
         ]
         self.episodes[over] += 1
         self.restart(over)
         return records
 
-    def _seat_returns(self, lanes: NDArray[np.intp]) -> list[list[float]]:
-        """Per lane and seat, the mean return of the seat's entities; NaN if none of them has taken part.
+    def _seat_returns(self, lanes: NDArray[np.intp]) -> list[list[float | None]]:
+        """Per lane and seat, the mean return of the seat's entities; None if none of them has taken part.
 
         An entity takes part if it is active at least once, earns something, or has an outcome.
         """
@@ -172,7 +178,9 @@ class EpisodeTracker:
                 absent[place, [entity for at, entity in self._stated if at == lane]] = False
             for mean, entities in zip(means, self._seats, strict=True):
                 mean[absent[:, entities].all(axis=1)] = np.nan
-        seat_returns: list[list[float]] = np.stack(means, axis=1).tolist()
+        seat_returns: list[list[float | None]] = np.stack(means, axis=1).tolist()
+        if self._waiting:
+            seat_returns = [[None if value != value else value for value in own] for own in seat_returns]
         return seat_returns
 
     def restart(self, lanes: NDArray[np.intp]) -> None:
@@ -187,30 +195,23 @@ class EpisodeTracker:
             dropped = {*lanes.tolist()}
             self._metrics = {place: metrics for place, metrics in self._metrics.items() if place[0] not in dropped}
 
-    def _verdict(self, lane: int, episode: int, returns: Sequence[float]) -> Verdict:
-        """The outcomes of an episode by the rule of the game."""
-        if self._cut[lane]:
-            return Verdict((None,) * len(returns), settled=False)
-        place = (self._round, self._match.match, self._lanes[lane], episode)
-        return verdict(self._match, place, returns, self._stated_of(lane), self._entity_counts)
-
     def _seat_records(
-        self, lane: int, verdict: Verdict, returns: Sequence[float], idle: Sequence[int]
+        self, lane: int, episode: int, returns: Sequence[float | None], idle: Sequence[int]
     ) -> tuple[SeatRecord, ...]:
-        return tuple(
-            SeatRecord(seat.policy, seat.entities, value, outcome, ticks, metrics)
-            for seat, value, outcome, ticks, metrics in zip(
-                self._match.seats, returns, verdict.outcomes, idle, self._metrics_of(lane), strict=True
-            )
-        )
+        ends: tuple[Outcome | None, ...] = (None,) * len(returns)
+        if not self._cut[lane] and self._rule is not None:
+            place = (self._round, self._match.match, self._lanes[lane], episode)
+            ends = judged(self._match, self._rule, place, returns, self._stated_of(lane), self._entity_counts)
+        return tuple(map(SeatRecord, self._policies, self._seat_names, returns, ends, idle, self._metrics_of(lane)))
 
-    def _metrics_of(self, lane: int) -> list[dict[str, float] | None]:
-        """Per seat, the mean of each metric over its entities; None in an episode that was cut."""
+    def _metrics_of(self, lane: int) -> list[dict[str, float] | msgspec.UnsetType]:
+        """Per seat, the mean of each metric over its entities; unset in an episode that was cut."""
         if not self._metrics or self._cut[lane]:
-            return [None] * len(self._seats)
+            return [msgspec.UNSET] * len(self._seats)
         stated = self._metrics
         return [
             mean_metrics(stated[lane, int(entity)] for entity in entities if (lane, int(entity)) in stated)
+            or msgspec.UNSET
             for entities in self._seats
         ]
 
@@ -225,29 +226,37 @@ class EpisodeTracker:
         ]
 
 
-def verdict(
+def ranks_sides(match: MatchPlan, rule: OutcomeRule | None) -> bool:
+    """Whether all sides of a match are ranked by their returns: there are more than two, and the higher return wins."""
+    return rule == "higher_return" and len(match.sides or match.seats) > 2
+
+
+def judged(
     match: MatchPlan,
+    rule: OutcomeRule | None,
     place: tuple[int, int, int, int],
-    returns: Sequence[float],
+    returns: Sequence[float | None],
     stated: Sequence[str | None],
     entities: Sequence[int],
-) -> Verdict:
-    """The outcomes of an episode by the rule of the game.
+) -> tuple[Outcome | None, ...]:
+    """Per seat the outcome of an episode by the rule of its game.
 
     Args:
         match: the match.
+        rule: of the configuration or the game.
         place: round, match, lane and episode.
-        returns: per seat.
-        stated: per seat, the outcome that the game has stated.
-        entities: per seat, their number.
+        returns, stated, entities: per seat, as for `outcomes`.
 
     Raises:
-        NotZeroSum: the game is configured as zero-sum, and the episode was not.
+        NotZeroSum: the game is declared as zero-sum, and the episode was not.
     """
     try:
-        return outcomes(returns, stated, entities=entities, rule=match.game.outcome, sides=match.sides)
+        return outcomes(returns, stated, entities=entities, rule=rule, sides=match.sides)
     except NotZeroSum as error:
+        found = returns_words([value for value in returns if value is not None])
+        key, game = f"`envs.{match.env}.outcome`", match.game
+        declared = f"{key} is zero_sum" if game.outcome else f"{game.make!r} declares zero_sum"
         raise NotZeroSum(
-            f"{place_words(place)} has the {returns_words(returns)}, which do not add up to zero over two sides, but "
-            f"`envs.{match.env}.outcome` is zero_sum; set higher_return if the higher return wins, or none"
+            f"{place_words(place)} has the {found}, which do not add up to zero over two sides, but {declared}; set "
+            f"{key} to higher_return if the higher return wins, or to none"
         ) from error

@@ -9,16 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from arena.config.fields import OutcomeRule
 from arena.external.slots import Game, Slots, Tick
 from arena.game.api import Frame, Interface, Step
 from arena.game.metrics import mean_metrics
 from arena.plan.plan import MatchPlan
 from arena.records.metrics import EpisodeRecord, SeatRecord
-from arena.records.outcome import Verdict
-from arena.roles.environment.episodes import verdict
+from arena.records.outcome import Outcome
+from arena.roles.environment.episodes import judged, ranks_sides
 
 
 class GameSource(Protocol):
@@ -42,6 +44,7 @@ class GameTracker:
         seat_entities: per seat, the indices of its entities in the game.
         before: per slot, the number of games recorded before this leg; empty: none.
         round: the league round of the match.
+        rule: how the winner of a game is determined; None: no game has one.
 
     Attributes:
         episodes: int64 [L], the number of recorded games per slot, including `before`.
@@ -56,9 +59,10 @@ class GameTracker:
         before: Sequence[int],
         *,
         round: int = 0,
+        rule: OutcomeRule | None = None,
     ) -> None:
         self._games = games
-        self._match = match
+        self._match, self._rule = match, rule
         self._seats = [list(entities) for entities in seat_entities]
         self._round = round
         slots = match.lanes
@@ -100,7 +104,7 @@ class GameTracker:
         """The records of all games that are over; a game that has never asked has none.
 
         Raises:
-            NotZeroSum: the game is configured as zero-sum, and this one was not.
+            NotZeroSum: the game is declared as zero-sum, and this one was not.
         """
         return [self._record(game, tick) for game in self._games.take_finished() if game.asked and game.name]
 
@@ -110,17 +114,20 @@ class GameTracker:
         taken = [seat for seat, entities in enumerate(playing) if entities]
         returns = [float(game.returns[playing[seat]].mean()) for seat in taken]
         episode = int(self.episodes[slot])
-        result = Verdict((None,) * len(taken), settled=False)
+        ends: tuple[Outcome | None, ...] = (None,) * len(taken)
         if not game.lost:
             stated = [
                 next((game.outcomes[entity] for entity in playing[seat] if entity in game.outcomes), None)
                 for seat in taken
             ]
             place = (self._round, self._match.match, slot, episode)
-            result = verdict(self._match, place, returns, stated, [len(playing[seat]) for seat in taken])
+            counts = [len(playing[seat]) for seat in taken]
+            ends = judged(self._match, self._rule, place, returns, stated, counts)
         seats = [self._match.seats[seat] for seat in taken]
         stated_metrics = [
-            None if game.lost else mean_metrics(game.metrics[one] for one in playing[seat] if one in game.metrics)
+            (mean_metrics(game.metrics[one] for one in playing[seat] if one in game.metrics) or msgspec.UNSET)
+            if not game.lost
+            else msgspec.UNSET
             for seat in taken
         ]
         record = EpisodeRecord(
@@ -136,11 +143,11 @@ class GameTracker:
             seats=tuple(
                 SeatRecord(seat.policy, seat.entities, value, outcome, idle, metrics)
                 for seat, value, outcome, idle, metrics in zip(
-                    seats, returns, result.outcomes, self._idle[slot, taken].tolist(), stated_metrics, strict=True
+                    seats, returns, ends, self._idle[slot, taken].tolist(), stated_metrics, strict=True
                 )
             ),
             cut=bool(game.lost),  # no result, as of an episode that the end of a leg has cut
-            settled=result.settled,
+            ranked=ranks_sides(self._match, self._rule) and not game.lost,
             game=game.name,
             lost=bool(game.lost),
         )

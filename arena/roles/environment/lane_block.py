@@ -25,6 +25,7 @@ from arena.game.lockstep import Joint, Lockstep
 from arena.plan.plan import MatchPlan, Role, RoleKind
 from arena.plan.seats import check_seats
 from arena.preflight.examine import adapted_game, check_idle_action, constructor_errors_reported
+from arena.preflight.outcomes import outcome_rule
 from arena.records.metrics import EpisodeRecord
 from arena.roles.environment.episodes import EpisodeTracker
 from arena.roles.environment.game_tracker import GameTracker
@@ -112,10 +113,11 @@ class LaneBlock:
             self._ragged = any(server.ragged for server in self._seats)  # then joint actions are built on each tick
             before = [run.leg.episodes.get((match.match, lane), 0) for lane in lanes]
             self._tracker: EpisodeTracker | GameTracker
+            rule = outcome_rule(match, self._game.interface)
             if isinstance(self._game, HostedGames):
-                self._tracker = GameTracker(self._game, match, seat_entities, before, round=run.plan.round)
+                self._tracker = GameTracker(self._game, match, seat_entities, before, round=run.plan.round, rule=rule)
             else:
-                self._tracker = EpisodeTracker(match, seat_entities, lanes, before, round=run.plan.round)
+                self._tracker = EpisodeTracker(match, seat_entities, lanes, before, round=run.plan.round, rule=rule)
             self._lockstep = Lockstep(len(self._seats), run.plan.ticks, run.leg.start)
             self._seat_entities = seat_entities
             self._recording = open_recording(

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from arena.records.episode import episode_of, unsettled
-from arena.records.episode_stats import in_parts
-from arena.records.formats import EpisodeLine, GamesLine
+from arena.records.formats import GamesLine
 from arena.records.journal import JournalReader
-from arena.records.metrics import UpdateRecord
-from arena.records.outcome import Winners
+from arena.records.metrics import EpisodeRecord, UpdateRecord
 from arena.records.recorder import Recorder
 from arena.records.scoreboard import Scoreboard
 from arena.roles.protocol import Progress
@@ -26,7 +23,6 @@ class RunProgress:
         ticks: per match, the tick that it has reached.
         updates: per policy that has any, the number of updates.
         seconds: per policy that has updates, the `seconds` of the last update.
-        without_winner: games found to have no winners that are not reported to the user yet.
     """
 
     def __init__(self, run: Run, recorder: Recorder, scoreboard: Scoreboard) -> None:
@@ -34,8 +30,6 @@ class RunProgress:
         self._recorder = recorder
         self._scoreboard = scoreboard
         self.ticks = run.first_ticks
-        self.without_winner: list[str] = []
-        recorder.winners = Winners(scoreboard.winners.without)
         self.updates, self.seconds = dict(run.leg.updates), dict(run.leg.seconds)
 
     @property
@@ -46,16 +40,12 @@ class RunProgress:
 
     def load_scores(self) -> None:
         """Adds the recorded episodes to the scoreboard."""
-        lines = JournalReader(self._run.folder.episodes).lines(EpisodeLine, missing_ok=True)
-        for part in in_parts(map(episode_of, lines)):
-            self.without_winner += self._scoreboard.take(part)
-        self._recorder.winners = Winners(self._scoreboard.winners.without)
+        self._scoreboard.take(JournalReader(self._run.folder.episodes).lines(EpisodeRecord, missing_ok=True))
 
     def advance(self, report: Progress) -> None:
         """Records the ticks and episodes that an environment reports."""
         self.ticks[report.match] = report.tick
         self._scoreboard.add(self._recorder.episodes(report.match, report.tick, report.episodes, last=report.last))
-        self.without_winner += self._scoreboard.winners.see(unsettled(report.episodes))
 
     def update(self, record: UpdateRecord) -> None:
         """Records an update of a policy."""

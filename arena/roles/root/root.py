@@ -15,16 +15,14 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from arena.config.members import needs_winners
 from arena.diagnostics.profile import Activity, RoleProfile, stopwatch
-from arena.errors import ArenaError, ConfigError, shorten
+from arena.errors import ArenaError, ConfigError
 from arena.league.round_text import change_words, round_words
 from arena.plan.plan import Plan, Role, RoleKind
 from arena.records import boundary as boundaries
 from arena.records import checkpoint
 from arena.records.formats import Boundary, round_of
 from arena.records.journal import JournalReader
-from arena.records.outcome import without_winner_words
 from arena.records.recorder import Recorder
 from arena.records.scoreboard import Scoreboard
 from arena.results.keeper import sampler_perf
@@ -289,22 +287,7 @@ class Root:
 
     def _show(self, progress: RunProgress) -> None:
         progress.poll()
-        while progress.without_winner:
-            self._report_without_winner(progress.without_winner.pop())
         self._display.update(progress.done, self.scoreboard)
-
-    def _report_without_winner(self, env: str) -> None:
-        """Shows that a game was found to have no winners, unless a rule was set for it since."""
-        run, example = self._run, self.scoreboard.winners.without[env]
-        if all(match.game.outcome is not None for match in run.plan.matches if match.env == env):
-            return
-        needed = needs_winners(run.plan.config, env)
-        if needed:
-            text = (
-                f"{without_winner_words(example)}; {shorten(needed)} {'needs' if len(needed) == 1 else 'need'} winners"
-            )
-            raise _failed(text, exit_code=1)
-        self._display.message(without_winner_words(example))
 
     # --------------------------------------------------------------------------------------------------- after the leg
 

@@ -18,6 +18,7 @@ class Chase:
     """
 
     entities = ("hunter", "prey")
+    outcome = "zero_sum"  # who has won: the side whose return is above zero
 
     def __init__(self) -> None:
         self.observation_spaces = [spaces.Box(0, LENGTH - 1, (2,), np.float32) for _ in self.entities]

@@ -1,0 +1,109 @@
+"""Who wins in the games of a plan: the rule of the configuration, else the rule that the game declares.
+
+A game declares its rule by an attribute `outcome`, or in its interface. A league in a game without a rule is refused
+before it starts, with the rule that fits some episodes of random actions; `arena check` suggests it for other runs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from typing import cast
+
+from arena import registry
+from arena.config import Config
+from arena.config.fields import OutcomeRule
+from arena.config.members import needs_winners
+from arena.errors import ConfigError, pluralize
+from arena.game.api import BatchedEnv, Interface
+from arena.plan.plan import MatchPlan, Plan
+from arena.plan.seats import check_seats
+from arena.preflight.examine import make_game
+from arena.records.outcome import suggested
+
+_EPISODES, _TICKS = 20, 2000  # of random actions, at most, from which a rule is suggested
+
+
+def outcome_rule(match: MatchPlan, interface: Interface) -> OutcomeRule | None:
+    """How the winner of an episode is determined; None: nothing says it. External games may report it themselves."""
+    declared = cast("OutcomeRule | None", interface.outcome)
+    return match.game.outcome or declared or ("info" if registry.external_kind(match.game.make) is not None else None)
+
+
+def require_rules(config: Config, *plans: Plan) -> None:
+    """Refuses a league or a tournament in a game of which nothing says who has won, or without the winners it needs.
+
+    Args:
+        config: of the run.
+        plans: with all matches that may be played.
+
+    Raises:
+        ConfigError: with the rule that fits.
+    """
+    for match, rule, game in _games(plans, lambda match: bool(needs_winners(config, match.env))):
+        needed = needs_winners(config, match.env)
+        if rule is None:
+            fits, episodes = _suggestion(match, game)
+            found = f"set {fits}, which fits {pluralize(episodes, 'episode')} of random actions" if fits else "set one"
+            raise ConfigError(
+                f"found null, and the game does not say who has won, but the players of a league are rated: {found}. "
+                "zero_sum: the returns of two sides add up to zero; higher_return: the side with the higher return "
+                'wins; info: `info["outcome"]` says it; none: there are no winners and no ratings',
+                path=f"envs.{match.env}.outcome",
+            )
+        if rule == "none" and needed:
+            verb = "needs" if len(needed) == 1 else "need"
+            raise ConfigError(
+                f"found null, and {match.game.make!r} declares none, but {' and '.join(needed)} {verb} winners; set "
+                "higher_return, zero_sum or info, or leave these out",
+                path=f"envs.{match.env}.outcome",
+            )
+
+
+def rule_lines(plan: Plan) -> list[str]:
+    """A line for each game of several sides of which nothing says who has won, with the rule that fits."""
+    lines = []
+    for match, rule, game in _games([plan]):
+        if rule is None:
+            fits, episodes = _suggestion(match, game)
+            words = f"; `outcome: {fits}` fits {pluralize(episodes, 'episode')} of random actions" if fits else ""
+            lines.append(
+                f"environment {match.env}: nothing says who has won, so there are returns and no winners{words}"
+            )
+    return lines
+
+
+def _games(
+    plans: Sequence[Plan], needs: Callable[[MatchPlan], bool] = lambda _: False
+) -> Iterator[tuple[MatchPlan, OutcomeRule | None, BatchedEnv]]:
+    """The games of several sides without a configured rule, each once: a match, the declared rule, and a game.
+
+    Built-in games, which declare theirs, are made only where a match `needs` winners; `payoffs` are the user's own.
+    """
+    known = set[str]()
+    for match in (match for plan in plans for match in plan.matches):
+        place = json.dumps([match.env, match.game.kwargs], default=repr)
+        if match.game.outcome or place in known or len(match.seats) < 2 or len(match.sides) == 1:
+            continue
+        known.add(place)
+        built_in = registry.ENVIRONMENTS.get(match.game.make)
+        own = built_in is None or not built_in.target.startswith("envs.") or "payoffs" in match.game.kwargs
+        if registry.external_kind(match.game.make) is None and (own or needs(match)):
+            with closing(make_game(match, 1)) as game:
+                yield match, outcome_rule(match, game.interface), game
+
+
+def _suggestion(match: MatchPlan, game: BatchedEnv) -> tuple[OutcomeRule | None, int]:
+    """The rule that fits some episodes of random actions, and how many there were."""
+    from arena.testing.batched_env import episodes_of  # a run does not need it
+
+    seats = check_seats(match, game.interface)
+    played = [
+        (
+            [sum(returns[entity] for entity in seat) / len(seat) for seat in seats],
+            [next((stated[entity] for entity in seat if stated[entity] is not None), None) for seat in seats],
+        )
+        for returns, stated in episodes_of(game, episodes=_EPISODES, ticks=_TICKS)
+    ]
+    return suggested(played, entities=[*map(len, seats)], sides=match.sides), len(played)
