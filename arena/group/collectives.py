@@ -192,7 +192,13 @@ class _Member(Collectives):
 
     def run(self, operation: Operation, *pieces: Piece) -> memoryview:
         self._send_call(self._write(self._own, _Kind.CALL, operation, *pieces))
-        answer = self._receive_answer()
+        if self._areas is None:
+            answer = self._receive_message(0)
+        else:
+            while self._areas.counts[_ANSWER] < self._turn:
+                self._sleep(0)
+            fence()
+            answer = _Message.read(self._areas[_ANSWER].data)
         while answer.kind in (_Kind.MESSAGE, _Kind.AREAS):
             if answer.kind is _Kind.AREAS:
                 self._open(answer)
@@ -218,14 +224,6 @@ class _Member(Collectives):
             self._wake_root()
         if not in_area:
             self._send(0, message)
-
-    def _receive_answer(self) -> _Message:
-        if self._areas is None:
-            return self._receive_message(0)
-        while self._areas.counts[_ANSWER] < self._turn:
-            self._sleep(0)
-        fence()
-        return _Message.read(self._areas[_ANSWER].data)
 
     def _open(self, offer: _Message) -> None:
         """Opens the offered areas, if possible, and tells the root."""
@@ -264,43 +262,33 @@ class _Root(Collectives):
 
     def _receive_calls(self) -> dict[int, _Message]:
         """The others' calls, in the order of their ranks."""
-        self._confirm_areas()
-        self._await_areas()
+        for rank in self._offered:
+            if not self._receive_message(rank).about and self._areas is not None:  # it could not open the areas
+                self._areas.post(self._indices.pop(rank), NEVER_AGAIN)
+                self._wakers[rank] = None  # it could not open the next ones either
+        if self._offered and self._areas is not None:
+            self._areas.close()
+        self._offered = ()
+        if self._areas is not None:
+            self._turn += 1
+            self._areas.post(_ROOT_CALLS, NEVER_AGAIN if self.left else self._turn)
+            for rank, index in self._indices.items():
+                while self._areas.counts[index] < self._turn:
+                    self._sleep(rank)
+            fence()
         calls = {}
         for rank in tuple(self._present):
-            call = self._call_of(rank)
+            call = None
+            if self._areas is not None and rank in self._indices:
+                call = _Message.read(self._areas[self._indices[rank]].data)
+            if call is None or call.kind is _Kind.MESSAGE:
+                call = self._receive_message(rank)
             if call.kind is _Kind.LEAVE:
                 self._present.remove(rank)
                 self._indices.pop(rank, None)
             else:
                 calls[rank] = call
         return calls
-
-    def _confirm_areas(self) -> None:
-        """Receives which members could open the offered areas; the counts of the others are not waited for."""
-        for rank in self._offered:
-            if not self._receive_message(rank).about and self._areas is not None:
-                self._areas.post(self._indices.pop(rank), NEVER_AGAIN)
-                self._wakers[rank] = None  # it could not open the next areas either
-        if self._offered and self._areas is not None:
-            self._areas.close()
-        self._offered = ()
-
-    def _await_areas(self) -> None:
-        if self._areas is None:
-            return
-        self._turn += 1
-        self._areas.post(_ROOT_CALLS, NEVER_AGAIN if self.left else self._turn)
-        for rank, index in self._indices.items():
-            while self._areas.counts[index] < self._turn:
-                self._sleep(rank)
-        fence()
-
-    def _call_of(self, rank: int) -> _Message:
-        if self._areas is None or rank not in self._indices:
-            return self._receive_message(rank)
-        call = _Message.read(self._areas[self._indices[rank]].data)
-        return self._receive_message(rank) if call.kind is _Kind.MESSAGE else call
 
     # ------------------------------------------------------------------------------------------- sending answers
 
@@ -309,10 +297,17 @@ class _Root(Collectives):
         self.writer = self._present[0] if self.left else 0
         parts = {rank: call.payload for rank, call in calls.items()}
         try:
-            self._check_same(calls)
+            if len({call.about for call in calls.values()}) > 1:
+                names = ", ".join(f"worker {rank} {Operation(call.about).name.lower()}" for rank, call in calls.items())
+                raise GroupError(f"the workers called different collectives: {names}")
             if operation is Operation.TEAM:
                 return self._answer_each(reductions.collect_teams(parts))
-            result = self._result(operation, parts)
+            if operation is Operation.AVERAGE:
+                result = self._buffer(_ANSWER, len(next(iter(parts.values()))))
+                reductions.average(parts, result.data[_HEADER.size :])
+                _set_header(result, _Kind.OK, self.writer)
+            else:
+                result = self._write(_ANSWER, _Kind.OK, self.writer, _COMBINE[operation](parts))
         except GroupError as error:
             text = f"policy {self._policy!r}: {error}"
             self._answer(self._write(_ANSWER, _Kind.ERROR, self.writer, text.encode()))
@@ -320,15 +315,6 @@ class _Root(Collectives):
         for_others = result if operation is not Operation.GATHER else self._write(_ANSWER, _Kind.OK, self.writer)
         self._answer(for_others, max(len(call.payload) for call in calls.values()) if operation in _OF_NUMBERS else 0)
         return result.data[_HEADER.size :]
-
-    def _result(self, operation: Operation, parts: reductions.Parts) -> NDArray[np.uint8]:
-        """The answer with the result."""
-        if operation is not Operation.AVERAGE:
-            return self._write(_ANSWER, _Kind.OK, self.writer, _COMBINE[operation](parts))
-        message = self._buffer(_ANSWER, len(next(iter(parts.values()))))
-        reductions.average(parts, message.data[_HEADER.size :])
-        _set_header(message, _Kind.OK, self.writer)
-        return message
 
     def _answer(self, message: NDArray[np.uint8], wanted: int = 0) -> None:
         """Sends an answer to all; then offers areas for payloads of `wanted` bytes, if that is not 0."""
@@ -378,8 +364,3 @@ class _Root(Collectives):
         for rank, index in self._indices.items():
             offer = _HEADER.pack(_Kind.AREAS, index, len(ticket)) + ticket
             self._endpoint.send(self._members[rank], Tag.GROUP, offer)
-
-    def _check_same(self, calls: Mapping[int, _Message]) -> None:
-        if len({call.about for call in calls.values()}) > 1:
-            names = ", ".join(f"worker {rank} {Operation(call.about).name.lower()}" for rank, call in calls.items())
-            raise GroupError(f"the workers called different collectives: {names}")

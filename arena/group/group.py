@@ -138,7 +138,12 @@ class Group:
         if self.size == 1 and weight > 0.0 and not any(parameter.grad is None for parameter in held):
             self._check_member(Operation.AVERAGE)
             return scalars  # the mean of one
-        gradients = [_gradient(parameter) for parameter in held]
+        gradients: list[NDArray[np.float32]] = [
+            np.zeros(parameter.numel(), np.float32)
+            if parameter.grad is None
+            else parameter.grad.detach().cpu().numpy().astype(np.float32, copy=False).ravel()
+            for parameter in held
+        ]
         values = np.array([scalars[name] for name in sorted(scalars)], np.float64)
         head = reductions.weighted_head(weight, values, sum(gradient.size for gradient in gradients))
         average = reductions.Weighted.read(self._collective(Operation.AVERAGE, head, *gradients))
@@ -170,7 +175,10 @@ class Group:
         rows = [reductions.describe(np.asarray(arrays[name], np.float64).ravel()) for name in names]
         payload = reductions.table(names, rows)
         merged = reductions.rows_of(self._collective(Operation.MOMENTS, payload))
-        return {name: _moments(*row) for name, row in zip(names, merged.tolist(), strict=True)}
+        return {
+            name: Moments(mean, float(np.sqrt(squares / count)) if count else 0.0, int(count), int(most))
+            for name, (count, mean, squares, most) in zip(names, merged.tolist(), strict=True)
+        }
 
     def gather(self, samples: Any) -> list[Any] | None:
         """All members' samples (containers of arrays) in the order of the group ranks, at the root; None elsewhere."""
@@ -282,13 +290,6 @@ class Group:
             raise GroupError(f"policy {self.policy!r}: {operation.name.lower()} was called after the worker had left")
 
 
-def _gradient(parameter: Any) -> NDArray[np.float32]:
-    if parameter.grad is None:
-        return np.zeros(parameter.numel(), np.float32)
-    flat: NDArray[np.float32] = parameter.grad.detach().cpu().numpy().astype(np.float32, copy=False).ravel()
-    return flat
-
-
 def _set_gradient(parameter: Any, values: NDArray[np.float32]) -> None:
     held = parameter.grad
     if held is not None and held.device.type == "cpu":
@@ -297,7 +298,3 @@ def _set_gradient(parameter: Any, values: NDArray[np.float32]) -> None:
         held.copy_(held.new_tensor(values).reshape(held.shape))
     else:
         parameter.grad = parameter.detach().new_tensor(values).reshape(parameter.shape)
-
-
-def _moments(count: float, mean: float, squares: float, max_count: float) -> Moments:
-    return Moments(mean, float(np.sqrt(squares / count)) if count else 0.0, int(count), int(max_count))

@@ -8,6 +8,6 @@
                   continues
     environment   `lane_block` steps some lanes of a match together. `restart` recreates a failed game, `validate`
                   checks what the game returns, `episodes` adds up episodes, `recording` writes samples and replays
-    worker        `worker` builds and runs the algorithm, `policy_log` reports its updates, `checkpoints` reads and
+    worker        `worker` builds and runs the algorithm and reports its updates, `checkpoints` reads and
                   writes its state
 """

@@ -181,6 +181,8 @@ def test_a_budget_of_one_batch_is_a_run_of_one_round(tmp_path: Path, capsys: pyt
 class NamesDraws:
     """A game of one tick for two: its infos name a draw if both do the same, else nothing; returns are shared."""
 
+    outcome = "info"
+
     def __init__(self) -> None:
         self.observation_spaces = [spaces.Discrete(1)] * 2
         self.action_spaces = [spaces.Discrete(2)] * 2

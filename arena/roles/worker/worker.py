@@ -9,8 +9,9 @@ environment plays the idle action from then on) and the group, and sends Done to
 from __future__ import annotations
 
 import inspect
+import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -25,9 +26,9 @@ from arena.preflight.seats import SeatSpaces, check_independence, check_shared, 
 from arena.preflight.spec import spec_of
 from arena.proxy import make_proxy
 from arena.proxy.play import Actor, play
+from arena.records.metrics import UpdateRecord
 from arena.roles.process import limit_threads, seed_libraries
-from arena.roles.protocol import Done, Go, Left, Ready
-from arena.roles.worker.policy_log import PolicyLog
+from arena.roles.protocol import Done, Go, Left, Notice, Ready, Update
 from arena.run.process_state import ProcessState
 from arena.run.run import Run
 from arena.seat.client import BlockOrder, SeatClient
@@ -77,30 +78,16 @@ class Worker:
             any_device=self._policy.config.frozen,
         )
         self._spec = spec_of(algorithm)
-        self._group = self._join(communicator, algorithm)
-        calls, requests = self._group.calls, self._requests
-        endpoint.tally(lambda: calls + requests)
-        limit_threads()
-        if private:
-            seed_libraries(self._group.seed)
-        self._seats = self._open_seats()
-        self._check_group(algorithm)
-        self._algorithm = self._build(algorithm)
-        self._restore()
-        self._ready()
-
-    def _join(self, communicator: Any, algorithm: type[Any]) -> Group:
-        workers = [Role(RoleKind.WORKER, match, seat) for match, seat in self._policy.workers]
-        learners = learners_of(algorithm, self._run.plan, self._policy)
-        return Group(
-            self._endpoint,
-            tuple(self._run.address(worker) for worker in workers),
+        learners = learners_of(algorithm, run.plan, self._policy)
+        self._group = Group(
+            endpoint,
+            tuple(run.address(Role(RoleKind.WORKER, match, seat)) for match, seat in self._policy.workers),
             policy=self._policy.name,
             sync=self._policy.config.sync,
             max_lag=self._policy.config.max_lag,
-            teams=self._run.plan.teams(self._policy),
-            seed=self._run.worker_seed(self._role),
-            shared_seed=self._run.policy_seed(self._policy.name),
+            teams=run.plan.teams(self._policy),
+            seed=run.worker_seed(role),
+            shared_seed=run.policy_seed(self._policy.name),
             comm=communicator,
             rows=max(learner.rows for learner in learners),
             on_log=self._log.update,
@@ -108,6 +95,20 @@ class Worker:
             on_save=lambda state: self._saving.offer(state),
             stopwatch=self._stopwatch,
         )
+        calls, requests = self._group.calls, self._requests
+        endpoint.tally(lambda: calls + requests)
+        limit_threads()
+        if private:
+            seed_libraries(self._group.seed)
+        self._seats = self._open_seats()
+        own = self._spaces.words()
+        with located(path=self._place, who=f"policy {self._policy.name!r}"):  # before the algorithm is built
+            check_shared(algorithm, self._group.pool(own)[0], own)
+        check_teams(algorithm, run.plan, self._policy)
+        check_independence(algorithm, self._policy)
+        self._algorithm = self._build(algorithm)
+        self._restore()
+        self._ready()
 
     def _open_seats(self) -> tuple[SeatClient, ...]:
         """Opens a seat for each block of the match's lanes."""
@@ -131,14 +132,6 @@ class Worker:
             block_order=block_order,
             calls=self._requests,
         )
-
-    def _check_group(self, algorithm: type[Any]) -> None:
-        """Checks the seat's spaces against those of the policy's first worker, before the algorithm is built."""
-        own = self._spaces.words()
-        with located(path=self._place, who=f"policy {self._policy.name!r}"):
-            check_shared(algorithm, self._group.pool(own)[0], own)
-        check_teams(algorithm, self._run.plan, self._policy)
-        check_independence(algorithm, self._policy)
 
     @property
     def _spaces(self) -> SeatSpaces:
@@ -191,7 +184,12 @@ class Worker:
         if self._keeps and self._group.is_root and not self._run.leg.start:
             self._saving.save(self._algorithm.state_dict(), boundary=0)
         try:
-            returned = self._has_left or self._play()
+            returned = True
+            if not self._has_left:
+                with suppress(BudgetReached), located(inside=self._path):
+                    returned = False
+                    self._runner()()
+                    returned = True
         except BaseException:
             self._memory.reach(self._ticks())
             raise
@@ -211,13 +209,6 @@ class Worker:
         self._endpoint.send(0, Tag.TO_ROOT, pack(done))
         # The parts refer to each other: memory and file descriptors would stay until garbage collection.
         vars(self).clear()
-
-    def _play(self) -> bool:
-        """Whether `run` has returned before the end of the leg, which raises BudgetReached in it."""
-        with suppress(BudgetReached), located(inside=self._path):
-            self._runner()()
-            return True
-        return False
 
     @cached_property
     def _saving(self) -> WorkerCheckpoints:
@@ -280,15 +271,63 @@ class Worker:
         return self._ticks() if all(seat.over for seat in self._seats) else self._until
 
     def _runner(self) -> Callable[[], None]:
+        """The algorithm's `run`; of a frozen policy a function that plays its actor."""
         if not self._policy.config.frozen:
             run: Callable[[], None] = self._algorithm.run
             return run
-        actor = self._actor()
-        return lambda: play(self._env, actor)
-
-    def _actor(self) -> Actor:
-        """Chooses actions with the current weights, without learning."""
         takes_greedy = "greedy" in inspect.signature(self._algorithm.actor).parameters
         greedy = self._run.greedy and self._policy.name not in self._run.sampled
-        found: Actor = self._algorithm.actor(greedy=greedy) if takes_greedy else self._algorithm.actor()
-        return found
+        actor: Actor = self._algorithm.actor(greedy=greedy) if takes_greedy else self._algorithm.actor()
+        return lambda: play(self._env, actor)
+
+
+class PolicyLog:
+    """Sends the metrics of a policy's updates to the root; the writer of the group uses it.
+
+    Args:
+        endpoint: the endpoint of the worker.
+        run: the run.
+        policy: the policy.
+        ticks: returns the number of ticks that the worker's match has played.
+        updates: returns the number of updates of the policy in this leg.
+    """
+
+    def __init__(
+        self, endpoint: Endpoint, run: Run, policy: PolicyPlan, *, ticks: Callable[[], int], updates: Callable[[], int]
+    ) -> None:
+        self._endpoint = endpoint
+        self._policy = policy
+        self._ticks = ticks
+        self._updates = updates
+        self._updates_before = run.leg.updates.get(policy.name, 0)
+        self._begun = time.monotonic() - run.leg.seconds.get(policy.name, 0.0)
+        matches = run.plan.matches
+        self._rows = sum(
+            matches[match].lanes * len(matches[match].seats[seat].entities) for match, seat in policy.workers
+        )  # samples that the group collects per tick
+
+    @property
+    def updates(self) -> int:
+        """The number of updates of the policy in all legs."""
+        return self._updates_before + self._updates()
+
+    @property
+    def seconds(self) -> float:
+        """The time since the policy began to learn, in all legs."""
+        return time.monotonic() - self._begun
+
+    def tell(self, text: str) -> None:
+        """Sends a sentence for the user to the root."""
+        self._endpoint.send(0, Tag.TO_ROOT, pack(Notice(f"policy {self._policy.name}: {text}")))
+
+    def update(self, values: Mapping[str, float]) -> None:
+        """Sends the metrics of one update to the root."""
+        record = UpdateRecord(
+            policy=self._policy.name,
+            update=self.updates,
+            ticks=self._ticks(),
+            samples=self._ticks() * self._rows,
+            seconds=self.seconds,
+            values={name: float(value) for name, value in values.items()},
+        )
+        self._endpoint.send(0, Tag.TO_ROOT, pack(Update(record)))
