@@ -224,7 +224,7 @@ def opening(request: TournamentArgs) -> tuple[Config, Batch]:
         spares=0,
     )
     with located(source=sources[0].path):
-        require_rules(config, make_plan(config))
+        require_rules(config, make_plan(config), tournament=True)
     return config, first
 
 

@@ -31,18 +31,23 @@ def outcome_rule(match: MatchPlan, interface: Interface) -> OutcomeRule | None:
     return match.game.outcome or declared or ("info" if registry.external_kind(match.game.make) is not None else None)
 
 
-def require_rules(config: Config, *plans: Plan) -> None:
+def require_rules(config: Config, *plans: Plan, tournament: bool = False) -> None:
     """Refuses a league or a tournament in a game of which nothing says who has won, or without the winners it needs.
 
     Args:
         config: of the run.
         plans: with all matches that may be played.
+        tournament: whether it is a tournament, whose players are to be ordered.
 
     Raises:
         ConfigError: with the rule that fits.
     """
-    for match, rule, game in _games(plans, lambda match: bool(needs_winners(config, match.env))):
-        needed = needs_winners(config, match.env)
+
+    def needs(match: MatchPlan) -> list[str]:
+        return ["the tournament"] if tournament else needs_winners(config, match.env)
+
+    for match, rule, game in _games(plans, lambda match: bool(needs(match))):
+        needed = needs(match)
         if rule is None:
             fits, episodes = _suggestion(match, game)
             found = f"set {fits}, which fits {pluralize(episodes, 'episode')} of random actions" if fits else "set one"

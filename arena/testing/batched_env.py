@@ -117,11 +117,7 @@ def _check_interface(env: BatchedEnv) -> None:
 
 def _play(env: BatchedEnv, ticks: int, seed: int, seen: list[list[list[Any]]] | None = None) -> list[list[Any]]:
     """Everything that the game returned, frame by frame; `seen` gets copies of the leaves, of ragged ones the items."""
-    state = _EpisodeState(env)
-    actors = [copy.deepcopy(space) for space in env.interface.action_spaces]  # the game's own are not touched
-    for entity, actor in enumerate(actors):
-        actor.seed(seed + entity)
-    rng = np.random.default_rng(seed)
+    state, actors, rng = _EpisodeState(env), _actors(env, seed), np.random.default_rng(seed)
     all_lanes = np.ones(env.lanes, np.bool_)
     frame = env.reset(all_lanes, [seed + lane for lane in range(env.lanes)])
     state.see_reset(frame, all_lanes)
@@ -183,6 +179,14 @@ def episodes_of(
             return
         if over.any():
             state.see_reset(env.reset(over), over)
+
+
+def _actors(env: BatchedEnv, seed: int) -> list[Space[Any]]:
+    """Copies of the action spaces with seeds of their own: the game's are not touched."""
+    actors = [copy.deepcopy(space) for space in env.interface.action_spaces]
+    for entity, actor in enumerate(actors):
+        actor.seed(seed + entity)
+    return actors
 
 
 def _arrays(env: BatchedEnv, frame: Frame) -> list[Any]:

@@ -481,12 +481,15 @@ def test_mixed_games_with_a_solo_game_are_refused(tmp_path: Path, capsys: pytest
 
 
 def test_games_that_do_not_count_end_the_tournament(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    data = ladder(envs={"g": {"make": "matrix", "kwargs": {"game": "stag_hunt"}}})
+    data = ladder(envs={"g": {"make": "matrix", "kwargs": {"game": "stag_hunt"}, "outcome": "info"}})
     data["policies"] = {"one": plays(0), "other": plays(1)}
     data["matches"] = [{"env": "g", "seats": ["one", "other"]}]
     capsys.readouterr()
     assert main(["tournament", written(tmp_path, data), "--run-dir", str(tmp_path / "games")]) == 2
     assert "none of 32 games counts" in capsys.readouterr().err
+    data["envs"]["g"].pop("outcome")
+    assert main(["tournament", written(tmp_path, data), "--run-dir", str(tmp_path / "again")]) == 2
+    assert "'matrix' declares none, but the tournament needs winners" in capsys.readouterr().err
 
 
 def test_a_budget_that_is_too_small_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
