@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from arena.config.league import LeagueConfig
+from arena.config.league import LeagueConfig, SnapshotsConfig
 from arena.config.matches import (
     Generator,
     KnockoutConfig,
@@ -87,24 +87,44 @@ def next_round(
             larger errors than it states, and points that were won are not lost. (): no game counts.
     """
     history = History(config, before, played)
-    changes = _changes(config, history, results, returns)
+    number, start = history.number, history.number * config.ticks
+    rule = config.league or LeagueConfig()
+    joining, resets = _joining(config, history, results, rule.snapshots)
+    whole = _in_the_league(history, joining.names, ())
+    dropped = tuple(name for own in whole.values() for name in snapshots.leaving(rule.snapshots, own, results))
+    forks: dict[str, Fork] = {}
+    if rule.evolution is not None and number % rule.evolution.every == 0:
+        by_rating = rule.evolution.by == "rating"
+        fitness = population.of_ratings(results) if by_rating else population.of_returns(returns)
+        rng = stream(config.seed, number, Purpose.EVOLUTION)
+        forks = population.forks(rule.evolution, populations(config, rule.evolution), fitness, history.options, rng)
+    # The options of players that differ from the configuration; a snapshot keeps those that it was made with.
+    options = {name: own for name, own in history.changed_options().items() if name not in dropped}
+    options |= {name: options[player_of(name).policy] for name in joining.names if player_of(name).policy in options}
+    options |= {name: {**history.options[fork.source], **fork.options} for name, fork in forks.items()}
     field = OpponentPool(
-        results.begun(changes.snapshots, {name: fork.source for name, fork in changes.forks.items()}, changes.resets),
-        _in_the_league(history, changes.snapshots, changes.dropped),
+        results.begun(joining.names, {name: fork.source for name, fork in forks.items()}, resets),
+        _in_the_league(history, joining.names, dropped),
         config.learners,
     )
-    judge = generators.KnockoutRules(results, stream(config.seed, history.number, Purpose.COINS))
-    written = _written_out(config, history, field, judge)
-    playing = sorted({name for match in written.matches for name in names_of(match) if name not in config.policies})
+    pairings = _next_pairings(
+        config, history, generators.KnockoutRules(results, stream(config.seed, number, Purpose.COINS))
+    )
+    places, matches = zip(*_written_out(config, history, field, pairings), strict=True)
+    playing = sorted({name for match in matches for name in names_of(match) if name not in config.policies})
     return Round(
-        number=history.number,
-        start=history.number * config.ticks,
-        matches=written.matches,
-        places=written.places,
+        number=number,
+        start=start,
+        matches=matches,
+        places=places,
         players={name: player_of(name) for name in playing},
-        options=_options(history, changes),
-        pairings=written.pairings,
-        **changes._asdict(),
+        options=options,
+        pairings=pairings,
+        snapshots=joining.names,
+        dropped=dropped,
+        forks=forks,
+        resets=resets,
+        gates=joining.gates,
     )
 
 
@@ -184,8 +204,16 @@ def champions(
     """
     found = []
     for place, entry in over(config, len(before)):
-        history = History(config, before[: entry.rounds], played[: entry.rounds])
-        found.append(_champion(config, history, results(entry.rounds - 1), place, entry))
+        history, after = History(config, before[: entry.rounds], played[: entry.rounds]), results(entry.rounds - 1)
+        judge = generators.KnockoutRules(after, stream(config.seed, history.number, Purpose.COINS))
+        ((player,),) = _next_pairings(config, history, judge)[place]
+        *_, pairings = history.pairings(place)
+        *_, games = history.games()
+        (final,) = pairings
+        (against,) = {*final} - {player}
+        score = generators.results_of(entry, pairings, games)[frozenset(final)].between(player, against)
+        reason = judge.reason(final, generators.shares(entry, pairings, games))
+        found.append(Champion(place, player, against, reason, score.points, score.games))
     return found
 
 
@@ -196,19 +224,6 @@ def over(config: Config, rounds: int) -> list[tuple[str, KnockoutConfig]]:
         for place, entry in _generators(config)
         if isinstance(entry, KnockoutConfig) and entry.rounds <= rounds
     ]
-
-
-def _champion(config: Config, history: History, results: Timeline, place: str, entry: KnockoutConfig) -> Champion:
-    """The winner of a knockout that ends with the last round of a history."""
-    judge = generators.KnockoutRules(results, stream(config.seed, history.number, Purpose.COINS))
-    ((player,),) = _next_pairings(config, history, judge)[place]
-    *_, pairings = history.pairings(place)
-    *_, games = history.games()
-    (final,) = pairings
-    (against,) = {*final} - {player}
-    score = generators.results_of(entry, pairings, games)[frozenset(final)].between(player, against)
-    reason = judge.reason(final, generators.shares(entry, pairings, games))
-    return Champion(place, player, against, reason, score.points, score.games)
 
 
 def is_over(config: Config, before: Sequence[Round], results: Timeline) -> bool:
@@ -256,56 +271,20 @@ def _generators(config: Config) -> list[tuple[str, Any]]:
     return [(place, generator_of(entry)) for place, entry in config.places() if not isinstance(entry, MatchConfig)]
 
 
-def _rule(config: Config) -> LeagueConfig:
-    return config.league or LeagueConfig()
-
-
-class _Changes(NamedTuple):
-    """The changes between two rounds, named as in `Round`."""
-
-    snapshots: tuple[str, ...]
-    dropped: tuple[str, ...]
-    forks: dict[str, Fork]
-    resets: tuple[str, ...]
-    gates: tuple[GateRecord, ...]
-
-
-def _changes(config: Config, history: History, results: Timeline, returns: Mapping[str, Sequence[float]]) -> _Changes:
-    due = _due(config, history, results)
-    joining = _joining(config, history, due)
-    members, rule = _in_the_league(history, joining.names, ()), _rule(config).snapshots
-    return _Changes(
-        snapshots=joining.names,
-        dropped=tuple(name for own in members.values() for name in snapshots.leaving(rule, own, results)),
-        forks=_forks(config, history, results, returns),
-        resets=due.resets,
-        gates=joining.gates,
-    )
-
-
-class _Due(NamedTuple):
-    """Exploiters that are due: whose snapshots join, and which of them begin anew."""
-
-    snapshots: tuple[str, ...] = ()
-    resets: tuple[str, ...] = ()
-
-
-def _due(config: Config, history: History, results: Timeline) -> _Due:
+def _joining(
+    config: Config, history: History, results: Timeline, rule: SnapshotsConfig
+) -> tuple[snapshots.Joining, tuple[str, ...]]:
+    """The snapshots that join and what gates have decided; and the exploiters that begin anew."""
     field = OpponentPool(results, history.snapshots, config.learners)
     rng = stream(config.seed, history.number, Purpose.RESETS)
-    joining: dict[str, None] = {}
+    exploiters: dict[str, None] = {}  # whose snapshots join
     resets: dict[str, None] = {}
     for _, entry in _generators(config):
         if isinstance(entry, MatchmakingConfig):
             found = matchmaking.due(entry, field, {name: history.age(name) for name in entry.policies}, rng)
-            joining |= dict.fromkeys(found)
+            exploiters |= dict.fromkeys(found)
             resets |= dict.fromkeys(name for name, anew in found.items() if anew)
-    return _Due(tuple(joining), tuple(resets))
-
-
-def _joining(config: Config, history: History, due: _Due) -> snapshots.Joining:
-    rule, tick = _rule(config).snapshots, history.number * config.ticks
-    due_now = history.number % rule.every == 0
+    tick, due_now = history.number * config.ticks, history.number % rule.every == 0
     asked = [name for name in snapshotted(config) if due_now and history.has_played(name)]
     candidates = [(name, next(reversed(history.snapshots[name]), None)) for name in asked]
     apart = {name for _, entry in matchmaking_of(config) if entry.versus for name in entry.learners}
@@ -315,8 +294,9 @@ def _joining(config: Config, history: History, due: _Due) -> snapshots.Joining:
             return snapshots.paired(history.rounds_as_it_is(policy), policy, newest)
         return snapshots.balanced(history.games_as_it_is(policy), policy, newest)
 
-    found = snapshots.joining(rule, candidates, score, tick=tick)
-    return found._replace(names=(*found.names, *(snapshot_name(name, tick) for name in due.snapshots)))
+    joining = snapshots.joining(rule, candidates, score, tick=tick)
+    names = (*joining.names, *(snapshot_name(name, tick) for name in exploiters))
+    return joining._replace(names=names), tuple(resets)
 
 
 def _in_the_league(history: History, joining: Sequence[str], dropped: Sequence[str]) -> dict[str, list[str]]:
@@ -327,41 +307,13 @@ def _in_the_league(history: History, joining: Sequence[str], dropped: Sequence[s
     return found
 
 
-def _forks(
-    config: Config, history: History, results: Timeline, returns: Mapping[str, Sequence[float]]
-) -> dict[str, Fork]:
-    rule = _rule(config).evolution
-    if rule is None or history.number % rule.every:
-        return {}
-    fitness = population.of_ratings(results) if rule.by == "rating" else population.of_returns(returns)
-    rng = stream(config.seed, history.number, Purpose.EVOLUTION)
-    return population.forks(rule, populations(config, rule), fitness, history.options, rng)
-
-
-def _options(history: History, changes: _Changes) -> dict[str, dict[str, Any]]:
-    """The options of players that differ from the configuration; a snapshot keeps the options that it was made with."""
-    found = {name: options for name, options in history.changed_options().items() if name not in changes.dropped}
-    for name in changes.snapshots:
-        policy = player_of(name).policy
-        if policy in found:
-            found[name] = found[policy]
-    forked = {name: {**history.options[fork.source], **fork.options} for name, fork in changes.forks.items()}
-    return found | forked
-
-
-class _Written(NamedTuple):
-    """The matches of a round with the places of their entries, and the pairings of its tournaments."""
-
-    matches: tuple[MatchConfig, ...]
-    places: tuple[str, ...]
-    pairings: dict[str, generators.Pairings]
-
-
-def _written_out(config: Config, history: History, field: OpponentPool, judge: generators.KnockoutRules) -> _Written:
+def _written_out(
+    config: Config, history: History, field: OpponentPool, pairings: Mapping[str, generators.Pairings]
+) -> list[tuple[str, MatchConfig]]:
+    """The matches of a round, each with the place of its entry."""
     rng = stream(config.seed, history.number, Purpose.OPPONENTS)
     tested = {name: newest for name in gated(config) if (newest := field.newest(name)) is not None}
     written: list[tuple[str, MatchConfig]] = []
-    pairings = _next_pairings(config, history, judge)
     for place, entry in config.places_of(history.number):
         if isinstance(entry, MatchConfig):
             written.append((place, entry))
@@ -379,8 +331,7 @@ def _written_out(config: Config, history: History, field: OpponentPool, judge: g
         else:
             made = generator.matches()
         written += [(place, match) for match in made]
-    places, matches = zip(*written, strict=True)
-    return _Written(matches, places, pairings)
+    return written
 
 
 def _view(config: Config, history: History, field: OpponentPool, place: str, entry: Generator) -> LeagueView:

@@ -200,7 +200,7 @@ def test_a_swiss_tournament_pairs_winners_with_winners() -> None:
     }
 
 
-def test_swiss_points_count_all_rounds_for_any_window() -> None:
+def test_swiss_points_count_all_rounds() -> None:
     config = league(entry("swiss", policies=list("abcdefgh")), rounds=4)
     before = played(config).rounds[:3]
     games = [

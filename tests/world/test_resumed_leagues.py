@@ -256,7 +256,7 @@ def planned_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
 
 def evolving_selves() -> dict[str, Any]:
     """Past selves that join and leave, and copies, in every round; only games of the newest round count."""
-    return {**past_selves(), "league": {"snapshots": {"keep": 1}, "window": 1, "evolution": {"share": 0.5}}}
+    return {**past_selves(), "league": {"snapshots": {"keep": 1}, "evolution": {"share": 0.5}}}
 
 
 def test_unstarted_round_is_replanned_identically(planned_only: RunFolder, tmp_path: Path) -> None:
