@@ -92,7 +92,9 @@ def test_lengths_and_returns_are_the_sums_over_the_ticks_of_the_episode(lanes: i
                 sums = np.sum(played[lane], axis=0)
                 assert (record.match, record.env, record.lane) == (3, "game", lane)
                 assert (record.episode, record.tick, record.length) == (finished[lane], tick, len(played[lane]))
-                np.testing.assert_allclose([seat.return_ for seat in record.seats], [(sums[0] + sums[2]) / 2, sums[1]])
+                np.testing.assert_allclose(
+                    [seat.return_ or 0.0 for seat in record.seats], [(sums[0] + sums[2]) / 2, sums[1]]
+                )
                 played[lane], done[lane] = [], False
                 finished[lane] += 1
     assert episodes.episodes.tolist() == finished
