@@ -34,4 +34,6 @@ def without_removed(data: Any, path: str = "") -> Any:
     if not isinstance(data, Mapping):
         return data
     placed = {key: f"{path}.{key}" if path else str(key) for key in data}
+    if data.get("reduce") == "ordered" and removed_words(placed["reduce"]) is not None:
+        placed.pop("max_lag", None)  # it had no effect then, and was written with its default
     return {key: without_removed(data[key], at) for key, at in placed.items() if removed_words(at) is None}
