@@ -52,7 +52,6 @@ ENVIRONMENTS: dict[str, Entry] = {
 }
 
 EXTERNAL: dict[str, Entry] = {
-    "socket": Entry("arena.external.socket:SocketGames", "games that ask over TCP or a Unix socket, in any language"),
     "shared_memory": Entry(
         "arena.external.shared_memory.games:SharedMemoryGames", "simulators in any language that share a file"
     ),
@@ -504,6 +503,8 @@ def _target(name: str, known: Mapping[str, Entry], what: str) -> str:
     sources = {source for source, colon, _ in (other.partition(":") for other in known) if colon}
     if ":" in name and name.partition(":")[0] not in sources:
         return name
+    if (what, name) == ("environment", "socket"):
+        raise ConfigError("'socket' is no longer supported: set `http`; `PolicyClient` has the same methods over HTTP")
     hint = _library_words(name) if what == "environment" else ""
     names = [*known, *own_names(what)]
     raise ConfigError(f"unknown {what} {name!r}; {hint}{nearest(name, names)}; or your own as 'package.module:Name'")

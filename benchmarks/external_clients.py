@@ -1,7 +1,7 @@
 """Clients of `external_games.py`: a loop that asks for actions and notes how long it has waited for each.
 
 As a game of the arena (`external_clients:Asking`) it runs in a thread of the environment's process; as a program
-(`external_clients.py KIND ADDRESS REQUESTS NOTES`) it asks over a socket or over HTTP.
+(`external_clients.py KIND ADDRESS REQUESTS NOTES`) it asks over HTTP, by `PolicyClient` or as bytes (actor `raw`).
 """
 
 from __future__ import annotations
@@ -90,27 +90,12 @@ class AskingTogether(ExternalEnv):
         self._medians.append(statistics.median(waits[WARM:]))
 
 
-def over_socket(address: str, requests: int, notes: str) -> None:
-    """Asks over a Unix socket."""
-    while not Path(address.removeprefix("unix:")).exists():
-        time.sleep(0.05)
+def by_client(address: str, requests: int, notes: str) -> None:
+    """Asks by `PolicyClient`, with the actor `json`."""
     with PolicyClient(address) as client:
-        episode = started(client)
+        episode = client.start_episode()
         timed(lambda: client.get_action(episode, SEEN), requests, notes)
         client.end_episode(episode)
-
-
-def started(client: PolicyClient) -> str:
-    """Begins an episode as soon as the run has begun."""
-    from arena.external import ExternalError
-
-    while True:
-        try:
-            return client.start_episode()
-        except ExternalError as error:
-            if error.code != "not_ready":
-                raise
-            time.sleep(0.05)
 
 
 def over_http(address: str, requests: int, notes: str) -> None:
@@ -160,4 +145,4 @@ def connected(host: str, port: int) -> socket.socket:
 
 if __name__ == "__main__":
     kind, address, requests, notes = sys.argv[1:]
-    {"socket": over_socket, "http": over_http}[kind](address, int(requests), notes)
+    {"client": by_client, "http": over_http}[kind](address, int(requests), notes)

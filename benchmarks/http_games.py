@@ -62,9 +62,8 @@ def drawn_bodies(interface: Interface, actor: str) -> Bodies:
     for space in spaces:
         space.seed(0)
     if actor == "raw":
-        codec = raw_actor(interface).codec
-        mask = b"\1" * codec.mask_size
-        observations = [codec.observation.pack(spaces[0].sample(), "sample", "bad_observation") for _ in range(_DRAWN)]
+        codec, mask = raw_actor(interface).observation, b"\1" * sizes[0]
+        observations = [codec.pack(spaces[0].sample()) for _ in range(_DRAWN)]
         return Bodies(b"", [struct.pack("<d", 1.0) + seen + mask for seen in observations], struct.pack("<dB", 1.0, 0))
     ticks = []
     for _ in range(_DRAWN):

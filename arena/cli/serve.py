@@ -73,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--http", metavar="[HOST:]PORT", help="listen for POST /step (default: 127.0.0.1:8000)")
-    where.add_argument("--socket", metavar="ADDRESS", help="listen at host:port or unix:PATH for PolicyClient")
+    where.add_argument("--socket", metavar="ADDRESS", help=argparse.SUPPRESS)  # of earlier versions
     where.add_argument("--simulator", metavar="COMMAND", help="start this program, which shares a file; no shell")
     where.add_argument("--attach", metavar="NAME", help="wait for a program that uses the shared file of this name")
     parser.add_argument("--actor", metavar="ACTOR", help="json, raw or package.module:Class (default: json)")
@@ -163,6 +163,8 @@ def prepare(arguments: argparse.Namespace) -> Served:
     Raises:
         ConfigError: a mistake that is found before anything is served.
     """
+    if arguments.socket is not None:
+        raise ConfigError("is no longer supported: use --http [HOST:]PORT; PolicyClient speaks HTTP", path="--socket")
     folder = RunFolder.of_target(arguments.target)
     config = load_config(arguments.target if folder is None else folder.config, arguments.overrides)
     registry.import_plugins(config.imports)
@@ -220,14 +222,14 @@ def prepare(arguments: argparse.Namespace) -> Served:
         records = None if arguments.records is None else anchored(arguments.records)
         if records is not None:
             make_folder(records)
+        if folder is not None and hasattr(games, "clone"):
+            games.clone = Clones(
+                folder,
+                lambda link, tick: _model(
+                    config, folder, link.policy, games.interface, [link.entity], 1, tick, greedy=True, exporter=None
+                ),
+            )
         connection = Connection(lambda: games, match, config.seed)
-    if folder is not None and hasattr(games, "clone"):
-        games.clone = Clones(
-            folder,
-            lambda link, tick: _model(
-                config, folder, link.policy, games.interface, [link.entity], 1, tick, greedy=True, exporter=None
-            ),
-        )
     drain_s = getattr(games, "drain_s", _DRAIN_S) if arguments.drain is None else arguments.drain
     server = Server(connection, match, players, drain_s=drain_s, games=arguments.games, records=records, say=_say)
     for player in players:
@@ -298,8 +300,7 @@ def _match(config: Config, arguments: argparse.Namespace) -> tuple[MatchPlan, Ca
     kind = registry.external_kind(match.game.make)
     if arguments.simulator is not None or arguments.attach is not None:
         return match, partial(_simulators, match, arguments)
-    other_kind = "socket" if arguments.socket else "http" if arguments.http else kind
-    if kind is None or (kind in registry.EXTERNAL and other_kind != kind):
+    if kind is None or (kind in registry.EXTERNAL and kind != "http" and arguments.http):
         return match, partial(_games, interface_of(match), arguments)
     given = _given(arguments)
     if kind in registry.EXTERNAL:
@@ -338,12 +339,6 @@ def _given(arguments: argparse.Namespace) -> dict[str, Any]:
         if not port.isdigit():
             raise ConfigError(f"{arguments.http!r}; expected [HOST:]PORT", path="--http")
         given |= {"port": int(port)} | ({"host": host} if host else {})
-    if arguments.socket is not None:
-        given["address"] = arguments.socket
-        of_http = [name for name in ("actor", "actor_config", "allowed_hosts") if getattr(arguments, name) is not None]
-        if of_http:
-            option = of_http[0].removesuffix("s").replace("_", "-")
-            raise ConfigError("is for games over HTTP, not for sockets", path=f"--{option}")
     if arguments.actor is not None:
         given["actor"] = arguments.actor
     if arguments.actor_config is not None:
@@ -363,7 +358,7 @@ def _given(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def _games(interface: Interface, arguments: argparse.Namespace) -> ExternalGames:
     """A connection to games with this interface."""
-    make = registry.environment_factory("socket" if arguments.socket else "http")
+    make = registry.environment_factory("http")
     games: ExternalGames = make(entities=interface, **_given(arguments))
     if games.interface.entities != interface.entities:
         found, expected = ", ".join(games.interface.entities), ", ".join(interface.entities)

@@ -1,21 +1,19 @@
-"""External games: a game that runs elsewhere asks for actions, over threads, sockets, HTTP or shared memory.
+"""External games: a game that runs elsewhere asks for actions, over threads, HTTP, polling or shared memory.
 
     interface    `ExternalGames`, the protocol of all kinds of connections; `Answers`; the errors that a game gets
     slots        `Slots`, the games of one match: which entities ask, and when a tick is formed from their requests
     desk         requests of many threads, passed to the table in order
     thread       `ExternalEnv`: a user's loop in a thread of the environment's process
-    socket       games over TCP or a Unix socket
-    client       `PolicyClient`: the methods of `ExternalEnv` over a socket, in any process or machine
-    codec        the frames of sockets
+    client       `PolicyClient`: the methods of `ExternalEnv` over HTTP, in any process or machine
     poll         `PollEnv`: an asynchronous environment of many games, which is polled
-    http         games over HTTP; `http_metrics` has the metrics of the server
+    http         games over HTTP; `http_loop`, `http_connection`, `http_requests`, `http_sessions`: the server
     actor        `Actor`, `Agent`: translate between the bytes of a game and samples; `builtin_actors`, `threads`
     access       tokens, and the reasons why games have ended
     samples      samples written by hand: lists, numbers, mappings
     declaration  the interface of games as a configuration writes it
     connection   `Connection`, the games and the table of one match, as a process keeps them
 
-A kind of connection knows nothing of ticks, seats and MPI; the environment knows nothing of sockets, files and threads.
+A kind of connection knows nothing of ticks, seats and MPI; the environment knows nothing of servers, files and threads.
 """
 
 from importlib import import_module

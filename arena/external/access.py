@@ -27,7 +27,7 @@ class Access:
     """The token that clients have to send, if there is one.
 
     Args:
-        host: at which the server listens; None: a Unix socket.
+        host: at which the server listens.
         token_file: a file with the token; None: there is none.
         insecure: allows another host than loopback without a token.
         path: the key of the host in the configuration.
@@ -38,13 +38,11 @@ class Access:
     """
 
     def __init__(
-        self, host: str | None, token_file: str | None, insecure: bool, path: str, allowed_hosts: Iterable[str] = ()
+        self, host: str, token_file: str | None, insecure: bool, path: str, allowed_hosts: Iterable[str] = ()
     ) -> None:
-        self._hosts = [*([] if host is None else [host]), *allowed_hosts]
-        if host is not None and host not in _LOOPBACK:
-            self._hosts.append(socket.gethostname())
+        self._hosts = [host, *allowed_hosts, *([] if host in _LOOPBACK else [socket.gethostname()])]
         self._token = None if token_file is None else _token(anchored(token_file))
-        if host is not None and host not in _LOOPBACK and self._token is None and not insecure:
+        if host not in _LOOPBACK and self._token is None and not insecure:
             raise ConfigError(
                 f"{host} can be reached by other machines: set `token_file` (arena serve: --token-file), or "
                 "`insecure: true` (--insecure) if that is meant",

@@ -14,12 +14,11 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-import numpy as np
 from gymnasium.spaces import Space
 
 from arena.external.desk import Desk, DeskGame, Told
 from arena.external.interface import ExternalError, check_outcome
-from arena.external.samples import fitted
+from arena.external.samples import fitted, fitted_mask
 from arena.game.api import Info
 
 
@@ -185,15 +184,7 @@ class EntityLink:
         Raises:
             ExternalError: `bad_mask`.
         """
-        if mask is None:
-            return None
-        array = np.asarray(mask)
-        if not self.mask_size or array.shape != (self.mask_size,) or array.dtype.kind not in "biu":
-            expected = f"{self.mask_size} of 0 and 1" if self.mask_size else "none: it has no action masks"
-            raise ExternalError("bad_mask", f"mask of {self.name!r}: {array.dtype} {array.shape}; expected {expected}")
-        if not np.isin(array, (0, 1)).all() or not array.any():
-            raise ExternalError("bad_mask", f"mask of {self.name!r}: expected 0 and 1, and at least one 1")
-        return array.astype(np.int8)
+        return None if mask is None else fitted_mask(self.mask_size, mask, self.name)
 
     def checked_reward(self, reward: Any) -> float:
         """The reward as a number.

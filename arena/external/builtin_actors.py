@@ -8,12 +8,15 @@ from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 import numpy as np
+from gymnasium.spaces import Space
+from numpy.typing import NDArray
 
+from arena.errors import ConfigError
 from arena.external.actor import EntityLink, Forward, Request
-from arena.external.codec import EntityCodec
 from arena.external.interface import ExternalError, check_outcome
 from arena.external.samples import as_json
 from arena.game.api import Interface
+from arena.game.spaces import flatten, leaves_of, row, unflatten
 
 
 class Starting(NamedTuple):
@@ -162,38 +165,77 @@ _REWARD = struct.Struct("<d")
 _TRUNCATED, _SEEN = 1, 2  # bits of an end
 
 
+class Codec:
+    """The samples of one space as bytes: the leaves in order, little-endian, in C order, without padding.
+
+    Raises:
+        ConfigError: the space has no fixed layout.
+    """
+
+    def __init__(self, space: Space[Any]) -> None:
+        self.space, self._leaves = space, leaves_of(space)
+        # Cached: looking them up for each sample would take NumPy longer than the rest of the work.
+        self._parts = [(leaf, leaf.dtype.newbyteorder("<"), leaf.nbytes) for leaf in self._leaves]
+        self.size = sum(leaf.nbytes for leaf in self._leaves)
+
+    def pack(self, sample: Any) -> bytes:
+        """The bytes of a sample of the space."""
+        arrays = zip(self._parts, flatten(self.space, sample), strict=True)
+        return b"".join(array.astype(wire_type, copy=False).tobytes() for (_, wire_type, _), array in arrays)
+
+    def unpack(self, data: memoryview, what: str) -> Any:
+        """The sample in `size` bytes, as a copy.
+
+        Raises:
+            ExternalError: `bad_observation`: a bool is neither 0 nor 1.
+        """
+        arrays: list[NDArray[Any]] = []
+        at = 0
+        for leaf, wire_type, size in self._parts:
+            part = data[at : at + size]
+            if leaf.dtype.kind == "b" and any(byte > 1 for byte in part):
+                raise ExternalError("bad_observation", f"{what}: a bool is {max(part)}; expected 0 or 1")
+            arrays.append(np.frombuffer(part, wire_type).astype(leaf.dtype).reshape((1, *leaf.shape)))
+            at += size
+        return row(self.space, unflatten(self.space, arrays), 0)
+
+
 class RawActor(BuiltinActor):
-    """The bytes of samples, for games of one entity; little-endian, C order, without padding.
+    """The bytes of samples, see `Codec`, for games of one entity.
 
     tick: float64 reward, the leaves of the observation, int8 [n] mask if there is one -> the leaves of the action
     end:  float64 reward, a byte of bits (1: truncated, 2: an observation follows), the leaves -> nothing
     """
 
-    codec: ClassVar[EntityCodec]  # set in a subclass by `raw_actor`
+    observation: ClassVar[Codec]  # set in a subclass by `raw_actor`
+    action: ClassVar[Codec]
 
     async def tick(self, data: bytes) -> bytes:
         """See the class."""
         (link,) = self.links.values()
-        size, mask_size = self.codec.observation.size, self.codec.mask_size
-        reward = self._reward(link, data, _REWARD.size + size + mask_size)
+        size = self.observation.size
+        reward = self._reward(link, data, _REWARD.size + size + link.mask_size)
         view = memoryview(data)[_REWARD.size :]
         link.check()
-        mask = link.fitted_mask(np.frombuffer(view[size:], np.int8)) if mask_size else None
+        mask = link.fitted_mask(np.frombuffer(view[size:], np.int8)) if link.mask_size else None
         link.reward += reward
-        forward = link.ask(Request(self._seen(view[:size]), mask))
+        forward = link.ask(Request(self.observation.unpack(view[:size], f"observation of {link.name!r}"), mask))
         assert forward is not None, "no action was given"
-        return self.codec.action.pack(await forward, "action", "policy_error")
+        return self.action.pack(await forward)
 
     async def end(self, data: bytes) -> bytes:
         """See the class."""
         (link,) = self.links.values()
         bits = data[_REWARD.size] if len(data) > _REWARD.size else 0
         begin = _REWARD.size + 1
-        reward = self._reward(link, data, begin + (self.codec.observation.size if bits & _SEEN else 0))
+        reward = self._reward(link, data, begin + (self.observation.size if bits & _SEEN else 0))
         if bits & ~(_TRUNCATED | _SEEN):
             raise ExternalError("bad_body", f"the bits are {bits}; expected at most {_TRUNCATED | _SEEN}")
         link.check()
-        seen = link.fitted_observation(self._seen(memoryview(data)[begin:])) if bits & _SEEN else None
+        seen = None
+        if bits & _SEEN:
+            name = f"observation of {link.name!r}"
+            seen = link.fitted_observation(self.observation.unpack(memoryview(data)[begin:], name))
         link.reward += reward
         link.end(seen, truncated=bool(bits & _TRUNCATED))
         return b""
@@ -203,9 +245,6 @@ class RawActor(BuiltinActor):
             raise ExternalError("bad_body", f"{len(data)} bytes; expected {size}")
         return link.checked_reward(_REWARD.unpack_from(data)[0])
 
-    def _seen(self, data: memoryview) -> Any:
-        return self.codec.observation.unpack(data, f"observation of {self.codec.name!r}", "bad_observation")
-
 
 def raw_actor(interface: Interface) -> type[RawActor]:
     """The class of raw actors for such games.
@@ -213,8 +252,13 @@ def raw_actor(interface: Interface) -> type[RawActor]:
     Raises:
         ConfigError: there are several entities, or a space has no fixed layout.
     """
-    from arena.errors import ConfigError
-
     if len(interface.entities) != 1:
         raise ConfigError(f"raw is for games of one entity; there are {', '.join(interface.entities)}; use json")
-    return type("RawActor", (RawActor,), {"codec": EntityCodec(interface, 0)})
+    try:
+        codecs = {
+            "observation": Codec(interface.observation_spaces[0]),
+            "action": Codec(interface.action_spaces[0]),
+        }
+    except ConfigError as error:
+        raise ConfigError(f"raw: {interface.entities[0]!r}: {error.message}") from None
+    return type("RawActor", (RawActor,), codecs)

@@ -1,6 +1,6 @@
 """Requests of many games from many threads; the environment's thread passes them to the table of slots.
 
-A connection (threads, sockets, HTTP) calls `begin`, `ask`, `pay`, `end` and `lose` in any thread; each request names
+A connection (threads, polls, HTTP) calls `begin`, `ask`, `pay`, `end` and `lose` in any thread; each request names
 the functions to be called with its outcome. `poll`, `answer` and `drop` are called by the environment's thread and call
 these functions. The requests of one game keep their order: one that comes too early (`not_yet`, `no_slot`) stays at the
 head of its game's queue.

@@ -18,7 +18,6 @@ Code = Literal[
     "already_asking",
     "bad_action",
     "bad_body",
-    "bad_frame",
     "bad_mask",
     "bad_observation",
     "bad_reward",

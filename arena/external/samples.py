@@ -64,6 +64,21 @@ def fitted(space: Space[Any], written: Any, what: str, code: Code) -> Any:
     return typed[()] if isinstance(space, spaces.Discrete) else typed
 
 
+def fitted_mask(size: int, mask: Any, entity: str) -> NDArray[np.int8]:
+    """The mask of an entity as int8 [size]; with `size` 0 it has none.
+
+    Raises:
+        ExternalError: `bad_mask`.
+    """
+    array = np.asarray(mask)
+    if not size or array.shape != (size,) or array.dtype.kind not in "biu":
+        expected = f"{size} of 0 and 1" if size else "none: it has no action masks"
+        raise ExternalError("bad_mask", f"mask of {entity!r}: {array.dtype} {array.shape}; expected {expected}")
+    if not np.isin(array, (0, 1)).all() or not array.any():
+        raise ExternalError("bad_mask", f"mask of {entity!r}: expected 0 and 1, and at least one 1")
+    return array.astype(np.int8)
+
+
 def _keeps(array: NDArray[Any], dtype: np.dtype[Any]) -> bool:
     """Whether an array may be converted: whole numbers to integers, any numbers to floats, bools only to flags."""
     if array.dtype == dtype or (dtype.kind == "f" and array.dtype.kind in "bf"):

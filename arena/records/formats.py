@@ -173,7 +173,7 @@ class ExternalPlace(msgspec.Struct, frozen=True, omit_defaults=True):
 
     match: int
     copy: int
-    kind: str  # thread, socket, poll, http, ...
+    kind: str  # thread, poll, http, ...
     address: str  # empty where games need none
     pid: int  # of the environment's process
     host: str

@@ -110,9 +110,7 @@ class Server:
         self._reported_at = self._counted_at = time.monotonic()
         self._connection.pause(False)
         if games.address:
-            kind = "http" if games.address.startswith("http:") else "socket"
-            if getattr(games, "closed_loop", False):
-                kind = "shared_memory"
+            kind = "shared_memory" if getattr(games, "closed_loop", False) else "http"
             self._say(f"listening {kind} {games.address}")
         if on_loop is not None:
             on_loop(self._turn)

@@ -12,7 +12,7 @@ import pytest
 
 from arena.external import PolicyClient
 from external_games import play_poles
-from http_client import HttpClient, played_from_outside
+from http_client import played_from_outside
 from in_process import play
 
 LANES = 8
@@ -36,20 +36,19 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-def outside(kind: str, address: str) -> None:
-    """Plays the poles of a run by sockets or HTTP."""
-    client: Any = {"socket": PolicyClient, "http": HttpClient}[kind]
+def outside(address: str) -> None:
+    """Plays the poles of a run over HTTP."""
     with ExitStack() as stack:
-        clients = [stack.enter_context(client(address)) for _ in SEEDS]
+        clients = [stack.enter_context(PolicyClient(address)) for _ in SEEDS]
         play_poles(clients, [gymnasium.make("CartPole-v1") for _ in SEEDS], SEEDS)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("algorithm", OPTIONS)
-@pytest.mark.parametrize("kind", ["thread", "socket", "http"])
+@pytest.mark.parametrize("kind", ["thread", "http"])
 def test_pole_is_balanced_after_100_000_samples(kind: str, algorithm: str, tmp_path: Path) -> None:
-    make = {"make": kind, "kwargs": {"like": {"make": POLE}, **({"port": 0} if kind == "http" else {})}}
+    make = {"make": "http", "kwargs": {"like": {"make": POLE}, "port": 0}}
     if kind == "thread":
         make = {"make": "external_games:Poles", "kwargs": {"seeds": SEEDS}}
     policy = {"algorithm": algorithm, "options": OPTIONS[algorithm]}
@@ -60,7 +59,7 @@ def test_pole_is_balanced_after_100_000_samples(kind: str, algorithm: str, tmp_p
         "policies": {"blue": policy},
         "matches": [{"env": "live", "seats": ["blue"], "lanes": LANES}],
     }
-    away = nullcontext() if kind == "thread" else played_from_outside(tmp_path / "run", lambda at: outside(kind, at))
+    away = nullcontext() if kind == "thread" else played_from_outside(tmp_path / "run", outside)
     with away:
         played = play(data, tmp_path)
     frozen = {

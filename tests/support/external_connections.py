@@ -16,7 +16,6 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 
 from arena.config.schema import TickRules
 from arena.external import Answers, ExternalClosed, ExternalError, Slots
-from arena.external.client import PolicyClient
 from arena.external.connection import wait_for_start
 from arena.external.poll import ALL, PolledGames, PollResult
 from arena.external.slots import Game
@@ -259,12 +258,6 @@ def entities_of(interface: Interface) -> dict[str, Any]:
         }
         for entity, name in enumerate(interface.entities)
     }
-
-
-def play_socket(games: Any, name: str, requests: int) -> Played:
-    """Plays one game of a `SocketGames` by a connection of its own."""
-    with PolicyClient(games.address) as client:
-        return play_episode(client, client.interface, name, requests)
 
 
 class Playing:

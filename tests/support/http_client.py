@@ -1,4 +1,4 @@
-"""Games outside of a run, for tests: the methods of `ExternalEnv` over HTTP, and a thread that plays a run."""
+"""Games outside of a run, for tests: the address of a run, and a thread that plays it."""
 
 from __future__ import annotations
 
@@ -8,62 +8,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-
-from arena.external import ExternalClosed
-from external_actors import HttpWire, Reply
-
-
-class HttpClient:
-    """Plays one game after the other by the actor `json`, over one connection.
-
-    Args:
-        address: of the server.
-    """
-
-    def __init__(self, address: str) -> None:
-        self._wire = HttpWire(address)
-        self._reward = 0.0
-        self._number = 0
-
-    def __enter__(self) -> HttpClient:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._wire.socket.close()
-
-    def start_episode(self, name: str = "") -> str:
-        """Waits until the run has begun."""
-        self._number += 1
-        name, self._reward = name or f"{id(self)}-{self._number}", 0.0
-        while self._step("start", name, None).status == 503:
-            time.sleep(0.05)
-        return name
-
-    def get_action(self, name: str, observation: Any) -> Any:
-        reply = self._step("tick", name, {"observation": observation.tolist(), "reward": self._taken()})
-        return json.loads(reply.body)["action"]
-
-    def log_returns(self, name: str, reward: float) -> None:
-        self._reward += reward
-
-    def end_episode(self, name: str, observation: Any, *, truncated: bool = False, **more: Any) -> None:
-        seen = {"observation": observation.tolist(), "reward": self._taken(), "truncated": truncated}
-        self._step("end", name, {**seen, **more})
-
-    def _taken(self) -> float:
-        reward, self._reward = self._reward, 0.0
-        return reward
-
-    def _step(self, kind: str, name: str, said: Any) -> Reply:
-        try:
-            reply = self._wire.step(kind, name, b"" if said is None else json.dumps(said).encode())
-        except (EOFError, ConnectionError) as error:
-            raise ExternalClosed("lost") from error
-        if reply.status == 503 and reply.error in ("over", "draining"):
-            raise ExternalClosed("over")
-        assert reply.status == 200 or (kind == "start" and reply.error in ("not_ready", "no_slot")), reply
-        return reply
 
 
 def address_of(run: Path) -> str:

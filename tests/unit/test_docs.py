@@ -15,7 +15,8 @@ import readme
 from arena import registry
 from arena.cli.main import command_parser
 from arena.config import Config, matches, parse_config, schema
-from arena.external.http import STATUSES, HttpGames
+from arena.external.http import HttpGames
+from arena.external.http_sessions import STATUSES
 from arena.group.group import Group
 
 ALL = [*readme.PAGES, "CONTRIBUTING.md", "CHANGELOG.md", "configs/examples/README.md"]

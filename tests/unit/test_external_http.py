@@ -153,9 +153,9 @@ def test_accepted_end_is_answered_while_the_server_closes() -> None:
         def poll(table: Any) -> Any:
             if games._desk.idle:
                 return polled(table)
-            games._deliver(gate.wait)
+            games._loop.deliver(gate.wait)
             again = polled(table)
-            games._deliver(games._end_all)
+            games._loop.deliver(games._sessions.end_all)
             gate.set()
             return again
 
@@ -897,6 +897,15 @@ def test_raw_bodies_are_decoded_or_refused(wire: HttpWire) -> None:
         ({"actor": "external_actors:ONE", "entities": ONE}, "is no actor"),
         ({"actor": "external_actors:Nothing"}, "Nothing"),
         ({"actor": "raw", "entities": TWO}, "games of one entity"),
+        ({"entities": None, "like": {"kwargs": {}}}, "like: .*expected"),
+        ({"entities": {}}, "no mapping"),
+        ({"entities": {"a": {"observation": {"box": {"shape": [1]}}}}}, r"entities\.a: "),
+        ({"entities": {"a": {"observation": {"bx": {"shape": [1]}}, "action": {}}}}, "did you mean 'box'"),
+        ({"entities": {"a": {"observation": {"box": {}}, "action": {}}}}, "is no space: box lacks 'shape'"),
+        (
+            {"entities": {"a": {"observation": {"box": {"shap": [2]}}, "action": {}}}},
+            "'shap' of box; did you mean 'shape'",
+        ),
         ({"entities": ONE, "host": "0.0.0.0"}, "token_file"),
         ({"entities": ONE, "port": 70000}, "65535"),
         ({"entities": ONE, "port": "x"}, "whole number"),
@@ -908,6 +917,26 @@ def test_raw_bodies_are_decoded_or_refused(wire: HttpWire) -> None:
 def test_wrong_arguments_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         HttpGames(**options)
+
+
+def test_spaces_may_be_written_short_and_taken_from_another_environment() -> None:
+    written = {"hero": {"observation": {"box": {"shape": [4]}}, "action": {"discrete": {"n": 2}}, "masks": True}}
+    interface = HttpGames(entities=written).interface
+    assert interface.observation_spaces == (Box(-np.inf, np.inf, (4,), np.float32),)
+    assert interface.action_spaces == (Discrete(2),) and interface.mask_sizes == (2,)
+    like = HttpGames(like={"make": "gymnasium:CartPole-v1"}).interface
+    assert like.entities == ("agent_0",) and like.action_spaces == (Discrete(2),)
+    parts = {"dict": {"near": {"multi_discrete": {"nvec": [2, 3]}}, "far": {"tuple": [{"multi_binary": {"n": 2}}]}}}
+    nested = {"hero": {"observation": parts, "action": {"discrete": {"n": 2, "start": 1}}}}
+    assert "Dict" in str(HttpGames(entities=nested).interface.observation_spaces[0])
+
+
+def test_token_readable_by_others_causes_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file = tmp_path / "token"
+    file.write_text("secret")
+    file.chmod(0o644)
+    HttpGames(entities=ONE, token_file=str(file))
+    assert "can be read by other users" in caplog.text and "secret" not in caplog.text.replace(str(file), "")
 
 
 def test_occupied_port_is_a_configuration_error() -> None:

@@ -1,11 +1,10 @@
-"""Whole runs with games over HTTP and sockets: learning, records, lost games and refusals."""
+"""Whole runs with games over HTTP: learning, records, lost games and refusals."""
 
 from __future__ import annotations
 
 import json
 import socket
 import time
-from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,7 @@ from arena.records.journal import JournalReader
 from external_actors import HttpWire, request
 from external_connections import Playing, entities_of
 from external_games import play_poles
-from http_client import HttpClient, played_from_outside
+from http_client import played_from_outside
 from in_process import play
 from line_client import client_process
 
@@ -38,9 +37,8 @@ PPO = {"algorithm": "ppo", "options": {"n_steps": 64, "minibatch_size": 64}}
 LINE = Interface(("walker",), (Box(-1.0, 1e6, (1,), np.float32),), (Discrete(3),), (0,))
 
 
-def config(kind: str, *, lanes: int = 1, ticks: int = 512, external: Any = None, **kwargs: Any) -> dict[str, Any]:
-    own = {"port": 0} if kind == "http" else {}
-    entry = {"make": kind, "kwargs": {**own, **kwargs}, "external": external or {}}
+def config(*, lanes: int = 1, ticks: int = 512, external: Any = None, **kwargs: Any) -> dict[str, Any]:
+    entry = {"make": "http", "kwargs": {"port": 0, **kwargs}, "external": external or {}}
     return {
         "seed": 5,
         "ticks": ticks,
@@ -61,22 +59,19 @@ def equal(one: dict[str, Any], other: dict[str, Any]) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "client"), [("http", HttpClient), ("socket", PolicyClient)])
 @pytest.mark.parametrize("count", [4, pytest.param(64, marks=pytest.mark.long)])
-def test_lockstep_games_learn_the_same_bits_as_ordinary_lanes(
-    count: int, kind: str, client: Callable[[str], Any], tmp_path: Path
-) -> None:
-    lanes = play({**config("http", lanes=count), "envs": {"live": {"make": POLE}}}, tmp_path / "ordinary")
+def test_lockstep_games_learn_the_same_bits_as_ordinary_lanes(count: int, tmp_path: Path) -> None:
+    lanes = play({**config(lanes=count), "envs": {"live": {"make": POLE}}}, tmp_path / "ordinary")
     seeds = [lanes.run.environment_seed(lanes.run.plan.matches[0], lane) for lane in range(count)]
 
     def outside(address: str) -> None:
         with ExitStack() as stack:
-            clients = [stack.enter_context(client(address)) for _ in seeds]
+            clients = [stack.enter_context(PolicyClient(address)) for _ in seeds]
             play_poles(clients, [gymnasium.make("CartPole-v1") for _ in seeds], seeds)
 
     external = {"min_asking": count, "max_delay_s": 60.0}
     with played_from_outside(tmp_path / "run", outside):
-        found = play(config(kind, lanes=count, external=external, like={"make": POLE}), tmp_path)
+        found = play(config(lanes=count, external=external, like={"make": POLE}), tmp_path)
     assert equal(network(found.folder), network(lanes.folder))
     assert not equal(network(found.folder), network(found.folder, first=True))
     lengths = [line["length"] for line in lanes.episodes if not line.get("cut")]
@@ -90,10 +85,10 @@ def test_turn_based_game_trains_the_same_bits_as_an_ordinary_one(tmp_path: Path)
         "policies": {"blue": PPO, "red": PPO},
         "matches": [{"env": "live", "seats": ["blue", "red"]}],
     }
-    ordinary = play({**config("http"), **both, "envs": {"live": {"make": TICTACTOE}}}, tmp_path / "ordinary")
+    ordinary = play({**config(), **both, "envs": {"live": {"make": TICTACTOE}}}, tmp_path / "ordinary")
     external = {"max_delay_s": 60.0}
     with played_from_outside(tmp_path / "run", play_tictactoe):
-        found = play({**config("http", external=external, like={"make": TICTACTOE}), **both}, tmp_path)
+        found = play({**config(external=external, like={"make": TICTACTOE}), **both}, tmp_path)
     for policy in ("blue", "red"):
         assert equal(network(found.folder, policy), network(ordinary.folder, policy))
         assert not equal(network(found.folder, policy), network(found.folder, policy, first=True))
@@ -138,13 +133,13 @@ def play_tictactoe(address: str) -> None:
 
 def walk(address: str, steps: int = 80, games: int = 3) -> None:
     """The observation is the number of the step, the reward of a step its number."""
-    with HttpClient(address) as client, suppress(ExternalClosed):
+    with PolicyClient(address) as client, suppress(ExternalClosed):
         for number in range(games):
             client.start_episode(f"walk-{number}")
             for step in range(steps):
                 client.get_action(f"walk-{number}", np.array([step]))
-                client.log_returns("", float(step))
-            client.end_episode(f"walk-{number}", np.array([steps]), outcome="win")
+                client.log_returns(f"walk-{number}", float(step))
+            client.end_episode(f"walk-{number}", np.array([steps]), info={"outcome": "win"})
         client.start_episode("rest")
         while True:
             client.get_action("rest", np.array([0.0]))
@@ -152,7 +147,7 @@ def walk(address: str, steps: int = 80, games: int = 3) -> None:
 
 def test_game_across_legs_is_one_line_with_its_whole_return(tmp_path: Path) -> None:
     with played_from_outside(tmp_path / "run", walk):
-        found = play({**config("http", ticks=300, entities=entities_of(LINE)), "checkpoint_every": 25}, tmp_path)
+        found = play({**config(ticks=300, entities=entities_of(LINE)), "checkpoint_every": 25}, tmp_path)
     lines = [(line["game"], line["length"], line["seats"][0]["return"]) for line in found.episodes]
     assert lines[:3] == [(f"walk-{number}", 80, float(sum(range(80)))) for number in range(3)]
     assert all(line["terminated"] and line["seats"][0]["outcome"] == "win" for line in found.episodes[:3])
@@ -200,7 +195,7 @@ def test_games_of_vanished_clients_are_recorded_as_lost(tmp_path: Path) -> None:
 
     external = {"idle_s": 2.0}
     with played_from_outside(tmp_path / "run", outside):
-        found = play(config("http", ticks=200, lanes=vanish, external=external, entities=entities_of(LINE)), tmp_path)
+        found = play(config(ticks=200, lanes=vanish, external=external, entities=entities_of(LINE)), tmp_path)
     lost = {line["game"]: line for line in found.episodes if line.get("lost")}
     played = {name: (line["length"], line["seats"][0]["return"]) for name, line in lost.items() if "game" in name}
     assert played == {f"game-{number}": (2, 3.0) if number % 2 else (1, 0.0) for number in range(vanish)}
@@ -227,8 +222,15 @@ def refused(data: dict[str, Any], path: Path, capsys: pytest.CaptureFixture[str]
 def test_occupied_port_ends_the_run_before_play(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        error = refused(config("http", port=port, entities=entities_of(LINE)), tmp_path, capsys)
+        error = refused(config(port=port, entities=entities_of(LINE)), tmp_path, capsys)
     assert f"cannot listen at 127.0.0.1:{port}" in error
+
+
+def test_sockets_name_their_successor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    socket_config = {**config(), "envs": {"live": {"make": "socket", "kwargs": {"address": "127.0.0.1:0"}}}}
+    assert "envs.live.make: 'socket' is no longer supported: set `http`" in refused(socket_config, tmp_path, capsys)
+    assert main(["serve", str(tmp_path / "match.yaml"), "--socket", "127.0.0.1:0"]) == 2
+    assert "--socket: is no longer supported: use --http [HOST:]PORT" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -248,11 +250,19 @@ def test_occupied_port_ends_the_run_before_play(tmp_path: Path, capsys: pytest.C
 def test_wrong_declarations_are_refused(
     kwargs: dict[str, Any], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert message in refused(config("http", **kwargs), tmp_path, capsys)
+    assert message in refused(config(**kwargs), tmp_path, capsys)
 
 
 def test_wrong_argument_is_named_with_its_environment(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    error = refused(config("http", entities=entities_of(LINE), host="0.0.0.0"), tmp_path, capsys)
+    error = refused(config(entities=entities_of(LINE), host="0.0.0.0"), tmp_path, capsys)
     assert ": matches[0]: environment 'live': host: 0.0.0.0 can be reached" in error
-    error = refused(config("http", entities=entities_of(LINE), queu=1), tmp_path, capsys)
+    error = refused(config(entities=entities_of(LINE), queu=1), tmp_path, capsys)
     assert ": environment 'live': HttpGames: got an unexpected keyword argument 'queu'; did you mean 'queue'?" in error
+
+
+def test_polled_environment_plays_a_run(tmp_path: Path) -> None:
+    polled = {"live": {"make": "external_connections:PolledLines", "kwargs": {"games": 2}}}
+    found = play({**config(ticks=200, lanes=2), "checkpoint_every": 70, "envs": polled}, tmp_path)
+    lines = [(line["game"], line["length"], line["seats"][0]["return"]) for line in found.episodes]
+    assert set(lines) == {("0", 5, 10.0), ("1", 5, 10.0)}
+    assert len(lines) > 30

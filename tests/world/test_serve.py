@@ -154,8 +154,8 @@ def test_games_are_answered_recorded_and_counted(pole: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.usefixtures("quiet")
-def test_clients_of_sockets_play_too(pole: Path) -> None:
-    with Serving(pole, "--socket", "127.0.0.1:0") as serving, PolicyClient(serving.address) as client:
+def test_policy_clients_play_too(pole: Path) -> None:
+    with Serving(pole, "--http", 0) as serving, PolicyClient(serving.address) as client:
         client.start_episode("a")
         assert client.get_action("a", np.zeros(4, np.float32)) in (0, 1)
         with pytest.raises(ExternalError, match="bad_observation"):

@@ -29,7 +29,7 @@ def record_place(folder: RunFolder, place: ExternalPlace) -> list[str]:
     if place.address:
         what = "simulators" if place.kind == "shared_memory" else f"listening {place.kind}"
         lines.append(f"match {place.match}: {what} {place.address}")
-        if place.kind in ("http", "socket"):
+        if place.kind == "http":
             lines.append(f"match {place.match}: waits for games")
     return lines
 

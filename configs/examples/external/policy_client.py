@@ -1,4 +1,4 @@
-"""Plays CartPole for `socket.yaml`, over a socket: python socket_client.py [ADDRESS]"""
+"""Plays CartPole for `configs/external_cartpole.yaml`, with the arena's client: python policy_client.py [ADDRESS]"""
 
 import sys
 
@@ -6,7 +6,7 @@ import gymnasium
 
 from arena.external import ExternalClosed, PolicyClient
 
-address = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:8001"
+address = sys.argv[1] if len(sys.argv) > 1 else "http://127.0.0.1:8000/step"
 env, games = gymnasium.make("CartPole-v1"), 0
 with PolicyClient(address) as client:  # waits until the run listens, for a minute at most
     try:

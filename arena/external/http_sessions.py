@@ -1,0 +1,522 @@
+"""The games of an HTTP server, on its loop: their requests in order, their actors, and how they end."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from arena.config.schema import TickRules
+from arena.external.access import Ends
+from arena.external.actor import Agent, Clone, EntityLink, RemoteBuffer, RemoteModel
+from arena.external.builtin_actors import BuiltinActor, Starting
+from arena.external.desk import Desk, DeskGame, entity_index
+from arena.external.http_metrics import Metrics
+from arena.external.interface import ExternalError
+from arena.external.threads import ActorThreads
+
+_log = logging.getLogger(__name__)
+
+STATUSES: dict[int, tuple[str, ...]] = {
+    400: (
+        "missing_step_kind",
+        "bad_step_kind",
+        "missing_game_id",
+        "bad_game_id",
+        "conflicting_headers",
+        "bad_observation",
+        "bad_mask",
+        "bad_action",
+        "bad_reward",
+        "already_asking",
+        "ended",
+        "unknown_entity",
+        "bad_body",
+        "bad_request",
+    ),
+    401: ("unauthorized",),
+    404: ("not_found", "unknown_game"),
+    405: ("method_not_allowed",),
+    409: ("already_started",),
+    413: ("too_large",),
+    414: ("url_too_long",),
+    421: ("wrong_host",),
+    429: ("too_many_requests",),
+    431: ("headers_too_large",),
+    500: ("actor_error", "actor_bad_return", "policy_error"),
+    503: ("no_slot", "not_ready", "draining", "over", "too_many_connections"),
+    504: ("timeout",),
+}
+"""The codes of refusals, by status."""
+
+STATUS_OF = {code: status for status, codes in STATUSES.items() for code in codes}
+
+
+class Refused(Exception):
+    """A request is answered with an error.
+
+    Args:
+        code: one of `STATUSES`.
+        detail: one sentence.
+        reason: why a game is over.
+        headers: of the answer.
+    """
+
+    def __init__(
+        self, code: str, detail: str, *, reason: str = "", headers: Sequence[tuple[bytes, bytes]] = ()
+    ) -> None:
+        super().__init__(code)
+        self.code, self.headers = code, headers
+        self._said = {"error": code, "detail": detail, "game_id": None, **({"reason": reason} if reason else {})}
+
+    def body(self, game: str | None) -> bytes:
+        """The answer to a request of the game of this name."""
+        return msgspec.json.encode({**self._said, "game_id": game or None})
+
+
+class Sessions:
+    """The games that clients play, and what becomes of each request.
+
+    Args:
+        desk: takes the requests of actors to the environment.
+        actor: the class of actors.
+        config: given to each actor.
+        slots: the number of games at the same time.
+        rules: of the match.
+        queue: requests of one game that wait.
+        stateless: actors for requests without a game.
+        threads: the largest number of threads for actors whose methods are functions.
+        deliver: calls a function on the loop, from any thread.
+        clone: see `RemoteModel.clone`.
+        policies: by entity, the name of the policy that plays it.
+        metrics: are counted here.
+    """
+
+    def __init__(
+        self,
+        desk: Desk,
+        actor: Any,
+        config: Any,
+        *,
+        slots: int,
+        rules: TickRules,
+        queue: int,
+        stateless: int,
+        threads: int,
+        deliver: Callable[[Callable[[], None]], None],
+        clone: Clone | None,
+        policies: Sequence[str],
+        metrics: Metrics,
+    ) -> None:
+        self._desk, self._actor, self._config = desk, actor, config
+        self._slots, self._rules, self._queue, self._stateless = slots, rules, queue, stateless
+        self._deliver, self._clone, self._policies, self.metrics = deliver, clone, policies, metrics
+        self._is_async = {name: inspect.iscoroutinefunction(getattr(actor, name)) for name in ("tick", "end")}
+        self._is_builtin = issubclass(actor, BuiltinActor)
+        self.threads = ActorThreads(threads, deliver)
+        self._sessions: dict[str, _Session] = {}
+        self._unnamed: list[_Session] = []  # of requests without a game
+        self._ends = Ends()
+        self._last_slots: OrderedDict[Any, int] = OrderedDict()  # by connection, the slot of its last game
+        self._playing = self._over = self.draining = False
+        self._paused_at: float | None = None
+
+    @property
+    def held(self) -> int:
+        """The number of games that go on."""
+        return len(self._sessions)
+
+    @property
+    def ready(self) -> bool:
+        """Whether games may begin."""
+        return self._playing and not self.draining
+
+    def _all(self) -> list[_Session]:
+        return [*self._sessions.values(), *self._unnamed]
+
+    def pause(self, on: bool, now: float) -> None:
+        """Limits of time stand still from now on, or go on; games may begin from the first leg on."""
+        if on:
+            self._paused_at = now if self._paused_at is None else self._paused_at
+            return
+        self._playing = True
+        if self._paused_at is not None:
+            passed, self._paused_at = now - self._paused_at, None
+            for session in self._all():
+                session.heard_at += passed
+                for ticket in session.tickets:
+                    ticket.since += passed
+
+    def drain(self) -> None:
+        """No game may begin any more."""
+        self.draining = True
+
+    def look(self) -> None:
+        """Ends games whose client is silent, or whose request was not answered in time."""
+        now = time.monotonic()
+        for session in self._all() if self._paused_at is None else ():
+            if session.tickets:
+                if now - session.tickets[0].since >= self._rules.answer_s:
+                    self._lose(session, "timeout")
+            elif session.name and now - session.heard_at >= self._rules.idle_s:
+                self._lose(session, "expired")
+
+    def drop(self, game: DeskGame) -> None:
+        """The arena has given a game up."""
+        for session in self._all():
+            if session.game is game:
+                self._leave(session, game.over)
+
+    def end_all(self) -> None:
+        """The run is over: all requests that wait are answered so."""
+        self._over = self.draining = True
+        for session in self._all():
+            if not (session.game.over == "ended" and session.tickets):  # its `end` is about to be answered
+                self._leave(session, "over")
+
+    # -------------------------------------------------------------------------------------------------------- requests
+
+    async def step(
+        self, kind: str, name: str, client: Any, read: Callable[[], Awaitable[bytes]], since: float
+    ) -> bytes:
+        """Serves one request in its turn; returns the body of the answer.
+
+        Args:
+            kind: start, tick, end or auto.
+            name: of the game; empty for `auto`.
+            client: the connection.
+            read: reads the body of the request.
+            since: when the request came, in seconds of the monotonic clock.
+
+        Raises:
+            Refused: there is no answer.
+        """
+        data = b""
+        if kind == "start":
+            session = self._new_session(name, client)
+        elif kind == "auto":
+            data = await read()  # before the request takes its turn: others must not wait for its body
+            session = self._unnamed_session()
+        elif name in self._sessions:
+            session = self._sessions[name]
+        else:
+            raise self._unknown(name)
+        if len(session.tickets) > self._queue:
+            raise Refused("too_many_requests", f"{self._queue} requests of this game wait already")
+        task = asyncio.current_task()
+        assert task is not None, "a request is a task"
+        ticket = _Ticket(task, since)
+        session.tickets.append(ticket)
+        try:
+            if kind != "auto":
+                data = await read()
+            if session.tickets[0] is not ticket:
+                ticket.turn = asyncio.get_running_loop().create_future()
+                await ticket.turn
+            ticket.served = True
+            if session.over:
+                raise self._unknown(name)
+            if kind == "start":
+                return await self._start(session, data)
+            if kind == "auto":
+                return await self._auto(session, data)
+            body = await self._call(session, kind, data)
+            if kind == "end":
+                await self._end(session)
+            return body
+        except asyncio.CancelledError:
+            if not ticket.over:
+                raise
+            raise self._why_over(name, ticket.over, served=ticket.served) from None
+        finally:
+            if kind == "start" and not session.begun and not session.over:
+                self._leave(session, "never")
+            session.tickets.remove(ticket)
+            session.heard_at = time.monotonic()
+            if session.tickets:
+                turn = session.tickets[0].turn
+                if turn is not None and not turn.done():
+                    turn.set_result(None)
+
+    def _new_session(self, name: str, client: Any) -> _Session:
+        if self.draining:
+            raise Refused("draining", "no game may begin any more")
+        if name in self._sessions:
+            raise Refused("already_started", f"the game {name!r} is running")
+        if not self._playing:
+            raise Refused("not_ready", "the run has not begun")
+        self._check_capacity()
+        session = self._sessions[name] = _Session(name, client)
+        return session
+
+    def _unnamed_session(self) -> _Session:
+        """The actor with the fewest requests among those for requests without a game."""
+        if self._over:
+            raise Refused("over", "the run has ended")
+        if not self._playing:
+            raise Refused("not_ready", "the run has not begun")
+        if len(self._unnamed) < self._stateless and all(session.tickets for session in self._unnamed):
+            self._unnamed.append(_Session("", None))
+        session = min(self._unnamed, key=lambda session: len(session.tickets))
+        if not session.tickets:
+            self._check_capacity()
+        return session
+
+    def _check_capacity(self) -> None:
+        if len(self._sessions) + sum(bool(session.tickets) for session in self._unnamed) >= self._slots:
+            raise Refused("no_slot", f"all {self._slots} slots hold a game")
+
+    async def _start(self, session: _Session, data: bytes) -> bytes:
+        """Gives a game its slot and makes its actor."""
+        interface = self._desk.interface
+        try:
+            said = self._actor.starting(data) if self._is_builtin else Starting()
+            names = interface.entities if said.entities is None else said.entities
+            entities = sorted({entity_index(interface, range(len(interface.entities)), name) for name in names})
+            if not entities:
+                raise ExternalError("unknown_entity", "a game needs at least one entity")
+            after = self._last_slots.get(session.client)
+            await self._begin(session, DeskGame(session.name, tuple(entities), said.training, after=after))
+        except ExternalError as error:
+            raise Refused(error.code, error.message) from None
+        session.begun = True
+        self.metrics.begun += 1
+        await self._make_actor(session, data)
+
+        async def start_reply() -> Any:
+            return getattr(session.actor, "start_reply", b"Game started.")
+
+        return await self._guarded(session, start_reply)
+
+    async def _auto(self, session: _Session, data: bytes) -> bytes:
+        """A request without a game: it takes a slot until it is answered, and is not learned from."""
+        try:
+            await self._begin(session, DeskGame("", tuple(range(len(self._policies))), training=False))
+        except ExternalError as error:
+            raise Refused(error.code, error.message) from None
+        try:
+            if session.actor is None:
+                await self._make_actor(session, b"")
+            return await self._call(session, "tick", data)
+        except Refused:
+            session.actor = None if not self._is_builtin else session.actor
+            raise
+        finally:
+            for link in session.links:
+                if not link.ended:
+                    link.end()
+
+    async def _begin(self, session: _Session, game: DeskGame) -> None:
+        """Waits until the table has given the game a slot; raises `ExternalError` if it has not."""
+        session.game = game
+        await self._told(lambda told: self._desk.begin(game, told))
+        session.links = session.links or [
+            EntityLink(self._desk, entity, policy, self._deliver, self._clone)
+            for entity, policy in enumerate(self._policies)
+        ]
+        for link in session.links:
+            link.play(game)
+
+    async def _told(self, put: Callable[[Callable[[ExternalError | None], None]], None]) -> None:
+        """Puts a request to the desk and waits until the table has taken it; raises `ExternalError` if it has not."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def settle(error: ExternalError | None) -> None:
+            if not future.done():
+                future.set_result(None) if error is None else future.set_exception(error)
+
+        put(lambda error: self._deliver(partial(settle, error)))
+        await future
+
+    # ---------------------------------------------------------------------------------------------------------- actors
+
+    async def _make_actor(self, session: _Session, data: bytes) -> None:
+        if self._is_builtin:
+            session.actor = self._actor(session.links)
+            return
+        agents = {link.name: Agent(RemoteModel(link), RemoteBuffer(link)) for link in session.links if link.takes_part}
+
+        async def make() -> None:
+            call = partial(self._actor, agents, self._config, session.name, data)
+            session.actor = call() if self._is_async["tick"] else await self.threads.run(partial(session.run, call))
+
+        await self._guarded(session, make)
+
+    async def _call(self, session: _Session, kind: str, data: bytes) -> bytes:
+        """Calls `tick` or `end` of the actor."""
+        call = partial(getattr(session.actor, kind), data)
+        if not self._is_async[kind]:
+            call = partial(self.threads.run, partial(session.run, call))
+        body = await self._guarded(session, call)
+        for link in session.links:
+            link.pay()
+        return body
+
+    async def _guarded(self, session: _Session, call: Callable[[], Awaitable[Any]]) -> bytes:
+        """What an actor returns, as bytes; if it fails, the game is over, and if a built-in one refuses, it goes on."""
+        try:
+            found = await call()
+            if found is None or isinstance(found, (bytes, bytearray, memoryview, str)):
+                return found.encode() if isinstance(found, str) else bytes(found or b"")
+            error: BaseException = TypeError(f"the actor has returned {type(found).__name__}")
+            refused = Refused("actor_bad_return", f"{error}; expected bytes, text or nothing")
+        except ExternalError as raised:
+            error, refused = raised, Refused("actor_error", str(raised))
+            if error.code in ("over", "timeout", "expired", "lost", "policy_error"):
+                reason = "over" if error.code == "lost" else error.code
+                self._leave(session, reason)
+                raise self._why_over(session.name, reason, served=True) from None
+            if self._is_builtin and STATUS_OF.get(error.code) == 400:
+                raise Refused(error.code, error.message) from None
+        except BaseException as raised:  # also an actor that exits, or that cancels its own work
+            if isinstance(raised, asyncio.CancelledError) and (self._over or any(one.over for one in session.tickets)):
+                raise
+            error = raised
+            refused = Refused("actor_error", f"{type(error).__name__} in the actor; its traceback is in the log")
+        _log_failure(session, error)
+        if session.name:
+            self._lose(session, "failed")
+        raise refused from None
+
+    # ---------------------------------------------------------------------------------------------------------- the end
+
+    async def _end(self, session: _Session) -> None:
+        """After `end` of the actor: all entities have ended, and the slot is free."""
+        playing = [link for link in session.links if link.takes_part and not link.ended]
+        for link in playing[:-1]:
+            link.end()
+        if playing:
+            try:
+                await self._told(lambda told: playing[-1].end(told=told))
+            except ExternalError:  # the arena has given the game up meanwhile
+                reason = session.game.over or "over"
+                self._leave(session, reason)
+                raise self._why_over(session.name, reason, served=True) from None
+        self.metrics.ended += 1
+        if session.game.slot is not None and session.client is not None:
+            self._last_slots[session.client] = session.game.slot
+            if len(self._last_slots) > 4 * self._slots + 64:
+                self._last_slots.popitem(last=False)
+        self._leave(session, "ended")
+
+    def _lose(self, session: _Session, reason: str) -> None:
+        """Ends a game, also in the table."""
+        self._leave(session, reason)
+        self._desk.lose(session.game, reason)
+
+    def _leave(self, session: _Session, reason: str) -> None:
+        """A game is over; its requests that wait are answered with the reason.
+
+        Without a game, only the request that is served is over, unless the server ends.
+        """
+        if session.over:
+            return
+        if session.name or reason == "over":
+            session.over = reason
+        if session.name:
+            self._sessions.pop(session.name, None)
+            if reason != "never":
+                self._ends.add(session.name, "failed" if reason == "policy_error" else reason)
+            if reason != "ended" and session.begun:
+                self.metrics.lost[reason] += 1
+        if reason in ("ended", "never"):
+            return
+        current = asyncio.current_task()
+        for ticket in session.tickets:
+            if ticket.task is not current and (session.over or ticket.served):
+                ticket.over = reason
+                ticket.task.cancel()
+        actor = session.actor
+        if hasattr(actor, "close"):
+
+            async def close() -> None:
+                try:
+                    found = await self.threads.run(partial(actor.close, reason))
+                    if inspect.isawaitable(found):
+                        await found
+                except Exception as error:
+                    _log_failure(session, error)
+
+            def begin() -> None:
+                session.closing = asyncio.get_running_loop().create_task(close())
+
+            session.when_free(lambda: self._deliver(begin))
+        if not session.name and not self._is_builtin:
+            session.actor = None
+
+    def _why_over(self, name: str, reason: str, *, served: bool) -> Refused:
+        """The answer to a request whose game is over meanwhile."""
+        if reason == "timeout" and served:
+            return Refused("timeout", f"no answer within {self._rules.answer_s:g} s; the game is over")
+        if reason == "policy_error" and served:
+            return Refused("policy_error", "the policy has failed on this observation; the game is over")
+        return self._unknown(name, "failed" if reason == "policy_error" else reason)
+
+    def _unknown(self, name: str, reason: str = "") -> Refused:
+        reason = reason or self._ends.reason(name)
+        if reason == "over" or self._over:
+            return Refused("over", "the run has ended")
+        if reason == "timeout" and not name:
+            return Refused("timeout", f"no answer within {self._rules.answer_s:g} s")
+        words = {"never": "no game of this name has begun", "ended": "this game has ended"}
+        return Refused("unknown_game", words.get(reason, f"this game is over: {reason}"), reason=reason)
+
+
+def _log_failure(session: _Session, error: BaseException) -> None:
+    _log.error("the actor of the game %r has failed", session.name, exc_info=error)
+
+
+class _Ticket:
+    """A request of a game, from its headers to its answer."""
+
+    def __init__(self, task: asyncio.Task[Any], since: float) -> None:
+        self.task, self.since = task, since
+        self.served = False  # its turn has come
+        self.over = ""  # why the game is over, if the request was cancelled for that
+        self.turn: asyncio.Future[None] | None = None
+
+
+class _Session:
+    """A game, its actor, and its requests in order; the first one is served."""
+
+    def __init__(self, name: str, client: Any) -> None:
+        self.name, self.client = name, client
+        self.game = DeskGame(name, ())
+        self.links: list[EntityLink] = []
+        self.actor: Any = None
+        self.begun = False
+        self.over = ""
+        self.heard_at = time.monotonic()
+        self.tickets: deque[_Ticket] = deque()
+        self.closing: asyncio.Task[None] | None = None  # the loop holds only a weak reference to tasks
+        self._lock = threading.Lock()
+        self._in_call = False
+        self._when_free: Callable[[], None] | None = None
+
+    def run(self, call: Callable[[], Any]) -> Any:
+        """Calls the actor; in a thread."""
+        with self._lock:
+            self._in_call = True
+        try:
+            return call()
+        finally:
+            with self._lock:
+                self._in_call, then, self._when_free = False, self._when_free, None
+            if then is not None:
+                then()
+
+    def when_free(self, then: Callable[[], None]) -> None:
+        """Calls a function as soon as no thread is in the actor; a call that was given up may still go on."""
+        with self._lock:
+            if self._in_call:
+                self._when_free = then
+                return
+        then()
