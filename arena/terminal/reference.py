@@ -84,7 +84,7 @@ def options_of(name: str) -> list[Option]:
     """
     if name in registry.ENVIRONMENTS or name in registry.EXTERNAL:
         made = registry.environment_factory(name)
-        return _fields(made.Options) if hasattr(made, "Options") else _arguments(made)
+        return keys_of(made.Options) if hasattr(made, "Options") else _arguments(made)
     if name in registry.WRAPPERS:
         return _fields(registry.wrapper(name))
     own = {name: (kind, found) for kind in vars(registry.OWN) for name, found in registry.own_names(kind).items()}

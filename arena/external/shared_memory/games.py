@@ -18,7 +18,7 @@ from arena.external.interface import Answers
 from arena.external.shared_memory.driver import Driver, close_drivers
 from arena.external.shared_memory.layout import GroupSpec, Rows
 from arena.external.shared_memory.lives import AskedRows, Lives, interface_of_groups
-from arena.external.shared_memory.messages import Channel, Reported, initial_messages, property_message
+from arena.external.shared_memory.messages import Channel, Message, Reported, parameter_message, property_message
 from arena.external.shared_memory.settings import Settings, checked_split
 from arena.external.slots import Slots
 from arena.game.api import Interface
@@ -56,8 +56,9 @@ class SharedMemoryGames:
         self.log: Callable[[int], IO[bytes] | None] = lambda number: None
         self.restarted: Callable[[Exception, Sequence[int]], None] = lambda error, lost: None
         self._entropy = 0
-        groups = settings.groups or self._learn_groups()
-        self.interface: Interface = interface_of_groups(groups, settings.split, settings.action_range)
+        groups = settings.specs or self._learn_groups()
+        low, high = settings.action_range
+        self.interface: Interface = interface_of_groups(groups, settings.split, (low, high))
         self._groups = {spec.name: spec for spec in groups}
         self._lives = Lives(groups, settings.split, settings.unseen)
         self._simulators = [_Simulator(number) for number in range(settings.simulators)]
@@ -256,13 +257,10 @@ class SharedMemoryGames:
         sequence = np.random.SeedSequence((self._entropy, simulator.number, simulator.starts))
         seed = int(sequence.generate_state(1)[0])
         simulator.starts += 1
-        simulator.channels = [channel() for channel in settings.channels]
+        simulator.channels = [channel() for channel in settings.channel_classes()]
         if simulator.output is None:
             simulator.output = self.log(simulator.number)
-        messages = list(initial_messages(settings.engine, settings.properties, {}))
-        if settings.seed_property is not None:
-            messages.append(property_message(settings.seed_property, float(seed % _SEEDS)))
-        messages += initial_messages({}, {}, settings.parameters)
+        messages = self._messages(float(seed % _SEEDS))
         messages += [(channel.guid, data) for channel in simulator.channels for data in channel.outgoing()]
         driver = settings.driver(simulator.number, seed, messages, simulator.output)
         try:
@@ -272,16 +270,20 @@ class SharedMemoryGames:
             raise
         return driver
 
+    def _messages(self, seed: float | None = None) -> list[Message]:
+        """The messages of the first reset: engine, properties, parameters."""
+        settings = self.settings
+        messages = [] if settings.engine is None else settings.engine.messages()
+        messages += [property_message(key, value) for key, value in settings.properties.items()]
+        if settings.seed_property is not None and seed is not None:
+            messages.append(property_message(settings.seed_property, seed))
+        return messages + [parameter_message(key, value) for key, value in settings.parameters.items()]
+
     def _learn_groups(self) -> tuple[GroupSpec, ...]:
         """Starts one simulator, and takes the groups that it registers in its first hand-overs."""
         number = 0
         try:
-            with self.settings.driver(
-                0,
-                0,
-                list(initial_messages(self.settings.engine, self.settings.properties, self.settings.parameters)),
-                None,
-            ) as driver:
+            with self.settings.driver(0, 0, self._messages(), None) as driver:
                 rows, begun = driver.reset(), time.monotonic()
                 while True:
                     number += bool(rows)

@@ -7,23 +7,18 @@ from __future__ import annotations
 
 import struct
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Annotated, Literal, Protocol
+
+import msgspec
+from msgspec import Meta
 
 ENGINE = uuid.UUID("e951342c-4f7e-11ea-b238-784f4387d1f7")
 PROPERTIES = uuid.UUID("60ccf7d0-4f7e-11ea-b238-784f4387d1f7")
 PARAMETERS = uuid.UUID("534c891e-810f-11ea-a9d0-822485860400")
 STATISTICS = uuid.UUID("a1d8f7b7-cec8-50f9-b78b-d3e165a78520")
 
-ENGINE_DEFAULTS: dict[str, Any] = {
-    "form": "single",
-    "width": 80,
-    "height": 80,
-    "quality": 1,
-    "time_scale": 20.0,
-    "target_frame_rate": -1,
-    "capture_frame_rate": 60,
-}
+_I32 = Annotated[int, Meta(ge=-(2**31), lt=2**31)]
 _AVERAGE, _MOST_RECENT, _SUM, _HISTOGRAM = range(4)  # how statistics are aggregated
 
 Message = tuple[uuid.UUID, bytes]
@@ -43,27 +38,30 @@ class Channel(Protocol):
         ...
 
 
-def engine_messages(engine: Mapping[str, Any]) -> list[Message]:
-    """The messages of an engine configuration; none if it is empty.
+class Engine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The engine configuration; `form: each` sends a message per setting."""
 
-    Args:
-        engine: some of `ENGINE_DEFAULTS`; `form` is `single`, or `each` for a message per setting.
-    """
-    if not engine:
-        return []
-    values = {**ENGINE_DEFAULTS, **engine}
-    width, height, quality = values["width"], values["height"], values["quality"]
-    scale, rate = values["time_scale"], values["target_frame_rate"]
-    if values["form"] == "single":
-        return [(ENGINE, struct.pack("<iiifi", width, height, quality, scale, rate))]
-    parts = [
-        struct.pack("<iii", 0, width, height),
-        struct.pack("<ii", 1, quality),
-        struct.pack("<if", 2, scale),
-        struct.pack("<ii", 3, rate),
-        struct.pack("<ii", 4, values["capture_frame_rate"]),
-    ]
-    return [(ENGINE, part) for part in parts]
+    form: Literal["single", "each"] = "single"
+    width: _I32 = 80
+    height: _I32 = 80
+    quality: _I32 = 1
+    time_scale: Annotated[float, Meta(gt=0, le=100)] = 20.0
+    target_frame_rate: _I32 = -1
+    capture_frame_rate: _I32 = 60
+
+    def messages(self) -> list[Message]:
+        """The messages of this configuration."""
+        sizes, rate = (self.width, self.height), self.target_frame_rate
+        if self.form == "single":
+            return [(ENGINE, struct.pack("<iiifi", *sizes, self.quality, self.time_scale, rate))]
+        parts = [
+            struct.pack("<iii", 0, *sizes),
+            struct.pack("<ii", 1, self.quality),
+            struct.pack("<if", 2, self.time_scale),
+            struct.pack("<ii", 3, rate),
+            struct.pack("<ii", 4, self.capture_frame_rate),
+        ]
+        return [(ENGINE, part) for part in parts]
 
 
 def property_message(key: str, value: float) -> Message:
@@ -122,14 +120,3 @@ class Reported:
         found = {**self._last, **{key: total / count for key, (total, count) in self._sums.items()}}
         self._last, self._sums = {}, {}
         return found
-
-
-def initial_messages(
-    engine: Mapping[str, Any], properties: Mapping[str, float], parameters: Mapping[str, float]
-) -> Iterator[Message]:
-    """The messages of the first reset, in their order."""
-    yield from engine_messages(engine)
-    for key, value in properties.items():
-        yield property_message(key, value)
-    for key, value in parameters.items():
-        yield parameter_message(key, value)
