@@ -213,6 +213,22 @@ def test_snapshots_are_removed_when_no_replayable_round_has_them(tmp_path: Path)
 # ---------------------------------------------------------------------------------------------------------- tournaments
 
 
+def test_swiss_points_are_of_all_rounds(tmp_path: Path) -> None:
+    names = ("a", "b", "c", "d")
+    data = config({"swiss": {"env": "game", "policies": names}}, policies=names)
+    run = begun(tmp_path / "run", data)
+    for winners in ("ac", "ab", "cd"):  # of a-b and c-d, a-c and b-d, a-d and b-c
+        before = played(run)
+        journal = Journal(run.folder.episodes)
+        journal.extend([ended(run, match.match, winners) for match in run.plan.matches])
+        journal.close()
+        found = rounds.next_round(before, ProcessState())
+        assert found is not None
+        run = found
+    met = {frozenset(seat.policy for seat in match.seats) for match in run.plan.matches}
+    assert met == {frozenset("ac"), frozenset("bd")}, "two points each, and one each"
+
+
 def ended(run: Run, match: int, winners: str) -> dict[str, Any]:
     """A game won by the player among the winners."""
     seats = [
