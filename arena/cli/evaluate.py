@@ -27,11 +27,11 @@ from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError, WriteError, located, nearest, shown
 from arena.launch import lead
 from arena.league import rounds_file
-from arena.league.rounds import Round
 from arena.preflight.external import refuse_external
 from arena.records import boundary, checkpoint
 from arena.records.atomic import make_folder
 from arena.records.folder import RunFolder
+from arena.records.formats import Round
 from arena.records.outcome import without_winner_words
 from arena.records.scoreboard import Scoreboard
 from arena.run.evaluation import alike_words, episodes_per_lane, result_words

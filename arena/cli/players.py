@@ -25,12 +25,12 @@ from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError, located, nearest, pluralize
 from arena.league import rounds_file
 from arena.league.ratings.standings import POPULATIONS
-from arena.league.rounds import Round
 from arena.plan.build import make_plan
 from arena.plan.plan import MatchPlan
 from arena.preflight.external import refuse_external
 from arena.records import checkpoint
 from arena.records.folder import RunFolder
+from arena.records.formats import Round
 from arena.run.opponents import policy_versions
 
 _NOT_IN_POPULATIONS = re.compile(r"[^A-Za-z0-9_.-]+")

@@ -32,7 +32,6 @@ from arena.league import read_results, rounds_file, tournament_file
 from arena.league.populations import every_meeting, populations_of
 from arena.league.read_results import ResultSet
 from arena.league.results import Results
-from arena.league.rounds import Round
 from arena.league.tournament import (
     Batch,
     Rule,
@@ -48,7 +47,7 @@ from arena.preflight.outcomes import require_rules
 from arena.records import boundary as boundaries
 from arena.records import checkpoint
 from arena.records.folder import RunFolder
-from arena.records.formats import Terms
+from arena.records.formats import Round, Terms
 from arena.records.identical_games import repetition_words
 from arena.records.journal import JournalReader
 from arena.records.metrics import EpisodeRecord

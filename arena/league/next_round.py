@@ -38,10 +38,10 @@ from arena.league.matchmaking import OpponentPool
 from arena.league.ratings.ranking import decided
 from arena.league.results import Played, Score
 from arena.league.rng import Purpose, stream
-from arena.league.rounds import History, Round, names_of, player_of, snapshot_name
+from arena.league.rounds import History, names_of, player_of, snapshot_name
 from arena.league.timeline import Timeline
 from arena.league.view import LeagueView
-from arena.records.formats import Fork, GateRecord, Player
+from arena.records.formats import Fork, GateRecord, Player, Round
 
 __all__ = [
     "Champion",

@@ -25,7 +25,7 @@ from arena.league.results import Encounter, Results, encounters_of
 from arena.league.timeline import Beginning, Period, Timeline
 from arena.records import boundary
 from arena.records.folder import RunFolder
-from arena.records.formats import PlanFile, RoundLine, read_document, round_of
+from arena.records.formats import PlanFile, Round, read_document, round_of
 from arena.records.journal import JournalReader
 from arena.records.metrics import EpisodeRecord, SeatRecord
 from arena.records.outcome import side_returns, without_winner_words
@@ -139,7 +139,7 @@ def read(
 
 
 def _timeline(
-    config: Config, rounds: Sequence[RoundLine], timed: Mapping[tuple[int, int], Results], parts: int, reached: int
+    config: Config, rounds: Sequence[Round], timed: Mapping[tuple[int, int], Results], parts: int, reached: int
 ) -> Timeline:
     """The games of these rounds, up to a tick."""
     beginnings: dict[str, list[Beginning]] = {}
@@ -149,12 +149,12 @@ def _timeline(
         for name, fork in line.forks.items():
             beginnings.setdefault(name, []).append(Beginning(line.start, fork.source))
     periods = [
-        Period(start, min(end, max(reached, start + 1)), timed.get((line.round, part), Results()), playing)
+        Period(start, min(end, max(reached, start + 1)), timed.get((line.number, part), Results()), playing)
         for line in rounds
-        for playing in [frozenset(name for match in line.matches for name in match.players)]
+        for playing in [frozenset(name for match in line.planned for name in match.players)]
         for part in range(parts)
         for start, end in [[line.start + place * config.ticks // parts for place in (part, part + 1)]]
-        if start < reached or (line.round, part) in timed
+        if start < reached or (line.number, part) in timed
     ]
     snapshots = [name for line in rounds for name in line.snapshots]
     prior = {} if config.league is None else config.league.prior
@@ -221,7 +221,7 @@ class GamesSoFar:
             yield line, reader.position
 
 
-def _part_of(episode: EpisodeRecord, rounds: Sequence[RoundLine], parts: int, ticks: int) -> int:
+def _part_of(episode: EpisodeRecord, rounds: Sequence[Round], parts: int, ticks: int) -> int:
     """The part of its round in which an episode has ended."""
     part = (episode.tick - 1 - rounds[episode.round].start) * parts // ticks
     return min(max(part, 0), parts - 1)
@@ -238,15 +238,14 @@ def _returns(seats: Sequence[SeatRecord]) -> dict[str, float]:
     return {policy: total / sizes[policy] for policy, total in totals.items()}
 
 
-def _rounds(folder: RunFolder, journal: Callable[[Path], JournalReader] = JournalReader) -> list[RoundLine]:
+def _rounds(folder: RunFolder, journal: Callable[[Path], JournalReader] = JournalReader) -> list[Round]:
     """All rounds that have begun; a run without rounds is one, whose matches are in the plan."""
     if folder.rounds.exists():
         path, rounds = folder.rounds, list(journal(folder.rounds).made(round_of))
     else:
         path = folder.plan
-        matches = tuple(match.in_round for match in read_document(path, PlanFile).matches)
-        rounds = [RoundLine(round=0, start=0, matches=matches)]
-    if any(match.sides is None for line in rounds for match in line.matches):
+        rounds = [Round(number=0, start=0, planned=read_document(path, PlanFile).matches)]
+    if any(match.sides is None for line in rounds for match in line.planned):
         raise ConfigError("is damaged, or of another version of the arena: a match lacks `sides`", source=str(path))
     return rounds
 
@@ -261,8 +260,8 @@ class _Dropped(Enum):
 class _Referee:
     """Decides which games count, and as which encounters."""
 
-    def __init__(self, rounds: Sequence[RoundLine], config: Config) -> None:
-        self._matches = {line.round: line.matches for line in rounds}
+    def __init__(self, rounds: Sequence[Round], config: Config) -> None:
+        self._matches = {line.number: line.planned for line in rounds}
         self._config = config
         self._known: dict[Any, tuple[Encounter, ...] | _Dropped] = {}
 

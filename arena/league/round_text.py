@@ -10,7 +10,7 @@ from arena.errors import pluralize
 
 if TYPE_CHECKING:
     from arena.plan.plan import MatchPlan, Plan
-    from arena.records.formats import Fork, RoundLine
+    from arena.records.formats import Fork, Round
 
 
 _SHOWN = 6  # pairings of a round
@@ -24,7 +24,7 @@ def round_words(plan: Plan) -> str:
     return f"round {plan.round} of 0 to {plan.config.rounds - 1}: {', '.join([*shown, *more])}"
 
 
-def change_words(line: RoundLine) -> list[str]:
+def change_words(line: Round) -> list[str]:
     """The changes at the beginning of a round, from its line of `rounds.jsonl`: a phrase for each kind of change."""
     joined, dropped, resets = map(", ".join, (line.snapshots, line.dropped, line.resets))
     parts = [

@@ -10,35 +10,10 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from arena.config.matches import MatchConfig, Pair
 from arena.config.schema import Config
 from arena.league.results import Encounter, Played
-from arena.records.formats import Fork, GateRecord, Player
-
-
-class Round(msgspec.Struct, frozen=True, kw_only=True):
-    """One plan of matches, and what has happened just before it."""
-
-    number: int
-    start: int  # tick at which it begins
-    matches: tuple[MatchConfig, ...]
-    places: tuple[str, ...] = ()  # of the entry of the configuration that each match is made from; (): not known
-    proposed_by: str = ""  # the callback that has proposed the matches; empty: the configuration says who meets whom
-    players: dict[str, Player] = {}  # the snapshots that play, by name
-    snapshots: tuple[str, ...] = ()  # that join
-    dropped: tuple[str, ...] = ()  # that leave, for good
-    forks: dict[str, Fork] = {}  # by policy
-    resets: tuple[str, ...] = ()  # policies that begin anew
-    gates: tuple[GateRecord, ...] = ()
-    options: dict[str, dict[str, Any]] = {}  # of policies and snapshots that have others than the configuration says
-    pairings: dict[str, tuple[tuple[str, ...], ...]] = {}  # of knockouts and Swiss, by their places; one alone: a bye
-
-    def described(self, games: Mapping[int, Sequence[Encounter]]) -> Iterator[tuple[MatchConfig, Sequence[Encounter]]]:
-        """The games of each match, with what the match was made of; its copies, and `scale: true`, repeat that."""
-        copies = [match for match in self.matches for _ in range(match.copies)]
-        return ((copies[number % len(copies)], found) for number, found in games.items())
+from arena.records.formats import Player, Round
 
 
 def snapshot_name(policy: str, tick: int) -> str:

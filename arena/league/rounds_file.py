@@ -15,11 +15,10 @@ from arena.config.load import load_config
 from arena.config.named import check_texts
 from arena.config.schema import Config
 from arena.errors import ConfigError, located
-from arena.league.rounds import Round
 from arena.plan.plan import Plan
 from arena.records import boundary, checksums
 from arena.records.folder import RunFolder
-from arena.records.formats import RoundLine, plan_file, round_of
+from arena.records.formats import Round, plan_file, round_of
 from arena.records.journal import JournalReader
 
 
@@ -33,13 +32,7 @@ def keep(folder: RunFolder, before: Sequence[Round], planned: Round, plan: Plan)
         plan: of it.
     """
     known = folder.rounds.read_bytes().splitlines(keepends=True)[: len(before)] if folder.rounds.exists() else []
-    told = msgspec.structs.asdict(planned)
-    line = RoundLine(
-        round=told.pop("number"),
-        descriptions=told.pop("matches"),
-        matches=tuple(match.in_round for match in plan_file(plan, {}).matches),
-        **told,
-    )
+    line = msgspec.structs.replace(planned, planned=plan_file(plan, {}).matches)
     checksums.replace(folder.rounds, b"".join([*known, msgspec.json.encode(line) + b"\n"]))
 
 
@@ -51,17 +44,15 @@ def read(folder: RunFolder) -> list[Round]:
     """
     found, config = [], None
     for line in lines_in(JournalReader(folder.rounds)):
-        if line.descriptions is None:
-            raise ConfigError(f"is damaged: round {line.round} lacks `descriptions`", source=str(folder.rounds))
-        options, kwargs = [*line.options.values()], [match.env_kwargs for match in line.descriptions]
+        if not line.matches:
+            raise ConfigError(f"is damaged: round {line.number} lacks `descriptions`", source=str(folder.rounds))
+        options, kwargs = [*line.options.values()], [match.env_kwargs for match in line.matches]
         if any([*options, *kwargs]):
             config = config or load_config(folder.config)
-            with located(path=f"round {line.round}", source=str(folder.rounds)):
+            with located(path=f"round {line.number}", source=str(folder.rounds)):
                 check_texts(options, config)
                 check_texts(kwargs, config, free=bool(config.callbacks))  # which may propose matches
-        told = msgspec.structs.asdict(line)
-        known = {name: told[name] for name in Round.__struct_fields__ if name in told}
-        found.append(Round(**{**known, "number": line.round, "matches": line.descriptions}))
+        found.append(line)
     return found
 
 
@@ -84,7 +75,7 @@ def read_played(folder: RunFolder, config: Config) -> list[Round]:
     return found
 
 
-def lines_in(journal: JournalReader) -> list[RoundLine]:
+def lines_in(journal: JournalReader) -> list[Round]:
     """The lines of `rounds.jsonl`, one per round in their order; none where the file is not there.
 
     Raises:
@@ -92,9 +83,9 @@ def lines_in(journal: JournalReader) -> list[RoundLine]:
     """
     found = list(journal.made(round_of, missing_ok=True))
     for number, line in enumerate(found):
-        if line.round != number:
+        if line.number != number:
             raise ConfigError(
-                f"is damaged: the rounds are not numbered one after the other: {line.round} stands where {number} "
+                f"is damaged: the rounds are not numbered one after the other: {line.number} stands where {number} "
                 "belongs",
                 path=f"line {number + 1}",
                 source=str(journal.path),

@@ -6,7 +6,7 @@
     changes.jsonl      ChangeLine        a line per call of a curriculum
     measures.jsonl     MeasureLine       a line per episode or update of which a callback has measured something
     evaluations.jsonl  EvaluationLine    a line per evaluation and policy
-    rounds.jsonl       RoundLine         a line per round of a league: `round_of`
+    rounds.jsonl       Round             a line per round of a league: `round_of`
     external.json      ExternalPlace     where the external games of each match connect
     games.jsonl        GamesLine         a line per match of external games, interval and end of a leg
     plan.json          PlanFile          the plan, also what `arena plan --json` prints
@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
@@ -45,6 +45,7 @@ from arena.records.folder import RunFolder
 from arena.records.metrics import UPDATE_FIELDS, Count, Ticks, UpdateRecord
 
 S = TypeVar("S")
+G = TypeVar("G")
 
 
 def document_text(document: PlanFile | ProfileFile | ModelFile | ExportReport) -> str:
@@ -280,35 +281,21 @@ class PlannedSeat(msgspec.Struct, frozen=True):
     entities: tuple[int | str, ...] = ()
 
 
-class RoundMatch(msgspec.Struct, frozen=True):
-    """A match of a round, as the plan numbers it."""
+class PlannedMatch(msgspec.Struct, frozen=True, kw_only=True):
+    """A match of a round, as the plan numbers it; in `plan.json` and in `rounds.jsonl`."""
 
     match: int
     env: str
+    env_kwargs: dict[str, Any] = {}
+    lanes: int = 1
     seats: tuple[PlannedSeat, ...]
     sides: tuple[tuple[int, ...], ...] | None = None  # None: written by another version of the arena
+    external: str | msgspec.UnsetType = msgspec.UNSET  # how external games come in; ordinary matches lack it
 
     @property
     def players(self) -> tuple[str, ...]:
         """The policies in its seats."""
         return tuple(seat.policy for seat in self.seats)
-
-
-class PlannedMatch(msgspec.Struct, frozen=True, kw_only=True):
-    """A match of the plan."""
-
-    match: int
-    env: str
-    env_kwargs: dict[str, Any] = {}
-    lanes: int
-    seats: tuple[PlannedSeat, ...]
-    sides: tuple[tuple[int, ...], ...] | None = None
-    external: str | msgspec.UnsetType = msgspec.UNSET  # how external games come in; ordinary matches lack it
-
-    @property
-    def in_round(self) -> RoundMatch:
-        """The same match as a line of `rounds.jsonl` has it."""
-        return RoundMatch(self.match, self.env, self.seats, self.sides)
 
 
 class PlannedRole(msgspec.Struct, frozen=True):
@@ -408,31 +395,33 @@ class GateRecord(msgspec.Struct, frozen=True):
     games: int  # that it uses: equally many from each side
 
 
-class RoundLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A round of a league, written before it is played: the matches as the plan numbers them, and its `Round`.
-
-    Args:
-        descriptions: the round's matches as the configuration describes them, from which the plan is made again.
-    """
+class Round(msgspec.Struct, frozen=True, kw_only=True):
+    """One plan of matches of a league, and what has happened just before it; written before it is played."""
 
     version: int = ROUNDS_VERSION
-    round: int
+    number: int = msgspec.field(name="round")
     start: int  # tick at which it begins
-    matches: tuple[RoundMatch, ...] = ()
-    players: dict[str, Player] = {}
-    snapshots: tuple[str, ...] = ()
-    dropped: tuple[str, ...] = ()
-    forks: dict[str, Fork] = {}
-    resets: tuple[str, ...] = ()
+    planned: tuple[PlannedMatch, ...] = msgspec.field(default=(), name="matches")  # (): not planned yet
+    players: dict[str, Player] = {}  # the snapshots that play, by name
+    snapshots: tuple[str, ...] = ()  # that join
+    dropped: tuple[str, ...] = ()  # that leave, for good
+    forks: dict[str, Fork] = {}  # by policy
+    resets: tuple[str, ...] = ()  # policies that begin anew
     gates: tuple[GateRecord, ...] = ()
-    options: dict[str, dict[str, Any]] = {}
-    pairings: dict[str, tuple[tuple[str, ...], ...]] = {}
-    places: tuple[str, ...] = ()
-    proposed_by: str = ""
-    descriptions: tuple[MatchConfig, ...] | None = None  # None: written by another version of the arena
+    options: dict[str, dict[str, Any]] = {}  # of policies and snapshots that have others than the configuration says
+    pairings: dict[str, tuple[tuple[str, ...], ...]] = {}  # of knockouts and Swiss, by their places; one alone: a bye
+    places: tuple[str, ...] = ()  # of the entry of the configuration that each match is made from; (): not known
+    proposed_by: str = ""  # the callback that has proposed the matches; empty: the configuration says who meets whom
+    # As the configuration describes them, from which the plan is made again; (): written by another version.
+    matches: tuple[MatchConfig, ...] = msgspec.field(default=(), name="descriptions")
+
+    def described(self, games: Mapping[int, G]) -> Iterator[tuple[MatchConfig, G]]:
+        """The games of each match, with what the match was made of; its copies, and `scale: true`, repeat that."""
+        copies = [match for match in self.matches for _ in range(match.copies)]
+        return ((copies[number % len(copies)], found) for number, found in games.items())
 
 
-def round_of(line: Mapping[str, Any]) -> RoundLine:
+def round_of(line: Mapping[str, Any]) -> Round:
     """The line of `rounds.jsonl` that this object is.
 
     Raises:
@@ -440,7 +429,7 @@ def round_of(line: Mapping[str, Any]) -> RoundLine:
     """
     if line["version"] != ROUNDS_VERSION:
         raise ValueError(f"has a line of version {line['version']!r}, this arena reads {ROUNDS_VERSION}")
-    return msgspec.convert(line, RoundLine)
+    return msgspec.convert(line, Round)
 
 
 # ------------------------------------------------------------------------------------------------------- profile.json

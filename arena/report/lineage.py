@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from arena.records.formats import RoundLine
+from arena.records.formats import Round
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -93,7 +93,7 @@ class Lineage(msgspec.Struct, frozen=True):
         ]
 
 
-def lineage(rounds: tuple[RoundLine, ...]) -> Lineage:
+def lineage(rounds: tuple[Round, ...]) -> Lineage:
     """The events of all rounds, in their order."""
     return Lineage(
         rounds=[_row(line) for line in rounds],
@@ -109,20 +109,20 @@ def lineage(rounds: tuple[RoundLine, ...]) -> Lineage:
     )
 
 
-def _meetings(line: RoundLine) -> list[Meeting]:
+def _meetings(line: Round) -> list[Meeting]:
     """The meetings of a round, the most frequent first."""
     found: Counter[tuple[tuple[str, ...], ...]] = Counter()
-    for match in line.matches:
+    for match in line.planned:
         sides = match.sides or tuple((seat,) for seat in range(len(match.players)))
         found[tuple(tuple(dict.fromkeys(match.players[seat] for seat in side)) for side in sides)] += 1
     return [Meeting([list(side) for side in sides], count) for sides, count in found.most_common()]
 
 
-def _row(line: RoundLine) -> RoundRow:
+def _row(line: Round) -> RoundRow:
     return RoundRow(
-        number=line.round,
+        number=line.number,
         start=line.start,
-        matches=len(line.matches),
+        matches=len(line.planned),
         snapshots=len(line.snapshots),
         dropped=len(line.dropped),
         forks=len(line.forks),
@@ -131,11 +131,11 @@ def _row(line: RoundLine) -> RoundRow:
     )
 
 
-def _snapshots(rounds: tuple[RoundLine, ...]) -> list[Snapshot]:
+def _snapshots(rounds: tuple[Round, ...]) -> list[Snapshot]:
     left = {name: line.start for line in rounds for name in line.dropped}
     played: dict[str, int] = {}
     for line in rounds:
-        for match in line.matches:
+        for match in line.planned:
             for name in set(match.players):
                 played[name] = played.get(name, 0) + 1
     found = []

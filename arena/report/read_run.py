@@ -23,7 +23,7 @@ from arena.errors import ConfigError, located
 from arena.records import boundary as boundaries
 from arena.records.faults import fault_of
 from arena.records.folder import RunFolder
-from arena.records.formats import Boundary, EvaluationLine, PlanFile, ProfileFile, RoundLine, Terms, round_of, update_of
+from arena.records.formats import Boundary, EvaluationLine, PlanFile, ProfileFile, Round, Terms, round_of, update_of
 from arena.records.journal import JournalReader
 from arena.records.lock import is_held
 from arena.records.metrics import EpisodeRecord, UpdateRecord
@@ -109,7 +109,7 @@ class RunFiles:
     updates: tuple[UpdateRecord, ...]
     results: tuple[RewardLine, ...]
     evaluations: tuple[EvaluationLine, ...]
-    rounds: tuple[RoundLine, ...]
+    rounds: tuple[Round, ...]
     faults: tuple[Mapping[str, Any], ...]
     profile: ProfileFile | None
     terms: Terms | None
@@ -180,7 +180,7 @@ def _check_journals_whole(files: RunFiles, last: Boundary | None) -> None:
 
 def _check_rounds_whole(files: RunFiles) -> None:
     """Refuses a league without the rounds in which its episodes were played."""
-    folder, known = files.folder, [line.round for line in files.rounds]
+    folder, known = files.folder, [line.number for line in files.rounds]
     if known != list(range(len(known))):
         found = f"{_OTHER_VERSION}: the rounds are not numbered one after the other"
         raise ConfigError(found, source=str(folder.rounds))
@@ -204,7 +204,7 @@ def _check_players_known(files: RunFiles) -> None:
             raise ConfigError(found, source=str(path))
 
 
-def _check_rounds_known(rounds: Iterable[RoundLine], config: Config, path: Path) -> None:
+def _check_rounds_known(rounds: Iterable[Round], config: Config, path: Path) -> None:
     """Refuses rounds that name a policy which the run does not have."""
     for line in rounds:
         named = {name.partition("@")[0] for name in line.snapshots}
@@ -212,7 +212,7 @@ def _check_rounds_known(rounds: Iterable[RoundLine], config: Config, path: Path)
         named |= {gate.policy for gate in line.gates}
         if strangers := sorted(named - config.policies.keys()):
             found = f"{_OTHER_VERSION}: {strangers[0]!r} is none of the policies of config.yaml"
-            raise ConfigError(found, path=f"round {line.round}", source=str(path))
+            raise ConfigError(found, path=f"round {line.number}", source=str(path))
 
 
 class _Reader:

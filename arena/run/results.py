@@ -11,7 +11,7 @@ from arena.errors import listed
 from arena.league import rounds_file
 from arena.plan.plan import Plan
 from arena.records import evaluations
-from arena.records.formats import RoundLine
+from arena.records.formats import Round
 from arena.records.journal import JournalReader
 from arena.results.files import results_in
 from arena.results.iterations import Steps
@@ -109,11 +109,11 @@ def _rate(plan: Plan) -> Steps:
     return Steps(sum(match.lanes for match in plan.matches), sum(entities))
 
 
-def _rate_of_round(line: RoundLine) -> Steps:
+def _rate_of_round(line: Round) -> Steps:
     # With `scale: true` the matches of the descriptions are repeated.
-    lanes = [entry.lanes for entry in line.descriptions or () for _ in range(entry.copies)] or [0]
-    of_match = [lanes[match.match % len(lanes)] for match in line.matches]
-    entities = [sum(len(seat.entities) for seat in match.seats) for match in line.matches]
+    lanes = [entry.lanes for entry in line.matches for _ in range(entry.copies)] or [0]
+    of_match = [lanes[match.match % len(lanes)] for match in line.planned]
+    entities = [sum(len(seat.entities) for seat in match.seats) for match in line.planned]
     return Steps(sum(of_match), sum(count * size for count, size in zip(of_match, entities, strict=True)))
 
 

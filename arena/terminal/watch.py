@@ -20,7 +20,7 @@ from arena.league.rounds_file import lines_in, ticks_before
 from arena.records.boundary import newest_tick
 from arena.records.faults import fault_of, fault_words
 from arena.records.folder import RunFolder
-from arena.records.formats import GamesLine, PlanFile, RoundLine, RoundMatch, read_document, update_of
+from arena.records.formats import GamesLine, PlanFile, Round, PlannedMatch, read_document, update_of
 from arena.records.journal import JournalReader
 from arena.records.lock import is_held
 from arena.records.metrics import EpisodeRecord
@@ -81,7 +81,7 @@ class FollowedRun:
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder
         self._faults = FollowedJournal(folder.faults)
-        self._rounds: Sequence[RoundLine] = ()
+        self._rounds: Sequence[Round] = ()
         self._first_look = True
         self._begin()
 
@@ -97,7 +97,7 @@ class FollowedRun:
         self._lanes: Mapping[int, int] = {}  # by match
         self._played: dict[int, int] = {}  # ticks by match, as its last episode tells
         self._learned: dict[str, int] = {}  # ticks by policy, which all of its matches have played
-        self._matches: Sequence[RoundMatch] = ()  # of the newest round
+        self._matches: Sequence[PlannedMatch] = ()  # of the newest round
 
     @property
     def boundary(self) -> int | None:
@@ -129,9 +129,9 @@ class FollowedRun:
 
     @property
     def _ticks_before(self) -> int:
-        return ticks_before([line.start for line in self._rounds], [len(line.matches) for line in self._rounds])
+        return ticks_before([line.start for line in self._rounds], [len(line.planned) for line in self._rounds])
 
-    def _ticks_of(self, match: RoundMatch) -> int:
+    def _ticks_of(self, match: PlannedMatch) -> int:
         learned = (self._learned.get(policy, 0) for policy in match.players)
         return max([self._played.get(match.match, 0), *learned])
 
@@ -170,15 +170,15 @@ class FollowedRun:
         results = self._results.fresh(lambda journal: journal.made(_result_words))[-1:]
         return [*rounds, *faults, *results]
 
-    def _fresh_rounds(self) -> Sequence[RoundLine]:
+    def _fresh_rounds(self) -> Sequence[Round]:
         """The rounds that are new; after a rollback, the newest round is new again."""
         known, self._rounds = len(self._rounds), lines_in(JournalReader(self.folder.rounds))
         if self.folder.plan.is_file():
             planned = read_document(self.folder.plan, PlanFile).matches
-            self._matches = [match.in_round for match in planned]
+            self._matches = planned
             self._lanes = {match.match: match.lanes for match in planned}
         if self._rounds:
-            self._matches = self._rounds[-1].matches
+            self._matches = self._rounds[-1].planned
         return self._rounds[known:] if known <= len(self._rounds) else self._rounds[-1:]
 
 
@@ -246,9 +246,9 @@ def _end_words(run: FollowedRun) -> str:
     return f"the run {_ENDS[found]} at tick {run.ticks}{again}"
 
 
-def _round_words(line: RoundLine) -> str:
+def _round_words(line: Round) -> str:
     """A round in words: how much is played, and how policies changed when it began."""
-    head = f"round {line.round} from tick {line.start}: {pluralize(len(line.matches), 'match', 'matches')}"
+    head = f"round {line.number} from tick {line.start}: {pluralize(len(line.planned), 'match', 'matches')}"
     return "; ".join([head, *change_words(line)])
 
 

@@ -21,9 +21,8 @@ from arena.league.metagame.payoff import payoff
 from arena.league.next_round import first_round, next_round
 from arena.league.results import Encounter, Results, Score
 from arena.league.rng import systematic
-from arena.league.rounds import Round
 from arena.league.snapshots import balanced, leaving
-from arena.records.formats import GateRecord
+from arena.records.formats import GateRecord, Round
 from simulated_leagues import by_elo, encounters, entry, league, played, timeline
 
 DRAWS = 400_000  # from a posterior: a mean of numbers in [0, 1] is then known to 0.003, four standard errors

@@ -14,11 +14,10 @@ from arena.config import parse_config, resolved_yaml
 from arena.errors import ConfigError
 from arena.league import next_round
 from arena.league import rounds_file as records
-from arena.league.rounds import Round
 from arena.plan.build import make_plan
 from arena.plan.plan import Plan
 from arena.records import boundary, checkpoint
-from arena.records.formats import Boundary, Fork
+from arena.records.formats import Boundary, Fork, Round
 from arena.run import resume, rounds
 from arena.run.leg import Leg
 from arena.run.process_state import ProcessState

@@ -15,7 +15,7 @@ from arena.league.ratings.sprt import Verdict
 from arena.league.round_text import VERDICTS, change_words, claim_words, gate_words, round_words
 from arena.plan.build import make_plan
 from arena.records.faults import fault_words
-from arena.records.formats import RoundLine
+from arena.records.formats import Round
 from arena.terminal.text import elo_words
 
 
@@ -78,8 +78,8 @@ def test_descriptions_of_verdicts_are_defined_once() -> None:
         assert [path.name for path in rooms if words in path.read_text(encoding="utf-8")] == ["round_text.py"]
 
 
-def round_line(**changes: Any) -> RoundLine:
-    return msgspec.convert({"version": 1, "round": 0, "start": 0, **changes}, RoundLine)
+def round_line(**changes: Any) -> Round:
+    return msgspec.convert({"version": 1, "round": 0, "start": 0, **changes}, Round)
 
 
 def test_round_line_lists_changes_if_any() -> None:
