@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arena.config.schema import CallbackConfig
-from arena.errors import CallbackFailed, ConfigError, close_name, located, nearest
-from arena.registry import callback_target, load_object, logger_target, where_raised
+from arena.errors import CallbackFailed, ConfigError, located, nearest
+from arena.registry import callback_target, check_method, load_class, logger_target, made_object
 
 if TYPE_CHECKING:
     from arena.league.view import LeagueView
@@ -173,34 +173,10 @@ def _made(entries: Entries, key: str, target: Callable[[str], str]) -> list[Any]
     for index, entry in enumerate(map(CallbackConfig.of, entries)):
         path = f"{key}[{index}]"
         with located(path=path):
-            name = target(entry.class_)
-            cls = load_object(name)
-            if not isinstance(cls, type):
-                raise ConfigError(f"{name!r} is a {type(cls).__name__}; it has to be a class")
+            cls = load_class(target(entry.class_))
             _check_methods(cls)
-        check_options(cls, entry.options, f"{path}.options")
-        found.append(made_object(cls, entry.options, f"{path}.options"))
+        found.append(made_object(cls, entry.options, path=path))
     return found
-
-
-def made_object(cls: type[Any], options: Mapping[str, Any], path: str) -> Any:
-    """An object of a user's class.
-
-    Args:
-        cls: the class.
-        options: given to it.
-        path: where the options stand in the configuration.
-
-    Raises:
-        ConfigError: the class has raised.
-    """
-    try:
-        return cls(**options)
-    except ConfigError as error:
-        raise ConfigError(f"{cls.__name__}: {error.message}", path=path) from error
-    except (Exception, SystemExit) as error:  # any error of the class: the options have caused it
-        found = f"{cls.__name__}: {type(error).__name__}: {error}{where_raised(error)}"
-        raise ConfigError(found, path=path) from error
 
 
 def _check_methods(cls: type[Any]) -> None:
@@ -211,41 +187,12 @@ def _check_methods(cls: type[Any]) -> None:
     if not overridden:
         raise ConfigError(f"{cls.__name__} has no method that is ever called; known: {', '.join(METHODS)}")
     for name in overridden:
-        _check_arguments(cls, name)
-
-
-def _check_arguments(cls: type[Any], name: str) -> None:
-    arguments = list(inspect.signature(getattr(Callback, name)).parameters)[1:]  # without self
-    bound = inspect.getattr_static(cls, name).__get__(object.__new__(cls), cls)
-    try:
-        inspect.signature(bound).bind(*arguments)
-    except TypeError as error:
-        raise ConfigError(f"{cls.__name__}.{name} cannot be called with ({', '.join(arguments)}): {error}") from error
+        check_method(cls, name, [*inspect.signature(getattr(Callback, name)).parameters][1:])
 
 
 def _overrides(cls: type[Any], name: str) -> bool:
     """Whether a class defines a method of this name, other than the base class's."""
     return callable(getattr(cls, name, None)) and getattr(cls, name) is not getattr(Callback, name)
-
-
-def check_options(cls: type[Any], options: Mapping[str, Any], path: str) -> None:
-    """Refuses options that a user's class does not take.
-
-    Raises:
-        ConfigError: with the path, and the option that was probably meant.
-    """
-    signature = inspect.signature(cls)
-    try:
-        signature.bind(**options)
-    except TypeError as error:
-        known = [item.name for item in signature.parameters.values() if item.kind is not item.VAR_KEYWORD]
-        takes_any = any(item.kind is item.VAR_KEYWORD for item in signature.parameters.values())
-        unknown = [] if takes_any else [name for name in options if name not in known]
-        what = f"got an unexpected keyword argument {unknown[0]!r}" if unknown else error
-        close = close_name(unknown[0], known) if unknown else None
-        hint = f"; did you mean {close!r}?" if close else "."
-        takes = ", ".join(known) or "none"
-        raise ConfigError(f"{cls.__name__} cannot be made: {what}{hint} It takes: {takes}", path=path) from error
 
 
 class _Listener(NamedTuple):

@@ -203,6 +203,48 @@ def load_object(target: str) -> Any:
     return found
 
 
+def load_class(target: str) -> type[Any]:
+    """The class that `package.module:Class` names.
+
+    Raises:
+        ConfigError: it is no class; or as `load_object`.
+    """
+    found = load_object(target)
+    if not isinstance(found, type):
+        raise ConfigError(f"{target!r} is a {type(found).__name__}; it has to be a class")
+    return found
+
+
+def check_method(cls: type[Any], name: str, arguments: Sequence[str]) -> None:
+    """Refuses a method of a user's class that cannot be called with these arguments."""
+    bound = inspect.getattr_static(cls, name).__get__(object.__new__(cls), cls)
+    try:
+        inspect.signature(bound).bind(*arguments)
+    except TypeError as error:
+        raise ConfigError(f"{cls.__name__}.{name} cannot be called with ({', '.join(arguments)}): {error}") from error
+
+
+def made_object(cls: type[Any], options: Mapping[str, Any], *, path: str) -> Any:
+    """An object of a user's class, whose options are the arguments of `__init__`, or its `Options`.
+
+    Args:
+        cls: the class.
+        options: from the configuration.
+        path: of the entry in the configuration, such as `callbacks[0]`.
+
+    Raises:
+        ConfigError: it does not take the options, or has raised.
+    """
+    decoded = decode_options(cls, options, path=path, given=0)
+    try:
+        return cls(**decoded)
+    except ConfigError as error:
+        raise ConfigError(f"{cls.__name__}: {error.message}", path=f"{path}.options") from error
+    except (Exception, SystemExit) as error:  # any error of the class: the options have caused it
+        found = f"{cls.__name__}: {type(error).__name__}: {error}{where_raised(error)}"
+        raise ConfigError(found, path=f"{path}.options") from error
+
+
 def _import(module_name: str, target: str) -> ModuleType:
     try:
         with uncollected():
@@ -539,15 +581,22 @@ class Parameters(NamedTuple):
     open: bool  # takes others as well (`**kwargs`)
 
 
-def option_parameters(cls: type[Any]) -> Parameters:
-    """The options of an algorithm: the fields of its `Options` struct or dataclass, else the keywords of `__init__`."""
+def option_parameters(cls: type[Any], given: int = _GIVEN_BY_PLACE) -> Parameters:
+    """The options of a class: the fields of its `Options` struct or dataclass, else the keywords of `__init__`.
+
+    Args:
+        cls: of an algorithm, or another class of the user.
+        given: the number of arguments before the options, such as `env` and `group`.
+    """
     options = _declared_options(cls)
     if options is not None:
         parameters = list(inspect.signature(options).parameters.values())
     else:
-        parameters = _after_env_and_group(list(inspect.signature(cls.__init__).parameters.values())[1:])
+        own = [*inspect.signature(cls).parameters.values()]
+        by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        parameters = [item for place, item in enumerate(own) if place >= given or item.kind not in by_place]
     named = [item for item in parameters if item.kind in (item.KEYWORD_ONLY, item.POSITIONAL_OR_KEYWORD)]
-    named = [item for item in named if item.name != "ticks"]  # the arena's own
+    named = [item for item in named if item.name != "ticks" or not given]  # an algorithm gets it from the arena
     return Parameters(
         names=tuple(item.name for item in named),
         required=tuple(item.name for item in named if item.default is item.empty),
@@ -567,15 +616,9 @@ def _is_struct(kind: type[Any]) -> bool:
     return hasattr(kind, "__struct_fields__")
 
 
-def _after_env_and_group(parameters: list[inspect.Parameter]) -> list[inspect.Parameter]:
-    first = parameters[:_GIVEN_BY_PLACE]
-    return [
-        *(item for item in first if item.kind not in (item.POSITIONAL_ONLY, item.POSITIONAL_OR_KEYWORD)),
-        *parameters[_GIVEN_BY_PLACE:],
-    ]
-
-
-def decode_options(cls: type[Any], options: Mapping[str, Any], *, path: str) -> dict[str, Any]:
+def decode_options(
+    cls: type[Any], options: Mapping[str, Any], *, path: str, given: int = _GIVEN_BY_PLACE
+) -> dict[str, Any]:
     """The options of an algorithm in the types that it declares: the values of its `Options` struct.
 
     An algorithm without a struct gets the values unchanged, after a check by its `Options` dataclass or the annotations
@@ -587,19 +630,21 @@ def decode_options(cls: type[Any], options: Mapping[str, Any], *, path: str) -> 
         options: from the configuration.
         path: of the policy, such as `policies.blue`; prefix of the paths in errors of the algorithm, such as
             `options.gamma`.
+        given: the number of arguments before the options, such as `env` and `group`.
 
     Raises:
         ConfigError: an unknown option, a missing one, or a wrong value, with the place in the configuration.
     """
-    parameters = option_parameters(cls)
+    parameters = option_parameters(cls, given)
     for name in options:
-        if name == "ticks" or (name not in parameters.names and not parameters.open):
-            close = nearest_key(name, parameters.names, listing=f"arena list {_listed_name(cls)}")
+        if (given and name == "ticks") or (name not in parameters.names and not parameters.open):
+            close = nearest_key(name, parameters.names, listing=f"arena list {_listed_name(cls)}" if given else "")
             message = f"{cls.__name__} has no option {name!r}; {close}"
             raise ConfigError(message, path=f"{path}.options.{name}".removeprefix("."))
     missing = [name for name in parameters.required if name not in options]
     if missing:
         message = f"{cls.__name__} needs the option {missing[0]!r}, which has no default"
+        message += "" if given else f". It takes: {', '.join(parameters.names)}"
         raise ConfigError(message, path=f"{path}.options".removeprefix("."))
     declared, decoded = _declared_options(cls), dict(options)
     with located(inside=path):

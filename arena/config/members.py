@@ -8,7 +8,7 @@ count as the policy.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from arena.config.league import EvolutionConfig, LeagueConfig
 from arena.config.matches import (
@@ -21,10 +21,8 @@ from arena.config.matches import (
     SwissConfig,
     generator_of,
 )
+from arena.config.schema import Config
 from arena.errors import ConfigError
-
-if TYPE_CHECKING:
-    from arena.config.schema import Config
 
 
 def snapshotted(config: Config) -> tuple[str, ...]:

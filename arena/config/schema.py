@@ -14,7 +14,6 @@ from msgspec import Meta
 from arena.config.fields import ONLY_ACT, Color, Count, Natural, OutcomeRule, Seconds, Text
 from arena.config.league import LeagueConfig
 from arena.config.matches import GeneratorEntry, MatchConfig, Seated, SeatEntry, generator_of
-from arena.config.members import may_be_frozen
 from arena.config.result_keys import StopRule, stop_rules
 
 WrapperEntry = str | dict[str, Any]
@@ -200,11 +199,6 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def learners(self) -> frozenset[str]:
         """The policies that learn."""
         return frozenset(name for name, policy in self.policies.items() if policy.learns)
-
-    @property
-    def snapshotted(self) -> frozenset[str]:
-        """The policies of which snapshots may play in later rounds."""
-        return may_be_frozen(self)
 
     def places(self) -> tuple[tuple[str, MatchConfig | GeneratorEntry], ...]:
         """All items of `matches`, or of the listed `rounds`, with their places, as `matches[1].round_robin`."""

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from arena import registry
 from arena.config.matches import MatchConfig, MatchmakingConfig, OwnPairings, OwnRule, Pair, Team, generator_of
 from arena.config.schema import Config
-from arena.errors import ConfigError, listed, located, nearest
+from arena.errors import ConfigError, located, nearest
 from arena.league.view import LeagueView
 
 if TYPE_CHECKING:
@@ -176,28 +176,12 @@ def _made_generator(entry: OwnPairings, path: str) -> Any:
 
 
 def _made(target: str, options: dict[str, Any], method: str, interface: type[Any], path: str) -> Any:
-    """An object of a class, whose options are checked as those of an algorithm."""
     with located(path=path):
-        cls = registry.load_object(target)
-        if not isinstance(cls, type):
-            raise ConfigError(f"{target!r} is a {type(cls).__name__}; it has to be a class")
+        cls = registry.load_class(target)
         if not callable(getattr(cls, method, None)):
             raise ConfigError(f"{target!r} has no method {method}()")
-    decoded = registry.decode_options(cls, options, path=path)
-    with located(path=path):
-        try:
-            made = cls(**decoded)
-        except Exception as error:  # any error of the class: the options have caused it
-            raise ConfigError(
-                f"{cls.__name__} cannot be made with {options}: {type(error).__name__}: {error}"
-                f"{registry.where_raised(error)}"
-            ) from error
-        arguments = list(inspect.signature(getattr(interface, method)).parameters)[1:]
-        try:
-            inspect.signature(getattr(made, method)).bind(*arguments)
-        except TypeError as error:
-            raise ConfigError(f"{cls.__name__}.{method} cannot be called with {listed(arguments)}: {error}") from error
-    return made
+        registry.check_method(cls, method, [*inspect.signature(getattr(interface, method)).parameters][1:])
+    return registry.made_object(cls, options, path=path)
 
 
 def _called(own: Any, method: str, *arguments: Any) -> Any:

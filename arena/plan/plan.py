@@ -19,6 +19,7 @@ from enum import Enum
 from functools import cached_property
 
 from arena.config.matches import MatchConfig
+from arena.config.members import may_be_frozen
 from arena.config.schema import Config, EnvConfig, PolicyConfig
 from arena.errors import ConfigError
 
@@ -171,7 +172,7 @@ class Plan:
     @cached_property
     def snapshotted(self) -> frozenset[str]:
         """The policies of which snapshots may play in later rounds."""
-        return self.config.snapshotted
+        return may_be_frozen(self.config)
 
     def evaluates_at(self, tick: int) -> bool:
         """Whether the policies are evaluated at a boundary: every `evaluate_every` ticks, and at the end."""

@@ -11,7 +11,6 @@ The class lives in the root's process. Its changes hold from the next leg on, ov
 
 from __future__ import annotations
 
-import inspect
 import re
 import traceback
 from collections.abc import Mapping, Sequence
@@ -20,7 +19,6 @@ from typing import Any
 
 import msgspec
 
-from arena.callbacks import check_options, made_object
 from arena.config import Config, overrides, parse_config, resolved_yaml, yaml
 from arena.config.matches import MatchConfig
 from arena.config.named import check_texts
@@ -33,7 +31,7 @@ from arena.records.folder import RunFolder
 from arena.records.formats import ChangeLine
 from arena.records.journal import Journal, JournalReader
 from arena.records.journal import forget_after as cut_after
-from arena.registry import EXTERNAL, load_object
+from arena.registry import EXTERNAL, check_method, load_class, made_object
 from arena.run.run import Run
 
 _METHODS: Mapping[str, tuple[str, ...]] = {"begin": (), "changes": ("result",), "resume": ("lines",)}
@@ -48,9 +46,7 @@ def made(planned: CallbackConfig) -> Any:
             misspelt or takes other arguments, or the class does not take the options.
     """
     with located(path="curriculum.class"):
-        cls = load_object(planned.class_)
-        if not isinstance(cls, type):
-            raise ConfigError(f"{planned.class_!r} is a {type(cls).__name__}; it has to be a class")
+        cls = load_class(planned.class_)
         own = [name for name in dir(cls) if not name.startswith("_") and callable(getattr(cls, name))]
         for name in own:
             close = close_name(name, [known for known in _METHODS if known not in own])
@@ -60,14 +56,8 @@ def made(planned: CallbackConfig) -> Any:
             raise ConfigError(f"{cls.__name__} has no method changes(result), which says what changes after a leg")
         for name, arguments in _METHODS.items():
             if name in own:
-                bound = inspect.getattr_static(cls, name).__get__(object.__new__(cls), cls)
-                try:
-                    inspect.signature(bound).bind(*arguments)
-                except TypeError as error:
-                    takes = ", ".join(arguments)
-                    raise ConfigError(f"{cls.__name__}.{name} cannot be called with ({takes}): {error}") from error
-    check_options(cls, planned.options, "curriculum.options")
-    return made_object(cls, planned.options, "curriculum.options")
+                check_method(cls, name, arguments)
+    return made_object(cls, planned.options, path="curriculum")
 
 
 def lines_of(folder: RunFolder) -> list[ChangeLine]:

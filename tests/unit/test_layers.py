@@ -224,8 +224,36 @@ def test_no_package_has_too_many_modules() -> None:
     assert {package: size for package, size in sizes.items() if size > 22} == {}
 
 
-def test_imports_make_no_circle() -> None:
-    graph = {module: {found.name for found in really(module) if found.at_start} - {module} for module in modules()}
+LEFT: dict[str, set[str]] = {
+    "arena.cli.exploit": {"arena.cli.exploit.exploit_run"},
+    "arena.cli.tournament": {"arena.cli.tournament_run"},
+    "arena.cli.train": {"arena.cli.train_run"},
+    "arena.dataset.batch": {"arena.dataset.reader"},
+    "arena.external.interface": {"arena.external.slots"},
+    "policies.closed_form.actor_critic": {"policies.a2c", "policies.ppo"},
+    "policies.closed_form.deterministic": {"policies.ddpg"},
+    "policies.closed_form.q_learning": {"policies.dqn"},
+    "policies.closed_form.soft_actor_critic": {"policies.sac"},
+    "policies.common.algorithm": {"policies.common.group_learner"},
+    "policies.common.group_learner": {"policies.common.off_policy"},
+    "policies.common.normalization": {"policies.common.on_policy"},
+    "policies.exporting.network": {"policies.common.normalization"},
+}
+"""By module, imports for types or inside of functions that still close a circle; to be emptied."""
+
+
+@pytest.mark.parametrize("of", ["start", "types too"])
+def test_imports_make_no_circle(of: str) -> None:
+    graph = {
+        module: {
+            found.name
+            for found in (imports(module) if of == "types too" else really(module))
+            if found.name in modules() and (found.at_start or of == "types too")
+        }
+        - {module}
+        - (LEFT.get(module, set()) if of == "types too" else set())
+        for module in modules()
+    }
     try:
         order = list(TopologicalSorter(graph).static_order())
     except CycleError as error:

@@ -132,10 +132,10 @@ def test_options_reach_the_class_and_survive_the_file() -> None:
         ("nowhere:Above", "rule", "no module 'nowhere'"),
         (f"{HERE}:Nothing", "rule", "no 'Nothing'"),
         ("own_leagues:Ladder", "rule", r"no method opponents\(\)"),
-        (f"{HERE}:WrongSignature", "rule", "cannot be called with learner, league, count, rng"),
+        (f"{HERE}:WrongSignature", "rule", r"cannot be called with \(learner, league, count, rng\)"),
         ({"own_leagues:Above": {"eloo": 1}}, "rule.options.eloo", "did you mean 'elo'"),
         ({"own_leagues:Above": {"elo": "much"}}, "rule.options.elo", "expected a number"),
-        ({"own_leagues:Above": {"elo": -1}}, "rule", "elo is -1; above 0"),
+        ({"own_leagues:Above": {"elo": -1}}, "rule.options", "elo is -1; above 0"),
     ],
 )
 def test_wrong_class_or_options_are_refused_at_their_place(rule: Any, path: str, words: str) -> None:
