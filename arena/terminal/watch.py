@@ -20,7 +20,7 @@ from arena.league.rounds_file import lines_in, ticks_before
 from arena.records.boundary import newest_tick
 from arena.records.faults import fault_of, fault_words
 from arena.records.folder import RunFolder
-from arena.records.formats import GamesLine, PlanFile, Round, PlannedMatch, read_document, update_of
+from arena.records.formats import GamesLine, PlanFile, PlannedMatch, Round, read_document, update_of
 from arena.records.journal import JournalReader
 from arena.records.lock import is_held
 from arena.records.metrics import EpisodeRecord

@@ -18,6 +18,7 @@ from arena.plan.build import make_plan
 from arena.plan.plan import Plan
 from arena.records import boundary, checkpoint
 from arena.records.formats import Boundary, Fork, Round
+from arena.records.journal import Journal
 from arena.run import resume, rounds
 from arena.run.leg import Leg
 from arena.run.process_state import ProcessState
