@@ -39,7 +39,7 @@ class SeatRecord(msgspec.Struct, frozen=True, gc=False):
     policy: str
     entities: tuple[int | str, ...]
     return_: float | None = msgspec.field(name="return")
-    outcome: Outcome | None = None
+    outcome: Outcome | None
     idle_ticks: int = 0
     metrics: dict[str, float] | msgspec.UnsetType = msgspec.UNSET
 

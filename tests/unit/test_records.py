@@ -125,7 +125,7 @@ def test_ended_match_holds_back_no_line(folder: RunFolder) -> None:
 
 def test_return_that_is_not_finite_is_null_in_the_file(folder: RunFolder) -> None:
     with Recorder(folder, {3: 0}) as recorder:
-        recorder.episodes(3, 50, [replaced(EPISODE, seats=(SeatRecord("blue", (0,), math.nan),))])
+        recorder.episodes(3, 50, [replaced(EPISODE, seats=(SeatRecord("blue", (0,), math.nan, None),))])
     (line,) = JournalReader(folder.episodes).lines(EpisodeRecord)
     assert line.seats[0].return_ is None
 

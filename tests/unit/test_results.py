@@ -66,7 +66,12 @@ def test_cut_episodes_are_not_counted(records: list[EpisodeRecord], data: st.Dat
 
 @pytest.mark.parametrize(
     "other",
-    [(SeatRecord("red", (0,), 0.0),), (SeatRecord("blue", (0, 1), 0.0),), (SeatRecord("blue", (0,), 0.0),) * 2, ()],
+    [
+        (SeatRecord("red", (0,), 0.0, None),),
+        (SeatRecord("blue", (0, 1), 0.0, None),),
+        (SeatRecord("blue", (0,), 0.0, None),) * 2,
+        (),
+    ],
     ids=["policy", "entities", "more", "none"],
 )
 def test_results_count_for_every_policy_of_an_episode(other: tuple[SeatRecord, ...]) -> None:
