@@ -158,16 +158,16 @@ class Iterations:
 
     def known(self) -> Iterator[dict[str, Any]]:
         """The results that are complete while a leg is played."""
-        while self.following < self._until and self._is_known(self.following):
-            yield self.take(self.following)
-
-    def _is_known(self, tick: int) -> bool:
-        # Matches that have ended are not waited for; if all have, results reach as far as the farthest one.
-        playing = [reached for match, reached in self._reached.items() if match not in self._ended]
-        # The result of a tick at which a leg ends, early perhaps, is taken when everything up to it was handed over.
-        if tick >= min(playing, default=max(self._reached.values(), default=0)):
-            return False
-        return all(any(record.ticks > tick for record in self._later_updates.get(name, ())) for name in self._learners)
+        while (tick := self.following) < self._until:
+            # Matches that have ended are not waited for; if all have, results reach as far as the farthest one.
+            playing = [reached for match, reached in self._reached.items() if match not in self._ended]
+            # The result of the tick at which a leg ends is taken when everything up to it was handed over.
+            if tick >= min(playing, default=max(self._reached.values(), default=0)):
+                return
+            updates = [self._later_updates.get(name, ()) for name in self._learners]
+            if not all(any(record.ticks > tick for record in later) for later in updates):
+                return
+            yield self.take(tick)
 
     def take_until(self, tick: int) -> Iterator[dict[str, Any]]:
         """The results before a tick at which a leg has ended: everything up to it was handed over."""
@@ -176,17 +176,21 @@ class Iterations:
 
     def take(self, tick: int) -> dict[str, Any]:
         """The result of a tick: everything up to it was handed over, and no result was taken beyond it."""
-        covered = []
-        while self._later and self._later[0].tick <= tick:
-            covered.append(self._later.popleft())
-        self._cover(covered)
+        self._cover_later(tick)
         for name, later in self._later_updates.items():
             while later and later[0].ticks <= tick:
                 self._newest[name] = later.popleft()
-        steps, before = self._steps(tick), self.totals
+        # The steps that are on record, and those of the ticks since then.
+        (now, now_agents), (then, then_agents) = self.steps_at(tick), self.steps_at(self.totals.tick)
+        before = self.totals
+        steps = Steps(before.timesteps + now - then, before.agent_timesteps + now_agents - then_agents)
         self.totals = Totals(tick, before.iteration + 1, steps.games, steps.agents, before.episodes + self._new.count)
-        smoothed, new = self._smoothed(), self._new.count
+        smoothed, new = self._new, self._new.count
+        if new < self._smoothing:
+            smoothed = Figures()
+            smoothed.add(self._recent, self._of_episodes)
         custom = self._custom_metrics(tick, smoothed)
+        updates = {name: self._newest[name] for name in self._policies if name in self._newest}
         found = {
             "training_iteration": self.totals.iteration,
             "ticks": tick,
@@ -199,16 +203,22 @@ class Iterations:
             **smoothed.returns(self._policies),
             "policy_win_rate": smoothed.win_rates(self._policies),
             "custom_metrics": custom,
-            "info": self._learned(),
+            "info": {
+                "learner": {
+                    name: {"update": record.update, "samples": record.samples, **record.values}
+                    for name, record in updates.items()
+                },
+                "num_steps_sampled": sum(record.samples for record in updates.values()),
+            },
         }
         self._new = Figures()
-        self._advance()
+        self._cover_later(self.following)  # they already belong to the iteration that begins
         return found
 
-    def _advance(self) -> None:
-        """Takes the episodes that already belong to the iteration that begins."""
-        following, covered = self.following, []
-        while self._later and self._later[0].tick <= following:
+    def _cover_later(self, tick: int) -> None:
+        """Takes the episodes up to a tick that were handed over before their iteration."""
+        covered = []
+        while self._later and self._later[0].tick <= tick:
             covered.append(self._later.popleft())
         self._cover(covered)
 
@@ -217,13 +227,6 @@ class Iterations:
         whole = [episode for episode in episodes if not episode.cut]
         self._recent.extend(whole)
         self._new.add(whole, self._of_episodes)
-
-    def _smoothed(self) -> Figures:
-        if self._new.count >= self._smoothing:
-            return self._new
-        found = Figures()
-        found.add(self._recent, self._of_episodes)
-        return found
 
     def _custom_metrics(self, tick: int, smoothed: Figures) -> dict[str, float]:
         """The metrics of smoothed episodes and, unsmoothed, of this iteration."""
@@ -236,16 +239,3 @@ class Iterations:
             kept = {*map(place_of, self._recent), *map(place_of, self._later)}
             self._of_episodes = {place: own for place, own in self._of_episodes.items() if place in kept}
         return smoothed.metrics(self._metric_names)
-
-    def _learned(self) -> dict[str, Any]:
-        newest = {name: self._newest[name] for name in self._policies if name in self._newest}
-        learner = {
-            name: {"update": record.update, "samples": record.samples, **record.values}
-            for name, record in newest.items()
-        }
-        return {"learner": learner, "num_steps_sampled": sum(record.samples for record in newest.values())}
-
-    def _steps(self, tick: int) -> Steps:
-        """The steps up to a tick: those that are on record, and those of the ticks since then."""
-        (now, now_agents), (then, then_agents) = self.steps_at(tick), self.steps_at(self.totals.tick)
-        return Steps(self.totals.timesteps + now - then, self.totals.agent_timesteps + now_agents - then_agents)

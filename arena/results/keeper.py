@@ -248,7 +248,8 @@ class RunResults:
         over: bool = False,
         ends_leg: bool = False,
     ) -> None:
-        clock = self._clock_keys(found)
+        clock, now = self._clock(), self._now()
+        this, self._last = clock - self._last, clock
         result = {
             **found,
             **({} if evaluation is None else {"evaluation": evaluation}),
@@ -256,21 +257,6 @@ class RunResults:
             "off_policy_estimator": {} if evaluation is None else evaluation["custom"].pop("off_policy_estimator", {}),
             "done": over,
             "stopped_by": None,
-            **clock,
-        }
-        self._hold_against_rules(result)
-        if ends_leg and self.met is not None:
-            result |= {"done": True, "stopped_by": self.met.rule.words}
-        if self._journal is None:
-            self._journal = Journal(self._folder.results)
-        self._journal.append(result)
-        self.newest = files.with_nan(as_read(result))
-        self._tell(self.newest)
-
-    def _clock_keys(self, found: Mapping[str, Any]) -> dict[str, Any]:
-        clock, now = self._clock(), self._now()
-        this, self._last = clock - self._last, clock
-        return {
             "time_this_iter_s": this,
             "time_total_s": self._seconds_before + clock - self._began,
             "time_since_restore": clock - self._began,
@@ -281,6 +267,14 @@ class RunResults:
             "pid": os.getpid(),
             "hostname": socket.gethostname(),
         }
+        self._hold_against_rules(result)
+        if ends_leg and self.met is not None:
+            result |= {"done": True, "stopped_by": self.met.rule.words}
+        if self._journal is None:
+            self._journal = Journal(self._folder.results)
+        self._journal.append(result)
+        self.newest = files.with_nan(as_read(result))
+        self._tell(self.newest)
 
     # ----------------------------------------------------------------------------------------------------------- files
 
