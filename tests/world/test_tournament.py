@@ -264,8 +264,9 @@ def test_snapshots_of_a_league_play_with_their_own_options(
     (run / "snapshots" / "blue").mkdir(parents=True)
     shutil.copy(run / "checkpoints/blue/000000000010.ckpt", run / "snapshots/blue/000000000015.ckpt")
     played = [{"blue": {"every": 3}}, {"blue": {"every": 7}, "blue@15": {"every": 3}}]
+    described = {"env": "game", "seats": ["blue", "fixed"]}
     lines = [
-        {"version": 1, "round": number, "start": 15 * number, "matches": [], "descriptions": [], "options": options}
+        {"version": 1, "round": number, "start": 15 * number, "descriptions": [described], "options": options}
         for number, options in enumerate(played)
     ]
     (run / "rounds.jsonl").write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
