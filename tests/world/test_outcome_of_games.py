@@ -160,6 +160,27 @@ def test_game_that_declares_zero_sum_is_held_to_it(tmp_path: Path, capsys: pytes
     assert "Claimed' declares zero_sum" in said
 
 
+def test_pettingzoo_games_rate_by_their_declared_rule(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    policies: dict[str, Any] = {
+        "rock": {"algorithm": "scripted", "options": {"action": 0}},
+        "paper": {"algorithm": "scripted", "options": {"action": 1}},
+        "chance": {"algorithm": "random"},
+    }
+    robin = [{"round_robin": {"env": "g", "policies": ["rock", "paper"], "both_sides": True}}]
+    envs = {"g": {"make": "pettingzoo:classic.rps_v2", "kwargs": {"max_cycles": 5}}}
+    assert train(tmp_path, None, envs=envs, policies=policies, matches=robin) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert [row[1] for row in rows if row and row[0] in ("1", "2")] == ["paper", "rock"]
+    duel = [{"env": "g", "seats": ["chance", "other"]}]
+    policies = {name: {"algorithm": "random"} for name in ("chance", "other")}
+    envs = {"g": {"make": "pettingzoo:classic.connect_four_v3"}}
+    again = tmp_path / "connect_four"
+    again.mkdir()
+    assert train(again, None, envs=envs, policies=policies, matches=duel, ticks=100) == 0
+    found = read(RunFolder(again / "run"))
+    assert found.results.games == found.episodes - found.aborted > 0
+
+
 def test_three_sides_are_ranked_and_each_two_of_them_have_met(tmp_path: Path) -> None:
     envs = {"line": {"make": f"{__name__}:Line", "outcome": "higher_return"}}
     seats = ["forager", "chance", "idler"]
