@@ -31,7 +31,7 @@ def messages(draw: st.DrawFn) -> list[EpisodeRecord]:
 
 
 def slow_mean(record: EpisodeRecord, policy: str) -> Fraction:
-    by_entity = [int(s.return_) for s in record.seats if s.policy == policy for _ in s.entities]
+    by_entity = [int(s.return_ or 0) for s in record.seats if s.policy == policy for _ in s.entities]
     return Fraction(sum(by_entity), len(by_entity))
 
 

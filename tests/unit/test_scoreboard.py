@@ -122,7 +122,7 @@ def test_first_and_last_do_not_depend_on_arrival_order(seed: int) -> None:
     late = np.arange(len(messages)) + rng.uniform(0, 900, len(messages))  # one match reports long after the others
     for place in np.argsort(late):
         heard.add(results_of(messages[place]))
-    whole = [message[0].seats[0].return_ for message in messages]
+    whole = [message[0].seats[0].return_ or 0.0 for message in messages]
     expected = (100, statistics.mean(whole[:100]), statistics.mean(whole[-100:]))
     for found in (board, heard):
         assert found.policies["blue"].returns.before_and_after() == pytest.approx(expected)
