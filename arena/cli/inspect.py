@@ -41,21 +41,7 @@ def _inspect(arguments: argparse.Namespace) -> int:
         image = decode(data, source=str(path))
     except LayoutError as error:
         raise ConfigError(str(error)) from error
-    found = _content(image)
-    say(json.dumps(found) if arguments.json else "\n".join([str(path), *_lines(found, image)]))
-    return 0
-
-
-def _in_use(path: Path) -> Path:
-    """A file, or if it is no longer there its newest successor: each change of file adds `_` to the name."""
-    if path.exists() or not path.parent.is_dir():
-        return path
-    later = [one for one in path.parent.iterdir() if one.name.rstrip("_") == path.name.rstrip("_")]
-    return max(later, key=lambda one: len(one.name), default=path)
-
-
-def _content(image: Any) -> dict[str, Any]:
-    """The fields of a file, for JSON."""
+    # The fields of a file, for JSON.
     from arena.external.shared_memory.layout import encode, split_messages
 
     messages = split_messages(image.area[: image.message_bytes])
@@ -77,7 +63,7 @@ def _content(image: Any) -> dict[str, Any]:
             }
         )
         at += spec.nbytes
-    return {
+    found = {
         "length": len(encode(image)),
         "version": image.version,
         "turn": int(image.turn),
@@ -86,6 +72,16 @@ def _content(image: Any) -> dict[str, Any]:
         "messages": [{"guid": str(guid), "bytes": len(data)} for guid, data in messages],
         "groups": groups,
     }
+    say(json.dumps(found) if arguments.json else "\n".join([str(path), *_lines(found, image)]))
+    return 0
+
+
+def _in_use(path: Path) -> Path:
+    """A file, or if it is no longer there its newest successor: each change of file adds `_` to the name."""
+    if path.exists() or not path.parent.is_dir():
+        return path
+    later = [one for one in path.parent.iterdir() if one.name.rstrip("_") == path.name.rstrip("_")]
+    return max(later, key=lambda one: len(one.name), default=path)
 
 
 def _lines(found: dict[str, Any], image: Any) -> list[str]:

@@ -70,7 +70,17 @@ def main(argv: Sequence[str] | None = None) -> int:
                 return 2
             parser.parse_args(argv, arguments)
             with guarded_output(lasts=arguments.plays):
-                return _run(arguments)
+                from arena.launch import mpirun
+
+                mpirun.settle()  # before NumPy is imported: with --ranks 1 no launcher of ours has done so
+                if Start.folder not in sys.path:
+                    sys.path.append(Start.folder)  # so that a configuration can name a user's own `my_module:MyWorker`
+                if not mpirun.under_launcher():  # once, not by every rank
+                    for line in hidden_packages():
+                        complain(f"arena: warning: {line}\n")
+                status = int(arguments.command(arguments))
+                sys.stdout.flush()  # here an error can still be reported
+                return status
         except ConfigError as error:
             complain(f"arena: error: {error}\n")
             return 2
@@ -84,20 +94,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         except KeyboardInterrupt as error:  # outside of a run, for instance while modules are imported
             number = error.args[0] if error.args and isinstance(error.args[0], int) else signal.SIGINT
             return 128 + number
-
-
-def _run(arguments: argparse.Namespace) -> int:
-    from arena.launch import mpirun
-
-    mpirun.settle()  # before NumPy is imported: with --ranks 1 no launcher of ours has done so
-    if Start.folder not in sys.path:
-        sys.path.append(Start.folder)  # so that a configuration can name a user's own `my_module:MyWorker`
-    if not mpirun.under_launcher():  # once, not by every rank
-        for line in hidden_packages():
-            complain(f"arena: warning: {line}\n")
-    status = int(arguments.command(arguments))
-    sys.stdout.flush()  # here an error can still be reported
-    return status
 
 
 class _CommandParser(Parser):

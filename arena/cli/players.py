@@ -334,7 +334,14 @@ def _settings(source: Source) -> dict[_Game, MatchConfig]:
         _check_games(plan.matches)
         entries = [entry for _, entry in source.config.entries()]
         return {
-            _game(match): msgspec.structs.replace(entries[match.entry], sides=two_sides(match), copies=1)
+            _Game(
+                match.game.make,
+                _words(match.game.kwargs),
+                _words([[name, argument] for name, argument in match.game.wrapped_in]),
+                _words([list(seat.entities) for seat in match.seats]),
+                _words([list(side) for side in two_sides(match)]),
+                _words(match.game.outcome),
+            ): msgspec.structs.replace(entries[match.entry], sides=two_sides(match), copies=1)
             for match in plan.matches
         }
 
@@ -349,17 +356,6 @@ def _check_games(matches: Sequence[MatchPlan]) -> None:
             "is of one game: write a configuration of that game alone, whose policies `load:` the checkpoints",
             path=alone.path,
         )
-
-
-def _game(match: MatchPlan) -> _Game:
-    return _Game(
-        match.game.make,
-        _words(match.game.kwargs),
-        _words([[name, argument] for name, argument in match.game.wrapped_in]),
-        _words([list(seat.entities) for seat in match.seats]),
-        _words([list(side) for side in two_sides(match)]),
-        _words(match.game.outcome),
-    )
 
 
 def two_sides(match: MatchPlan) -> tuple[tuple[int, ...], ...]:

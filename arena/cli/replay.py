@@ -86,8 +86,23 @@ def run(arguments: argparse.Namespace) -> int:
                 matches[0].check_lane(lane)
             if not arguments.verify:
                 return _list(matches, folder, lane, one=match is not None)
-            missing = _without_replay(matches, folder, match, round, lane)
-            return _verify_all(matches, missing, lane, lost=_are_lost(missing, found, folder))
+            # The selected episodes of `episodes.jsonl` without a replay.
+            there = {(*one.manifest[:2], episode.lane, episode.number) for one in matches for episode in one.episodes()}
+            rounds = round if match is None else round or 0
+            missing = [
+                line
+                for line in _lines(folder)
+                if match in (None, line.match) and rounds in (None, line.round) and lane in (None, line.lane)
+                if (line.round, line.match, line.lane, line.episode) not in there
+            ]
+            starts = (start_and_lane(path)[0] for match in found.matches for path in files_in(match.path))
+            since = min(starts, default=0)
+            return _verify_all(
+                matches,
+                missing,
+                lane,
+                lost=any(line.tick - line.length >= since for line in missing) and _keeps_all(folder),
+            )
         return _one(matches[0], matches[0].episode(episode, lane=lane or 0), arguments)
     except ReplayDiffers as error:
         say(str(error))
@@ -187,27 +202,6 @@ def _verify_all(
     return status
 
 
-def _without_replay(
-    matches: Sequence[MatchReplays], folder: RunFolder, match: int | None, round: int | None, lane: int | None
-) -> list[EpisodeRecord]:
-    """The selected episodes of `episodes.jsonl` without a replay."""
-    there = {(*one.manifest[:2], episode.lane, episode.number) for one in matches for episode in one.episodes()}
-    rounds = round if match is None else round or 0
-    return [
-        line
-        for line in _lines(folder)
-        if match in (None, line.match) and rounds in (None, line.round) and lane in (None, line.lane)
-        if (line.round, line.match, line.lane, line.episode) not in there
-    ]
-
-
-def _are_lost(missing: Sequence[EpisodeRecord], found: Replays, folder: RunFolder) -> bool:
-    """Whether a missing episode once had a replay: a run may begin to record replays when it is resumed."""
-    starts = (start_and_lane(path)[0] for match in found.matches for path in files_in(match.path))
-    since = min(starts, default=0)
-    return any(line.tick - line.length >= since for line in missing) and _keeps_all(folder)
-
-
 def _keeps_all(folder: RunFolder) -> bool:
     """Whether the run must have ended with a replay of every episode: it records them, and no process has died."""
     if not folder.config.is_file() or process_faults(folder.faults):
@@ -235,23 +229,19 @@ def _one(match: MatchReplays, episode: Episode, arguments: argparse.Namespace) -
         ticks = sum(event.step is not None for event, _ in events_of(match, episode))
         say(f"{pluralize(ticks, 'tick')}, all as recorded")
     else:
-        _tell(match, episode)
+        # Prints what happens, tick by tick; with the game's own text, if it has one.
+        written = TEXT in rendering(match.playable).modes
+        active: NDArray[np.bool_] | None = None
+        seen: list[Any] = []  # by the entities before the tick; of units alone
+        for event, game in events_of(match, episode, render_mode=TEXT if written else None):
+            if event.step is not None and active is not None:
+                say(f"tick {event.tick}: {', '.join(_deeds(match, event, active, seen))}")
+            if written and isinstance(text := rendered(match.manifest, game), str):
+                say(text, styles=True)
+            active = event.frame.active[0].copy()
+            sights = zip(game.interface.observation_spaces, event.frame.observations, strict=True)
+            seen = [(space, row(space, batch, 0)) if isinstance(space, UnitSpace) else None for space, batch in sights]
     return 0
-
-
-def _tell(match: MatchReplays, episode: Episode) -> None:
-    """Prints what happens, tick by tick; with the game's own text, if it has one."""
-    written = TEXT in rendering(match.playable).modes
-    active: NDArray[np.bool_] | None = None
-    seen: list[Any] = []  # by the entities before the tick; of units alone
-    for event, game in events_of(match, episode, render_mode=TEXT if written else None):
-        if event.step is not None and active is not None:
-            say(f"tick {event.tick}: {', '.join(_deeds(match, event, active, seen))}")
-        if written and isinstance(text := rendered(match.manifest, game), str):
-            say(text, styles=True)
-        active = event.frame.active[0].copy()
-        sights = zip(game.interface.observation_spaces, event.frame.observations, strict=True)
-        seen = [(space, row(space, batch, 0)) if isinstance(space, UnitSpace) else None for space, batch in sights]
 
 
 def _deeds(match: MatchReplays, event: Event, active: NDArray[np.bool_], seen: Sequence[Any]) -> Iterator[str]:

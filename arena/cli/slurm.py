@@ -212,13 +212,16 @@ class Job(NamedTuple):
         """The lines that sbatch reads; SLURM takes them as they are, no shell unquotes them."""
         least, most = _NOTICE
         notice = min(max(self.seconds // 20, least), most)
+        minutes, second = divmod(self.seconds, 60)
+        hours, minute = divmod(minutes, 60)
+        days, hour = divmod(hours, 24)
         settings = {
             "job-name": self.name,
             "nodes": self.nodes,
             "ntasks": self.tasks,
             "ntasks-per-node": self.tasks_per_node,
             "cpus-per-task": 1,
-            "time": _slurm_time(self.seconds),
+            "time": f"{days}-{hour:02d}:{minute:02d}:{second:02d}",
             "signal": f"B:USR1@{notice}",
             "open-mode": "append",
         }
@@ -265,13 +268,6 @@ def parse_time(text: str) -> int:
     # After days the first number is hours; without days one or two numbers begin with minutes.
     units = (3600, 60, 1) if own["d"] or len(parts) == 3 else (60, 1)
     return int(own["d"] or 0) * 86400 + sum(part * unit for part, unit in zip(parts, units, strict=False))
-
-
-def _slurm_time(seconds: int) -> str:
-    minutes, second = divmod(seconds, 60)
-    hours, minute = divmod(minutes, 60)
-    days, hour = divmod(hours, 24)
-    return f"{days}-{hour:02d}:{minute:02d}:{second:02d}"
 
 
 def train_command(config: str, job: Job, *, overrides: Sequence[str], flags: Sequence[str]) -> list[str]:

@@ -13,9 +13,9 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -24,13 +24,11 @@ from arena import registry
 from arena.cli.players import players_of, read_sources, settings_of, sides_of
 from arena.cli.tournament import TournamentArgs
 from arena.config import load_config
-from arena.config.matches import MatchConfig
-from arena.config.schema import Config, PolicyConfig
+from arena.config.schema import Config
 from arena.errors import ConfigError, located, pluralize, shown
 from arena.launch.lead import Rank0Base
 from arena.league import read_results, rounds_file, tournament_file
 from arena.league.populations import every_meeting, populations_of
-from arena.league.read_results import ResultSet
 from arena.league.results import Results
 from arena.league.tournament import (
     Batch,
@@ -114,7 +112,14 @@ class TournamentRun(Rank0Base):
             return Stage(run)
         before = _whole(run.folder)
         config, played = run.plan.config, read_results.read(run.folder, last=len(before) - 1)
-        _check_counted(played, run.source)
+        # Refuses results without a game that counts, after a whole batch.
+        if played.episodes and not played.results.games:
+            reasons = "".join(f"; {line}" for line in played.without_winner)
+            raise ConfigError(
+                f"none of {pluralize(played.episodes, 'game')} counts: {played.unrated} had no winner and no draw, "
+                f"{played.aborted} were cut short{reasons}",
+                source=run.source,
+            )
         sides = populations_of(config, [*config.policies], tournament=True)
         found = table(played.results, [*config.policies], rule, sides=sides)
         self._say(_progress(played.results.games, found))
@@ -139,13 +144,35 @@ class TournamentRun(Rank0Base):
         interrupted = sum(line.round >= batches and not line.cut for line in lines_of_games)
         uncounted = _Uncounted(played.unrated, played.aborted, interrupted)
         if self._request.as_json:
-            text = json.dumps(_data(found, rule, played, uncounted, run), indent=2)
+            text = json.dumps(
+                {
+                    "players": table_data(found.tables),
+                    "decided": found.decided,
+                    "error": rule.error,
+                    "elo": rule.elo,
+                    "games": played.results.games,
+                    "not_counted": uncounted._asdict(),
+                    "without_winner": played.without_winner,
+                    "prior": found.prior,
+                    "alike": alike(run),
+                    "contradictions": [pair._asdict() for pair in found.contradictions],
+                    "unmet": found.unmet,
+                    "neighbors": [{**doubt._asdict(), "open": doubt in found.open} for doubt in found.doubts],
+                    "run_dir": str(run.path),
+                },
+                indent=2,
+            )
         else:
             lines = [*table_lines(found.tables), *prior_lines(prior=found.prior)]
             pairs = len(every_meeting(sides)) if sides else math.comb(len(found.rows), 2)
             lines += unmet_lines(found.unmet, pairs=pairs)
             lines += contradiction_lines(found.contradictions)
-            lines += [*verdict_lines(found, rule, played.results.games), *_uncounted_lines(uncounted)]
+            reasons = "without a winner", "cut short", "of the batch that was interrupted"
+            words = [f"{games} {reason}" for games, reason in zip(uncounted, reasons, strict=True) if games]
+            lines += [
+                *verdict_lines(found, rule, played.results.games),
+                *([f"not counted: {', '.join(words)}"] if words else []),
+            ]
             lines += played.without_winner
             lines += repetition_words(alike(run), remedy="--sample")
             text = "\n".join([*lines, f"run folder: {shown(run.path)}"])
@@ -182,7 +209,13 @@ def opening(request: TournamentArgs) -> tuple[Config, Batch]:
     players = players_of(sources, request.checkpoints, request.players, untrained=request.untrained)
     envs, settings = settings_of(sources)
     sides = sides_of(sources, players)
-    if _take_lanes(settings, players):
+    # Whether all players can play several lanes at once.
+    classes = [
+        registry.worker_class(policy.algorithm, policy.options, acts=True, path=f"policies.{name}", any_device=True)
+        for name, policy in players.items()
+    ]
+    alone = all(isinstance(entry, str) for setting in settings for entry in setting.seats)
+    if alone and all("vector" in ((cls.face,) if isinstance(cls.face, str) else cls.face) for cls in classes):
         settings = widened(settings, len(players), rule)
     first = next_batch(settings, [*players], Results(), rule, played=0, sides=sides)
     meeting = games_of_a_meeting(settings, sides=sides)
@@ -266,16 +299,6 @@ def _differences(before: Config, now: Config) -> Iterator[str]:
     yield from compared("matches", old, new, _SETTING)
 
 
-def _take_lanes(settings: Sequence[MatchConfig], players: Mapping[str, PolicyConfig]) -> bool:
-    """Whether all players can play several lanes at once."""
-    classes = [
-        registry.worker_class(policy.algorithm, policy.options, acts=True, path=f"policies.{name}", any_device=True)
-        for name, policy in players.items()
-    ]
-    alone = all(isinstance(entry, str) for setting in settings for entry in setting.seats)
-    return alone and all("vector" in ((cls.face,) if isinstance(cls.face, str) else cls.face) for cls in classes)
-
-
 def _whole(folder: RunFolder) -> list[Round]:
     """The batches that were played to their ends.
 
@@ -283,17 +306,6 @@ def _whole(folder: RunFolder) -> list[Round]:
     """
     found = boundaries.newest(folder)
     return rounds_file.begun_before(rounds_file.read(folder), 0 if found is None else found.tick)
-
-
-def _check_counted(played: ResultSet, source: str) -> None:
-    """Refuses results without a game that counts, after a whole batch."""
-    if played.episodes and not played.results.games:
-        reasons = "".join(f"; {line}" for line in played.without_winner)
-        raise ConfigError(
-            f"none of {pluralize(played.episodes, 'game')} counts: {played.unrated} had no winner and no draw, "
-            f"{played.aborted} were cut short{reasons}",
-            source=source,
-        )
 
 
 def _progress(played: int, found: Table) -> str:
@@ -342,28 +354,3 @@ class _Uncounted(NamedTuple):
     without_winner: int
     cut_short: int
     interrupted: int
-
-
-def _uncounted_lines(found: _Uncounted) -> list[str]:
-    """How many games do not count, and why; no line if all do."""
-    reasons = "without a winner", "cut short", "of the batch that was interrupted"
-    words = [f"{games} {reason}" for games, reason in zip(found, reasons, strict=True) if games]
-    return [f"not counted: {', '.join(words)}"] if words else []
-
-
-def _data(found: Table, rule: Rule, played: ResultSet, uncounted: _Uncounted, run: Run) -> dict[str, Any]:
-    return {
-        "players": table_data(found.tables),
-        "decided": found.decided,
-        "error": rule.error,
-        "elo": rule.elo,
-        "games": played.results.games,
-        "not_counted": uncounted._asdict(),
-        "without_winner": played.without_winner,
-        "prior": found.prior,
-        "alike": alike(run),
-        "contradictions": [pair._asdict() for pair in found.contradictions],
-        "unmet": found.unmet,
-        "neighbors": [{**doubt._asdict(), "open": doubt in found.open} for doubt in found.doubts],
-        "run_dir": str(run.path),
-    }

@@ -45,7 +45,7 @@ from arena.records import checksums
 from arena.records.atomic import make_folder, replacing
 
 if TYPE_CHECKING:
-    from arena.dataset.reader import Episode, MatchSamples
+    from arena.dataset.reader import MatchSamples
 
 Array = NDArray[Any]
 
@@ -182,33 +182,33 @@ def batches_of(matches: Iterable[MatchSamples], *, cut: bool, policy: str | None
             wanted = policy in (None, episode.policy) and (cut or not episode.cut)
             if wanted and len(episode.tick):
                 place = places[episode.entity]
-                rows = _rows_of(episode, match.entities[place], number, place)
+                entity = match.entities[place]
+                count = len(episode.tick)
+                last = np.arange(count) == count - 1
+                seen = _columns("obs", entity.observation_space, episode.observations)
+                final = _columns("obs", entity.observation_space, episode.final_observation)
+                ended = {"terminateds": last & episode.terminated, "truncateds": last & episode.truncated}
+                masks = {} if episode.masks is None else {"action_mask": episode.masks}
+                rows = Batch(
+                    {
+                        **seen,
+                        **{
+                            f"new_{name}": np.concatenate([column[1:], final[name][None]])
+                            for name, column in seen.items()
+                        },
+                        **_columns("actions", entity.action_space, episode.actions),
+                        "rewards": episode.rewards,
+                        **ended,
+                        "dones": ended["terminateds"] | ended["truncateds"],
+                        "eps_id": np.full(count, number, np.int64),
+                        "t": np.arange(count, dtype=np.int64),
+                        "agent_index": np.full(count, place, np.int64),
+                        **masks,
+                    }
+                )
                 found.setdefault(episode.policy, []).append(rows)
             number += 1
     return {name: Batch.concat(batches) for name, batches in found.items()}
-
-
-def _rows_of(episode: Episode, entity: EntitySamples, number: int, place: int) -> Batch:
-    count = len(episode.tick)
-    last = np.arange(count) == count - 1
-    seen = _columns("obs", entity.observation_space, episode.observations)
-    final = _columns("obs", entity.observation_space, episode.final_observation)
-    ended = {"terminateds": last & episode.terminated, "truncateds": last & episode.truncated}
-    masks = {} if episode.masks is None else {"action_mask": episode.masks}
-    return Batch(
-        {
-            **seen,
-            **{f"new_{name}": np.concatenate([column[1:], final[name][None]]) for name, column in seen.items()},
-            **_columns("actions", entity.action_space, episode.actions),
-            "rewards": episode.rewards,
-            **ended,
-            "dones": ended["terminateds"] | ended["truncateds"],
-            "eps_id": np.full(count, number, np.int64),
-            "t": np.arange(count, dtype=np.int64),
-            "agent_index": np.full(count, place, np.int64),
-            **masks,
-        }
-    )
 
 
 def _names(name: str, space: Space[Any]) -> list[str]:
@@ -266,7 +266,7 @@ def write_samples(
     home.parent.mkdir(parents=True, exist_ok=True)
     make_folder(home)
     make_folder(place)
-    _write_manifest(place, manifest)
+    checksums.replace(place / MANIFEST, json.dumps(manifest.to_json(), indent=1, allow_nan=False).encode() + b"\n")
     ids = [np.full(len(each), number) for number, each in enumerate(checked)]
     begins = [np.arange(len(each)) == 0 for each in checked]
     rows = Batch({**Batch.concat(checked), "episode": np.concatenate(ids), "begins": np.concatenate(begins)})
@@ -297,10 +297,6 @@ def _checked(given: Batch, number: int, observation_space: Space[Any], action_sp
     if ended[:-1].any() or not ended[-1]:
         raise ValueError(f"episode {number} does not end at its last row, where one of its flags is true")
     return Batch({**columns, **flags, "rewards": columns["rewards"].astype(np.float64)})
-
-
-def _write_manifest(place: Path, manifest: Manifest) -> None:
-    checksums.replace(place / MANIFEST, json.dumps(manifest.to_json(), indent=1, allow_nan=False).encode() + b"\n")
 
 
 def _write_part(place: Path, manifest: Manifest, rows: Batch, start: int) -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -168,7 +168,24 @@ class MatchSamples:
         """
         columns = Manifest(self.match, self.env, self.entities, external=self.external).columns()
         for path in parts_in(self.path):
-            yield _part(path, columns, self.entities)
+            arrays = read_arrays(path)
+            try:
+                _check_columns(arrays, columns, len(self.entities))
+                part = _of_columns({name: arrays[name] for name in columns}, len(self.entities))
+                # Checks that ticks and lanes are valid and match the file's name.
+                if not len(part.tick) or not len(part.lane) or (np.diff(part.tick) != 1).any():
+                    raise ValueError("its ticks are not consecutive")
+                if len(set(part.lane.tolist())) < len(part.lane):
+                    raise ValueError("a lane is in it twice")
+                if (int(part.tick[0]) - 1, int(part.lane[0])) != (start_of(path), lane_of(path)):
+                    raise ValueError(
+                        f"it begins with tick {part.tick[0]} of lane {part.lane[0]}, which does not match its name"
+                    )
+                for index, entity in enumerate(self.entities):
+                    _check_entity(part, index, entity)
+            except ValueError as error:
+                raise ConfigError(f"is damaged, or not a part of this match: {error}", source=str(path)) from error
+            yield part
 
     def episodes(self, policy: str | None = None) -> Iterator[Episode]:
         """All episodes that are recorded from beginning to end; also those that were cut at the end of a leg.
@@ -370,19 +387,6 @@ def _match(path: Path, learning: frozenset[str]) -> MatchSamples:
     )
 
 
-def _part(path: Path, columns: Mapping[str, Column], entities: Sequence[EntitySamples]) -> Part:
-    arrays = read_arrays(path)
-    try:
-        _check_columns(arrays, columns, len(entities))
-        part = _of_columns({name: arrays[name] for name in columns}, len(entities))
-        _check_place(part, path)
-        for index, entity in enumerate(entities):
-            _check_entity(part, index, entity)
-    except ValueError as error:
-        raise ConfigError(f"is damaged, or not a part of this match: {error}", source=str(path)) from error
-    return part
-
-
 def _of_columns(arrays: Mapping[str, Array], entities: int) -> Part:
     """The part with these columns, in the order of the manifest."""
 
@@ -440,16 +444,6 @@ def _check_ragged(name: str, array: Array, lengths: Array, column: Column) -> No
         raise ValueError(f"the lengths of the column {name!r} add up to {total}, but it has {len(array)} items")
     if not column.item_bytes and total > _MOST_EMPTY_ITEMS:  # these items take no bytes in the file
         raise ValueError(f"the column {name!r} has {total} items without features, more than {_MOST_EMPTY_ITEMS}")
-
-
-def _check_place(part: Part, path: Path) -> None:
-    """Checks that ticks and lanes are valid and match the file's name."""
-    if not len(part.tick) or not len(part.lane) or (np.diff(part.tick) != 1).any():
-        raise ValueError("its ticks are not consecutive")
-    if len(set(part.lane.tolist())) < len(part.lane):
-        raise ValueError("a lane is in it twice")
-    if (int(part.tick[0]) - 1, int(part.lane[0])) != (start_of(path), lane_of(path)):
-        raise ValueError(f"it begins with tick {part.tick[0]} of lane {part.lane[0]}, which does not match its name")
 
 
 def _check_entity(part: Part, e: int, entity: EntitySamples) -> None:

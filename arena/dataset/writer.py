@@ -65,7 +65,13 @@ class SampleWriter:
         self._lanes = np.array(lanes)
         columns = manifest.columns()
         self._ticks = ticks_of_part(columns, lanes=len(lanes), entities=len(manifest.entities))
-        self._columns = _allocated(columns, self._ticks, len(lanes), len(manifest.entities))
+        # Zeros for the columns with a tick axis: one tick more than is stored, for the last tick's observations.
+        sizes = {"tick": self._ticks + 1, "lane": len(lanes), "entity": len(manifest.entities)}
+        self._columns = {
+            name: np.zeros((*(sizes[axis] for axis in column.axes), *column.shape), column.dtype)
+            for name, column in columns.items()
+            if column.axes[0] == "tick" and not column.ragged and name.removesuffix(LENGTHS) == name
+        }
         self._entities = [
             _EntityColumns(entity, index, self._columns, len(lanes)) for index, entity in enumerate(manifest.entities)
         ]
@@ -133,10 +139,24 @@ class SampleWriter:
         """
         if self._played == 0:
             return
-        self._make_folders()
+        for folder in (self._samples, self._folder.parent, self._folder):
+            make_folder(folder)
+        if not (self._folder / MANIFEST).exists():
+            checksums.replace(self._folder / MANIFEST, self._manifest)
         first = int(self._columns["tick"][0])
         with replacing(part_path(self._folder, start=first - 1, lane=int(self._lanes[0]))) as file:
-            write_arrays(file, self._part())
+            # The columns as they are stored.
+            part = {"lane": self._lanes}
+            part |= {name: column[: self._played] for name, column in self._columns.items()}
+            for index, entity in enumerate(self._entities):
+                active = part["active"][:, :, index].ravel()
+                part |= {
+                    f"{index}/{name}": array for name, array in entity.ragged_columns(self._played, active).items()
+                }
+                part |= {
+                    f"{index}/end/{name}": array for name, array in entity.ended(part["tick"], self._lanes).items()
+                }
+            write_arrays(file, part)
         for column in self._columns.values():  # the observations for the next tick become the first ones
             column[0] = column[self._played]
         for entity in self._entities:
@@ -158,22 +178,6 @@ class SampleWriter:
             rows = np.flatnonzero(ended[:, index])
             if len(rows):
                 entity.end(self._played, rows)
-
-    def _part(self) -> dict[str, Array]:
-        """The columns as they are stored."""
-        part = {"lane": self._lanes}
-        part |= {name: column[: self._played] for name, column in self._columns.items()}
-        for index, entity in enumerate(self._entities):
-            active = part["active"][:, :, index].ravel()
-            part |= {f"{index}/{name}": array for name, array in entity.ragged_columns(self._played, active).items()}
-            part |= {f"{index}/end/{name}": array for name, array in entity.ended(part["tick"], self._lanes).items()}
-        return part
-
-    def _make_folders(self) -> None:
-        for folder in (self._samples, self._folder.parent, self._folder):
-            make_folder(folder)
-        if not (self._folder / MANIFEST).exists():
-            checksums.replace(self._folder / MANIFEST, self._manifest)
 
 
 class _RaggedTicks:
@@ -335,16 +339,6 @@ def _until(tick: int, name: str, arrays: Mapping[str, Array]) -> slice:
         return slice(int(lengths[_until(tick, name + LENGTHS, arrays)].sum()))
     ticks = arrays[f"{entity}/end/tick"] if end else arrays["tick"]
     return slice(int(np.searchsorted(ticks, tick, side="right")))
-
-
-def _allocated(columns: Mapping[str, Column], ticks: int, lanes: int, entities: int) -> dict[str, Array]:
-    """Zeros for the columns with a tick axis: one tick more than is stored, for the last tick's observations."""
-    sizes = {"tick": ticks + 1, "lane": lanes, "entity": entities}
-    return {
-        name: np.zeros((*(sizes[axis] for axis in column.axes), *column.shape), column.dtype)
-        for name, column in columns.items()
-        if column.axes[0] == "tick" and not column.ragged and name.removesuffix(LENGTHS) == name
-    }
 
 
 def _leaves(columns: Mapping[str, Array], prefix: str, space: Space[Any], lanes: int) -> list[Any]:

@@ -60,7 +60,9 @@ class Digests:
             flags,
         ]
         layouts = [layout for part in [*seen, rest] for layout in part]
-        edges = _edges(layouts)
+        sizes = [dtype.itemsize * int(np.prod(shape, dtype=np.int64)) for dtype, shape in layouts]
+        ends: list[int] = np.cumsum([-(-size // _ALIGNED) * _ALIGNED for size in sizes]).tolist()
+        edges = [0, *ends]
         self._spaces = interface.observation_spaces
         self._leaves = [leaves_of(space, ragged=True) for space in interface.observation_spaces]
         self._rows = np.zeros((lanes, edges[-1]), np.uint8)
@@ -139,13 +141,6 @@ def _summed(rows: Ragged) -> Words:
     ends = np.concatenate([np.zeros(1, np.uint64), sums])
     found[:, 1] = ends[rows.offsets + rows.lengths] - ends[rows.offsets]
     return found
-
-
-def _edges(layouts: Sequence[Layout]) -> list[int]:
-    """The offset of each array in a row, and the end of the last one: multiples of 8 bytes."""
-    sizes = [dtype.itemsize * int(np.prod(shape, dtype=np.int64)) for dtype, shape in layouts]
-    ends: list[int] = np.cumsum([-(-size // _ALIGNED) * _ALIGNED for size in sizes]).tolist()
-    return [0, *ends]
 
 
 def _view(rows: NDArray[np.uint8], at: int, layout: Layout) -> Array:

@@ -224,7 +224,12 @@ def chunks_in(path: Path) -> Iterator[Chunk]:
             return
         if zlib.crc32(body) != checksum:
             raise damaged(path, f"the chunk at byte {at} has a wrong checksum")
-        yield _chunk(path, body)
+        unpacking = zlib.decompressobj()
+        try:
+            chunk = _decoder.decode(unpacking.decompress(body, _MOST_BYTES))
+        except (zlib.error, msgspec.MsgspecError, MemoryError, RecursionError) as error:
+            raise damaged(path, str(error)) from error
+        yield chunk
         at += _HEAD.size + size
 
 
@@ -276,34 +281,22 @@ def manifest_of(path: Path) -> Manifest:
         )
         written["wrappers"] = tuple((name, argument) for name, argument in written["wrappers"])
         written["imports"] = tuple(written.get("imports", ()))
-        return _checked(Manifest(**written))
+        manifest = Manifest(**written)
+        numbers = dict.fromkeys(("version", "round", "match", "entry", "copy", "lanes"), int)
+        kinds = {**numbers, "env": str, "make": str, "kwargs": dict}
+        wrong = [name for name, kind in kinds.items() if type(getattr(manifest, name)) is not kind]
+        for entity in manifest.entities:
+            fits = zip((entity.name, entity.policy, entity.seat), (str, str, int), strict=True)
+            wrong += [f"entities: {entity.name!r}"] if not all(type(value) is kind for value, kind in fits) else []
+        wrong += [] if manifest.screen in (None, "xvfb") else ["screen"]
+        wrong += [] if all(type(module) is str for module in manifest.imports) else ["imports"]
+        if wrong or not manifest.entities:
+            raise ValueError(f"invalid: {', '.join(wrong) or 'no entities'}")
+        return manifest
     except ConfigError:
         raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, MemoryError) as error:
         raise ConfigError(f"is not a manifest of replays, or is damaged: {error}", source=str(path)) from error
-
-
-def _checked(manifest: Manifest) -> Manifest:
-    numbers = dict.fromkeys(("version", "round", "match", "entry", "copy", "lanes"), int)
-    kinds = {**numbers, "env": str, "make": str, "kwargs": dict}
-    wrong = [name for name, kind in kinds.items() if type(getattr(manifest, name)) is not kind]
-    for entity in manifest.entities:
-        fits = zip((entity.name, entity.policy, entity.seat), (str, str, int), strict=True)
-        wrong += [f"entities: {entity.name!r}"] if not all(type(value) is kind for value, kind in fits) else []
-    wrong += [] if manifest.screen in (None, "xvfb") else ["screen"]
-    wrong += [] if all(type(module) is str for module in manifest.imports) else ["imports"]
-    if wrong or not manifest.entities:
-        raise ValueError(f"invalid: {', '.join(wrong) or 'no entities'}")
-    return manifest
-
-
-def _chunk(path: Path, body: bytes) -> Chunk:
-    unpacking = zlib.decompressobj()
-    try:
-        chunk = _decoder.decode(unpacking.decompress(body, _MOST_BYTES))
-    except (zlib.error, msgspec.MsgspecError, MemoryError, RecursionError) as error:
-        raise damaged(path, str(error)) from error
-    return chunk
 
 
 def _cut(path: Path, tick: int, manifest: Path) -> None:

@@ -34,7 +34,6 @@ from arena.replay.format import (
     MANIFEST,
     Begin,
     Chunk,
-    Column,
     Leaves,
     Manifest,
     chunks_in,
@@ -242,18 +241,27 @@ def _recording(path: Path, manifest: Manifest) -> Recording | None:
         if (chunk.tick, chunk.lane, chunk.lanes) != (before.tick + before.ticks, first.lane, first.lanes):
             raise damaged(path, f"its ticks or lanes do not continue after tick {before.tick + before.ticks}")
     begins = tuple(begin for chunk in chunks for begin in chunk.begins)
-    _check_begins(begins, first, path)
+    if not begins or not begins[0].anew or begins[0].tick != first.tick:
+        raise damaged(path, "the begin of its first episodes is missing")
+    if any(after.tick < before.tick for before, after in pairwise(begins)):
+        raise damaged(path, "its begins of episodes are not in order")
+    for begin in begins:
+        sizes = {len(begin.lanes), len(begin.episodes), len(begin.digests), len(begin.seeds or begin.lanes)}
+        whole = not begin.anew or begin.lanes == list(range(first.lanes))
+        if len(sizes) > 1 or not whole or not set(begin.lanes) <= set(range(first.lanes)):
+            raise damaged(path, f"the begin after tick {begin.tick} does not fit its lanes")
     joined: list[Any] = [
         Ragged.concat(columns) if isinstance(columns[0], Ragged) else np.concatenate(columns)
         for columns in zip(*parts, strict=True)
     ]
+    remaining = iter(joined[1:])
     return Recording(
         path=path,
         lanes=range(lane, lane + first.lanes),
         start=start,
         begins=begins,
         failed=frozenset(tick for chunk in chunks for tick in chunk.failed),
-        actions=_by_entity(joined[1:], manifest),
+        actions=tuple(tuple(next(remaining) for _ in columns) for columns in manifest.columns()),
         digests=joined[0],
     )
 
@@ -268,7 +276,15 @@ def _columns(chunk: Chunk, manifest: Manifest, path: Path) -> list[Any]:
         for column in (column for of_entity in manifest.columns() for column in of_entity):
             stored = next(written)
             if column.ragged:
-                found.append(_ragged(chunk, column, stored, next(written)))
+                # A ragged leaf of a chunk.
+                items = next(written)
+                counts = np.frombuffer(stored, np.uint32).astype(np.int64)
+                if len(counts) != chunk.ticks * chunk.lanes:
+                    raise ValueError(f"{len(counts)} lengths for {chunk.ticks} ticks of {chunk.lanes} lanes")
+                if (asked := int(counts.sum()) * column.item_bytes) != len(items):
+                    raise ValueError(f"lengths ask for {asked} bytes, but there are {len(items)}")
+                values = np.frombuffer(items, column.dtype) if column.item_bytes else np.zeros(0, column.dtype)
+                found.append(Ragged(values.reshape(int(counts.sum()), *column.shape), counts))
             else:
                 array = np.frombuffer(stored, column.dtype)
                 found.append(array.reshape(chunk.ticks, chunk.lanes, *column.shape))
@@ -278,34 +294,6 @@ def _columns(chunk: Chunk, manifest: Manifest, path: Path) -> list[Any]:
     except (ValueError, StopIteration) as error:
         words = "a column is missing" if isinstance(error, StopIteration) else error
         raise damaged(path, f"the columns after tick {chunk.tick} do not fit: {words}") from error
-
-
-def _ragged(chunk: Chunk, column: Column, lengths: bytes, items: bytes) -> Ragged:
-    """A ragged leaf of a chunk."""
-    counts = np.frombuffer(lengths, np.uint32).astype(np.int64)
-    if len(counts) != chunk.ticks * chunk.lanes:
-        raise ValueError(f"{len(counts)} lengths for {chunk.ticks} ticks of {chunk.lanes} lanes")
-    if (asked := int(counts.sum()) * column.item_bytes) != len(items):
-        raise ValueError(f"lengths ask for {asked} bytes, but there are {len(items)}")
-    values = np.frombuffer(items, column.dtype) if column.item_bytes else np.zeros(0, column.dtype)
-    return Ragged(values.reshape(int(counts.sum()), *column.shape), counts)
-
-
-def _by_entity(leaves: Sequence[Any], manifest: Manifest) -> tuple[Leaves, ...]:
-    remaining = iter(leaves)
-    return tuple(tuple(next(remaining) for _ in columns) for columns in manifest.columns())
-
-
-def _check_begins(begins: Sequence[Begin], first: Chunk, path: Path) -> None:
-    if not begins or not begins[0].anew or begins[0].tick != first.tick:
-        raise damaged(path, "the begin of its first episodes is missing")
-    if any(after.tick < before.tick for before, after in pairwise(begins)):
-        raise damaged(path, "its begins of episodes are not in order")
-    for begin in begins:
-        sizes = {len(begin.lanes), len(begin.episodes), len(begin.digests), len(begin.seeds or begin.lanes)}
-        whole = not begin.anew or begin.lanes == list(range(first.lanes))
-        if len(sizes) > 1 or not whole or not set(begin.lanes) <= set(range(first.lanes)):
-            raise damaged(path, f"the begin after tick {begin.tick} does not fit its lanes")
 
 
 def _episodes(recording: Recording) -> Iterator[Episode]:

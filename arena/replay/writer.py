@@ -72,7 +72,7 @@ class ReplayWriter:
         self._columns = manifest.columns()
         self._digests = Digests(interface, len(lanes), actions=manifest.layouts())
         sizes = [_LENGTH_BYTES if column.ragged else column.item_bytes for of in self._columns for column in of]
-        self._ticks = _ticks_of_chunk(sum(sizes), len(lanes))
+        self._ticks = max(1, min(_MOST_TICKS, _MOST_BYTES // (len(lanes) * (sum(sizes) + _DIGEST_BYTES))))
         self._actions: list[list[Any]] = [  # arrays, and of ragged leaves one `Ragged` per tick
             [[] if column.ragged else np.zeros((self._ticks, len(lanes), *column.shape), column.dtype) for column in of]
             for of in self._columns
@@ -177,7 +177,26 @@ class ReplayWriter:
             actions=[stored for of in self._actions for kept in of for stored in _stored(kept, self._played)],
             digests=self._kept[: self._played].tobytes(),
         )
-        self._append(framed(chunk))
+        # Appends to the file; on an error the file is left unchanged.
+        data = framed(chunk)
+        if not self._begun:
+            # Creates folders and file; an older file of this name is of a leg that is played again.
+            for folder in (self._replays, self._folder.parent, self._folder):
+                make_folder(folder)
+            manifest = self._folder / MANIFEST
+            if not manifest.exists() or manifest.read_bytes() != self._manifest:
+                checksums.replace(manifest, self._manifest)
+            with replacing(self._path):
+                self._begun = True
+        with writing(self._path):
+            size = self._path.stat().st_size
+            try:
+                with open(self._path, "ab", opener=private) as file:
+                    file.write(data)
+            except OSError:
+                with suppress(OSError):  # the first error is reported
+                    os.truncate(self._path, size)
+                raise
         self._tick += self._played
         self._played, self._begins, self._failed = 0, [], []
         self._ragged_bytes = 0
@@ -196,30 +215,6 @@ class ReplayWriter:
         if self._begun:
             with writing(self._path), open(self._path, "rb", opener=private) as file:
                 os.fsync(file.fileno())
-
-    def _append(self, data: bytes) -> None:
-        """Appends to the file; on an error the file is left unchanged."""
-        if not self._begun:
-            self._begin_file()
-        with writing(self._path):
-            size = self._path.stat().st_size
-            try:
-                with open(self._path, "ab", opener=private) as file:
-                    file.write(data)
-            except OSError:
-                with suppress(OSError):  # the first error is reported
-                    os.truncate(self._path, size)
-                raise
-
-    def _begin_file(self) -> None:
-        """Creates folders and file; an older file of this name is of a leg that is played again."""
-        for folder in (self._replays, self._folder.parent, self._folder):
-            make_folder(folder)
-        manifest = self._folder / MANIFEST
-        if not manifest.exists() or manifest.read_bytes() != self._manifest:
-            checksums.replace(manifest, self._manifest)
-        with replacing(self._path):
-            self._begun = True
 
 
 def _stored(kept: Any, ticks: int) -> list[bytes]:
@@ -244,11 +239,6 @@ def _kept_options(options: Mapping[str, Any] | None) -> tuple[dict[str, Any] | N
     except (TypeError, ValueError, OverflowError, RecursionError):
         same = False
     return (dict(options), "") if same else (None, f"{options!r:.200}")
-
-
-def _ticks_of_chunk(action_bytes: int, lanes: int) -> int:
-    """The number of ticks of a full chunk."""
-    return max(1, min(_MOST_TICKS, _MOST_BYTES // (lanes * (action_bytes + _DIGEST_BYTES))))
 
 
 def _check_manifest(folder: Path, manifest: bytes, *, start: int) -> None:

@@ -13,7 +13,6 @@ from arena.league.round_text import gate_words
 from arena.report.colors import Colors, faded
 from arena.report.curves import Curve
 from arena.report.learning import Evaluation, Learning, Logged, Rewards
-from arena.report.lengths import Lengths
 from arena.report.lineage import Fork, Gate, Lineage, Reset
 from arena.report.sections import PageData
 from arena.report.standings import StrengthCurve
@@ -55,7 +54,22 @@ def figures(data: PageData, colors: Colors) -> dict[str, Figure]:
     for number, by_policy in enumerate(data.logged.values()):
         found[f"logged-{number}"] = _logged(by_policy, colors)
     for number, row in enumerate(data.lengths):
-        found[f"lengths-{number}"] = _length_bars(row)
+        width = row.edges[1] - row.edges[0]
+        last = [edge - 1 for edge in row.edges[1:]]
+        trace = {
+            "type": "bar",
+            "x": [edge + (width - 1) / 2 for edge in row.edges[:-1]],
+            "y": row.counts,
+            "width": width,
+            "marker": {"color": _PLAIN, "line": {"width": 0}},
+            "customdata": [list(ends) for ends in zip(row.edges[:-1], last, strict=True)],
+            "hovertemplate": "%{customdata[0]} to %{customdata[1]} ticks: %{y} episodes<extra></extra>",
+        }
+        low, high = row.edges[0], row.edges[-1]
+        each = {"dtick": 1, "range": [max(0, low - 3), high + 2]} if len(row.counts) <= _FEW_BARS else {}
+        found[f"lengths-{number}"] = _figure(
+            [trace], x="length, ticks", y="episodes", xaxis=each, bargap=0.04, hovermode="closest"
+        )
         if row.over_time is not None:
             found[f"lengths-{number}-time"] = _figure(list(_line(row.over_time, _PLAIN)))
     if data.standings is not None:
@@ -65,7 +79,55 @@ def figures(data: PageData, colors: Colors) -> dict[str, Figure]:
         found["meta-nash"] = _meta(data.standings.meta, "nash", colors)
         found["meta-alpha-rank"] = _meta(data.standings.meta, "alpha_rank", colors)
     if data.lineage.eventful:
-        found["lineage"] = _lineage(data.lineage, list(colors.policies), colors, last=data.summary.ticks)
+        # A line per policy over ticks: its snapshots on it, forks as lines from one to another.
+        policies = list(colors.policies)
+        rows = {policy: len(policies) - 1 - place for place, policy in enumerate(policies)}
+        traces = [
+            {
+                "type": "scatter",
+                "mode": "lines",
+                "x": [0, data.summary.ticks],
+                "y": [row, row],
+                "line": {"color": faded(colors[policy], 0.55), "width": 2},
+                "hoverinfo": "skip",
+            }
+            for policy, row in rows.items()
+        ]
+        for fork in data.lineage.forks:
+            traces.append(_fork_line(fork.tick, rows[fork.source], rows[fork.policy] + _ABOVE, colors[fork.source]))
+        forks = [
+            (f.tick, rows[f.policy] + _ABOVE, colors[f.source], "diamond", _fork_words(f)) for f in data.lineage.forks
+        ]
+        resets = [
+            (r.tick, rows[r.policy] + _ABOVE, colors[r.policy], "x", _reset_words(r)) for r in data.lineage.resets
+        ]
+        gates = [
+            (g.tick, rows[g.policy] - _ABOVE, _PLAIN, _VERDICTS.get(g.verdict, "x"), _gate_words(g))
+            for g in data.lineage.gates
+        ]
+        traces += [
+            _marks(found)
+            for found in (
+                [
+                    (
+                        shot.tick,
+                        rows[shot.policy],
+                        colors[shot.policy],
+                        "circle" if shot.dropped is None else "circle-open",
+                        f"{shot.name}, {shot.matches} matches"
+                        + (f", dropped at {shot.dropped}" if shot.dropped is not None else ""),
+                    )
+                    for shot in data.lineage.snapshots
+                ],
+                forks,
+                resets,
+                gates,
+            )
+            if found
+        ]
+        axis = {"tickvals": list(rows.values()), "ticktext": list(rows), "range": [-0.7, len(rows) - 0.3]}
+        axis |= {"automargin": True, "showgrid": False}
+        found["lineage"] = _figure(traces, yaxis=axis, height=90 + 38 * len(rows), hovermode="closest")
     if data.time is not None:
         found["time-kinds"] = _time_bars(data.time, data.time.kinds)
         found["time-ranks"] = _rank_bars(data.time)
@@ -228,23 +290,6 @@ def _points(rows: Sequence[Evaluation], color: str) -> Trace:
     }
 
 
-def _length_bars(row: Lengths) -> Figure:
-    width = row.edges[1] - row.edges[0]
-    last = [edge - 1 for edge in row.edges[1:]]
-    trace = {
-        "type": "bar",
-        "x": [edge + (width - 1) / 2 for edge in row.edges[:-1]],
-        "y": row.counts,
-        "width": width,
-        "marker": {"color": _PLAIN, "line": {"width": 0}},
-        "customdata": [list(ends) for ends in zip(row.edges[:-1], last, strict=True)],
-        "hovertemplate": "%{customdata[0]} to %{customdata[1]} ticks: %{y} episodes<extra></extra>",
-    }
-    low, high = row.edges[0], row.edges[-1]
-    each = {"dtick": 1, "range": [max(0, low - 3), high + 2]} if len(row.counts) <= _FEW_BARS else {}
-    return _figure([trace], x="length, ticks", y="episodes", xaxis=each, bargap=0.04, hovermode="closest")
-
-
 def _meta(rows: Sequence[Measures], measure: Literal["nash", "alpha_rank"], colors: Colors) -> Figure:
     """A measure of the meta-game, a player a line, the best on top."""
     upwards = rows[::-1]
@@ -302,47 +347,6 @@ def _strengths(curves: Mapping[str, StrengthCurve], lineage: Lineage, colors: Co
         if marks:
             traces.append({**_marks(marks), "meta": {"policy": policy}})
     return _figure(traces, yaxis={"title": {"text": "Elo"}}, hovermode="closest")
-
-
-def _lineage(lineage: Lineage, policies: Sequence[str], colors: Colors, *, last: int) -> Figure:
-    """A line per policy over ticks: its snapshots on it, forks as lines from one to another."""
-    rows = {policy: len(policies) - 1 - place for place, policy in enumerate(policies)}
-    traces = [
-        {
-            "type": "scatter",
-            "mode": "lines",
-            "x": [0, last],
-            "y": [row, row],
-            "line": {"color": faded(colors[policy], 0.55), "width": 2},
-            "hoverinfo": "skip",
-        }
-        for policy, row in rows.items()
-    ]
-    for fork in lineage.forks:
-        traces.append(_fork_line(fork.tick, rows[fork.source], rows[fork.policy] + _ABOVE, colors[fork.source]))
-    forks = [(f.tick, rows[f.policy] + _ABOVE, colors[f.source], "diamond", _fork_words(f)) for f in lineage.forks]
-    resets = [(r.tick, rows[r.policy] + _ABOVE, colors[r.policy], "x", _reset_words(r)) for r in lineage.resets]
-    gates = [
-        (g.tick, rows[g.policy] - _ABOVE, _PLAIN, _VERDICTS.get(g.verdict, "x"), _gate_words(g)) for g in lineage.gates
-    ]
-    traces += [_marks(found) for found in (_snapshot_marks(lineage, rows, colors), forks, resets, gates) if found]
-    axis = {"tickvals": list(rows.values()), "ticktext": list(rows), "range": [-0.7, len(rows) - 0.3]}
-    axis |= {"automargin": True, "showgrid": False}
-    return _figure(traces, yaxis=axis, height=90 + 38 * len(rows), hovermode="closest")
-
-
-def _snapshot_marks(lineage: Lineage, rows: Mapping[str, int], colors: Colors) -> list[Mark]:
-    return [
-        (
-            shot.tick,
-            rows[shot.policy],
-            colors[shot.policy],
-            "circle" if shot.dropped is None else "circle-open",
-            f"{shot.name}, {shot.matches} matches"
-            + (f", dropped at {shot.dropped}" if shot.dropped is not None else ""),
-        )
-        for shot in lineage.snapshots
-    ]
 
 
 def _reset_words(reset: Reset) -> str:

@@ -128,8 +128,29 @@ def comparison_page(files: Sequence[RunFiles]) -> str:
 
 def compared(files: Sequence[RunFiles]) -> tuple[Comparison, dict[str, Figure]]:
     """The comparison of several runs, and its figures by their titles."""
-    members = _members(files)
-    groups = _groups(files, members)
+    # The runs of each group, by their places, in the order in which they are named.
+    found: dict[str, list[int]] = {}
+    for place, run in enumerate(files):
+        same = {key: value for key, value in _flat(run.config).items() if key.partition(".")[0] not in _FREE}
+        found.setdefault(repr(sorted(same.items())), []).append(place)
+    members = list(found.values())
+    flat = [_flat(files[places[0]].config) for places in members]
+    keys = dict.fromkeys(key for one in flat for key in one if key.partition(".")[0] not in _FREE)
+    unlike = [key for key in keys if len({one.get(key, "") for one in flat}) > 1][:_MOST_DIFFERENCES]
+    names = [files[places[0]].config.name for places in members]
+    labels = [
+        name if names.count(name) == 1 else f"{name} ({files[places[0]].folder.path.resolve().name})"
+        for name, places in zip(names, members, strict=True)
+    ]
+    groups = [
+        Group(
+            label,
+            SPARE[number % len(SPARE)],
+            [str(files[place].folder.path) for place in places],
+            {key: one.get(key, "") for key in unlike},
+        )
+        for number, (label, places, one) in enumerate(zip(labels, members, flat, strict=True))
+    ]
     summaries = [summarize(run) for run in files]
     runs = [
         ComparedRun(str(files[place].folder.path), number, summaries[place])
@@ -162,35 +183,6 @@ def compared(files: Sequence[RunFiles]) -> tuple[Comparison, dict[str, Figure]]:
                 layout = {"xaxis": {"title": {"text": "ticks"}}, "yaxis": {"title": {"text": ""}, **axis}}
                 figures[f"{name}: {title}"] = {"data": traces, "layout": layout}
     return Comparison(__version__, groups, runs, policies), figures
-
-
-def _members(files: Sequence[RunFiles]) -> list[list[int]]:
-    """The runs of each group, by their places, in the order in which they are named."""
-    found: dict[str, list[int]] = {}
-    for place, run in enumerate(files):
-        same = {key: value for key, value in _flat(run.config).items() if key.partition(".")[0] not in _FREE}
-        found.setdefault(repr(sorted(same.items())), []).append(place)
-    return list(found.values())
-
-
-def _groups(files: Sequence[RunFiles], members: Sequence[Sequence[int]]) -> list[Group]:
-    flat = [_flat(files[places[0]].config) for places in members]
-    keys = dict.fromkeys(key for one in flat for key in one if key.partition(".")[0] not in _FREE)
-    unlike = [key for key in keys if len({one.get(key, "") for one in flat}) > 1][:_MOST_DIFFERENCES]
-    names = [files[places[0]].config.name for places in members]
-    labels = [
-        name if names.count(name) == 1 else f"{name} ({files[places[0]].folder.path.resolve().name})"
-        for name, places in zip(names, members, strict=True)
-    ]
-    return [
-        Group(
-            label,
-            SPARE[number % len(SPARE)],
-            [str(files[place].folder.path) for place in places],
-            {key: one.get(key, "") for key in unlike},
-        )
-        for number, (label, places, one) in enumerate(zip(labels, members, flat, strict=True))
-    ]
 
 
 def _flat(config: Config) -> dict[str, str]:

@@ -48,7 +48,10 @@ def _lengths(table: EpisodeTable, env: int, *, last: int | None) -> Lengths | No
     found = table.length[mine]
     if not len(found):
         return None
-    edges = _edges(int(found.min()), int(found.max()))
+    low = int(found.min())
+    high = int(found.max())
+    width = max(1, -(-(high - low + 1) // _MOST_BARS))
+    edges = np.arange(low, high + width + 1, width, dtype=np.float64)
     return Lengths(
         env=table.envs[env],
         episodes=len(found),
@@ -62,9 +65,3 @@ def _lengths(table: EpisodeTable, env: int, *, last: int | None) -> Lengths | No
         counts=np.histogram(found, edges)[0].tolist(),
         over_time=None if last is None else length_curve(table, env, last=last),
     )
-
-
-def _edges(low: int, high: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """Bars of equal width of whole ticks, which hold every length."""
-    width = max(1, -(-(high - low + 1) // _MOST_BARS))
-    return np.arange(low, high + width + 1, width, dtype=np.float64)

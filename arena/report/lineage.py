@@ -95,10 +95,35 @@ class Lineage(msgspec.Struct, frozen=True):
 
 def lineage(rounds: tuple[Round, ...]) -> Lineage:
     """The events of all rounds, in their order."""
+    left = {name: line.start for line in rounds for name in line.dropped}
+    played: dict[str, int] = {}
+    for line in rounds:
+        for match in line.planned:
+            for name in set(match.players):
+                played[name] = played.get(name, 0) + 1
+    found = []
+    for line in rounds:
+        for name in line.snapshots:
+            policy, _, tick = name.partition("@")
+            found.append(
+                Snapshot(name, policy, int(tick) if tick.isdigit() else line.start, left.get(name), played.get(name, 0))
+            )
     return Lineage(
-        rounds=[_row(line) for line in rounds],
+        rounds=[
+            RoundRow(
+                number=line.number,
+                start=line.start,
+                matches=len(line.planned),
+                snapshots=len(line.snapshots),
+                dropped=len(line.dropped),
+                forks=len(line.forks),
+                resets=len(line.resets),
+                frozen=len(line.players),
+            )
+            for line in rounds
+        ],
         meetings=[_meetings(line) for line in rounds],
-        snapshots=_snapshots(rounds),
+        snapshots=found,
         forks=[
             Fork(line.start, policy, fork.source, fork.options)
             for line in rounds
@@ -116,33 +141,3 @@ def _meetings(line: Round) -> list[Meeting]:
         sides = match.sides or tuple((seat,) for seat in range(len(match.players)))
         found[tuple(tuple(dict.fromkeys(match.players[seat] for seat in side)) for side in sides)] += 1
     return [Meeting([list(side) for side in sides], count) for sides, count in found.most_common()]
-
-
-def _row(line: Round) -> RoundRow:
-    return RoundRow(
-        number=line.number,
-        start=line.start,
-        matches=len(line.planned),
-        snapshots=len(line.snapshots),
-        dropped=len(line.dropped),
-        forks=len(line.forks),
-        resets=len(line.resets),
-        frozen=len(line.players),
-    )
-
-
-def _snapshots(rounds: tuple[Round, ...]) -> list[Snapshot]:
-    left = {name: line.start for line in rounds for name in line.dropped}
-    played: dict[str, int] = {}
-    for line in rounds:
-        for match in line.planned:
-            for name in set(match.players):
-                played[name] = played.get(name, 0) + 1
-    found = []
-    for line in rounds:
-        for name in line.snapshots:
-            policy, _, tick = name.partition("@")
-            found.append(
-                Snapshot(name, policy, int(tick) if tick.isdigit() else line.start, left.get(name), played.get(name, 0))
-            )
-    return found

@@ -74,20 +74,25 @@ class LivePage:
     def _newest(self) -> tuple[str, str]:
         with self._lock:
             if not self._version or self._clock() >= self._until:
-                found = self._found()
+                folder = RunFolder(self._path)
+                watched = (
+                    folder.episodes,
+                    folder.metrics,
+                    folder.evaluations,
+                    folder.rounds,
+                    folder.faults,
+                    folder.lock,
+                )
+                sizes = [path.stat() if path.exists() else None for path in (*watched, folder.profile)]
+                words = ["" if found is None else f"{found.st_size:x}.{found.st_mtime_ns:x}" for found in sizes]
+                # a run that is killed changes no file
+                found = "-".join([*words, "going" if is_held(self._path) else "over"])
                 if found != self._version:
                     began = self._clock()
                     self._text = self._make(self._path, self._replays, found)
                     self._version, ended = found, self._clock()
                     self._until = ended + _REST * (ended - began)
             return self._version, self._text
-
-    def _found(self) -> str:
-        folder = RunFolder(self._path)
-        watched = (folder.episodes, folder.metrics, folder.evaluations, folder.rounds, folder.faults, folder.lock)
-        sizes = [path.stat() if path.exists() else None for path in (*watched, folder.profile)]
-        words = ["" if found is None else f"{found.st_size:x}.{found.st_mtime_ns:x}" for found in sizes]
-        return "-".join([*words, "going" if is_held(self._path) else "over"])  # a run that is killed changes no file
 
 
 def _made(path: Path, replays: int, version: str) -> str:

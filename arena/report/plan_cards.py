@@ -94,7 +94,17 @@ def _draw(match: PlannedMatch, ranks: Sequence[int], colors: Colors) -> str:
         ElementTree.SubElement(svg, "path", {"class": "link", "d": f"M{_WIDTH / 2} 30 C{_WIDTH / 2} 48 {x} 34 {x} {y}"})
     _environment(svg, ranks[0] if ranks else None)
     for seat, (x, y), rank in zip(match.seats, places, [*ranks[1:], *[None] * len(places)], strict=False):
-        _worker(svg, x, y, color=colors[seat.policy], policy=seat.policy, rank=rank, frozen="@" in seat.policy)
+        color = colors[seat.policy]
+        node = ElementTree.SubElement(svg, "g")
+        ElementTree.SubElement(node, "title").text = f"{seat.policy}, rank {rank}"
+        dashed = {"stroke-dasharray": "3 2", "fill-opacity": "0.55"} if "@" in seat.policy else {}
+        ElementTree.SubElement(
+            node,
+            "circle",
+            {"cx": f"{x:g}", "cy": f"{y:g}", "r": str(_RADIUS), "fill": color, "stroke": color, **dashed},
+        )
+        label = ElementTree.SubElement(node, "text", {"x": f"{x:g}", "y": f"{y + 4:g}", "fill": ink_on(color)})
+        label.text = "" if rank is None else str(rank)
     return ElementTree.tostring(svg, encoding="unicode")
 
 
@@ -114,17 +124,4 @@ def _environment(svg: ElementTree.Element, rank: int | None) -> None:
     box = {"class": "env", "x": str(_WIDTH / 2 - 30), "y": "4", "width": "60", "height": "26", "rx": "6"}
     ElementTree.SubElement(svg, "rect", box)
     label = ElementTree.SubElement(svg, "text", {"x": str(_WIDTH / 2), "y": "21.5", "class": "env-label"})
-    label.text = "" if rank is None else str(rank)
-
-
-def _worker(
-    svg: ElementTree.Element, x: float, y: float, *, color: str, policy: str, rank: int | None, frozen: bool
-) -> None:
-    node = ElementTree.SubElement(svg, "g")
-    ElementTree.SubElement(node, "title").text = f"{policy}, rank {rank}"
-    dashed = {"stroke-dasharray": "3 2", "fill-opacity": "0.55"} if frozen else {}
-    ElementTree.SubElement(
-        node, "circle", {"cx": f"{x:g}", "cy": f"{y:g}", "r": str(_RADIUS), "fill": color, "stroke": color, **dashed}
-    )
-    label = ElementTree.SubElement(node, "text", {"x": f"{x:g}", "y": f"{y + 4:g}", "fill": ink_on(color)})
     label.text = "" if rank is None else str(rank)

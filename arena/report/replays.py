@@ -199,7 +199,20 @@ def _drawn(told: Replay, match: MatchReplays, episode: Episode) -> Strip:
         height=height,
         per_second=max(2.0, rendering(match.playable).per_second / step),
     )
-    return Strip(shown, _image(_sheet(pictures, columns)))
+    # All pictures in rows of `columns`: uint8 [rows * height, columns * width, 3].
+    height, width, _ = pictures[0].shape
+    sheet = np.zeros((-(-len(pictures) // columns) * height, columns * width, 3), np.uint8)
+    for number, picture in enumerate(pictures):
+        row, column = divmod(number, columns)
+        sheet[row * height : (row + 1) * height, column * width : (column + 1) * width] = picture
+    # The sheet as the address of an image in WebP.
+    from PIL import Image
+
+    image = Image.fromarray(sheet)
+    data = _webp(image, lossless=True)
+    if len(data) > _LARGEST:
+        data = _webp(image, lossless=False)
+    return Strip(shown, f"data:image/webp;base64,{base64.b64encode(data).decode()}")
 
 
 def _every(step: int, pictures: Iterator[Picture], *, last: int) -> Iterator[Picture]:
@@ -220,27 +233,6 @@ def _fitted(picture: Picture) -> Picture:
         return picture.repeat(times, 0).repeat(times, 1)
     size = (round(width * _LONGEST / longer), round(height * _LONGEST / longer))
     return np.asarray(Image.fromarray(picture).resize(size, Image.Resampling.LANCZOS))
-
-
-def _sheet(pictures: Sequence[Picture], columns: int) -> Picture:
-    """All pictures in rows of `columns`: uint8 [rows * height, columns * width, 3]."""
-    height, width, _ = pictures[0].shape
-    sheet = np.zeros((-(-len(pictures) // columns) * height, columns * width, 3), np.uint8)
-    for number, picture in enumerate(pictures):
-        row, column = divmod(number, columns)
-        sheet[row * height : (row + 1) * height, column * width : (column + 1) * width] = picture
-    return sheet
-
-
-def _image(sheet: Picture) -> str:
-    """The sheet as the address of an image in WebP."""
-    from PIL import Image
-
-    image = Image.fromarray(sheet)
-    data = _webp(image, lossless=True)
-    if len(data) > _LARGEST:
-        data = _webp(image, lossless=False)
-    return f"data:image/webp;base64,{base64.b64encode(data).decode()}"
 
 
 def _webp(image: object, *, lossless: bool) -> bytes:

@@ -67,7 +67,11 @@ def page_data(files: RunFiles, replays: Sequence[Replay] = ()) -> PageData:
         ConfigError: the results do not fit the rounds or the plan.
     """
     colors, summary = Colors(files.config), summarize(files)
-    reading = read_encounters(files.folder, last=_last(files), journal=files.journals.journal)
+    reading = read_encounters(
+        files.folder,
+        last=None if files.terms is None else sum(line.start < (files.boundary or 0) for line in files.rounds) - 1,
+        journal=files.journals.journal,
+    )
     recorded = recorded_episodes(
         files.folder, files.journals.journal(files.folder.episodes).lines(EpisodeRecord, missing_ok=True)
     )
@@ -98,11 +102,6 @@ def _with_result(replay: Replay, recorded: Sequence[Recorded]) -> Replay:
     place = replay.round, replay.match, replay.lane, replay.episode
     result = next((one.words for one in recorded if one.place == place), "")
     return msgspec.structs.replace(replay, result=result)
-
-
-def _last(files: RunFiles) -> int | None:
-    """The newest whole batch of a tournament: games of later ones do not count yet. None for other runs: all count."""
-    return None if files.terms is None else sum(line.start < (files.boundary or 0) for line in files.rounds) - 1
 
 
 def _rule(files: RunFiles) -> DecidedConfig | None:

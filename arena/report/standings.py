@@ -173,11 +173,24 @@ def standings(
     shown = in_matrix([row.player for row in found], config.policies)
     scores = payoff(timeline, shown)
     wanted = rule or DecidedConfig()
+    taken: dict[str, dict[str, int]] = {}
+    for name in timeline.snapshots:
+        policy, _, tick = name.rpartition("@")
+        taken.setdefault(policy, {})[name] = int(tick)
+    drawn = curves(timeline, [{row.player: row.elo for row in own} for own in tables_of(found)])
+    scales = {row.player: row.scale for row in found}
     return Standings(
         rows=found,
         matrix=_matrix(scores, colors, left_out=len(found) - len(shown), spans=meetings(timeline).spans(shown)),
         meta=measures(scores) if sides is None else [],
-        curves=_curves(timeline, found),
+        curves={
+            policy: StrengthCurve(
+                points,
+                {name: at for name, tick in taken.get(policy, {}).items() if (at := at_tick(points, tick)) is not None},
+                scales[policy],
+            )
+            for policy, points in drawn.items()
+        },
         prior=ratings.prior,
         side=ratings.side,
         games=results.games,
@@ -201,23 +214,6 @@ def standings(
 def tables_of(rows: Sequence[Standing]) -> list[list[Standing]]:
     """The rows table by table."""
     return [[*own] for _, own in groupby(rows, key=lambda row: row.table)]
-
-
-def _curves(timeline: Timeline, found: Sequence[Standing]) -> dict[str, StrengthCurve]:
-    taken: dict[str, dict[str, int]] = {}
-    for name in timeline.snapshots:
-        policy, _, tick = name.rpartition("@")
-        taken.setdefault(policy, {})[name] = int(tick)
-    drawn = curves(timeline, [{row.player: row.elo for row in own} for own in tables_of(found)])
-    scales = {row.player: row.scale for row in found}
-    return {
-        policy: StrengthCurve(
-            points,
-            {name: at for name, tick in taken.get(policy, {}).items() if (at := at_tick(points, tick)) is not None},
-            scales[policy],
-        )
-        for policy, points in drawn.items()
-    }
 
 
 def _order(results: Results, config: Config, rule: DecidedConfig, sides: Sides | None) -> Order:

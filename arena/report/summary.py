@@ -150,7 +150,11 @@ def _newest(files: RunFiles) -> dict[str, UpdateRecord]:
 
 def policy_rows(files: RunFiles, colors: Colors) -> list[PolicyRow]:
     """A row for each configured policy, in the order of the configuration."""
-    newest, workers, updates = _newest(files), _workers(files), Counter(update.policy for update in files.updates)
+    counts: defaultdict[str, int] = defaultdict(int)
+    for match in files.plan.matches:
+        for seat in match.seats:
+            counts[seat.policy] += 1
+    newest, workers, updates = _newest(files), counts, Counter(update.policy for update in files.updates)
     rows, playing = [], players(files.config)
     for name, policy in files.config.policies.items():
         returns, shares = _fared(files, name)
@@ -191,11 +195,3 @@ def _first_and_last(returns: Floats) -> tuple[float | None, float | None]:
         return None, None
     size = max(1, min(WINDOW, len(finite) // 2))
     return float(finite[:size].mean()), float(finite[-size:].mean())
-
-
-def _workers(files: RunFiles) -> defaultdict[str, int]:
-    counts: defaultdict[str, int] = defaultdict(int)
-    for match in files.plan.matches:
-        for seat in match.seats:
-            counts[seat.policy] += 1
-    return counts

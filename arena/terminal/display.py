@@ -176,14 +176,28 @@ class LiveDisplay:
         ticks_done, scoreboard = self._pending
         self._pending = None
         self._draw_at = self._clock() + DRAW_EVERY
-        self._live.update(self._panel(ticks_done, scoreboard), refresh=True)
-
-    def _panel(self, ticks_done: int, scoreboard: Scoreboard) -> RenderableType:
         from rich.console import Group
         from rich.text import Text
 
         games = (Text(printable(line)) for line in scoreboard.games.values())
-        return Group(self._bar(ticks_done), self._table(scoreboard), *games)
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+        table.add_column("policy", no_wrap=True)
+        for name in ("episodes", "return", "win rate"):
+            table.add_column(name, justify="right", no_wrap=True)
+        table.add_column("last update", no_wrap=True, overflow="ellipsis")
+        for name, score in scoreboard.shown.items():
+            cells = (str(score.episodes), _number(score.returns.last_mean), _percent(score.win_rate))
+            policy = Text(printable(name), style=self._colors.get(name) or "bold")
+            losses = [name for name in score.values if "loss" in name] or list(score.values)
+            table.add_row(
+                policy,
+                *cells,
+                Text(printable("  ".join(f"{name} {_number(score.values[name])}" for name in losses[:2]))),
+            )
+        self._live.update(Group(self._bar(ticks_done), table, *games), refresh=True)
 
     def _bar(self, ticks_done: int) -> RenderableType:
         from rich.progress_bar import ProgressBar
@@ -200,21 +214,6 @@ class LiveDisplay:
         grid.add_column(no_wrap=True)
         grid.add_row(ProgressBar(total=max(self._total, 1), completed=ticks_done), f"{words}  {left} left")
         return grid
-
-    def _table(self, scoreboard: Scoreboard) -> RenderableType:
-        from rich.table import Table
-        from rich.text import Text
-
-        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-        table.add_column("policy", no_wrap=True)
-        for name in ("episodes", "return", "win rate"):
-            table.add_column(name, justify="right", no_wrap=True)
-        table.add_column("last update", no_wrap=True, overflow="ellipsis")
-        for name, score in scoreboard.shown.items():
-            cells = (str(score.episodes), _number(score.returns.last_mean), _percent(score.win_rate))
-            policy = Text(printable(name), style=self._colors.get(name) or "bold")
-            table.add_row(policy, *cells, Text(printable(_update_words(score))))
-        return table
 
 
 def make_display(
@@ -260,7 +259,13 @@ def _change_words(score: Score) -> str:
     if score.games.count:
         others = score.episodes - score.games.count
         words = "" if others <= 0 else f"; {pluralize(others, 'other')} ended without an outcome"
-        return _before_after(score.games, "won {}", "game", _percent) + _draw_words(score.drawn) + words
+        change = score.drawn.before_and_after()
+        shares = (score.drawn.mean or 0.0,) if change is None else change[1:]
+        return (
+            _before_after(score.games, "won {}", "game", _percent)
+            + (f"; drew {', then '.join(map(_percent, shares))}" if any(shares) else "")
+            + words
+        )
     if score.episodes:
         return _before_after(score.returns, "return {}", "episode", _number)
     return "took no part" if score.absent else "finished no episode"
@@ -273,13 +278,6 @@ def _before_after(series: Series, phrase: str, noun: str, words: Callable[[float
         return f"{phrase.format(words(series.mean))}{of} its {pluralize(series.count, noun)}"
     size, before, after = change
     return f"{phrase.format(words(before))}{of} its first {size} {noun}s, {words(after)}{of} its last {size}"
-
-
-def _draw_words(drawn: Series) -> str:
-    """Without them a policy that wins less against a better opponent seems to lose."""
-    change = drawn.before_and_after()
-    shares = (drawn.mean or 0.0,) if change is None else change[1:]
-    return f"; drew {', then '.join(map(_percent, shares))}" if any(shares) else ""
 
 
 def _progress_words(done: int, total: int | None, rate: float | None) -> str:
@@ -297,12 +295,6 @@ def _policy_words(name: str, score: Score) -> str:
     if score.games.count:
         words.append(f"win {_percent(score.win_rate)}")
     return " ".join(words)
-
-
-def _update_words(score: Score) -> str:
-    """The losses of the last update, or whatever it logged first; two at most, to stay on one line."""
-    losses = [name for name in score.values if "loss" in name] or list(score.values)
-    return "  ".join(f"{name} {_number(score.values[name])}" for name in losses[:2])
 
 
 def _number(value: float | None) -> str:

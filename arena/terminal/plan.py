@@ -47,8 +47,12 @@ def plan_text(
     """
     waiting, refused = waiting_words(plan, examination.schedules)
     command = command_line(plan, config=config, arguments=arguments)
+    rows = [_HEADINGS, *_rows(plan, examination)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
     sections = [
-        _table(plan, examination),
+        "\n".join(
+            "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+        ),
         "\n".join(_matches_lines(plan, examination.hints)),
         *(["\n".join(rounds)] if rounds else []),
         "\n".join(
@@ -138,14 +142,6 @@ def _ranges(numbers: Sequence[int]) -> str:
         else:
             runs.append([number])
     return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in runs)
-
-
-def _table(plan: Plan, examination: Preflight) -> str:
-    rows = [_HEADINGS, *_rows(plan, examination)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
-    return "\n".join(
-        "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    )
 
 
 def _rows(plan: Plan, examination: Preflight) -> Iterator[tuple[str, ...]]:

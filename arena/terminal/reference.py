@@ -121,7 +121,9 @@ def keys_of(kind: type[msgspec.Struct], *, inside: str = "", optional: bool = Fa
         inside: the path before the keys, with its dot.
         optional: also the keys of mappings that are null by default.
     """
-    words, found = {**_words_of(kind), **_descriptions(kind)}, []
+    hints = get_type_hints(kind, include_extras=True)
+    said = {name: [meta.description for meta in getattr(hint, "__metadata__", ())] for name, hint in hints.items()}
+    words, found = {**_words_of(kind), **{name: words[-1] for name, words in said.items() if words and words[-1]}}, []
     hints = get_type_hints(kind) if optional else {}
     for field in msgspec.structs.fields(kind):
         key = f"{inside}{field.encode_name}"
@@ -133,13 +135,6 @@ def keys_of(kind: type[msgspec.Struct], *, inside: str = "", optional: bool = Fa
             if isinstance(arm, type) and issubclass(arm, msgspec.Struct):
                 found += keys_of(arm, inside=f"{key}.", optional=True)
     return found
-
-
-def _descriptions(kind: type[msgspec.Struct]) -> dict[str, str]:
-    """The `Meta(description=...)` of the fields of a struct that was created at run time, and so has no source."""
-    hints = get_type_hints(kind, include_extras=True)
-    said = {name: [meta.description for meta in getattr(hint, "__metadata__", ())] for name, hint in hints.items()}
-    return {name: words[-1] for name, words in said.items() if words and words[-1]}
 
 
 def _words_of(declared: type[Any]) -> dict[str, str]:

@@ -37,14 +37,14 @@ def rounds_lines(config: Config) -> list[str]:
     extent = f"{config.rounds} of {pluralize(config.ticks, 'tick')} each"
     listed = len(config.listed) > 1
     head = f"rounds: {extent}; this is the first" + ("" if listed else ", and none has more roles")
-    lines = [f"{place}: {_words(entry, listed=listed)}" for place, entry in _entries(config)]
+    lines = [
+        f"{place}: {_words(entry, listed=listed)}"
+        for place, entry in (
+            (place, entry if isinstance(entry, MatchConfig) else generator_of(entry))
+            for place, entry in config.places()
+        )
+    ]
     return [head, *(f"  {line}" for line in [*lines, *_league_lines(config, config.league or LeagueConfig())])]
-
-
-def _entries(config: Config) -> Iterator[tuple[str, MatchConfig | Generator]]:
-    return (
-        (place, entry if isinstance(entry, MatchConfig) else generator_of(entry)) for place, entry in config.places()
-    )
 
 
 def _words(entry: MatchConfig | Generator, *, listed: bool) -> str:

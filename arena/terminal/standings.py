@@ -111,7 +111,10 @@ def standings_lines(rows: Sequence[Row], *, most: int | None = None, always: Col
     """
     if not rows:
         return []
-    shown = _shown(rows, len(rows) if most is None else most, always)
+    wanted = {rows[0].player, *(row.player for row in rows if row.player in always)}
+    others = [row.player for row in rows if row.player not in wanted]
+    chosen = {*wanted, *others[: max(0, (len(rows) if most is None else most) - len(wanted))]}
+    shown = [row for row in rows if row.player in chosen]
     cells = [("rank", "player", "Elo", "95 % interval", "games", "score", "95 % interval"), *map(_cells, shown)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = [_line(row, widths) for row in cells]
@@ -231,13 +234,6 @@ def narrow_lines(found: Narrow | None) -> list[str]:
         f"the rating of {found.player}, which leads, rests on few opponents: nearly all of its games were against "
         f"{' and '.join(found.opponents)}, of {found.others} other players; `arena tournament RUN` lets all meet"
     ]
-
-
-def _shown(rows: Sequence[Row], most: int, always: Collection[str]) -> list[Row]:
-    wanted = {rows[0].player, *(row.player for row in rows if row.player in always)}
-    others = [row.player for row in rows if row.player not in wanted]
-    chosen = {*wanted, *others[: max(0, most - len(wanted))]}
-    return [row for row in rows if row.player in chosen]
 
 
 def _cells(row: Row) -> tuple[str, ...]:

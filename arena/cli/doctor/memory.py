@@ -74,7 +74,15 @@ def leftovers(place: Path = SHARED_MEMORY) -> Iterator[Finding]:
     """Segments of this user's killed MPI jobs: files that no living process has mapped."""
     names = [f"{folder}{name}" for folder in ("", f"{JOB_FOLDER}*/") for name in _SEGMENT_NAMES]
     found = sorted(path for name in names for path in place.glob(name))
-    mapped = _mapped_files()  # read after the names, so that a job that starts meanwhile is not counted
+    # The files that processes have mapped, of all processes whose maps this user may read.
+    files: set[str] = set()
+    for maps in Path("/proc").glob("[0-9]*/maps"):
+        try:
+            lines = maps.read_text(errors="replace").splitlines()
+        except OSError:  # the process has ended, or is another user's
+            continue
+        files.update(line.split(maxsplit=5)[5] for line in lines if "/" in line)
+    mapped = files  # read after the names, so that a job that starts meanwhile is not counted
     unmapped = [path for path in found if str(path.resolve()) not in mapped]
     left = {path: used for path in unmapped if (used := _own_bytes(path)) is not None}
     subject = "leftover segments"
@@ -93,18 +101,6 @@ def _own_bytes(path: Path) -> int | None:
     except FileNotFoundError:
         return None
     return found.st_blocks * 512 if found.st_uid == os.getuid() else None
-
-
-def _mapped_files() -> set[str]:
-    """The files that processes have mapped, of all processes whose maps this user may read."""
-    files: set[str] = set()
-    for maps in Path("/proc").glob("[0-9]*/maps"):
-        try:
-            lines = maps.read_text(errors="replace").splitlines()
-        except OSError:  # the process has ended, or is another user's
-            continue
-        files.update(line.split(maxsplit=5)[5] for line in lines if "/" in line)
-    return files
 
 
 def handles() -> Iterator[Finding]:

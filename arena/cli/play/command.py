@@ -20,7 +20,7 @@ from arena.cli.evaluate import weights_of
 from arena.cli.play import advice as advices
 from arena.config import load_config
 from arena.config.matches import MatchConfig
-from arena.config.schema import Config, EnvConfig, PolicyConfig
+from arena.config.schema import Config, PolicyConfig
 from arena.errors import ConfigError, located, nearest, pluralize
 from arena.launch import lead
 from arena.launch.console import Output
@@ -151,18 +151,18 @@ def _with_human(
     alone: MatchConfig = msgspec.structs.replace(entry, seats=taken, lanes=1, copies=1, pipeline=1, env_kwargs={})
     others = {policy for seat in taken for policy in policies_of(seat)} - {name}
     policies = {policy: config.policies[policy] for policy in config.policies if policy in others}
+    env = config.envs[entry.env]
+    wrappers = [[name, given] for name, given in env.wrapped_in]
+    kwargs = {"make": env.make, "kwargs": {**env.kwargs, **entry.env_kwargs}, "wrappers": wrappers}
     return msgspec.structs.replace(
         config,
         policies={**policies, name: PolicyConfig(algorithm=_HUMAN, options=options)},
         matches=(alone,),
-        envs={entry.env: _shown(config.envs[entry.env], entry)},
+        envs={
+            entry.env: msgspec.structs.replace(
+                env, make="arena.cli.play.shown_game:ShownGame", kwargs=kwargs, wrappers=()
+            )
+        },
         watchdog_s=_NO_LIMIT,
         env_timeout_s=None,
     )
-
-
-def _shown(env: EnvConfig, entry: MatchConfig) -> EnvConfig:
-    """The environment with its text picture in the infos."""
-    wrappers = [[name, given] for name, given in env.wrapped_in]
-    kwargs = {"make": env.make, "kwargs": {**env.kwargs, **entry.env_kwargs}, "wrappers": wrappers}
-    return msgspec.structs.replace(env, make="arena.cli.play.shown_game:ShownGame", kwargs=kwargs, wrappers=())

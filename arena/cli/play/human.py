@@ -105,7 +105,7 @@ class Human:
                         self._show(console, agent, tick, rewards[agent], returns[agent], *seen)
                         actions[agent] = self._decide(console, agent, tick, *seen)
                     else:
-                        actions[agent] = self._idle(agent)
+                        actions[agent] = no_op(self.env.action_space(agent))
                 observations, rewards, terminated, truncated, infos = env.step(actions)
                 tick += 1
                 for agent, reward in rewards.items():
@@ -115,10 +115,6 @@ class Human:
                         who = f"{agent}: " if self._named else ""
                         words = f"{who}episode over after {tick} ticks: return {returns[agent]:g}"
                         console.say(", ".join(filter(None, (words, result))), BOLD)
-
-    def _idle(self, agent: str) -> Any:
-        """The action of an entity whose turn it is not."""
-        return no_op(self.env.action_space(agent))
 
     def _show(
         self, console: Console, agent: str, tick: int, reward: float, total: float, observation: Any, info: Any
