@@ -148,7 +148,11 @@ def evaluate(
             raise ConfigError(str(error)) from error
     played: list[str] = []
     for contest in contests:
-        records = _free(contest.folder)
+        numbered = (
+            contest.folder if number == 1 else contest.folder.with_name(f"{contest.folder.name}-{number}")
+            for number in itertools.count(1)
+        )
+        records = next(candidate for candidate in numbered if not candidate.exists())
         status = _play(contest, records, episodes, greedy=greedy)
         if status != 0:
             return status
@@ -262,8 +266,3 @@ def _play(contest: Contest, folder: Path, episodes: int, *, greedy: bool) -> int
             for path in made:
                 path.rmdir()
     return status
-
-
-def _free(path: Path) -> Path:
-    numbered = (path if number == 1 else path.with_name(f"{path.name}-{number}") for number in itertools.count(1))
-    return next(candidate for candidate in numbered if not candidate.exists())

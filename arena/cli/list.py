@@ -39,19 +39,17 @@ def run(arguments: argparse.Namespace) -> int:
     """Prints the names, or the options of those that are named; returns the exit status."""
     registry.import_plugins(arguments.imports)
     if arguments.markdown:
-        say(_page(arguments.names).removesuffix("\n"))
+        # A page of the documentation.
+        if arguments.names == ["configuration"]:
+            page = reference_pages.configuration()
+        elif arguments.names == ["commands"]:
+            from arena.cli.main import command_parser
+
+            page = reference_pages.commands(command_parser(complete=True))
+        else:
+            page = reference.page(reference.named(arguments.names or ["algorithms"]))
+        say(page.removesuffix("\n"))
         return 0
     described = [reference.lines(name) for name in reference.named(arguments.names)]  # all, before any is printed
     say("\n".join(line for lines in described or [reference.listing()] for line in lines))
     return 0
-
-
-def _page(names: list[str]) -> str:
-    """A page of the documentation."""
-    if names == ["configuration"]:
-        return reference_pages.configuration()
-    if names == ["commands"]:
-        from arena.cli.main import command_parser
-
-        return reference_pages.commands(command_parser(complete=True))
-    return reference.page(reference.named(names or ["algorithms"]))

@@ -350,16 +350,13 @@ def open_dataset(path: Path | str) -> Samples:
         )
     if home.name == "samples" and (home.parent / "config.yaml").is_file():
         checksums.check_folder(home.parent)
-    learning = _learning(home)
-    return Samples(home, tuple(_match(file, learning) for file in found))
-
-
-def _learning(home: Path) -> frozenset[str]:
-    """The policies that were training in the run of these samples; empty if its configuration is missing."""
+    # The policies that were training in the run of these samples; empty if its configuration is missing.
     file = RunFolder(home.parent).config
     if not file.is_file():
-        return frozenset()
-    return frozenset(name for name, policy in load_config(file).policies.items() if policy.learns)
+        learning = frozenset()
+    else:
+        learning = frozenset(name for name, policy in load_config(file).policies.items() if policy.learns)
+    return Samples(home, tuple(_match(file, learning) for file in found))
 
 
 def _match(path: Path, learning: frozenset[str]) -> MatchSamples:

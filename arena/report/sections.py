@@ -75,11 +75,17 @@ def page_data(files: RunFiles, replays: Sequence[Replay] = ()) -> PageData:
     recorded = recorded_episodes(
         files.folder, files.journals.journal(files.folder.episodes).lines(EpisodeRecord, missing_ok=True)
     )
+    # The rule that decides the order of the players; None if no decided order was asked for.
+    terms = files.terms
+    if terms is not None and terms.error is not None and terms.elo is not None:
+        rule = DecidedConfig(error=terms.error, elo=terms.elo)
+    else:
+        rule = None if files.config.league is None else files.config.league.decided
     return PageData(
         arena=__version__,
         summary=summary,
         policies=policy_rows(files, colors),
-        standings=standings(reading, files.config, colors, rule=_rule(files)),
+        standings=standings(reading, files.config, colors, rule=rule),
         without_winner=[*reading.without_winner],
         learning=learning_curves(files, last=summary.ticks),
         rewards=rewards(files),
@@ -102,14 +108,6 @@ def _with_result(replay: Replay, recorded: Sequence[Recorded]) -> Replay:
     place = replay.round, replay.match, replay.lane, replay.episode
     result = next((one.words for one in recorded if one.place == place), "")
     return msgspec.structs.replace(replay, result=result)
-
-
-def _rule(files: RunFiles) -> DecidedConfig | None:
-    """The rule that decides the order of the players; None if no decided order was asked for."""
-    terms = files.terms
-    if terms is not None and terms.error is not None and terms.elo is not None:
-        return DecidedConfig(error=terms.error, elo=terms.elo)
-    return None if files.config.league is None else files.config.league.decided
 
 
 def plain(data: PageData) -> Mapping[str, Any]:

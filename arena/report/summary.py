@@ -93,9 +93,13 @@ def summarize(files: RunFiles) -> Summary:
     ticks, planned = ticks_played(files), planned_ticks(files.config)
     began = files.folder.config.stat().st_mtime
     ended = max(began, files.journals.written)
+    if files.journals.going:
+        state = RunStatus.UNDER_WAY
+    else:
+        state = run_status(files.folder, files.config, played=ticks_played(files))
     return Summary(
         name=config.name,
-        state=_state(files).value,
+        state=state.value,
         read=files.journals.at.isoformat(timespec="seconds") if files.journals.going else None,
         began=_iso(began),
         ended=_iso(ended),
@@ -117,13 +121,6 @@ def summarize(files: RunFiles) -> Summary:
         faults=len(files.faults),
         unfinished=sum(source.unfinished for source in files.sources),
     )
-
-
-def _state(files: RunFiles) -> RunStatus:
-    """The status of the run when it was read."""
-    if files.journals.going:
-        return RunStatus.UNDER_WAY
-    return run_status(files.folder, files.config, played=ticks_played(files))
 
 
 def _match_ticks(files: RunFiles, tick: int) -> int:

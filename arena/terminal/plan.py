@@ -49,6 +49,16 @@ def plan_text(
     command = command_line(plan, config=config, arguments=arguments)
     rows = [_HEADINGS, *_rows(plan, examination)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
+    environments = pluralize(len(plan.matches), "environment")
+    workers = pluralize(len(plan.roles(RoleKind.WORKER)), "worker")
+    hosted = f"1 root + {environments} + {workers}"
+    unused = Counter(_unused_word(plan, rank) for rank in plan.idle_ranks)
+    idle, spare = unused["idle"], unused["spare"]
+    hosted += f" + {idle} idle" * bool(idle) + f" + {pluralize(spare, 'spare')}" * bool(spare)
+    if plan.packed:
+        processes = f"{processes_words(plan.processes, len(plan.roles()))}: {hosted}"
+    else:
+        processes = f"{plan.processes} = {hosted}"
     sections = [
         "\n".join(
             "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
@@ -57,7 +67,7 @@ def plan_text(
         *(["\n".join(rounds)] if rounds else []),
         "\n".join(
             [
-                f"processes: {_processes(plan)}",
+                f"processes: {processes}",
                 *([ranks] if ranks else []),
                 *(_packing_lines(plan) if plan.packed else ()),
             ]
@@ -88,18 +98,6 @@ def _evaluation_text(evaluation: EvaluationConfig, plan: Plan) -> str:
 def command_line(plan: Plan, *, config: str, arguments: Sequence[str] = ()) -> str:
     """The command that runs the plan."""
     return shlex.join(["arena", "train", config, *arguments, "--ranks", str(plan.processes)])
-
-
-def _processes(plan: Plan) -> str:
-    environments = pluralize(len(plan.matches), "environment")
-    workers = pluralize(len(plan.roles(RoleKind.WORKER)), "worker")
-    hosted = f"1 root + {environments} + {workers}"
-    unused = Counter(_unused_word(plan, rank) for rank in plan.idle_ranks)
-    idle, spare = unused["idle"], unused["spare"]
-    hosted += f" + {idle} idle" * bool(idle) + f" + {pluralize(spare, 'spare')}" * bool(spare)
-    if plan.packed:
-        return f"{processes_words(plan.processes, len(plan.roles()))}: {hosted}"
-    return f"{plan.processes} = {hosted}"
 
 
 def _unused_word(plan: Plan, rank: int) -> str:
