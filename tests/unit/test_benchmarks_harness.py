@@ -148,11 +148,26 @@ def test_quick_run_has_one_turn_and_is_marked(tmp_path: Path) -> None:
     assert data["repeats"] == 1 and data["quick"] is True
 
 
-def test_results_page_is_generated_from_the_files_only(tmp_path: Path) -> None:
-    written(tmp_path)
-    page = report.page(report.read(tmp_path))
-    assert page.count("| small | t | at most 1 | 2 (2 .. 2) | **no** |") == 1
-    assert "## A small one" in page and "It does nothing." in page and "load average" in page
+def test_results_pages_are_generated_from_the_files_only(tmp_path: Path) -> None:
+    data = written(tmp_path)
+    assert "| [A small one](results/small.md) | 2 | 0 | 1 |" in report.page(report.read(tmp_path))
+    page = report.details(data)
+    assert page.startswith("# A small one\n")
+    assert page.count("| t | at most 1 | 2 (2 .. 2) | **no** |") == 1
+    assert "It does nothing." in page and "load average" in page
+
+
+def test_promises_name_claims_of_their_results() -> None:
+    claims = {data["name"]: {promise["claim"] for promise in data["promises"]} for data in report.read(harness.RESULTS)}
+    measured = [claim in claims[name] for found in report.PROMISES.values() for name, claim, _, _ in found]
+    assert measured.count(False) <= 4, "a renamed claim is reported as not measured"
+
+
+def test_stored_pages_are_those_of_the_results() -> None:
+    results = report.read(harness.RESULTS)
+    assert (harness.HERE / "RESULTS.md").read_text() == report.page(results)
+    for data in results:
+        assert (harness.RESULTS / f"{data['name']}.md").read_text() == report.details(data)
 
 
 # --------------------------------------------------------------------------------------------------- stretches of time
