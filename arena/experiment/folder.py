@@ -11,12 +11,11 @@ best.json          the best combination and trial
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -34,7 +33,7 @@ from arena.records.atomic import Names, make_folder, part_of, private, refuse_li
 from arena.records.folder import NAMES as RUN_NAMES
 from arena.records.folder import RunFolder, plain_name
 from arena.records.journal import Journal, JournalReader
-from arena.records.lock import is_held
+from arena.records.lock import is_held, lock_descriptor
 
 DIGITS = 4
 _BEGINNING = "lock.beginning"  # of the processes that run trials alone, which hold `lock` together
@@ -214,8 +213,7 @@ class ExperimentFolder:
         """Waits until no other process begins the experiment in this folder, to run a trial of it."""
         descriptor = private(str(self.path / _BEGINNING), os.O_RDWR | os.O_CREAT)
         try:
-            with suppress(OSError):  # of a file system without locks
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            lock_descriptor(descriptor, wait=True)
             yield
         finally:
             os.close(descriptor)
@@ -318,16 +316,11 @@ def trial_lock(path: Path) -> Iterator[None]:
         descriptor = private(str(path), os.O_RDWR | os.O_CREAT)
     try:
         for attempt in range(_ATTEMPTS):  # a process that watches holds it for an instant
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                if attempt == _ATTEMPTS - 1:
-                    raise ConfigError("another process runs this trial; wait for its end", source=str(path)) from error
-                time.sleep(_PAUSE_SECONDS)
-                continue
-            except OSError:  # a file system without locks: the folder's lock has to do
-                pass
-            break
+            if lock_descriptor(descriptor) is not False:  # on a file system without locks the folder's lock has to do
+                break
+            if attempt == _ATTEMPTS - 1:
+                raise ConfigError("another process runs this trial; wait for its end", source=str(path))
+            time.sleep(_PAUSE_SECONDS)
         yield
     finally:
         os.close(descriptor)
@@ -337,14 +330,9 @@ def _is_locked(path: Path) -> bool:
     """Whether a process holds the lock of a trial's state file, as it does from before the first line to its end."""
     descriptor = private(str(path), os.O_RDONLY)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:  # a file system without locks
-        return False
+        return lock_descriptor(descriptor, shared=True) is False
     finally:
         os.close(descriptor)
-    return False
 
 
 HOME = Path("experiments")

@@ -29,6 +29,31 @@ _MOST_BYTES = 4096  # of the text that names the holder
 _HELD: weakref.WeakSet[RunLock] = weakref.WeakSet()
 
 
+def lock_descriptor(descriptor: int, *, shared: bool = False, wait: bool = False) -> bool | None:
+    """Locks an open file or folder until all its descriptors are closed, as the kernel does when processes end.
+
+    Args:
+        descriptor: of the file or folder.
+        shared: with others that share it.
+        wait: until the lock is free.
+
+    Returns:
+        whether it is locked: False: another process holds the lock; None: the file system knows no locks.
+
+    Raises:
+        OSError: for another reason.
+    """
+    try:
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno in _UNKNOWN_HERE:
+            return None
+        raise
+    return True
+
+
 class RunLock:
     """The right to write into a run folder, from `take` to `release`; also a context manager.
 
@@ -52,7 +77,7 @@ class RunLock:
         path = Path(folder) / _NAME
         descriptor = _made(path)
         try:
-            locked = _flock(descriptor, folder)
+            locked = _lock(descriptor, folder)
         except ConfigError:
             os.close(descriptor)
             raise
@@ -98,7 +123,7 @@ def sharing(folder: Path | str) -> Iterator[None]:
     """
     descriptor = _made(Path(folder) / _NAME)
     try:
-        _flock(descriptor, folder, fcntl.LOCK_SH)
+        _lock(descriptor, folder, shared=True)
         _write(descriptor, "")  # the text of a killed holder would be taken for that of a living one
         yield
     finally:
@@ -119,7 +144,7 @@ def refuse_held(folder: Path | str) -> None:
     except OSError as error:
         raise _unlockable(path, error) from error
     try:
-        _flock(descriptor, folder)
+        _lock(descriptor, folder)
     finally:
         os.close(descriptor)
 
@@ -135,14 +160,11 @@ def is_held(folder: Path | str) -> bool:
     except OSError:
         return False
     try:
-        if not os.pread(descriptor, 1, 0):
-            return False
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return bool(os.pread(descriptor, 1, 0)) and not lock_descriptor(descriptor, shared=True)
     except OSError:
         return True
     finally:
         os.close(descriptor)
-    return False
 
 
 def is_left(folder: Path | str) -> bool:
@@ -159,15 +181,15 @@ def _made(path: Path) -> int:
         raise _unlockable(path, error) from error
 
 
-def _flock(descriptor: int, folder: Path | str, kind: int = fcntl.LOCK_EX) -> bool:
-    """Locks an open file until it is closed; False on a file system without locks, which does not prevent training."""
+def _lock(descriptor: int, folder: Path | str, *, shared: bool = False) -> bool:
+    """Locks a run folder; False on a file system without locks, which does not prevent training."""
     try:
-        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+        locked = lock_descriptor(descriptor, shared=shared)
     except OSError as error:
-        if error.errno in _UNKNOWN_HERE:
-            return False
-        raise ConfigError(_TAKEN.format(_holder(descriptor)), source=str(folder)) from error
-    return True
+        raise _unlockable(Path(folder) / _NAME, error) from error
+    if locked is False:
+        raise ConfigError(_TAKEN.format(_holder(descriptor)), source=str(folder))
+    return bool(locked)
 
 
 def _unlockable(path: Path, error: OSError) -> ConfigError:

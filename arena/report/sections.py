@@ -78,7 +78,7 @@ def page_data(files: RunFiles, replays: Sequence[Replay] = ()) -> PageData:
     # The rule that decides the order of the players; None if no decided order was asked for.
     terms = files.terms
     if terms is not None and terms.error is not None and terms.elo is not None:
-        rule = DecidedConfig(error=terms.error, elo=terms.elo)
+        rule: DecidedConfig | None = DecidedConfig(error=terms.error, elo=terms.elo)
     else:
         rule = None if files.config.league is None else files.config.league.decided
     return PageData(

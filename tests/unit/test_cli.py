@@ -690,6 +690,15 @@ def test_failing_stdout_is_reported_in_one_line(folder: Path, command: list[str]
     assert found.stderr == "arena: failed: the output cannot be written: No space left on device\n"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
+def test_completion_names_commands_and_options(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", shell]) == 0
+    script = capsys.readouterr().out
+    for word in ("train", "tournament", "run-dir", "checkpoints"):
+        assert word in script
+
+
 @pytest.mark.parametrize("asked", [["--help"], ["--version"], ["tournament", "--help"]])
 @pytest.mark.parametrize("unbuffered", [[], ["-u"]])
 def test_failing_stdout_of_help_is_reported(asked: list[str], unbuffered: list[str]) -> None:

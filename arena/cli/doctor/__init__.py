@@ -65,6 +65,6 @@ def examine_machine(checks: Iterable[Callable[[], Iterable[Finding]]] = CHECKS) 
     for check in checks:
         try:
             yield from check()
-        except (OSError, ValueError, subprocess.SubprocessError, ConfigError) as error:
+        except (ImportError, OSError, ValueError, subprocess.SubprocessError, ConfigError) as error:
             subject = check.__name__.replace("_", " ")
             yield problem(subject, f"could not be looked at: {type(error).__name__}: {error}")

@@ -1,4 +1,4 @@
-"""Python and the packages: are they there, in versions that were tested?"""
+"""Python and the packages: are they there, in the versions that the arena's distribution declares as tested?"""
 
 from __future__ import annotations
 
@@ -7,51 +7,44 @@ import sys
 from collections.abc import Iterator
 from importlib import metadata
 
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+
 from arena.cli.doctor.finding import Finding, ok, problem, warning
 from arena.registry import hidden_packages
 
-PYTHONS = ((3, 10), (3, 14))  # from, to below
-PACKAGES = {  # from, to below
-    "mpi4py": ("4.0", "5"),
-    "numpy": ("1.26", "3"),
-    "gymnasium": ("1.1", "2"),
-    "pettingzoo": ("1.24", "2"),
-    "torch": ("2.4", "3"),
-    "pyyaml": ("6.0", "7"),
-    "msgspec": ("0.20", "1"),
-    "rich": ("13", "16"),
-    "scipy": ("1.11", "2"),
-    "networkx": ("3", "4"),
-    "plotly": ("6", "8"),
-    "jinja2": ("3.1", "4"),
-}
+DISTRIBUTION = "mpi-policy-arena"
 
 
 def python(version: tuple[int, ...] = sys.version_info[:3]) -> Iterator[Finding]:
     """The interpreter's version."""
-    words = f"{'.'.join(map(str, version))} ({sys.executable})"
-    least, below = PYTHONS
-    if version < least:
-        yield problem("Python", words, "the arena needs 3.10 or newer")
-    elif version >= below:
-        yield warning("Python", words, "not tested; 3.10 to 3.13 are")
-    else:
+    number = ".".join(map(str, version))
+    words = f"{number} ({sys.executable})"
+    tested = metadata.metadata(DISTRIBUTION)["Requires-Python"]
+    if SpecifierSet(tested).contains(number):
         yield ok("Python", words)
+    elif SpecifierSet(re.sub("<[^,]*", "", tested).strip(",")).contains(number):
+        yield warning("Python", words, f"not tested; {tested} is")
+    else:
+        yield problem("Python", words, f"the arena needs {tested}")
 
 
 def packages() -> Iterator[Finding]:
     """Every package that the arena needs."""
-    for name, (least, below) in PACKAGES.items():
-        remedy = f"pip install '{name}>={least},<{below}'"
-        try:
-            version = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            yield problem(name, "is not installed", remedy)
+    for line in metadata.requires(DISTRIBUTION) or ():
+        needed = Requirement(line)
+        if needed.marker is not None and not needed.marker.evaluate({"extra": ""}):  # of an extra, or another Python
             continue
-        if _numbers(least) <= _numbers(version) < _numbers(below):
-            yield ok(name, version)
+        remedy = f"pip install '{needed.name}{needed.specifier}'"
+        try:
+            version = metadata.version(needed.name)
+        except metadata.PackageNotFoundError:
+            yield problem(needed.name, "is not installed", remedy)
+            continue
+        if needed.specifier.contains(version, prereleases=True):
+            yield ok(needed.name, version)
         else:
-            yield warning(name, f"{version} is not a tested version", remedy)
+            yield warning(needed.name, f"{version} is not a tested version", remedy)
 
 
 def own_packages() -> Iterator[Finding]:
@@ -60,9 +53,3 @@ def own_packages() -> Iterator[Finding]:
     yield from (problem("packages of the arena", line) for line in lines)
     if not lines:
         yield ok("packages of the arena", "arena, envs and policies are of one installation")
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    """`2.13.0+cpu` as (2, 13, 0)."""
-    match = re.match(r"[0-9]+(?:\.[0-9]+)*", version)
-    return tuple(map(int, match[0].split("."))) if match else ()

@@ -21,6 +21,7 @@ from arena.external.shared_memory.layout import Command, GroupSpec, Rows
 from arena.external.shared_memory.link_file import DRIVER, SIMULATOR, LinkFile
 from arena.external.shared_memory.program import Program, end_programs
 from arena.external.shared_memory.turn_wait import TurnWait
+from arena.records.lock import lock_descriptor
 
 PROFILES = ("published", "release-0.2")
 _CAPACITIES = {"published": 4, "release-0.2": 65536}
@@ -107,7 +108,7 @@ class Driver:
             if self._folder is not None:
                 self._folder.remove()
             raise
-        if attach is not None and not files.lock(self._file.descriptor):
+        if attach is not None and lock_descriptor(self._file.descriptor) is False:
             raise UnsafeFile("another driver uses this file", source=str(first))
         keeper.add(first, None if self._folder is None else self._folder.path)
 
@@ -279,7 +280,7 @@ class Driver:
             self._file = self._file.replace(2 * len(messages) + 20, DRIVER)
             self.changes += 1
             if self._command is None:
-                files.lock(self._file.descriptor)
+                lock_descriptor(self._file.descriptor)
         self._file.give(command, SIMULATOR, messages)
         self._outgoing.clear()
         now = time.monotonic()
@@ -293,7 +294,7 @@ class Driver:
             self._file = self._file.follow()
             self.changes += 1
             if self._command is None:
-                files.lock(self._file.descriptor)
+                lock_descriptor(self._file.descriptor)
             return None
         self._received += messages
         if command is Command.CLOSE:

@@ -7,7 +7,6 @@ A driver that waits for a program shares the folder `ml-agents` with other drive
 
 from __future__ import annotations
 
-import fcntl
 import os
 import random
 import shutil
@@ -18,6 +17,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from arena.errors import NoRoom, UnsafeFile
+from arena.records.lock import lock_descriptor
 
 SHARED_MEMORY = Path("/dev/shm")
 _LEAST_ROOM = 64 * 2**20  # bytes
@@ -52,11 +52,11 @@ class LinkFolder:
         outer = private_folder((parent or default_folder()).absolute() / f"mpi-policy-arena-{os.getuid()}")
         guard = os.open(outer, os.O_RDONLY | os.O_DIRECTORY | _SAFE)
         try:
-            fcntl.flock(guard, fcntl.LOCK_EX)  # else another driver takes the new folder for a leftover
+            lock_descriptor(guard, wait=True)  # else another driver takes the new folder for a leftover
             _remove_leftovers(outer)
             self.path = private_folder(outer / _random_name())
             self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | _SAFE)
-            fcntl.flock(self._lock, fcntl.LOCK_EX)
+            lock_descriptor(self._lock, wait=True)
         finally:
             os.close(guard)
         self.first = self.path / _random_name()
@@ -102,8 +102,7 @@ def _remove_leftovers(outer: Path) -> None:
             lock = os.open(inner, os.O_RDONLY | os.O_DIRECTORY | _SAFE)
         except OSError:  # a file, or a folder that is being removed
             continue
-        with suppress(BlockingIOError):
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if lock_descriptor(lock):
             shutil.rmtree(inner, ignore_errors=True)
         os.close(lock)
 
@@ -189,7 +188,7 @@ def remove_unused(first: Path) -> None:
         for path in found:
             descriptor = open_file(path)
             opened.callback(os.close, descriptor)
-            if not lock(descriptor):
+            if lock_descriptor(descriptor) is False:
                 raise UnsafeFile("another driver uses this file; give `attach` another name", source=str(path))
         for path in found:
             path.unlink()
@@ -202,12 +201,3 @@ def files_of(first: Path) -> list[Path]:
     except FileNotFoundError:  # the folder was removed by hand
         return []
     return sorted(path for path in names if not path.name.removeprefix(first.name).strip("_"))
-
-
-def lock(descriptor: int) -> bool:
-    """Locks a file until its descriptor is closed; False: another process has locked it."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
