@@ -353,7 +353,7 @@ def open_dataset(path: Path | str) -> Samples:
     # The policies that were training in the run of these samples; empty if its configuration is missing.
     file = RunFolder(home.parent).config
     if not file.is_file():
-        learning = frozenset()
+        learning: frozenset[str] = frozenset()
     else:
         learning = frozenset(name for name, policy in load_config(file).policies.items() if policy.learns)
     return Samples(home, tuple(_match(file, learning) for file in found))

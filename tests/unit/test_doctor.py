@@ -6,7 +6,6 @@ import errno
 import json
 import mmap
 import os
-import re
 import resource
 import subprocess
 import sys
