@@ -94,25 +94,22 @@ class Matrix:
     ) -> None:
         self.lanes = options.count("lanes", lanes)
         self.game = _chosen(game, payoffs, rounds)
-        self._unpaid = "none" if payoffs is None else None  # who has won where the payoffs do not say it
-        self.interface = self._describe()
-        self.ticks = np.zeros(self.lanes, np.int64)  # [L] played in this episode
-        self.state = np.zeros(self.lanes, np.int64)  # [L] which table is played
-        self.last = np.full((self.lanes, 2), -1, np.int64)  # [L, 2] last actions; -1: none yet
-        self._playing = np.zeros(self.lanes, np.bool_)  # [L]
-        self._past: list[tuple[int, int]] = []  # of lane 0, for the picture
-
-    def _describe(self) -> Interface:
+        unpaid = "none" if payoffs is None else None  # who has won where the payoffs do not say it
         states, n_0, n_1, _ = self.game.table.shape
         length = states if self.game.staged else n_0 + n_1 + 1
-        return Interface(
+        self.interface = Interface(
             entities=("player_0", "player_1"),
             observation_spaces=(spaces.Box(0.0, 1.0, (length,), np.float32),) * 2,
             action_spaces=(spaces.Discrete(n_0), spaces.Discrete(n_1)),
             mask_sizes=(0, 0),
             colors=(drawing.hexadecimal(drawing.BLUE), drawing.hexadecimal(drawing.RED)),
-            outcome="zero_sum" if np.allclose(self.game.table.sum(axis=-1), 0.0) else self._unpaid,
+            outcome="zero_sum" if np.allclose(self.game.table.sum(axis=-1), 0.0) else unpaid,
         )
+        self.ticks = np.zeros(self.lanes, np.int64)  # [L] played in this episode
+        self.state = np.zeros(self.lanes, np.int64)  # [L] which table is played
+        self.last = np.full((self.lanes, 2), -1, np.int64)  # [L, 2] last actions; -1: none yet
+        self._playing = np.zeros(self.lanes, np.bool_)  # [L]
+        self._past: list[tuple[int, int]] = []  # of lane 0, for the picture
 
     def reset(
         self,
@@ -148,11 +145,11 @@ class Matrix:
         return np.repeat(lanes[:, None], 2, axis=1)
 
     def _frame(self) -> Frame:
-        seen = (self._state_seen(),) * 2 if self.game.staged else (self._past_seen(0), self._past_seen(1))
+        if self.game.staged:
+            seen = (np.eye(len(self.game.table), dtype=np.float32)[self.state],) * 2
+        else:
+            seen = (self._past_seen(0), self._past_seen(1))
         return Frame(seen, self._for_both(self._playing), (None, None))
-
-    def _state_seen(self) -> NDArray[np.float32]:
-        return np.eye(len(self.game.table), dtype=np.float32)[self.state]
 
     def _past_seen(self, player: int) -> NDArray[np.float32]:
         n_own, n_other = self.game.table.shape[1 + player], self.game.table.shape[2 - player]
@@ -174,8 +171,13 @@ class Matrix:
         table = self.game.table[self.state[0]]
         played = self._past[-1] if self._past and (not self.game.staged or len(self._past) > 1) else None
         _draw_table(canvas, table, played)
-        for index, joint in enumerate(self._past[-PAST_SHOWN:]):
-            _draw_choice(canvas, 24 + index * 432 / PAST_SHOWN, joint, table.shape[:2])
+        for index, joint in enumerate(self._past[-PAST_SHOWN:]):  # the darker, the higher the action's number
+            left = 24 + index * 432 / PAST_SHOWN
+            for player, color in enumerate((drawing.BLUE, drawing.RED)):
+                shade = drawing.mixed(
+                    drawing.WHITE, color, 0.25 + 0.75 * joint[player] / max(1, table.shape[player] - 1)
+                )
+                canvas.rectangle(384 + player * 40, left, 418 + player * 40, left + 432 / PAST_SHOWN - 3, shade)
         return canvas.pixels
 
     def close(self) -> None:
@@ -231,11 +233,3 @@ def _draw_table(canvas: drawing.Canvas, table: NDArray[np.float64], played: tupl
             canvas.number(top + height / 2, half + width / 4, f"{pays:.3g}", drawing.INK, scale)
         if (row, column) == played:
             canvas.frame(top, left, top + height - 4, left + width - 4, drawing.INK, width=4)
-
-
-def _draw_choice(canvas: drawing.Canvas, left: float, joint: tuple[int, int], sizes: tuple[int, ...]) -> None:
-    """One column of the strip of last choices: blue above, red below; the darker, the higher the action's number."""
-    for player, color in enumerate((drawing.BLUE, drawing.RED)):
-        share = joint[player] / max(1, sizes[player] - 1)
-        top, right = 384 + player * 40, left + 432 / PAST_SHOWN - 3
-        canvas.rectangle(top, left, top + 34, right, drawing.mixed(drawing.WHITE, color, 0.25 + 0.75 * share))

@@ -145,7 +145,14 @@ class ListEnv:
         shown = self._shown
         if shown is None:
             raise ValueError("act() before the first reset()")
-        choices = self._checked(actions, shown)
+        space = self._translator.space.action_space
+        for name in actions:
+            if name not in space.actions:
+                raise ValueError(f"unknown action {name!r}; known: {', '.join(space.actions)}")
+        choices = {name: _as_ragged(name, actions.get(name, [()] * len(self)), len(self)) for name in space.actions}
+        space.check_choices(
+            choices, {name: {"actors": one.actors, "actees": one.actees} for name, one in shown.shown.items()}
+        )
         observations: list[Any] = []
         rewards, done = np.zeros(len(self), np.float32), np.zeros(len(self), np.bool_)
         ended: dict[int, EpisodeStats] = {}
@@ -212,34 +219,6 @@ class ListEnv:
             done=done.astype(np.bool_),
             end_of_episode_info=ended,
         )
-
-    def _checked(self, actions: Mapping[str, Any], shown: Batch) -> dict[str, Ragged]:
-        """The choices by action, each an int64 `Ragged` that fits what was shown."""
-        kinds = self._translator.space.actions
-        for name in actions:
-            if name not in kinds:
-                raise ValueError(f"unknown action {name!r}; known: {', '.join(kinds)}")
-        found = {}
-        for name, kind in kinds.items():
-            actors = shown.shown[name].actors
-            choices = _as_ragged(name, actions.get(name, [()] * len(self)), len(self))
-            if (wrong := np.flatnonzero(choices.lengths != actors.lengths)).size:
-                row = int(wrong[0])
-                raise ValueError(
-                    f"action {name!r}, row {row}: got {choices.lengths[row]} choices for {actors.lengths[row]} actors"
-                )
-            actees = shown.shown[name].actees
-            limits = (
-                np.full(actors.total, kind.choices) if actees is None else np.repeat(actees.lengths, actors.lengths)
-            )
-            if (wrong := np.flatnonzero((choices.values < 0) | (choices.values >= limits))).size:
-                item = int(wrong[0])
-                raise ValueError(
-                    f"action {name!r}, row {choices.rows()[item]}: the choice {choices.values[item]}; it must be from "
-                    f"0 to {limits[item] - 1}"
-                )
-            found[name] = choices
-        return found
 
 
 EnvList = ListEnv

@@ -136,8 +136,21 @@ class Translator:
             WrongObservation: a row breaks a rule.
         """
         given = [_NOTHING if one is None else one for one in observations]
+        types, hidden, actions = self._known
         for row, one in enumerate(given):
-            self._check_names(row, one)
+            for what, names, known in (
+                ("features of a type", one.features, types),
+                ("ids of a type", one.ids, types),
+                ("visible for a type", one.visible, hidden),
+                ("an action", one.actions, actions),
+            ):
+                if not isinstance(names, Mapping):
+                    raise WrongObservation(row, f"{what}: {_short(names)}; expected a mapping by name")
+                if not names.keys() <= known:
+                    unknown = next(name for name in names if name not in known)
+                    where = "`hidden` of the space" if known is hidden else "the space"
+                    hint = nearest(str(unknown), known)
+                    raise WrongObservation(row, f"{what} that is not in {where}, {unknown!r}; {hint}")
         features = [self._features(given, kind) for kind in self._types]
         counts = np.array([ragged.lengths for ragged in features], np.int64).reshape(len(features), len(given))
         per_row = counts.T.tolist()
@@ -147,8 +160,15 @@ class Translator:
             if any(kind in one.visible for one in given)
         }
         rows = [_Row(self, row, one, per_row[row]) for row, one in enumerate(given)]
+        names = self.space.global_features
+        numbers = [(0.0,) * len(names) if one is None else one.global_features for one in observations]
+        globals_ = _numbers(numbers, (len(numbers), len(names)))
+        if globals_ is None:
+            row = next(row for row, one in enumerate(numbers) if _numbers([one], (1, len(names))) is None)
+            expected = f"expected {len(names)} finite float32 numbers ({', '.join(names)})"
+            raise WrongObservation(row, f"global features {_short(numbers[row])}; {expected}")
         return Batch(
-            globals=self._globals(observations),
+            globals=globals_,
             units=dict(zip(self._types, features, strict=True)),
             visible=visible,
             shown={
@@ -186,45 +206,6 @@ class Translator:
                 actees = [ids[places[number]] for number in numbers.tolist()]
             found[name] = self._classes.select(actors=actors, actees=actees)
         return found
-
-    def default_ids(self, kind: str, count: int) -> list[Any]:
-        """The ids of `count` entities of a type that gives none."""
-        known = self._ids[kind]
-        known.extend((kind, number) for number in range(len(known), count))
-        return known[:count]
-
-    def _check_names(self, row: int, one: Any) -> None:
-        types, hidden, actions = self._known
-        for what, names, known in (
-            ("features of a type", one.features, types),
-            ("ids of a type", one.ids, types),
-            ("visible for a type", one.visible, hidden),
-            ("an action", one.actions, actions),
-        ):
-            if not isinstance(names, Mapping):
-                raise WrongObservation(row, f"{what}: {_short(names)}; expected a mapping by name")
-            if not names.keys() <= known:
-                unknown = next(name for name in names if name not in known)
-                where = "`hidden` of the space" if known is hidden else "the space"
-                raise WrongObservation(
-                    row, f"{what} that is not in {where}, {unknown!r}; {nearest(str(unknown), known)}"
-                )
-
-    def _globals(self, observations: Sequence[Any]) -> NDArray[np.float32]:
-        names = self.space.global_features
-        zeros = (0.0,) * len(names)
-        rows = [zeros if one is None else one.global_features for one in observations]
-        array = _numbers(rows, (len(rows), len(names)))
-        if array is not None:
-            return array
-        for row, numbers in enumerate(rows):
-            if _numbers([numbers], (1, len(names))) is None:
-                raise WrongObservation(
-                    row,
-                    f"global features {_short(numbers)}; expected {len(names)} finite float32 numbers "
-                    f"({', '.join(names)})",
-                )
-        raise AssertionError("every row by itself is right")
 
     def _features(self, given: Sequence[Any], kind: str) -> Ragged:
         width = len(self.space.types[kind])
@@ -291,7 +272,9 @@ class _Row:
             begin = len(ids)
             self.begins[kind] = (begin, begin + count)
             if given is None:
-                given = translator.default_ids(kind, count)
+                default = translator._ids[kind]
+                default.extend((kind, number) for number in range(len(default), count))
+                given = default[:count]
             elif not isinstance(given, Iterable):
                 raise WrongObservation(number, f"ids {_short(given)} of type {kind!r}; expected a list of {count}")
             ids += given
@@ -460,19 +443,14 @@ def _select(name: str, kind: Select, rows: Sequence[_Row]) -> Shown:
         actors.append(picking)
         actees.append(picked)
         masks.append(flags)
-    any_mask = any(flags is not None for flags in masks)
-    return Shown(_indices(actors), _indices(actees), _pair_masks(actors, actees, masks) if any_mask else None)
-
-
-def _pair_masks(
-    actors: Sequence[Sequence[int]], actees: Sequence[Sequence[int]], masks: Sequence[NDArray[np.bool_] | None]
-) -> Ragged:
-    """Which actees each actor may pick in all rows, bool items, actor by actor; ones where a row gives no mask."""
-    parts = [
+    if all(flags is None for flags in masks):
+        return Shown(_indices(actors), _indices(actees), None)
+    parts = [  # actor by actor; ones where a row gives no mask
         np.ones(len(picking) * len(picked), np.bool_) if flags is None else flags.reshape(-1)
         for picking, picked, flags in zip(actors, actees, masks, strict=True)
     ]
-    return Ragged(np.concatenate(parts), [len(part) for part in parts])
+    pairs = Ragged(np.concatenate(parts), [len(part) for part in parts])
+    return Shown(_indices(actors), _indices(actees), pairs)
 
 
 def _indices(rows: Sequence[Sequence[int]]) -> Ragged:
@@ -501,31 +479,23 @@ def unit_space(obs_space: Any, action_space: Mapping[str, Any]) -> UnitSpace:
     Raises:
         ValueError: they are not of the interface.
     """
-    types = {str(name): _features(name, entity) for name, entity in obs_space.entities.items()}
-    return UnitSpace(
-        types,
-        global_features=list(obs_space.global_features),
-        actions={str(name): _kind(name, space) for name, space in action_space.items()},
-        hidden=list(types),
-    )
-
-
-def _kind(name: str, space: Any) -> Kind:
-    """An action space of the interface, whichever package it comes from."""
-    names = {base.__name__ for base in type(space).__mro__}
-    if "SelectEntityActionSpace" in names:
-        return Select(masked=bool(getattr(space, "masked", False)))
-    if "GlobalCategoricalActionSpace" in names:
-        return GlobalChoice(list(space.index_to_label))
-    if "CategoricalActionSpace" in names:
-        return Choice(list(space.index_to_label))
-    raise ValueError(f"action {name!r} is a {type(space).__name__}; expected one of {', '.join(_SPACES)}")
-
-
-def _features(name: str, entity: Any) -> list[str]:
-    if not isinstance(entity, Entity) and not hasattr(entity, "features"):
-        raise ValueError(f"the type {name!r} is a {type(entity).__name__}; expected an Entity with its features")
-    return list(entity.features)
+    types: dict[str, list[str]] = {}
+    for name, entity in obs_space.entities.items():
+        if not isinstance(entity, Entity) and not hasattr(entity, "features"):
+            raise ValueError(f"the type {name!r} is a {type(entity).__name__}; expected an Entity with its features")
+        types[str(name)] = list(entity.features)
+    actions: dict[str, Kind] = {}
+    for name, space in action_space.items():  # of our classes, or of those of `entity-gym`
+        names = {base.__name__ for base in type(space).__mro__}
+        if "SelectEntityActionSpace" in names:
+            actions[str(name)] = Select(masked=bool(getattr(space, "masked", False)))
+        elif "GlobalCategoricalActionSpace" in names:
+            actions[str(name)] = GlobalChoice(list(space.index_to_label))
+        elif "CategoricalActionSpace" in names:
+            actions[str(name)] = Choice(list(space.index_to_label))
+        else:
+            raise ValueError(f"action {name!r} is a {type(space).__name__}; expected one of {', '.join(_SPACES)}")
+    return UnitSpace(types, global_features=list(obs_space.global_features), actions=actions, hidden=list(types))
 
 
 def _numbers(items: Any, shape: tuple[int, ...]) -> NDArray[np.float32] | None:

@@ -17,7 +17,7 @@ from arena.experiment.driver import Driver, opened
 from arena.experiment.folder import ExperimentFolder, place_of
 from arena.experiment.outcome import Combination, rank
 from arena.experiment.plan import plan_experiment, slots_for
-from arena.experiment.tables import outcome_data, read_rows
+from arena.experiment.tables import FollowedExperiment, outcome_data
 from arena.experiment.values import TrialRow, flat_numbers
 from arena.launch import mpirun
 from arena.results import read_results
@@ -190,7 +190,7 @@ class Experiment:
         with opened(plan, place, resume=resume):
             driver = Driver(plan, place, slots, display, hosts_given=not slots.crowding, retry_errors=retry_errors)
             status = driver.run()
-            rows = read_rows(place, plan.file.config)
+            rows = FollowedExperiment(place, plan.file.config).look()
         if status > 128:
             raise KeyboardInterrupt(status - 128)
         return Outcome(place, plan.file.config, rows)
@@ -204,7 +204,7 @@ def open_experiment(folder: str | Path) -> Outcome:
     """
     found = ExperimentFolder.existing(folder)
     config = found.read_config()
-    return Outcome(found, config, read_rows(found, config))
+    return Outcome(found, config, FollowedExperiment(found, config).look())
 
 
 def run_experiments(

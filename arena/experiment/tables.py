@@ -54,15 +54,6 @@ def trial_row(folder: ExperimentFolder, record: Record, results: FollowedResults
     )
 
 
-def read_rows(folder: ExperimentFolder, config: ExperimentConfig) -> list[TrialRow]:
-    """The rows of all trials, from the files of an experiment.
-
-    Raises:
-        ConfigError: a file is damaged.
-    """
-    return FollowedExperiment(folder, config).look()
-
-
 class FollowedExperiment:
     """The trials of an experiment as its files tell them; of results only what is new is read."""
 

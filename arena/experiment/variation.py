@@ -108,15 +108,17 @@ def read_form(value: Any, path: str) -> Form | None:
         if not isinstance(held, list) or not held:
             raise ConfigError(f"found {show(held)}; expected a list with at least one value", path=place)
         return Grid(tuple(map(unquoted, held))) if kind == "grid_search" else Choice(tuple(map(unquoted, held)))
-    if kind in _RANGES:
-        return _read_range(kind, held, place)
-    return None
-
-
-def _read_range(kind: str, held: Any, place: str) -> Range:
+    if kind not in _RANGES:
+        return None
     integer, log = kind.endswith("integers"), kind.startswith("log")
-    numbers = isinstance(held, list) and len(held) == 2 and all(_is_number(end, integer=integer) for end in held)
-    if not numbers:
+    ends = held if isinstance(held, list) else []
+    if len(ends) != 2 or not all(
+        isinstance(end, (int, float))
+        and not isinstance(end, bool)
+        and math.isfinite(end)
+        and (not integer or float(end).is_integer())
+        for end in ends
+    ):
         what = "whole numbers" if integer else "numbers"
         raise ConfigError(f"found {show(held)}; expected two {what}, [low, high]", path=place)
     low, high = held
@@ -125,12 +127,6 @@ def _read_range(kind: str, held: Any, place: str) -> Range:
     if log and low <= 0:
         raise ConfigError(f"found {show(held)}; a logarithm needs ends above 0", path=place)
     return Range(int(low) if integer else float(low), int(high) if integer else float(high), integer, log)
-
-
-def _is_number(value: Any, *, integer: bool) -> bool:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return False
-    return math.isfinite(value) and (not integer or float(value).is_integer())
 
 
 def unquoted(value: Any) -> Any:

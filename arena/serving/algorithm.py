@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,7 +9,6 @@ from gymnasium.spaces import Space
 
 from arena import registry
 from arena.config.load import load_config
-from arena.config.schema import Config
 from arena.errors import ConfigError, located, nearest
 from arena.preflight.spec import spec_of
 from arena.preflight.stubs import SpecVectorEnv, StubGroup, from_spaces
@@ -42,7 +40,21 @@ def load_algorithm(run: Path | str, policy: str, checkpoint: str) -> LoadedAlgor
     if policy not in config.policies:
         raise ConfigError(f"no policy {policy!r} in this run; {nearest(policy, config.policies)}", source=str(run))
     own = boundary.checkpoints_of(folder, policy)
-    file = _labeled(folder, policy, config, own, checkpoint)
+    files, load, file = list(own), config.policies[policy].load, None
+    if not files and load is not None:  # without checkpoints of its own in this run, the one that it was loaded from
+        found = checkpoints.find(load, policy)
+        files = checkpoints.list_checkpoints(found)[-1:] if found.is_dir() else [found]
+    if files:
+        every = [*folder.snapshots_path(policy).glob("*.ckpt"), *files]
+        ticks = (checkpoints.ticks_of(one) if one.stem.isdecimal() else checkpoints.load(one).boundary for one in every)
+        known = dict(zip(map(str, ticks), every, strict=True)) | {"first": files[0], "last": files[-1]}
+        if checkpoint not in known:
+            raise ConfigError(
+                f"there is no checkpoint {checkpoint!r} of {policy!r}; {nearest(checkpoint, known)}",
+                path="--checkpoint",
+                source=str(folder.path),
+            )
+        file = known[checkpoint]
     tick = checkpoints.ticks_of(file) if own and file is not None else None
     given = with_learned_options(folder, policy, config, tick)
     cls, options = registry.configured_algorithm(
@@ -69,26 +81,3 @@ def load_algorithm(run: Path | str, policy: str, checkpoint: str) -> LoadedAlgor
     with located(source=str(file)):
         algorithm.load_state_dict(held.state)
     return LoadedAlgorithm(algorithm, given.algorithm, observation_space, file, held.boundary)
-
-
-def _labeled(folder: RunFolder, policy: str, config: Config, own: Sequence[Path], label: str) -> Path | None:
-    """The checkpoint or snapshot labeled `last`, `first`, or with a tick; None: the policy has none at all.
-
-    Without checkpoints of its `own` in this run, the one that it was loaded from counts.
-    """
-    files, load = list(own), config.policies[policy].load
-    if not files and load is not None:
-        found = checkpoints.find(load, policy)
-        files = checkpoints.list_checkpoints(found)[-1:] if found.is_dir() else [found]
-    if not files:
-        return None
-    every = [*folder.snapshots_path(policy).glob("*.ckpt"), *files]
-    ticks = (checkpoints.ticks_of(path) if path.stem.isdecimal() else checkpoints.load(path).boundary for path in every)
-    known = dict(zip(map(str, ticks), every, strict=True)) | {"first": files[0], "last": files[-1]}
-    if label not in known:
-        raise ConfigError(
-            f"there is no checkpoint {label!r} of {policy!r}; {nearest(label, known)}",
-            path="--checkpoint",
-            source=str(folder.path),
-        )
-    return known[label]

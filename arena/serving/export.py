@@ -31,7 +31,7 @@ from arena.records.formats import EngineReport, ExportReport, ModelFile, documen
 from arena.serving import engines
 from arena.serving.algorithm import load_algorithm
 from arena.serving.comparison import Outputs, compare
-from arena.serving.engines import EAGER, ONNX, Engine, Run
+from arena.serving.engines import EAGER, ONNX, Run
 from arena.serving.model_rows import Rows, rows_of
 from arena.serving.onnx_model import (
     DESCRIPTION,
@@ -108,10 +108,17 @@ def export(
     with _step("3, reference"):
         expected = _reference(reference.run, rows, file, batch_sizes)
     made, reports = {EAGER: reference}, [EngineReport(name=EAGER, seconds=0.0, verdict="ok")]
-    engine, report = _onnx_file(exported, file)  # 4
-    reports.append(report)
-    if engine is not None:
-        made[ONNX] = engine
+    begun, reason = time.perf_counter(), ""  # 4
+    try:
+        made[ONNX] = engines.onnx_engine(exported, msgspec.structs.replace(file, engine=ONNX))
+    except Exception as error:  # torch, onnx and the runtime have no common class of errors
+        reason = f"step 4, ONNX file: {_words(error)}"
+    seconds = round(time.perf_counter() - begun, 3)
+    if reason:
+        reports.append(EngineReport(name=ONNX, seconds=seconds, verdict="failed", reason=reason))
+    else:
+        nbytes = len(made[ONNX].content or b"")
+        reports.append(EngineReport(name=ONNX, bytes=nbytes, seconds=seconds, verdict="ok"))
     for number, report in enumerate(reports):  # 5
         if report.verdict == "ok":
             reports[number] = _verified(report, made[report.name].run, rows, expected, file)
@@ -120,7 +127,11 @@ def export(
             {report.name: made[report.name].run for report in reports if report.verdict == "ok"}, rows, batch_sizes
         )
     reports = [msgspec.structs.replace(report, latency_us=latencies.get(report.name, {})) for report in reports]
-    chosen = _chosen(reports)  # 7
+    chosen = EAGER  # 7: the file only if all fits the reference, and it is clearly faster
+    if all(report.verdict == "ok" for report in reports):
+        logs = {report.name: [math.log(value) for value in report.latency_us.values()] for report in reports}
+        means = {name: math.exp(statistics.fmean(values)) for name, values in logs.items()}
+        chosen = ONNX if means[ONNX] <= _FASTER * means[EAGER] else EAGER
     document = ExportReport(
         policy=policy,
         algorithm=loaded.name,
@@ -273,18 +284,6 @@ def _reference(run: Run, rows: Rows, file: ModelFile, batch_sizes: Sequence[int]
     return found
 
 
-def _onnx_file(exported: Any, file: ModelFile) -> tuple[Engine | None, EngineReport]:
-    """The engine of the ONNX file, None if it cannot be made, and the report of its making."""
-    begun = time.perf_counter()
-    try:
-        engine = engines.onnx_engine(exported, msgspec.structs.replace(file, engine=ONNX))
-    except Exception as error:  # torch, onnx and the runtime have no common class of errors
-        seconds, reason = round(time.perf_counter() - begun, 3), f"step 4, ONNX file: {_words(error)}"
-        return None, EngineReport(name=ONNX, seconds=seconds, verdict="failed", reason=reason)
-    seconds = round(time.perf_counter() - begun, 3)
-    return engine, EngineReport(name=ONNX, bytes=len(engine.content or b""), seconds=seconds, verdict="ok")
-
-
 def _verified(report: EngineReport, run: Run, rows: Rows, reference: Outputs, file: ModelFile) -> EngineReport:
     """The report with figures of all outputs, and the verdict."""
     names = [tensor.name for tensor in file.outputs]
@@ -322,17 +321,6 @@ def _latencies(runs: Mapping[str, Run], rows: Rows, batch_sizes: Sequence[int]) 
         for name, seconds in calls.items():
             timed[name][str(size)] = round(statistics.median(seconds) * 1e6, 2)
     return timed
-
-
-def _chosen(reports: Sequence[EngineReport]) -> str:
-    """The file, if all fits the reference and it is clearly faster than eager; else eager."""
-    if any(report.verdict != "ok" for report in reports):
-        return EAGER
-    means = {
-        report.name: math.exp(statistics.fmean(math.log(value) for value in report.latency_us.values()))
-        for report in reports
-    }
-    return ONNX if means[ONNX] <= _FASTER * means[EAGER] else EAGER
 
 
 def _text(document: ModelFile | ExportReport) -> bytes:

@@ -3,7 +3,6 @@
 trainer   the run: trains, evaluates, saves, and goes on
 remote    the processes of a launcher, which wait between two iterations
 player    a policy that acts
-saving    run folders as they are saved and restored
 """
 
 from arena.trainer.player import Player

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import shutil
 import signal
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,6 +42,7 @@ from arena.plan.seats import check_seats
 from arena.preflight.examine import interface_of
 from arena.preflight.spec import spec_of
 from arena.records import best, boundary, checkpoint, evaluations
+from arena.records.atomic import make_folder, part_of
 from arena.records.folder import RunFolder
 from arena.records.formats import ChangeLine
 from arena.records.journal import JournalReader
@@ -61,11 +64,11 @@ from arena.terminal.display import silent_display
 from arena.terminal.output import say
 from arena.trainer.player import Player
 from arena.trainer.remote import RemoteRun
-from arena.trainer.saving import save
 
 _log = logging.getLogger(__name__)
 _NAME = "trainer"  # of a run whose configuration has no file
 _MISTAKE = 2  # the exit status after a user's mistake
+_NOT_SAVED = ("lock", "requeue", "saved", "logs", "report.html", "wandb", "wandb_id")
 _SHOWN = ("training_iteration", "ticks", "episodes_total", "episode_reward_mean", "episode_len_mean")
 
 
@@ -618,7 +621,22 @@ class Trainer:
         run = self._held.run
         if not run.folder.config.exists():
             raise ConfigError("nothing was played yet; call train() first", source=str(run.path))
-        return save(run.folder, run.path / "saved" / f"{self.ticks:012d}" if folder is None else anchored(folder))
+        to = run.path / "saved" / f"{self.ticks:012d}" if folder is None else anchored(folder)
+        if to.exists() and (not to.is_dir() or any(to.iterdir())):
+            raise ConfigError("holds files already; name another folder", source=str(to))
+        to.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        part = part_of(to)
+        shutil.rmtree(part, ignore_errors=True)
+
+        def left_out(where: str, names: list[str]) -> list[str]:
+            return [name for name in names if Path(where) == run.path and name in _NOT_SAVED]
+
+        shutil.copytree(run.path, part, symlinks=True, ignore=left_out)
+        make_folder(part / "logs")
+        if to.exists():
+            to.rmdir()
+        os.replace(part, to)
+        return to
 
     def close(self) -> None:
         """Releases the run folder; a second call does nothing. `Trainer.restore` goes on with the run."""

@@ -335,7 +335,9 @@ class LinkMemory:
             head, row = memory, memory[layout.row(seat)]
             heaps = local[seat][::-1] if seat in local else None
         else:
-            place = self._place(endpoint, environment)
+            place = None  # on another node
+            if self._near(environment):
+                place = LinkPlace.unpack(endpoint.receive(environment, Tag.LINK)[1])
             if place is None or place.memory is None:
                 outbox, inbox = (np.zeros(nbytes, np.uint8) for nbytes in (size.request, size.reply))
                 return self._transport.link(endpoint, environment, Side.SEAT, part, outbox, inbox)
@@ -380,12 +382,6 @@ class LinkMemory:
                 return None
             made.pop_all()
             return shared
-
-    def _place(self, endpoint: Endpoint, environment: int) -> LinkPlace | None:
-        """Where the seat's row is, as the environment says; None if it is on another node."""
-        if not self._near(environment):
-            return None
-        return LinkPlace.unpack(endpoint.receive(environment, Tag.LINK)[1])
 
 
 def _waker(endpoint: Endpoint, peer: int) -> Callable[[], None]:

@@ -39,6 +39,7 @@ from arena.transport.endpoint import (
     Tag,
 )
 from arena.transport.links import LinkMemory
+from arena.transport.pickling import pack, unpack
 from arena.transport.status import RoleStatus, State, StatusQuery, StatusReply
 
 # Roles that keep each other busy must not delay messages and status queries from other processes.
@@ -121,7 +122,15 @@ class RoleScheduler:
         forget_roles()
         if len(mains) == 1:
             ((address, main),) = mains.items()
-            self._run_here(address, main)
+            self._tasks[address].begin(address)
+            try:
+                main(RoleEndpoint(self, address))
+            except RunStopped as error:
+                if self._failure is None or isinstance(error, PeerLost):
+                    raise
+                raise self._failure from None
+            finally:
+                self._tasks[address].ended = True
             return
         threads = [
             threading.Thread(target=self._main, args=(address, main), name=self._tasks[address].name, daemon=True)
@@ -142,17 +151,6 @@ class RoleScheduler:
             raise
         if self._failure is not None:
             raise self._failure
-
-    def _run_here(self, address: int, main: Callable[[RoleEndpoint], None]) -> None:
-        self._tasks[address].begin(address)
-        try:
-            main(RoleEndpoint(self, address))
-        except RunStopped as error:
-            if self._failure is None or isinstance(error, PeerLost):
-                raise
-            raise self._failure from None
-        finally:
-            self._tasks[address].ended = True
 
     def _main(self, address: int, main: Callable[[RoleEndpoint], None]) -> None:
         task = self._tasks[address]
@@ -212,7 +210,12 @@ class RoleScheduler:
                 self._bell.wait(seconds)
                 self._bell.clear()
             else:
-                self._stop(Deadlock(self._describe()))
+                roles = self.statuses(stacks=True)
+                circle = status.find_circle(roles)
+                others = [role for role in roles if role.state is State.WAITS and role not in circle]
+                how_many = f", {len(circle)} of them in a circle" if circle else ""
+                report = status.report(circle, others, lambda address: self._tasks[address].name)
+                self._stop(Deadlock(f"every role waits for another one{how_many}:\n{report}"))
             self._idle = False
             if self._stopping:
                 return self._next()
@@ -223,14 +226,6 @@ class RoleScheduler:
         due = {address for address, time in self._alarms.items() if monotonic() >= time} if self._alarms else set()
         for address in sorted(due | self._rung) if due or self._rung else ():
             self.wake(address)
-
-    def _describe(self) -> str:
-        roles = self.statuses(stacks=True)
-        circle = status.find_circle(roles)
-        others = [role for role in roles if role.state is State.WAITS and role not in circle]
-        how_many = f", {len(circle)} of them in a circle" if circle else ""
-        report = status.report(circle, others, lambda address: self._tasks[address].name)
-        return f"every role waits for another one{how_many}:\n{report}"
 
     @property
     def idle(self) -> bool:
@@ -259,14 +254,14 @@ class RoleScheduler:
         return tuple(found)
 
     def _answer(self, source: int, data: Bytes) -> None:
-        question: StatusQuery = status.unpack(data)
+        question: StatusQuery = unpack(data)
         peeked = tuple(peek(process) for process in question.peek)
         roles = self.statuses(stacks=question.stacks)
         calls = {address: tuple(count().items()) for address, count in self._tallies.items()}
         counted = tuple(role._replace(calls=calls.get(role.address, ())) for role in roles)
         answer = StatusReply(question, counted, peeked)
         own = next(iter(self._tasks))
-        self.send(source, Tag.ORDER, own, bytes([Order.STATUS]) + status.pack(answer))
+        self.send(source, Tag.ORDER, own, bytes([Order.STATUS]) + pack(answer))
 
     def tally(self, address: int, count: Callable[[], Mapping[str, int]]) -> None:
         """See `Endpoint.tally`."""

@@ -6,14 +6,13 @@ reaches a circle; the roles of a circle wait forever.
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from arena.diagnostics.remote_stacks import Process
 from arena.diagnostics.stacks import Stack, shortened, stack_lines
-from arena.transport.endpoint import ANY_SOURCE, Bytes, Channel, Tag
+from arena.transport.endpoint import ANY_SOURCE, Channel, Tag
 
 _MOST_STACKS = 12  # the remaining roles get one line each
 _MOST_LINES = 24
@@ -70,7 +69,9 @@ class RoleStatus(NamedTuple):
             return f"{role} has not come back from one call for {seconds}"
         if self.awaited is None:
             return f"{role} {self.state.value}"
-        return f"{role} waits for {format_awaited(self.awaited, names)}, for {seconds}"
+        _, tag, source = self.awaited
+        what = _AWAITED.get(tag, f"{tag.name} of the {{}}")
+        return f"{role} waits for {what.format('any role' if source == ANY_SOURCE else names(source))}, for {seconds}"
 
 
 class StatusQuery(NamedTuple):
@@ -88,25 +89,9 @@ class StatusReply(NamedTuple):
     peeked: tuple[Mapping[int, Stack], ...] = ()  # stacks by address, of each process of `question.peek`
 
 
-def pack(content: StatusQuery | StatusReply) -> bytes:
-    """The bytes of an order's content."""
-    return pickle.dumps(content, protocol=pickle.HIGHEST_PROTOCOL)
-
-
-def unpack(data: Bytes) -> Any:
-    """The content of an order."""
-    return pickle.loads(data)
-
-
-def format_awaited(channel: Channel, names: Names) -> str:
-    """What a role waits for, in words."""
-    _, tag, source = channel
-    return _AWAITED.get(tag, f"{tag.name} of the {{}}").format("any role" if source == ANY_SOURCE else names(source))
-
-
 def find_circle(roles: Iterable[RoleStatus]) -> list[RoleStatus]:
     """The first circle of waits: each role waits for the next one, the last for the first. Empty if there is none."""
-    waits = {role.address: role for role in roles if role.awaited is not None}
+    waits = {role.address: (role, role.awaited[2]) for role in roles if role.awaited is not None}
     seen: set[int] = set()
     for start in waits:
         chain: list[int] = []
@@ -114,15 +99,10 @@ def find_circle(roles: Iterable[RoleStatus]) -> list[RoleStatus]:
         while address in waits and address not in seen:
             seen.add(address)
             chain.append(address)
-            address = _awaited_of(waits[address])
+            address = waits[address][1]
         if address in chain:
-            return [waits[member] for member in chain[chain.index(address) :]]
+            return [waits[member][0] for member in chain[chain.index(address) :]]
     return []
-
-
-def _awaited_of(role: RoleStatus) -> int:
-    assert role.awaited is not None
-    return role.awaited[2]
 
 
 def report(circle: Sequence[RoleStatus], others: Sequence[RoleStatus], names: Names) -> str:

@@ -53,7 +53,9 @@ class ListGame:
         """Begins an episode."""
         n = len(self.entities)
         given = begin(self._env, seed, options)
-        if isinstance(given, tuple) and len(given) == 2 and _are_infos(given[1]):
+        infos = given[1] if isinstance(given, tuple) and len(given) == 2 else None
+        listed = isinstance(infos, (list, tuple)) and bool(infos) and all(isinstance(one, Mapping) for one in infos)
+        if listed or isinstance(infos, Mapping):
             raise ConfigError(
                 f"reset() of {type(self._env).__name__} gave observations and infos; in the interface of lists it "
                 "gives a list of observations, one per entity, and no infos"
@@ -100,9 +102,3 @@ class ListGame:
         """Closes the environment, if it has `close`."""
         if hasattr(self._env, "close"):
             self._env.close()
-
-
-def _are_infos(given: Any) -> bool:
-    return isinstance(given, Mapping) or (
-        isinstance(given, (list, tuple)) and bool(given) and all(isinstance(one, Mapping) for one in given)
-    )

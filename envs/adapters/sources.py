@@ -77,67 +77,42 @@ def pettingzoo_factory(name: str) -> Callable[..., Any]:
     Raises:
         ConfigError: there is no such game, or it cannot be imported.
     """
-    registered = _registered(name)
-    if registered is not None:
-        return registered
-    if "" in name.split("."):
-        raise ConfigError(f"{name!r} is not the name of a PettingZoo game; a name looks like 'classic.connect_four_v3'")
-    module = _first_of(f"pettingzoo.{name}", name)
-    for maker in ("parallel_env", "env"):
-        if callable(made := getattr(module, maker, None)):
-            found: Callable[..., Any] = made
-            return found
-    raise ConfigError(f"the module {module.__name__!r} has neither parallel_env nor env")
-
-
-def _registered(name: str) -> Callable[..., Any] | None:
-    """A game from PettingZoo's registry: from 1.27 on, importing the modules of its games is deprecated."""
     try:
-        pettingzoo = importlib.import_module("pettingzoo")
+        pettingzoo: Any = importlib.import_module("pettingzoo")
     except ImportError:  # games of other packages are found as modules
-        return None
+        pettingzoo = None
+    registries = {kind: getattr(pettingzoo, f"{kind}_registry", {}) for kind in ("parallel", "aec")}
     known_as = re.sub(r"_v(\d+)$", r"-v\1", name.replace(".", "/"))
-    for kind in ("parallel", "aec"):
-        spec = getattr(pettingzoo, f"{kind}_registry", {}).get(known_as)
-        if spec is not None:
+    for kind, registry in registries.items():  # from 1.27 on, importing the modules of its games is deprecated
+        if (spec := registry.get(known_as)) is not None:
             _imported(str(spec.entry_point).partition(":")[0], f"PettingZoo cannot make {name!r}")
             return partial(pettingzoo.make, kind, known_as)
-    return None
-
-
-def _close(name: str) -> str | None:
-    """The game that is probably meant, often another version; None if no name is close."""
-    pettingzoo = importlib.import_module("pettingzoo")
-    known = [
-        re.sub(r"-v(\d+)$", r"_v\1", registered).replace("/", ".")
-        for kind in ("parallel", "aec")
-        for registered in getattr(pettingzoo, f"{kind}_registry", {})
-    ]
+    if "" in name.split("."):
+        raise ConfigError(f"{name!r} is not the name of a PettingZoo game; a name looks like 'classic.connect_four_v3'")
+    for place in (f"pettingzoo.{name}", name):
+        try:
+            module = importlib.import_module(place)
+        except ImportError as error:
+            absent = isinstance(error, ModuleNotFoundError) and f"{place}.".startswith(f"{error.name}.")
+            if not absent:  # the module exists, but an import in it fails
+                raise ConfigError(f"{place} cannot be imported: {error}") from error
+            continue
+        for maker in ("parallel_env", "env"):
+            if callable(made := getattr(module, maker, None)):
+                found: Callable[..., Any] = made
+                return found
+        raise ConfigError(f"the module {module.__name__!r} has neither parallel_env nor env")
+    # Often another version is meant.
+    known = [re.sub(r"-v(\d+)$", r"_v\1", one).replace("/", ".") for kind in registries for one in registries[kind]]
     package = name.rpartition(".")[0]
     for parent in (f"pettingzoo.{package}", package):
-        found = sys.modules.get(parent)  # the search for the game has imported it
-        known += [f"{package}.{module.name}" for module in pkgutil.iter_modules(getattr(found, "__path__", ()))]
-    return close_name(name, known)
-
-
-def _first_of(*modules: str) -> ModuleType:
-    for module in modules:
-        try:
-            return importlib.import_module(module)
-        except ImportError as error:
-            absent = isinstance(error, ModuleNotFoundError) and _is_part(error.name, module)
-            if not absent:  # the module exists, but an import in it fails
-                raise ConfigError(f"{module} cannot be imported: {error}") from error
-    tried = " or ".join(repr(module) for module in modules)
-    close = _close(modules[-1])
+        paths = getattr(sys.modules.get(parent), "__path__", ())  # the search for the game has imported it
+        known += [f"{package}.{one.name}" for one in pkgutil.iter_modules(paths)]
+    close = close_name(name, known)
     hint = (
         f"did you mean {close!r}?" if close else "is the package installed, and the version at its end the right one?"
     )
-    raise ConfigError(f"there is no module {tried}; {hint}")
-
-
-def _is_part(missing: str | None, module: str) -> bool:
-    return missing is not None and (module == missing or module.startswith(f"{missing}."))
+    raise ConfigError(f"there is no module 'pettingzoo.{name}' or {name!r}; {hint}")
 
 
 def _imported(module: str, complaint: str) -> ModuleType:

@@ -132,7 +132,8 @@ class Grayscale:
         shape = (*space.shape[:2], 1) if self.keep_dim else space.shape[:2]
 
         def gray(pictures: Pictures) -> Pictures:  # of one picture, or a batch
-            return np.sum(pictures * _LUMA, axis=-1, keepdims=self.keep_dim).astype(np.uint8)
+            grays: NDArray[np.float64] = np.sum(pictures * _LUMA, axis=-1, keepdims=self.keep_dim)
+            return grays.astype(np.uint8)
 
         return Box(0, 255, shape, np.uint8), gray
 

@@ -117,7 +117,7 @@ def test_single_file_script_resumes_to_the_same_curves(tmp_path: Path) -> None:
 
     (tmp_path / "halt").write_text("700")
     process = start([*ARENA, *command, "--run-dir", "run"], tmp_path)
-    wait_for(lambda: newest_boundary(tmp_path / "run") >= 600, timeout=200)
+    wait_for(lambda: newest_boundary(tmp_path / "run") >= 600)
     assert kill_all(tmp_path) >= 3
     assert finish(process).code != 0
     (tmp_path / "halt").unlink()
@@ -148,7 +148,7 @@ def test_descriptors_do_not_grow_over_hundreds_of_legs(tmp_path: Path) -> None:
     process = start([*ARENA, "train", config, "--run-dir", "run"], tmp_path)
     held: list[list[int]] = []
     for legs in (20, 320):
-        wait_for(lambda legs=legs: newest_boundary(tmp_path / "run") >= 7 * legs, timeout=200)
+        wait_for(lambda legs=legs: newest_boundary(tmp_path / "run") >= 7 * legs)
         held.append(descriptors(tmp_path))
     assert process.poll() is None
     kill_all(tmp_path)

@@ -83,7 +83,7 @@ def killed_and_resumed(cwd: Path, file: str, folder: str, *, kills: int, seed: i
             os.kill(process.pid, signal.SIGKILL)
             process.wait()
             killed += 1
-            wait_for(lambda: not living(cwd), timeout=20)
+            wait_for(lambda: not living(cwd))
         finally:
             for stream in (process.stdout, process.stderr):
                 assert stream is not None
@@ -103,10 +103,10 @@ def test_killed_experiment_leaves_the_bytes_of_an_undisturbed_one(tmp_path: Path
     if kills < 20:
         data["repeat"] = 1
     file = write(tmp_path, data)
-    calm = arena(tmp_path, "experiment", file, "--run-dir", "calm", "--set", "envs.game.kwargs.seconds=0", timeout=600)
+    calm = arena(tmp_path, "experiment", file, "--run-dir", "calm", "--set", "envs.game.kwargs.seconds=0")
     assert calm.code == 0, calm.err
     killed = killed_and_resumed(tmp_path, file, "wild", kills=kills, seed=kills)
-    last = arena(tmp_path, "experiment", file, "--run-dir", "wild", "--resume", timeout=600)
+    last = arena(tmp_path, "experiment", file, "--run-dir", "wild", "--resume")
     assert last.code == 0, last.err
     assert killed == kills or kills < 20
     assert {*states_of(tmp_path / "wild")} == {"terminated"}
@@ -132,7 +132,7 @@ def test_trials_that_fail_in_any_way_leave_the_others_alone(tmp_path: Path) -> N
         "fine": {"envs.game.kwargs.length": 4},
     }
     data = {"run": run_of(), "variants": {name: {"set": held} for name, held in variants.items()}, "ranks": 1}
-    ended = arena(tmp_path, "experiment", write(tmp_path, data), "--run-dir", "e", timeout=200)
+    ended = arena(tmp_path, "experiment", write(tmp_path, data), "--run-dir", "e")
     records = {record.variant: record for record in ExperimentFolder(tmp_path / "e").read()}
     found = {name: (record.state.value, record.last.attempt) for name, record in records.items()}
     assert found == {
@@ -148,7 +148,7 @@ def test_trials_that_fail_in_any_way_leave_the_others_alone(tmp_path: Path) -> N
 
 def test_a_signal_saves_all_trials_and_resume_goes_on(tmp_path: Path) -> None:
     file = write(tmp_path, {**sweep(ticks=400, every=400, seconds=0.01), "repeat": 1})
-    calm = arena(tmp_path, "experiment", file, "--run-dir", "calm", "--set", "envs.game.kwargs.seconds=0", timeout=300)
+    calm = arena(tmp_path, "experiment", file, "--run-dir", "calm", "--set", "envs.game.kwargs.seconds=0")
     assert calm.code == 0, calm.err
     process = start([*ARENA, "experiment", file, "--run-dir", "e"], tmp_path)
     folder = tmp_path / "e"
@@ -280,7 +280,7 @@ def test_trials_of_several_processes_end_with_their_driver(tmp_path: Path) -> No
     wait_for(lambda: any(path.stat().st_size for path in (tmp_path / "e").glob("trials/*/episodes.jsonl")))
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    wait_for(lambda: not living(tmp_path), timeout=30)
+    wait_for(lambda: not living(tmp_path))
     for stream in (process.stdout, process.stderr):
         assert stream is not None
         stream.close()

@@ -37,7 +37,7 @@ def home(tmp_path: Path, cluster: dict[str, str]) -> Iterator[Path]:
 
 def asked(home: Path, cluster: dict[str, str], *command: str) -> str:
     done = subprocess.run(
-        command, cwd=home, env=environment(**cluster), capture_output=True, text=True, check=True, timeout=60
+        command, cwd=home, env=environment(**cluster), capture_output=True, text=True, check=True, timeout=600
     )
     return done.stdout.strip()
 

@@ -65,7 +65,7 @@ def test_the_round_robin_of_151_processes_starts_plays_and_ends(tmp_path: Path) 
         "run",
         "--ranks",
         "one_per_role",
-        timeout=200,
+        timeout=600,
     )
     assert ended.code == 0, ended.err
     assert len(list((tmp_path / "run" / "logs").iterdir())) == 151

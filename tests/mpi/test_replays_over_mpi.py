@@ -67,9 +67,11 @@ def check(run: Path) -> tuple[MatchReplays, float]:
 
 
 def test_match_of_a_failed_environment_is_replayed_from_the_boundary(tmp_path: Path) -> None:
-    process = start([*ARENA, "train", write(tmp_path, slow()), "--run-dir", "run"], tmp_path)
+    gated = {"make": "games:Gated", "kwargs": {"length": 7, "gate": str(tmp_path / "gate"), "at": TICKS - 10}}
+    process = start([*ARENA, "train", write(tmp_path, slow(envs={"game": gated})), "--run-dir", "run"], tmp_path)
     wait_for(lambda: recorded(tmp_path / "run") or process.poll() is not None)
     os.kill(process_of(1, tmp_path), signal.SIGKILL)
+    (tmp_path / "gate").touch()
     ended = finish(process)
     assert ended.code == 0, ended.err
     match, share = check(tmp_path / "run")

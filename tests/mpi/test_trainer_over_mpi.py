@@ -140,7 +140,7 @@ def test_ctrl_c_saves_a_held_run_of_several_processes(leaves: bool, tmp_path: Pa
     assert (ended.code != 0) == leaves, ended.err
     tick = int(ended.out.split()[-1])
     assert 8000 < tick < 16000, "saved in mid-iteration, as `arena train` does"
-    wait_for(lambda: not [pid for pid in living(tmp_path) if pid != os.getpid()], timeout=15)
+    wait_for(lambda: not [pid for pid in living(tmp_path) if pid != os.getpid()])
     if leaves:
         again = arena(
             tmp_path, "train", "config.yaml", "--run-dir", "run", "--resume", "--ranks", "1", "--ticks", "16000"
@@ -171,7 +171,7 @@ def test_processes_end_when_the_program_is_killed(tmp_path: Path) -> None:
     assert [program.stdout.readline() for _ in range(2)] == ["held\n", "held\n"]
     os.kill(program.pid, signal.SIGKILL)
     finish(program)
-    wait_for(lambda: not [pid for pid in living(tmp_path) if pid != os.getpid()], timeout=15)
+    wait_for(lambda: not [pid for pid in living(tmp_path) if pid != os.getpid()])
     ended = arena(tmp_path, "train", "config.yaml", "--run-dir", "run", "--resume", "--ranks", "1")
     assert ended.code == 0, ended.err
 

@@ -13,7 +13,20 @@ from typing import Any
 
 import pytest
 
-from run_cli import ARENA, TESTS, Ended, arena, by_hand, finish, left_behind, living, start, wait_for, write
+from run_cli import (
+    ARENA,
+    TESTS,
+    Ended,
+    arena,
+    by_hand,
+    finish,
+    left_behind,
+    living,
+    silence_limit,
+    start,
+    wait_for,
+    write,
+)
 
 LONG = {"make": "games:Dropout", "kwargs": {"lengths": [10**9, 10**9]}}  # its episodes do not end
 
@@ -30,7 +43,7 @@ def duel(env: Any, blue: Any = None, **changes: Any) -> dict[str, Any]:
         "seed": 1,
         "ticks": 10**7,
         "checkpoint_every": 10**7,
-        "watchdog_s": 3.0,  # on a busy machine an import takes more than a second
+        "watchdog_s": silence_limit(3.0),  # an import takes more than a second
         "envs": {"game": env},
         "policies": {"blue": blue or {"algorithm": "random"}, "red": {"algorithm": "random"}},
         "matches": [{"env": "game", "seats": ["blue", "red"]}],
@@ -178,7 +191,7 @@ def test_run_paused_beyond_the_limit_continues(ranks: str, tmp_path: Path) -> No
     paused = [running.pid] if ranks == "1" else living(tmp_path)
     for pid in paused:
         os.kill(pid, signal.SIGSTOP)
-    time.sleep(10.0)  # more than the limit, a check and the five seconds of tolerance
+    time.sleep(7.0 + data["watchdog_s"])  # more than the limit, a check and the five seconds of tolerance
     for pid in paused:
         os.kill(pid, signal.SIGCONT)
     ended = finish(running)
@@ -186,7 +199,7 @@ def test_run_paused_beyond_the_limit_continues(ranks: str, tmp_path: Path) -> No
 
 
 def test_env_timeout_s_allows_longer_calls(tmp_path: Path) -> None:
-    data = duel({"make": "hanging:Slow", "kwargs": {"seconds": 2.5, "often": 1}}, ticks=20, env_timeout_s=20.0)
+    data = duel({"make": "hanging:Slow", "kwargs": {"seconds": 2.5, "often": 1}}, ticks=20, env_timeout_s=600.0)
     data |= {"watchdog_s": 1.0, "checkpoint_every": 20, "matches": [{"env": "game", "seats": ["blue"]}]}
     assert train(tmp_path, data).code == 0
     ended = train(tmp_path, {**data, "env_timeout_s": 0.5}, "--run-dir", "again")
@@ -199,8 +212,8 @@ def test_long_call_of_a_seat_is_no_cycle_of_the_others(ranks: int, tmp_path: Pat
         return {"algorithm": "odd_workers:Pauses", "options": options}
 
     # The environment sleeps until the first seat posts, which does not wake it: the second one has not posted yet.
-    data = duel({"make": "touchdown"}, policy(pause=0.01), ticks=30, checkpoint_every=30, env_timeout_s=60.0)
-    data["policies"]["red"] = policy(pause=0.0, long_pause=4.0)
+    data = duel({"make": "touchdown"}, policy(pause=0.01), ticks=30, checkpoint_every=30, env_timeout_s=600.0)
+    data["policies"]["red"] = policy(pause=0.0, long_pause=1.0 + data["watchdog_s"])
     ended = train(tmp_path, data, "--ranks", str(ranks))
     assert (ended.code, ended.err) == (0, "")
 

@@ -17,7 +17,7 @@ _FLAGS = [
     *("--disable-background-networking", "--disable-component-update"),
 ]
 
-_PAUSE, _PATIENCE = 50, 120_000  # milliseconds: between two checks, and the limit of every wait
+_PAUSE, _PATIENCE = 50, 600_000  # milliseconds: between two checks, and the limit of every wait
 expect.set_options(timeout=_PATIENCE)
 
 DESK, PHONE = (1440, 900), (390, 844)
@@ -54,7 +54,9 @@ class Sheet:
         """Scrolls to every part once, so that all charts are drawn."""
         for place in self.page.locator("main > section, .chart").all():
             place.scroll_into_view_if_needed()
-        self.wait_until("[...document.querySelectorAll('.chart')].every((c) => c.drawn || !c.offsetParent)")
+        charts = "[...document.querySelectorAll('.chart')]"
+        self.wait_until(f"{charts}.every((c) => c.drawn || !c.offsetParent)")
+        self.page.evaluate(f"Promise.all({charts}.map((c) => c.drawn)).then(() => null)")  # to their ends
 
     def wait_until(self, condition: str) -> None:
         """Waits until an expression holds; Playwright's own way needs `eval`, which the page forbids."""

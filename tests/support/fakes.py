@@ -134,9 +134,9 @@ class Meeting:
 
     def exchange(self, rank: int, name: str, part: Any) -> list[Any]:
         self._parts[rank] = (name, part)
-        self._barrier.wait(20)
+        self._barrier.wait(600)
         seen = list(self._parts)
-        self._barrier.wait(20)
+        self._barrier.wait(600)
         if len({name for name, _ in seen}) > 1:
             raise GroupError(f"different collectives: {[name for name, _ in seen]}")
         return [part for _, part in seen]
@@ -169,7 +169,7 @@ def together(
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(600)
     if errors:
         raise next((error for error in errors if not isinstance(error, threading.BrokenBarrierError)), errors[0])
     return results

@@ -100,7 +100,7 @@ class LeavesProcess(Hangs):
 
     def __init__(self, folder: str) -> None:
         super().__init__(where="never")
-        subprocess.Popen(["sh", "-c", "sleep 20; touch ended"], cwd=folder)
+        subprocess.Popen(["sh", "-c", "sleep 1000; touch ended"], cwd=folder)
 
 
 class HangingPlayer(Player):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 def address_of(run: Path) -> str:
     """Waits until a run listens; the address of its first match."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 600
     while not (run / "external.json").is_file():
         assert time.monotonic() < deadline, f"{run} does not listen"
         time.sleep(0.02)
@@ -26,5 +26,5 @@ def played_from_outside(run: Path, play: Callable[[str], None]) -> Iterator[None
     thread = threading.Thread(target=lambda: play(address_of(run)), name="outside")
     thread.start()
     yield
-    thread.join(60)
+    thread.join(600)
     assert not thread.is_alive()

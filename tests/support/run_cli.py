@@ -21,7 +21,8 @@ from arena.records.journal import JournalReader
 
 TESTS = Path(__file__).parent
 ARENA = [sys.executable, "-m", "arena"]
-
+PATIENCE = 600.0
+"""Seconds after which a test that waits fails: tests wait for events, this is for those that never come."""
 
 # what a start on a busy machine says
 _STARTING = re.compile(r"^\d+ of \d+ processes have started\n", re.MULTILINE)
@@ -58,7 +59,7 @@ def start(command: list[str], cwd: Path, **changes: str) -> subprocess.Popen[str
     )
 
 
-def finish(process: subprocess.Popen[str], *, timeout: float = 120.0) -> Ended:
+def finish(process: subprocess.Popen[str], *, timeout: float = PATIENCE) -> Ended:
     """Waits for a command; past the time limit it and its child processes are killed, and the test fails."""
     begun = time.monotonic()
     try:
@@ -70,7 +71,7 @@ def finish(process: subprocess.Popen[str], *, timeout: float = 120.0) -> Ended:
     return Ended(process.returncode, out, _STARTING.sub("", err), time.monotonic() - begun)
 
 
-def arena(cwd: Path, *arguments: str, timeout: float = 120.0, **changes: str) -> Ended:
+def arena(cwd: Path, *arguments: str, timeout: float = PATIENCE, **changes: str) -> Ended:
     """`arena ...`"""
     return finish(start([*ARENA, *arguments], cwd, **changes), timeout=timeout)
 
@@ -79,7 +80,7 @@ def by_hand(
     cwd: Path,
     ranks: int,
     *arguments: str,
-    timeout: float = 120.0,
+    timeout: float = PATIENCE,
     program: Sequence[str] = ARENA,
     tolerant: bool = False,
     **changes: str,
@@ -139,9 +140,14 @@ def left_behind(cwd: Path) -> list[str]:
     return found
 
 
-def wait_for(condition: Any, *, timeout: float = 100.0) -> None:
+def wait_for(condition: Any, *, timeout: float = PATIENCE) -> None:
     """Waits until a condition holds; fails the test if it never does."""
     deadline = time.monotonic() + timeout
     while not condition():
         assert time.monotonic() < deadline, f"{condition} did not come true within {timeout} s"
         time.sleep(0.05)
+
+
+def silence_limit(seconds: float) -> float:
+    """A `watchdog_s` that roles which are well keep on a machine as busy as this one is now, at least `seconds`."""
+    return max(seconds, 1.5 * os.getloadavg()[0] / len(os.sched_getaffinity(0)))

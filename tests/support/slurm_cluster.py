@@ -101,7 +101,7 @@ def slurm_cluster(home: Path) -> Iterator[dict[str, str]]:
 
 
 def _run(settings: dict[str, str], *command: str) -> str:
-    return subprocess.run(command, env=settings, capture_output=True, text=True, check=False, timeout=60).stdout
+    return subprocess.run(command, env=settings, capture_output=True, text=True, check=False, timeout=600).stdout
 
 
 def _wait(condition: object, seconds: float = 60.0) -> None:

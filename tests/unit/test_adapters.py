@@ -334,7 +334,7 @@ def test_recipe_of_the_page_makes_a_dictionary_game_of_several_agents() -> None:
             assert step.rewards.tolist() == [rewards]
             assert (step.terminated.all(), step.truncated.all()) == (done, cut)
         check_batched_env(
-            adapt(made["ByAgent"], {"id": "Pair-v0"}, 2), again=adapt(made["ByAgent"], {"id": "Pair-v0"}, 2)
+            adapt(made["ByAgent"], {"id": "Pair-v0"}, 2), ticks=20, again=adapt(made["ByAgent"], {"id": "Pair-v0"}, 2)
         )
     finally:
         del gymnasium.registry["Pair-v0"]
@@ -343,7 +343,7 @@ def test_recipe_of_the_page_makes_a_dictionary_game_of_several_agents() -> None:
 def test_first_example_of_the_page_is_repeatable() -> None:
     made: dict[str, Any] = {}
     exec(readme.PAGES["docs/environments.md"].files()["guess.py"], made)
-    check_batched_env(adapt(made["Guess"], {}, 2), again=adapt(made["Guess"], {}, 2))
+    check_batched_env(adapt(made["Guess"], {}, 2), ticks=40, again=adapt(made["Guess"], {}, 2))
 
 
 def test_vector_rewards_are_refused_with_a_remedy() -> None:

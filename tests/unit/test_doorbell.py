@@ -55,7 +55,6 @@ def test_wake_all_rings_for_all_processes_and_for_itself(bells: tuple[Doorbell, 
     assert [list(bell.poll()) for bell in bells] == [[LOST], [LOST]]
 
 
-@pytest.mark.timeout(20)
 def test_wake_all_skips_a_full_pipe(bells: tuple[Doorbell, Doorbell]) -> None:
     ours, theirs = bells
     filled = fill(ours.address.descriptor)

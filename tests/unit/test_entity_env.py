@@ -282,8 +282,8 @@ def test_contradictory_arguments_are_refused() -> None:
     [
         ([[0], [0]], "action 'pick', row 1: got 1 choices for 2 actors"),
         ([[0], [0, 1, 2]], "row 1: got 3 choices for 2 actors"),
-        ([[0], [0, 3]], "row 1: the choice 3; it must be from 0 to 2"),
-        ([[-1], [0, 0]], "row 0: the choice -1"),
+        ([[0], [0, 3]], "row 1: 3 is no choice; they go from 0 to 2"),
+        ([[-1], [0, 0]], "row 0: -1 is no choice"),
         ([[0], [0.0, 1.0]], "expected whole numbers"),
         ([[0]], "in 1 rows; expected whole numbers in 2 rows"),
     ],
@@ -300,7 +300,7 @@ def test_wrong_choices_are_refused_before_any_environment_acts(choices: Any, mes
 def test_select_choices_are_places_among_the_actees() -> None:
     env = ListEnv([Told(seen(actions={"aim": AIM(actor_types=["A"], actee_types=["B"])}))])
     env.reset()
-    with pytest.raises(ValueError, match="the choice 1; it must be from 0 to 0"):
+    with pytest.raises(ValueError, match="1 is no choice; they go from 0 to 0"):
         env.act({"aim": [[0, 1]]})
 
 

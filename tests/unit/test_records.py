@@ -234,5 +234,5 @@ display = make_display(io.StringIO(), columns=80, total_ticks=1, colors={{}})
 display.start(); display.update(1, Scoreboard()); display.stop()
 print([name for name in ("torch", "mpi4py", "tensorboardX", "google.protobuf") if name in sys.modules])
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=600)
     assert (done.stdout, done.stderr) == ("[]\n", "")

@@ -58,7 +58,7 @@ def server(folder: RunFolder, maker: Maker) -> Iterator[PageServer]:
 
 
 def get(server: PageServer, path: str) -> str:
-    with urllib.request.urlopen(server.address + path, timeout=20) as answer:
+    with urllib.request.urlopen(server.address + path, timeout=600) as answer:
         return str(answer.read().decode())
 
 
@@ -124,7 +124,7 @@ def test_disconnected_reader_is_not_reported(
     with socket.create_connection((HOST, server.server_port)) as reader:
         reader.sendall(f"GET {path_of(server)} HTTP/1.1\r\nHost: {HOST}\r\n\r\n".encode())
         reader.recv(1)
-    wait_for(lambda: not any("process_request" in thread.name for thread in threading.enumerate()), timeout=20)
+    wait_for(lambda: not any("process_request" in thread.name for thread in threading.enumerate()), timeout=600)
     assert maker.made == 1
     assert capsys.readouterr().err == ""
 

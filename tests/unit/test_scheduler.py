@@ -17,8 +17,9 @@ import pytest
 from arena.errors import Deadlock, PeerLost, RunStopped
 from arena.transport import ANY_SOURCE, Tag
 from arena.transport.endpoint import Bytes, Inbox, LinkSize, Order, RemoteTransport
+from arena.transport.pickling import pack, unpack
 from arena.transport.scheduler import RoleEndpoint, RoleScheduler
-from arena.transport.status import RoleStatus, State, StatusQuery, pack, unpack
+from arena.transport.status import RoleStatus, State, StatusQuery
 
 Main = Callable[[RoleEndpoint], Any]
 
@@ -30,7 +31,7 @@ def run(*mains: Main) -> None:
 def assert_all_threads_end() -> None:
     for thread in threading.enumerate():
         if thread.name.startswith("role "):
-            thread.join(60)
+            thread.join(600)
             assert not thread.is_alive(), thread.name
 
 

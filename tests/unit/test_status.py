@@ -7,16 +7,14 @@ from hypothesis import strategies as st
 
 from arena.diagnostics.stacks import StackFrame
 from arena.transport import ANY_SOURCE, Tag
+from arena.transport.pickling import pack, unpack
 from arena.transport.status import (
     RoleStatus,
     State,
     StatusQuery,
     StatusReply,
     find_circle,
-    format_awaited,
-    pack,
     report,
-    unpack,
 )
 
 
@@ -48,10 +46,10 @@ def test_find_circle_ignores_roles_that_do_not_wait() -> None:
     assert find_circle([waiting(1, 2), RoleStatus(2, State.RUNS), waiting(3, ANY_SOURCE)]) == []
 
 
-def test_format_awaited_describes_every_tag() -> None:
-    said = {format_awaited((1, tag, 2), name) for tag in Tag if tag not in (Tag.ORDER, Tag.GAMES)}
+def test_words_of_a_role_describe_every_tag() -> None:
+    said = {waiting(1, 2, tag).words(name) for tag in Tag if tag not in (Tag.ORDER, Tag.GAMES)}
     assert all("role 2" in words and "_" not in words for words in said)
-    assert format_awaited((0, Tag.TO_ROOT, ANY_SOURCE), name) == "a message of any role"
+    assert waiting(0, ANY_SOURCE, Tag.TO_ROOT).words(name) == "role 0 waits for a message of any role, for 61 s"
 
 
 def test_report_lists_the_circle_first_and_then_others_with_stacks() -> None:

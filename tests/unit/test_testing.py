@@ -223,8 +223,8 @@ def test_observations_of_any_length_are_ragged() -> None:
 
 
 def test_games_with_units_are_played_with_allowed_choices() -> None:
-    check_batched_env(crowd.Crowd(3, alone=True), ticks=20)
-    check_batched_env(crowd.Crowd(2, turns=True), ticks=20)
+    check_batched_env(crowd.Crowd(3, alone=True), ticks=8)
+    check_batched_env(crowd.Crowd(2, turns=True), ticks=8)
 
     class Hidden(crowd.Crowd):
         def _frame(self) -> Frame:

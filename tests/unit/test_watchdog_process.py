@@ -63,7 +63,7 @@ def watched(program: str, hangup: str = "SIG_DFL") -> tuple[subprocess.Popen[str
 @pytest.mark.slow
 def test_process_that_holds_the_gil_exits_with_1_and_a_stack() -> None:
     child, _ = watched("in_a_game()")
-    _, err = child.communicate(timeout=100)
+    _, err = child.communicate(timeout=600)
     assert child.returncode == 1
     assert err.startswith("it hangs\n") and err.endswith("\nthat is all\n")
     assert "in in_a_game" in err
@@ -72,7 +72,7 @@ def test_process_that_holds_the_gil_exits_with_1_and_a_stack() -> None:
 @pytest.mark.slow
 def test_ends_if_sighup_is_ignored() -> None:
     child, _ = watched("in_a_game()", hangup="SIG_IGN")
-    _, err = child.communicate(timeout=100)
+    _, err = child.communicate(timeout=600)
     assert child.returncode == 1
     assert "in in_a_game" in err
 

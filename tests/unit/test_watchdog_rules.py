@@ -18,7 +18,8 @@ from arena.roles.root.watchdog import Watchdog
 from arena.run.run import Run
 from arena.transport import Tag
 from arena.transport.endpoint import Bytes, Channel, Order, OrderHandler
-from arena.transport.status import RoleStatus, State, StatusReply, pack, unpack
+from arena.transport.pickling import pack, unpack
+from arena.transport.status import RoleStatus, State, StatusReply
 
 CONFIG = {
     "name": "test",

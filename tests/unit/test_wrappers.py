@@ -578,4 +578,4 @@ def test_no_termination_truncates_where_the_game_ends(make: Callable[..., Any]) 
 @pytest.mark.parametrize("wrapper", [("soft_time_limit", 3), ("no_termination", None)])
 @pytest.mark.parametrize("make", [Walk, WalkEnv, Dropout, Touchdown])
 def test_new_ends_keep_the_interface(make: Callable[..., Any], wrapper: tuple[str, Any]) -> None:
-    check_batched_env(adapt(make, {}, 2, [wrapper]), again=adapt(make, {}, 2, [wrapper]))
+    check_batched_env(adapt(make, {}, 2, [wrapper]), ticks=40, again=adapt(make, {}, 2, [wrapper]))

@@ -204,5 +204,5 @@ def test_interrupt_ends_a_waiting_game_with_status_130(tmp_path: Path) -> None:
     while "action" not in process.stdout.readline():
         assert process.poll() is None
     process.send_signal(signal.SIGINT)
-    _, complaint = process.communicate(timeout=60)
+    _, complaint = process.communicate(timeout=600)
     assert (process.returncode, complaint) == (130, "arena: ended by SIGINT\n")

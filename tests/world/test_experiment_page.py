@@ -20,7 +20,7 @@ from arena.experiment.config import parse_experiment
 from arena.experiment.display import watch_experiment
 from arena.experiment.folder import ExperimentFolder
 from arena.experiment.page import CONTENTS, write_page
-from arena.experiment.tables import labels_of, read_rows, write_table
+from arena.experiment.tables import FollowedExperiment, labels_of, write_table
 from browser import DESK, PHONE, Browser, Scheme, chromium, opened
 from experiment_folders import GAMMA, RATE, RUN, write_experiment
 
@@ -104,7 +104,7 @@ def test_watching_ends_when_no_process_writes_any_more(folder: Path) -> None:
 
 def test_trials_csv_has_a_row_per_trial_that_a_reader_takes(folder: Path) -> None:
     found = ExperimentFolder(folder)
-    rows = read_rows(found, parse_experiment(DATA).config)
+    rows = FollowedExperiment(found, parse_experiment(DATA).config).look()
     write_table(found, labels_of(rows), rows)
     with found.table.open(newline="") as file:
         read = [*csv.DictReader(file)]

@@ -42,7 +42,7 @@ class FakeActor:
         self.address = self.process.stdout.readline().split()[-1]
 
     def end(self) -> int:
-        self.process.communicate(timeout=60)
+        self.process.communicate(timeout=600)
         return self.process.returncode
 
 
@@ -193,7 +193,7 @@ def test_unreachable_server_is_tried_again(capsys: pytest.CaptureFixture[str]) -
     thread = threading.Thread(target=serve)
     thread.start()
     play(f"http://127.0.0.1:{port}/step", ticks=1)
-    thread.join(60)
+    thread.join(600)
     assert heard[0] == heard[1]
     assert "1 starts, 1 ticks, 1 ends, 0 errors" in capsys.readouterr().out
 
@@ -219,7 +219,7 @@ def test_sigint_ends_the_games_in_order(actor: str) -> None:
                 break
             time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=600)
     assert process.returncode == 130
     assert out.splitlines()[-1].startswith("2 starts, ")
     assert out.splitlines()[-1].endswith(" ticks, 2 ends, 0 errors")

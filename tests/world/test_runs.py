@@ -259,7 +259,7 @@ from arena.cli.main import main
 assert main(["train", {str(config)!r}, "--ranks", "1", "--run-dir", {str(folder)!r}]) == 0
 assert "mpi4py" not in sys.modules
 """
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=200)
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=600)
     assert ended.returncode == 0, ended.stderr
     assert (folder / "episodes.jsonl").stat().st_size
 

@@ -15,7 +15,7 @@ from arena.experiment.display import display_for, outcome_lines
 from arena.experiment.driver import Driver, opened
 from arena.experiment.folder import ExperimentFolder, place_of
 from arena.experiment.plan import ExperimentPlan, plan_experiment, slots_for
-from arena.experiment.tables import outcome_data, read_rows
+from arena.experiment.tables import FollowedExperiment, outcome_data
 from arena.terminal.output import complain, say
 
 
@@ -62,7 +62,7 @@ def drive(plan: ExperimentPlan, arguments: argparse.Namespace) -> int:
             only=arguments.trial,
         )
         status = driver.run()
-        rows = [row for row in read_rows(folder, config) if row.wanted]
+        rows = [row for row in FollowedExperiment(folder, config).look() if row.wanted]
     tell_failures(folder, rows)
     if arguments.json:
         say(json.dumps(outcome_data(folder, config, rows)))

@@ -35,6 +35,7 @@ from arena.roles.protocol import Failed, Progress
 from arena.run.run import Run
 from arena.transport import Endpoint, status
 from arena.transport.endpoint import ANY_SOURCE, Bytes, Order, Tag
+from arena.transport.pickling import pack, unpack
 from arena.transport.status import RoleStatus, State, StatusQuery, StatusReply
 
 _CHECKS = 8  # per limit
@@ -177,10 +178,10 @@ class Watchdog:
 
     def _query(self, rank: _Rank, query: StatusQuery) -> None:
         rank.queried = True
-        self._endpoint.order(rank.addresses[0], Order.QUERY_STATUS, status.pack(query))
+        self._endpoint.order(rank.addresses[0], Order.QUERY_STATUS, pack(query))
 
     def _receive(self, source: int, data: Bytes) -> None:
-        answer: StatusReply = status.unpack(data)
+        answer: StatusReply = unpack(data)
         for stacks in answer.peeked:
             self._collected.update(stacks)
         roles = tuple(role for role in answer.roles if role.address in self._rank_of)
