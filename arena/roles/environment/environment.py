@@ -82,7 +82,35 @@ class Environment:
     def play(self) -> None:
         """Plays the leg; returns after the Done message to the root."""
         try:
-            self._play()
+            external = self._ring is not None
+            for block in self._blocks if not external else ():
+                block.begin()
+            self._endpoint.send(0, Tag.TO_ROOT, pack(Ready(self._role)))
+            go = expect(Go, self._endpoint.receive(0, Tag.FROM_ROOT))
+            self._memory.begin_leg(repairable=go.repairable)
+            for block in self._blocks:
+                block.play_until(go.until)
+            for block in self._blocks if external else ():
+                block.begin()  # may wait for long: before Go, the root waits for all roles
+            while playing := [block for block in self._blocks if not block.over]:
+                for block in playing:
+                    if self._hold is not None and block.tick + 1 >= self._hold:
+                        self._await_end()
+                        break
+                    block.move()
+                if time.monotonic() - self._reported > _REPORT_SECONDS:
+                    self._report()
+            if self._hold is not None:  # all workers have left after the order to stop
+                self._await_end()
+            self._report(last=True)
+            for block in self._blocks:  # before Done: an error while closing a game is an error of the run
+                block.close()
+            episodes = tuple(count for block in self._blocks for count in block.episodes)
+            done = Done(self._role, self.tick, self._stopwatch.profile(), episodes=episodes)
+            self._endpoint.send(0, Tag.TO_ROOT, pack(done))
+            # An order may still come; its handler must not keep these games in memory while the next leg makes its own.
+            tick = max(block.tick for block in self._blocks)
+            self._endpoint.on_order(Order.STOP, _refusal(self._endpoint, self._match.match, tick))
         except BaseException:
             self._memory.reach(self.tick)
             for block in self._blocks:  # a game may have started processes, which only its `close` ends
@@ -111,37 +139,6 @@ class Environment:
     def _sleep_for_games(self, seconds: float) -> None:
         """Other roles of the process run meanwhile, and the watchdog knows that games are waited for."""
         self._endpoint.sleep((self._endpoint.address, Tag.GAMES, ANY_SOURCE), seconds)
-
-    def _play(self) -> None:
-        external = self._ring is not None
-        for block in self._blocks if not external else ():
-            block.begin()
-        self._endpoint.send(0, Tag.TO_ROOT, pack(Ready(self._role)))
-        go = expect(Go, self._endpoint.receive(0, Tag.FROM_ROOT))
-        self._memory.begin_leg(repairable=go.repairable)
-        for block in self._blocks:
-            block.play_until(go.until)
-        for block in self._blocks if external else ():
-            block.begin()  # may wait for long: before Go, the root waits for all roles
-        while playing := [block for block in self._blocks if not block.over]:
-            for block in playing:
-                if self._hold is not None and block.tick + 1 >= self._hold:
-                    self._await_end()
-                    break
-                block.move()
-            if time.monotonic() - self._reported > _REPORT_SECONDS:
-                self._report()
-        if self._hold is not None:  # all workers have left after the order to stop
-            self._await_end()
-        self._report(last=True)
-        for block in self._blocks:  # before Done: an error while closing a game is an error of the run
-            block.close()
-        episodes = tuple(count for block in self._blocks for count in block.episodes)
-        done = Done(self._role, self.tick, self._stopwatch.profile(), episodes=episodes)
-        self._endpoint.send(0, Tag.TO_ROOT, pack(done))
-        # An order may still come, but its handler must not keep these games in memory while the next leg makes its own.
-        tick = max(block.tick for block in self._blocks)
-        self._endpoint.on_order(Order.STOP, _refusal(self._endpoint, self._match.match, tick))
 
     def _stop_at(self, _: int, data: Bytes) -> None:
         """Handles the order to hold before a tick; it may arrive while another role of the process runs."""

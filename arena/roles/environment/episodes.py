@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from arena.config.fields import OutcomeRule
 from arena.errors import NotZeroSum
-from arena.game.api import Frame, Info, Step
+from arena.game.api import Frame, Step
 from arena.game.metrics import mean_metrics, stated_metrics
 from arena.plan.plan import MatchPlan
 from arena.records.metrics import EpisodeRecord, SeatRecord
@@ -103,7 +103,12 @@ class EpisodeTracker:
         self._terminated |= step.terminated
         self._truncated |= step.truncated
         if step.frame.infos is not None:
-            self._note_stated(step.frame.infos, ended)
+            for lane, entity in zip(*np.nonzero(ended), strict=True):
+                info, place = step.frame.infos[lane][entity], (int(lane), int(entity))
+                if isinstance(outcome := info.get("outcome"), str):  # some games use this key for other types
+                    self._stated[place] = outcome
+                if "metrics" in info and (metrics := stated_metrics(info)) is not None:
+                    self._metrics[place] = metrics
         return np.logical_and.reduce(self._terminated | self._truncated, axis=1), True
 
     def cut(self, step: Step) -> Step:
@@ -114,16 +119,6 @@ class EpisodeTracker:
         ended = self._terminated | self._truncated | step.terminated | step.truncated
         self._cut = ~np.logical_and.reduce(ended, axis=1)
         return step._replace(truncated=step.truncated | ~ended)
-
-    def _note_stated(self, infos: Sequence[Sequence[Info]], ended: NDArray[np.bool_]) -> None:
-        for lane, entity in zip(*np.nonzero(ended), strict=True):
-            outcome = infos[lane][entity].get("outcome")
-            if isinstance(outcome, str):  # some games use this key for values of other types
-                self._stated[int(lane), int(entity)] = outcome
-            if "metrics" in infos[lane][entity]:
-                metrics = stated_metrics(infos[lane][entity])
-                if metrics is not None:
-                    self._metrics[int(lane), int(entity)] = metrics
 
     def finish(self, lanes: NDArray[np.bool_], tick: int) -> list[EpisodeRecord]:
         """Returns the records of the episodes that ended at `tick` in these lanes [L], and resets the lanes.
