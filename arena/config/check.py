@@ -33,7 +33,7 @@ from arena.config.result_keys import check_key
 from arena.errors import ConfigError, located, nearest
 
 if TYPE_CHECKING:
-    from arena.config.schema import Config, EvaluationConfig, WrapperEntry
+    from arena.config.schema import Config, EvaluationConfig
 
 
 def check(config: Config) -> None:
@@ -57,7 +57,13 @@ def check(config: Config) -> None:
                 path=f"policies.{name}.max_lag",
             )
     for name, env in config.envs.items():
-        _check_wrappers(env.wrappers, f"envs.{name}.wrappers")
+        for index, wrapper in enumerate(env.wrappers):
+            if not isinstance(wrapper, str) and len(wrapper) != 1:
+                raise ConfigError(
+                    f"found {show(wrapper)}; expected a name, or one name with its arguments, as `frame_stack: 4`: "
+                    "each wrapper is an item of the list, after a dash of its own",
+                    path=f"envs.{name}.wrappers[{index}]",
+                )
     for name in filter(is_snapshot_name, config.policies):
         policy, parent = config.policies[name], config.policies.get(name.partition("@")[0])
         path = f"policies.{name}"
@@ -69,7 +75,13 @@ def check(config: Config) -> None:
     check_winners(config)
     check_rounds(config)
     check_drawn(config)
-    _check_results(config)
+    every, leg = config.results.every, config.checkpoint_every
+    if every is not None and every % leg and leg % every:
+        near = round(every / leg) * leg if every > leg else next(one for one in range(every, 0, -1) if leg % one == 0)
+        raise ConfigError(
+            f"found {every}; expected a divisor or a multiple of checkpoint_every ({leg}), such as {near}",
+            path="results.every",
+        )
     if config.curriculum is not None and config.rounds > 1:
         raise ConfigError(
             f"has no place in a run of {config.rounds} rounds, which have changes of their own; set `rounds: 1`",
@@ -78,34 +90,13 @@ def check(config: Config) -> None:
     if config.evaluation is not None:
         _check_evaluation(config, config.evaluation)
     check_independent(config)
-    _check_result_keys(config)
-
-
-def _check_results(config: Config) -> None:
-    every, checkpoint = config.results.every, config.checkpoint_every
-    if every is not None and every % checkpoint and checkpoint % every:
-        raise ConfigError(
-            f"found {every}; expected a divisor or a multiple of checkpoint_every ({checkpoint}), such as "
-            f"{_nearest_divisor(every, checkpoint)}",
-            path="results.every",
-        )
-
-
-def _check_result_keys(config: Config) -> None:
     policies, evaluates = expanded(config).policies, config.evaluation is not None
-    for rule in config.stop_rules:
-        with located(path=f"stop.{rule.key}"):
-            check_key(rule.key, policies, evaluates=evaluates, rates=config.rounds > 1)
+    keys = {f"stop.{rule.key}": rule.key for rule in config.stop_rules}
     if config.best is not None:
-        with located(path="best.metric"):
-            check_key(config.best.metric, policies, evaluates=evaluates, rates=config.rounds > 1)
-
-
-def _nearest_divisor(wanted: int, number: int) -> int:
-    """The divisor or multiple of a number that is closest to another number."""
-    if wanted > number:
-        return round(wanted / number) * number
-    return next(found for found in range(wanted, 0, -1) if number % found == 0)
+        keys["best.metric"] = config.best.metric
+    for path, key in keys.items():
+        with located(path=path):
+            check_key(key, policies, evaluates=evaluates, rates=config.rounds > 1)
 
 
 def check_entries(config: Config, placed: Sequence[tuple[str, MatchConfig | GeneratorEntry]]) -> None:
@@ -155,16 +146,6 @@ def _check_listed(config: Config) -> None:
                 )
 
 
-def _check_wrappers(wrappers: Sequence[WrapperEntry], path: str) -> None:
-    for index, entry in enumerate(wrappers):
-        if not isinstance(entry, str) and len(entry) != 1:
-            raise ConfigError(
-                f"found {show(entry)}; expected a name, or one name with its arguments, as `frame_stack: 4`: each "
-                "wrapper is an item of the list, after a dash of its own",
-                path=f"{path}[{index}]",
-            )
-
-
 def _check_match(config: Config, match: MatchConfig, path: str) -> None:
     _check_known(match.env, config.envs, "environment", f"{path}.env")
     if not match.seats:
@@ -172,9 +153,26 @@ def _check_match(config: Config, match: MatchConfig, path: str) -> None:
     for index, seat in enumerate(match.seats):
         _check_seat(config, seat, f"{path}.seats[{index}]")
     if match.entities is not None:
-        _check_entities(match.entities, match.seats, f"{path}.entities")
+        listed, needed = match.entities, _entities(match.seats)
+        if len(listed) != needed:
+            raise ConfigError(
+                f"found {len(listed)} for {needed} entries of `seats`; one for each", path=f"{path}.entities"
+            )
+        for index, entity in enumerate(listed):
+            if entity in listed[:index]:
+                raise ConfigError(f"{entity!r} is listed twice", path=f"{path}.entities[{index}]")
     if match.sides is not None:
-        _check_sides(match.sides, len(match.seats), f"{path}.sides")
+        sides, seats = match.sides, len(match.seats)
+        if len(sides) < 2:
+            raise ConfigError(
+                f"lists {len(sides)}; a game is won against another one: two or more", path=f"{path}.sides"
+            )
+        if sorted(seat for side in sides for seat in side) != list(range(seats)) or not all(sides):
+            raise ConfigError(
+                f"found {show([list(side) for side in sides])}; each of the {seats} seats (0 to {seats - 1}) belongs "
+                "to exactly one side, and each side has a seat",
+                path=f"{path}.sides",
+            )
     _check_pipeline(match, path)
 
 
@@ -192,27 +190,6 @@ def _check_seat(config: Config, seat: SeatEntry, path: str) -> None:
             path=path,
         )
     return None
-
-
-def _check_entities(entities: Sequence[int | str], seats: Sequence[SeatEntry], path: str) -> None:
-    needed = _entities(seats)
-    if len(entities) != needed:
-        raise ConfigError(f"found {len(entities)} for {needed} entries of `seats`; one for each", path=path)
-    for index, entity in enumerate(entities):
-        if entity in entities[:index]:
-            raise ConfigError(f"{entity!r} is listed twice", path=f"{path}[{index}]")
-
-
-def _check_sides(sides: Sequence[Sequence[int]], seats: int, path: str) -> None:
-    if len(sides) < 2:
-        raise ConfigError(f"lists {len(sides)}; a game is won against another one: two or more", path=path)
-    named = [seat for side in sides for seat in side]
-    if sorted(named) != list(range(seats)) or not all(sides):
-        raise ConfigError(
-            f"found {show([list(side) for side in sides])}; each of the {seats} seats (0 to {seats - 1}) belongs to "
-            "exactly one side, and each side has a seat",
-            path=path,
-        )
 
 
 def _check_pipeline(entry: MatchConfig | Generator, path: str) -> None:
@@ -236,7 +213,12 @@ def _check_generator(config: Config, entry: Generator, path: str) -> None:
     if isinstance(entry, MatchmakingConfig) and entry.versus:
         _check_versus(config, entry, path)
     if isinstance(entry, (GauntletConfig, MatchmakingConfig)):
-        _check_against(config, entry, f"{path}.against")
+        _check_players(config, entry.against, f"{path}.against")
+        for index, name in enumerate(entry.against):
+            if name in entry.policies:
+                raise ConfigError(f"{name!r} is one of `policies` already", path=f"{path}.against[{index}]")
+        if isinstance(entry, GauntletConfig) and not entry.against:
+            raise ConfigError("is empty; a gauntlet needs at least one opponent", path=f"{path}.against")
     if isinstance(entry, OwnPairings):
         _check_opening(entry, f"{path}.opening")
     _check_pipeline(entry, path)
@@ -322,15 +304,6 @@ def _check_players(config: Config, names: Sequence[str], path: str) -> None:
         _check_known(name, config.policies, "policy", f"{path}[{index}]")
         if name in names[:index]:
             raise ConfigError(f"{name!r} is listed twice", path=f"{path}[{index}]")
-
-
-def _check_against(config: Config, entry: GauntletConfig | MatchmakingConfig, path: str) -> None:
-    _check_players(config, entry.against, path)
-    for index, name in enumerate(entry.against):
-        if name in entry.policies:
-            raise ConfigError(f"{name!r} is one of `policies` already", path=f"{path}[{index}]")
-    if isinstance(entry, GauntletConfig) and not entry.against:
-        raise ConfigError("is empty; a gauntlet needs at least one opponent", path=path)
 
 
 def _check_evaluation(config: Config, evaluation: EvaluationConfig) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from arena.config.league import EvolutionConfig, GateConfig, LeagueConfig, PerturbConfig, SnapshotsConfig
@@ -12,7 +12,6 @@ from arena.config.matches import (
     ExploitersRule,
     Fictitious,
     FictitiousRule,
-    Generator,
     KnockoutConfig,
     MatchmakingConfig,
     PastSelvesRule,
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from arena.config.schema import Config
 
 _FEWEST_BY_SPREAD = 3  # the weakest, the strongest and the newest stay
+_USUAL = SnapshotsConfig()
 
 
 def check_winners(config: Config) -> None:
@@ -59,33 +59,69 @@ def check_rounds(config: Config) -> None:
         ConfigError: the first thing that is wrong, with its place.
     """
     for path, generator in generators_of(config):
-        if generator.adaptive:
-            _check_enough_rounds(config, generator, path)
+        needed = generator.rounds if isinstance(generator, KnockoutConfig) else 2
+        if generator.adaptive and config.rounds < needed:
+            why = f"{path.rpartition('.')[2]} needs two or more: its matches depend on the results of earlier rounds"
+            if isinstance(generator, KnockoutConfig):
+                why = f"a knockout of {len(generator.policies)} has its winner after {needed}"
+            raise ConfigError(f"found {config.rounds}, but {why} ({path}); set `rounds: {needed}`", path="rounds")
         if isinstance(generator, MatchmakingConfig):
             _check_matchmaking(config, generator, path)
-    if config.league is not None:
-        _check_league(config, config.league)
-
-
-def _check_enough_rounds(config: Config, generator: Generator, path: str) -> None:
-    needed = generator.rounds if isinstance(generator, KnockoutConfig) else 2
-    if config.rounds >= needed:
+    league = config.league
+    if league is None:
         return
-    kind = path.rpartition(".")[2]
-    if isinstance(generator, KnockoutConfig):
-        why = f"a knockout of {len(generator.policies)} has its winner after {needed}"
-    else:
-        why = f"{kind} needs two or more: its matches depend on the results of earlier rounds"
-    raise ConfigError(f"found {config.rounds}, but {why} ({path}); set `rounds: {needed}`", path="rounds")
+    if config.rounds == 1:
+        raise ConfigError("has no effect with one round; set `rounds: 2` or more", path="league")
+    snapshots = league.snapshots
+    if snapshots.keep_by == "spread" and snapshots.keep < _FEWEST_BY_SPREAD:
+        raise ConfigError(
+            f"found {snapshots.keep}; with `keep_by: spread` the weakest, the strongest and the newest stay: "
+            f"{_FEWEST_BY_SPREAD} or more",
+            path="league.snapshots.keep",
+        )
+    _check_every(config, snapshots.every, "league.snapshots.every")
+    if snapshots.gate is not None:
+        _check_gate(config, snapshots.gate, "league.snapshots.gate")
+    set_keys = [key for key in SnapshotsConfig.__struct_fields__ if getattr(snapshots, key) != getattr(_USUAL, key)]
+    if set_keys and not snapshotted(config):
+        raise ConfigError(
+            "has no effect: no policy that learns is in `matchmaking`, so there are no snapshots",
+            path=f"league.snapshots.{set_keys[0]}",
+        )
+    if league.evolution is not None:
+        _check_evolution(config, league.evolution, "league.evolution")
+    if league.decided is not None:
+        names = players(config)
+        for name in names:
+            if config.policies[name].learns:
+                raise ConfigError(
+                    f"{name!r} learns, and the order of players that learn is never decided; freeze it "
+                    "(`frozen: true`), or leave this out",
+                    path="league.decided",
+                )
+        if len(names) < 2:
+            raise ConfigError(
+                f"found one player, {names[0]!r}; an order needs two or more: name a second policy",
+                path="league.decided",
+            )
+    for name in league.prior:
+        if name not in config.policies:
+            raise ConfigError(f"unknown policy {name!r}; {nearest(name, config.policies)}", path="league.prior")
 
 
 def _check_matchmaking(config: Config, entry: MatchmakingConfig, path: str) -> None:
-    if not entry.options.draws_others:
-        _check_alone(entry, path)
+    if not entry.options.draws_others:  # each learner meets only itself
+        if entry.against:
+            raise ConfigError("has no effect with `self: 1` (pure self-play)", path=f"{path}.against")
+        if entry.both_sides:
+            raise ConfigError(
+                "has no effect with `self: 1` (pure self-play): a policy that meets itself has both sides",
+                path=f"{path}.both_sides",
+            )
+        if isinstance(entry.rule, FictitiousRule) and entry.rule.fictitious.weighting != Fictitious().weighting:
+            raise ConfigError("has no effect with `self: 1` (pure self-play)", path=f"{path}.rule.fictitious.weighting")
     if isinstance(entry.rule, ExploitersRule):
-        _check_exploiters(entry, path)
-        _check_used(entry.rule.exploiters, f"{path}.rule.exploiters")
-        _check_resets(config, entry.rule.exploiters, f"{path}.rule.exploiters.reset.beats")
+        _check_exploiters(config, entry, entry.rule.exploiters, path)
     if isinstance(entry.rule, UncertaintyRule):
         if len(entry.members) < 2:
             raise ConfigError(f"{entry.policies[0]!r} has no opponent; name a second policy", path=f"{path}.policies")
@@ -101,21 +137,8 @@ def _check_matchmaking(config: Config, entry: MatchmakingConfig, path: str) -> N
             raise ConfigError(f"{name!r} does not learn, so no opponents are drawn for it{also}", path=place)
 
 
-def _check_alone(entry: MatchmakingConfig, path: str) -> None:
-    """Refuses keys about opponents where each learner meets only itself."""
-    if entry.against:
-        raise ConfigError("has no effect with `self: 1` (pure self-play)", path=f"{path}.against")
-    if entry.both_sides:
-        raise ConfigError(
-            "has no effect with `self: 1` (pure self-play): a policy that meets itself has both sides",
-            path=f"{path}.both_sides",
-        )
-    if isinstance(entry.rule, FictitiousRule) and entry.rule.fictitious.weighting != Fictitious().weighting:
-        raise ConfigError("has no effect with `self: 1` (pure self-play)", path=f"{path}.rule.fictitious.weighting")
-
-
-def _check_exploiters(entry: MatchmakingConfig, path: str) -> None:
-    rule, place = entry.rule.exploiters, f"{path}.rule.exploiters"  # type: ignore[union-attr]
+def _check_exploiters(config: Config, entry: MatchmakingConfig, rule: Exploiters, path: str) -> None:
+    place = f"{path}.rule.exploiters"
     if not rule.main:
         raise ConfigError(
             "is empty; name at least one policy, which learns against the whole league", path=f"{place}.main"
@@ -137,69 +160,21 @@ def _check_exploiters(entry: MatchmakingConfig, path: str) -> None:
             raise ConfigError(
                 f"{name!r} is missing in the lists of `exploiters`; add it to one", path=f"{path}.policies[{index}]"
             )
-
-
-def _check_used(rule: Exploiters, path: str) -> None:
-    """Refuses keys about exploiters where there are no exploiters."""
     usual, exploiters = Exploiters(main=()), (*rule.main_exploiters, *rule.league_exploiters)
     if rule.weak != usual.weak and not rule.main_exploiters:
-        raise ConfigError("has no effect: there are no `main_exploiters`", path=f"{path}.weak")
+        raise ConfigError("has no effect: there are no `main_exploiters`", path=f"{place}.weak")
     if rule.reset != usual.reset and not exploiters:
-        raise ConfigError("has no effect: there are no exploiters", path=f"{path}.reset")
+        raise ConfigError("has no effect: there are no exploiters", path=f"{place}.reset")
     if rule.reset.share != usual.reset.share and not rule.league_exploiters:
-        raise ConfigError("has no effect: there are no `league_exploiters`", path=f"{path}.reset.share")
-
-
-def _check_resets(config: Config, rule: Exploiters, path: str) -> None:
-    """Refuses a reset that never happens: `beats` cannot be reached, and `after` is longer than the run."""
+        raise ConfigError("has no effect: there are no `league_exploiters`", path=f"{place}.reset.share")
     after = rule.reset.after
     possible = rule.reset.beats < 1 or rule.reset.confidence == 0 or (after is not None and after < config.rounds)
-    if possible or not (rule.main_exploiters or rule.league_exploiters):
-        return
-    late = "`after: null`" if after is None else f"`after: {after}` in {config.rounds} rounds"
-    raise ConfigError(
-        f"found 1, and {late}: no score is above 1, so no snapshot of an exploiter ever joins; set `beats` below 1, or "
-        f"`after` to at most {config.rounds - 1}",
-        path=path,
-    )
-
-
-def _check_league(config: Config, league: LeagueConfig) -> None:
-    if config.rounds == 1:
-        raise ConfigError("has no effect with one round; set `rounds: 2` or more", path="league")
-    if league.snapshots.keep_by == "spread" and league.snapshots.keep < _FEWEST_BY_SPREAD:
+    if exploiters and not possible:
+        late = "`after: null`" if after is None else f"`after: {after}` in {config.rounds} rounds"
         raise ConfigError(
-            f"found {league.snapshots.keep}; with `keep_by: spread` the weakest, the strongest and the newest stay: "
-            f"{_FEWEST_BY_SPREAD} or more",
-            path="league.snapshots.keep",
-        )
-    _check_every(config, league.snapshots.every, "league.snapshots.every")
-    if league.snapshots.gate is not None:
-        _check_gate(config, league.snapshots.gate, "league.snapshots.gate")
-    _check_used_by_learners(config, league)
-    if league.evolution is not None:
-        _check_evolution(config, league.evolution, "league.evolution")
-    if league.decided is not None:
-        _check_decided(config, "league.decided")
-    for name in league.prior:
-        if name not in config.policies:
-            raise ConfigError(f"unknown policy {name!r}; {nearest(name, config.policies)}", path="league.prior")
-
-
-def _check_used_by_learners(config: Config, league: LeagueConfig) -> None:
-    """Refuses keys about policies that learn where no policy learns."""
-    said = next(
-        (
-            key
-            for key in SnapshotsConfig.__struct_fields__
-            if getattr(league.snapshots, key) != getattr(SnapshotsConfig(), key)
-        ),
-        None,
-    )
-    if said is not None and not snapshotted(config):
-        raise ConfigError(
-            "has no effect: no policy that learns is in `matchmaking`, so there are no snapshots",
-            path=f"league.snapshots.{said}",
+            f"found 1, and {late}: no score is above 1, so no snapshot of an exploiter ever joins; set `beats` below "
+            f"1, or `after` to at most {config.rounds - 1}",
+            path=f"{place}.reset.beats",
         )
 
 
@@ -243,7 +218,14 @@ def _check_gate(config: Config, gate: GateConfig, path: str) -> None:
                 path=f"{place}.copies",
             )
     for name in gated(config):
-        _check_enough_games(config, gate, name, path)
+        most = most_gate_games(config, name)  # all of them won
+        if most * math.log(2 / (1 + 10 ** (-gate.elo / 400))) < -math.log(gate.alpha):
+            raise ConfigError(
+                f"can never let a second snapshot of {name!r} join: before the gate's last decision there are at most "
+                f"{most} games against the first snapshot, counting equally many from each side: too few to show "
+                f"{gate.elo:g} Elo even if all are won; set more `rounds` or `ticks`, or a larger `elo`",
+                path=path,
+            )
 
 
 def most_gate_games(config: Config, name: str) -> int:
@@ -263,18 +245,6 @@ def most_gate_games(config: Config, name: str) -> int:
     return lanes * config.ticks
 
 
-def _check_enough_games(config: Config, gate: GateConfig, name: str, path: str) -> None:
-    """Refuses a gate that a policy cannot pass even if it wins a game per tick against its newest snapshot."""
-    most = most_gate_games(config, name)
-    if most * math.log(2 / (1 + 10 ** (-gate.elo / 400))) < -math.log(gate.alpha):
-        raise ConfigError(
-            f"can never let a second snapshot of {name!r} join: before the gate's last decision there are at most "
-            f"{most} games against the first snapshot, counting equally many from each side: too few to show "
-            f"{gate.elo:g} Elo even if all are won; set more `rounds` or `ticks`, or a larger `elo`",
-            path=path,
-        )
-
-
 def _check_evolution(config: Config, rule: EvolutionConfig, path: str) -> None:
     _check_every(config, rule.every, f"{path}.every")
     _check_population(config, rule, f"{path}.policies")
@@ -283,24 +253,7 @@ def _check_evolution(config: Config, rule: EvolutionConfig, path: str) -> None:
         raise ConfigError(
             "needs two or more policies that learn by the same algorithm: one copies the weights of another", path=path
         )
-    _check_selection(rule, min(map(len, found)), path)
-    for option, perturb in rule.perturb.items():
-        place = f"{path}.perturb.{option}"
-        if not perturb.factors:
-            raise ConfigError("is empty; name at least one factor: one of them is drawn", path=f"{place}.factors")
-        low, high = perturb.at_least, perturb.at_most
-        if low is not None and high is not None and low > high:
-            raise ConfigError(f"found {low}, above `at_most: {high}`", path=f"{place}.at_least")
-        values = [
-            _checked_option(config.policies[name].options, name, option, perturb, path)
-            for population in found
-            for name in population
-        ]
-        _check_changes(perturb, values, place)
-
-
-def _check_selection(rule: EvolutionConfig, smallest: int, path: str) -> None:
-    """Refuses a selection that leaves no policy to be copied, or copies none, in the smallest population."""
+    smallest = min(map(len, found))
     if rule.keep is not None:
         if rule.share != EvolutionConfig().share:
             raise ConfigError("says which policies survive; leave out `share`", path=f"{path}.keep")
@@ -316,6 +269,24 @@ def _check_selection(rule: EvolutionConfig, smallest: int, path: str) -> None:
             f"{pluralize(smallest, 'policy', 'policies')} of a population is left to be copied",
             path=f"{path}.share",
         )
+    for option, perturb in rule.perturb.items():
+        place = f"{path}.perturb.{option}"
+        if not perturb.factors:
+            raise ConfigError("is empty; name at least one factor: one of them is drawn", path=f"{place}.factors")
+        low, high = perturb.at_least, perturb.at_most
+        if low is not None and high is not None and low > high:
+            raise ConfigError(f"found {low}, above `at_most: {high}`", path=f"{place}.at_least")
+        values = [
+            _checked_option(config.policies[name].options, name, option, perturb, path)
+            for population in found
+            for name in population
+        ]
+        if all(perturb.multiplied(value, factor) == value for value in values for factor in perturb.factors):
+            raise ConfigError(
+                f"changes nothing: {', '.join(map(repr, dict.fromkeys(values)))} multiplied by "
+                f"{' or '.join(f'{factor:g}' for factor in perturb.factors)} stays the same; whole numbers stay whole",
+                path=place,
+            )
 
 
 def _check_population(config: Config, rule: EvolutionConfig, path: str) -> None:
@@ -361,27 +332,3 @@ def _checked_option(options: Mapping[str, Any], policy: str, option: str, pertur
             path=f"{path}.perturb.{option}",
         )
     return value
-
-
-def _check_changes(perturb: PerturbConfig, values: Sequence[float], path: str) -> None:
-    if all(perturb.multiplied(value, factor) == value for value in values for factor in perturb.factors):
-        raise ConfigError(
-            f"changes nothing: {', '.join(map(repr, dict.fromkeys(values)))} multiplied by "
-            f"{' or '.join(f'{factor:g}' for factor in perturb.factors)} stays the same; whole numbers stay whole",
-            path=path,
-        )
-
-
-def _check_decided(config: Config, path: str) -> None:
-    names = players(config)
-    for name in names:
-        if config.policies[name].learns:
-            raise ConfigError(
-                f"{name!r} learns, and the order of players that learn is never decided; freeze it (`frozen: true`), "
-                "or leave this out",
-                path=path,
-            )
-    if len(names) < 2:
-        raise ConfigError(
-            f"found one player, {names[0]!r}; an order needs two or more: name a second policy", path=path
-        )

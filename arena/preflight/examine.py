@@ -109,10 +109,25 @@ def examine(
     players = {name: _examine_algorithm(plan, policy, lines.append) for name, policy in plan.policies.items()}
     known = {} if known is None else known
     first = _layout(plan, known, conformance, lines.append)
-    findings = {name: _examine_policy(first, policy, players[name]) for name, policy in plan.policies.items()}
+    findings = {}
+    for name, policy in plan.policies.items():
+        player = players[name]
+        faces = _check_seats(first, policy, player.cls)
+        check_independence(player.cls, policy)
+        rows = tuple(plan.matches[match].lanes * len(first.seats[match][seat]) for match, seat in policy.workers)
+        sizes = _sizes(player, plan, policy, learners_of(player.cls, plan, policy))
+        if policy.workers and player.spec.made_from_spaces:
+            _try_out(first, policy, player, faces[0])
+        findings[name] = PolicySummary(faces, rows, sizes, player.spec.sync_on)
     layouts = [first, *(_layout(each, known, conformance, lines.append) for each in later)]
     seated = _examine_later(layouts, players)
-    lines += [_policy_line(policy, findings[name], name in seated) for name, policy in plan.policies.items()]
+    for name, found in findings.items():
+        takes = f"{pluralize(len(found.rows), 'seat')}, face {' and '.join(found.faces)}: can take their spaces"
+        if not found.rows:
+            takes = "has no seat in any match"
+            if name in seated:
+                takes = "has no seat in these matches, can take those of later rounds or of evaluations"
+        lines.append(f"policy {name}: {takes}")
     made(plan.config.callbacks)
     for callback in map(CallbackConfig.of, plan.config.callbacks):
         lines.append(f"callback {callback.class_}: {pluralize(len(callback.options), 'option')}")
@@ -189,21 +204,22 @@ def _layout(
         key = _likeness(match)
         if key not in known:
             known[key], breaches, hint = _examine_environment(match, conformance)
-            if hint and not _is_normalized(plan, match):
+            policies = [plan.policies[seat.policy].config for seat in match.seats]
+            normalized = all(not one.learns or one.options.get("normalize_observations") for one in policies)
+            if hint and (registry.external_kind(match.game.make) is not None or not normalized):
                 hints[match.env] = hint
-            report(_environment_line(match, known[key], conformance=conformance is not None and not breaches))
+            entities = known[key].entities
+            kwargs = f" with {match.game.kwargs}" if match.game.kwargs else ""
+            keeps = ", keeps the interface" if conformance is not None and not breaches else ""
+            report(
+                f"environment {match.env} ({match.game.make}){kwargs}{wrapped_words(match)}: "
+                f"{pluralize(len(entities), 'entity', 'entities')}: {', '.join(entities)}{keeps}"
+            )
             for breach in breaches:
                 report(f"warning: environment {match.env}: {breach}")
     interfaces = tuple(known[_likeness(match)] for match in plan.matches)
     seats = tuple(check_seats(match, interface) for match, interface in zip(plan.matches, interfaces, strict=True))
     return _Layout(plan, interfaces, seats, hints)
-
-
-def _is_normalized(plan: Plan, match: MatchPlan) -> bool:
-    """Whether all policies of a match normalize what they see, or learn nothing."""
-    policies = [plan.policies[seat.policy].config for seat in match.seats]
-    acting = [not one.learns or one.options.get("normalize_observations") for one in policies]
-    return registry.external_kind(match.game.make) is None and all(acting)
 
 
 def _likeness(match: MatchPlan) -> str:
@@ -321,16 +337,12 @@ def constructor_errors_reported(match: MatchPlan) -> Iterator[None]:
     except ConfigError:
         raise
     except Exception as error:
+        hint = registry.load_object("envs.adapters.screen:screen_hint")(error)
         raise ConfigError(
             f"environment {match.env!r} could not be made with {match.game.kwargs}: "
-            f"{type(error).__name__}: {error}{registry.where_raised(error)}{_screen_hint(error)}",
+            f"{type(error).__name__}: {error}{registry.where_raised(error)}{hint}",
             path=match.path,
         ) from error
-
-
-def _screen_hint(error: Exception) -> str:
-    hint: str = registry.load_object("envs.adapters.screen:screen_hint")(error)
-    return hint
 
 
 def adapted_game(match: MatchPlan, lanes: int, contexts: Sequence[EnvContext] | None = None) -> BatchedEnv:
@@ -394,17 +406,6 @@ def check_idle_action(match: MatchPlan, interface: Interface) -> None:
             ) from error
 
 
-def _examine_policy(layout: _Layout, policy: PolicyPlan, player: _ResolvedPolicy) -> PolicySummary:
-    plan = layout.plan
-    faces = _check_seats(layout, policy, player.cls)
-    check_independence(player.cls, policy)
-    rows = tuple(plan.matches[match].lanes * len(layout.seats[match][seat]) for match, seat in policy.workers)
-    sizes = _sizes(player, plan, policy, learners_of(player.cls, plan, policy))
-    if policy.workers and player.spec.made_from_spaces:
-        _try_out(layout, policy, player, faces[0])
-    return PolicySummary(faces, rows, sizes, player.spec.sync_on)
-
-
 def _examine_later(layouts: Sequence[_Layout], players: Mapping[str, _ResolvedPolicy]) -> set[str]:
     """Checks policies on their seats in all layouts but the first; returns all policies that have a seat in any.
 
@@ -439,15 +440,9 @@ def _check_seats(layout: _Layout, policy: PolicyPlan, cls: type[Any]) -> tuple[s
             check_shared(cls, (shared or own).words(), own.words())
         shared = shared or own
     check_teams(cls, plan, policy)
-    if policy.workers:
-        _check_state(cls, plan, policy)
-    return tuple(faces)
-
-
-def _check_state(cls: type[Any], plan: Plan, policy: PolicyPlan) -> None:
-    """Refuses an algorithm whose state cannot be saved, if the run needs it saved."""
-    if policy.config.learns and not spec_of(cls).resumable:
+    if policy.workers and policy.config.learns and not spec_of(cls).resumable:
         plan.refuse_fragile([policy.name])
+    return tuple(faces)
 
 
 def _try_out(layout: _Layout, policy: PolicyPlan, player: _ResolvedPolicy, face: str) -> None:
@@ -495,27 +490,6 @@ def _sizes(player: _ResolvedPolicy, plan: Plan, policy: PolicyPlan, learners: Se
     return {str(name): int(size) for name, size in sizes[0].items()} if len(sizes) == 1 else {}
 
 
-def _environment_line(match: MatchPlan, interface: Interface, *, conformance: bool) -> str:
-    kept = ", keeps the interface" if conformance else ""
-    kwargs = f" with {match.game.kwargs}" if match.game.kwargs else ""
-    within = wrapped_words(match)
-    count = pluralize(len(interface.entities), "entity", "entities")
-    return (
-        f"environment {match.env} ({match.game.make}){kwargs}{within}: {count}: {', '.join(interface.entities)}{kept}"
-    )
-
-
 def wrapped_words(match: MatchPlan) -> str:
     """The wrappers of a match's environment in words, the innermost first; empty if there are none."""
     return f" wrapped in {', '.join(name for name, _ in match.game.wrapped_in)}" if match.game.wrapped_in else ""
-
-
-def _policy_line(policy: PolicyPlan, findings: PolicySummary, seated: bool) -> str:
-    if not findings.rows and seated:
-        return f"policy {policy.name}: has no seat in these matches, can take those of later rounds or of evaluations"
-    if not findings.rows:
-        return f"policy {policy.name}: has no seat in any match"
-    return (
-        f"policy {policy.name}: {pluralize(len(findings.rows), 'seat')}, face {' and '.join(findings.faces)}: "
-        "can take their spaces"
-    )
