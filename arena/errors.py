@@ -11,7 +11,6 @@ ArenaError
 ├── Deadlock             every role waits for another role
 ├── RunFailed            a run that `arena.train` has started has failed
 ├── ExportError          a step of `arena export` has failed
-├── ProcessExited        a process of the run has exited by itself, which MPI does not report as a failure
 ├── LinkError            the link to a simulator has failed (shared memory)
 │   ├── LayoutError      its file breaks the layout: byte, field, found, expected
 │   │   └── VersionError of another version
@@ -164,19 +163,6 @@ class ExportError(ArenaError):
     """A step of `arena export` has failed; the message says which, and why."""
 
 
-class ProcessExited(ArenaError):
-    """A process of the run has exited by itself: MPI reports no failure, and waits for the process.
-
-    Args:
-        message: what has happened.
-        ranks: of these processes.
-    """
-
-    def __init__(self, message: str, ranks: Sequence[int] = ()) -> None:
-        super().__init__(message)
-        self.ranks = tuple(ranks)
-
-
 class LinkError(ArenaError):
     """The link between a driver and a simulator, one file, has failed.
 
@@ -274,7 +260,7 @@ class RunStopped(ArenaError):
 
 
 class PeerLost(RunStopped):
-    """A process of the run has died: all roles stop, and go on after a repair if the run can be repaired."""
+    """Another process of the run has died; the launcher ends all of them."""
 
 
 @contextmanager

@@ -39,7 +39,6 @@ def random_run(seed: int) -> RandomRun:
         "ticks": leg * chance.randint(2, 3) + chance.choice([0, 0, 17]),
         "record": chance.choice(["nothing", "nothing", "samples", "replays"]),
         "transport": chance.choice(["auto", "auto", "auto", "mpi"]),
-        "spares": chance.choice([0, 0, 0, 1]),
         **draw(chance),
     }
     if chance.random() < 0.35:

@@ -20,10 +20,18 @@ if TYPE_CHECKING:
 
 
 class Processes(NamedTuple):
-    """How many processes a run gets, whether it goes on when one of them dies, and the hosts that the user names."""
+    """How many processes a run gets, how often they are started again, and the hosts that the user names.
+
+    Args:
+        number: of processes.
+        restarts: after how many deaths per leg they are started again.
+        scale: whether their number decides what is played.
+        hosts: as `--hosts` has them.
+    """
 
     number: int
-    tolerant: bool = False
+    restarts: int = 0
+    scale: bool = False
     hosts: tuple[Host, ...] = ()
 
 
@@ -54,8 +62,9 @@ def start(rank0: Callable[[], Rank0Base], processes: Callable[[], Processes], *,
         wanted = processes()
         if wanted.number > 1 or wanted.hosts:  # a single process may have to run on another host
             program = [sys.executable, "-m", "arena", *sys.argv[1:]]
-            more: dict[str, Any] = {"has_resume": has_resume, "hosts": wanted.hosts}
-            return mpirun.run(wanted.number, program, tolerant=wanted.tolerant, **more)
+            number, *how = wanted
+            more: dict[str, Any] = dict(zip(wanted._fields[1:], how, strict=True))
+            return mpirun.run(number, program, has_resume=has_resume, **more)
         leader = imported()
         return leader.alone(leader.prepare(1))
     finally:

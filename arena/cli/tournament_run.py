@@ -57,6 +57,7 @@ from arena.run.leg import UNBOUNDED_TICKS, Leg, leg_at
 from arena.run.planning import checked_plan
 from arena.run.prepare import existing_folder, prepare
 from arena.run.process_state import ProcessState
+from arena.run.restart import Restart
 from arena.run.resume import GAME, SAME_MATCH, checkpoints_given, compared, numbered
 from arena.run.run import Run, Stage
 from arena.terminal.display import silent_display
@@ -80,7 +81,7 @@ class TournamentRun(Rank0Base):
     def __init__(self, request: TournamentArgs) -> None:
         self._request = request
 
-    def prepare(self, ranks: int, *, tolerant: bool = False) -> Run:
+    def prepare(self, ranks: int, restart: Restart | None = None) -> Run:
         """Reads the players, and claims the run folder.
 
         Raises:
@@ -128,7 +129,7 @@ class TournamentRun(Rank0Base):
         if batch is None or len(before) >= config.rounds:
             return None
         following = Round(number=len(before), start=run.leg.start, matches=batch.matches)
-        plan = rounds.plan_of(config, following, run.folder, ranks=run.plan.processes, spares=0)
+        plan = rounds.plan_of(config, following, run.folder, ranks=run.plan.processes)
         rounds_file.keep(run.folder, before, following, plan)
         leg = Leg(start=run.leg.start, restore=checkpoints_given(plan))
         return Stage(replace(run, plan=plan, leg=leg, episodes=batch.episodes))
@@ -252,8 +253,7 @@ def opening(request: TournamentArgs) -> tuple[Config, Batch]:
         league=None,
         record="nothing",
         scale=False,
-        fault_tolerance="off",
-        spares=0,
+        restarts=0,
     )
     with located(source=sources[0].path):
         require_rules(config, make_plan(config), tournament=True)

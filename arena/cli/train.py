@@ -106,4 +106,4 @@ def _processes(request: TrainArgs, ranks: RanksWanted | None, given: str | None)
     with origin.located():  # a mistake is reported once, before any process starts
         number = process_count(config, ranks, os.environ, hosts=hosts).number
         plan = checked_plan(config, ranks=number)
-    return Processes(plan.processes, tolerant=plan.config.fault_tolerance != "off", hosts=hosts)
+    return Processes(plan.processes, config.restarts, config.scale, hosts)

@@ -13,7 +13,8 @@ from arena.launch.lead import Rank0Base
 from arena.records.faults import losses
 from arena.records.formats import ProfileFile, read_document
 from arena.records.scoreboard import Scoreboard
-from arena.run.prepare import check_tolerance, prepare
+from arena.run.prepare import prepare, restarted
+from arena.run.restart import Restart
 from arena.run.run import Run
 from arena.terminal.display import fault_lines, summary_lines
 from arena.terminal.profile import profile_lines
@@ -30,30 +31,29 @@ class TrainRun(Rank0Base):
     def __init__(self, request: TrainArgs) -> None:
         self._request = request
 
-    def prepare(self, ranks: int, *, tolerant: bool = False) -> Run:
+    def prepare(self, ranks: int, restart: Restart | None = None) -> Run:
         """Reads the configuration and claims the run folder, for so many ranks.
 
         Raises:
             ConfigError: a mistake in the configuration.
         """
         asked = self._request
-        config, origin = load_with_origin(asked.path, asked.overrides)
-        words: list[str] = []
-        with origin.located():
-            check_tolerance(config, tolerant=tolerant)
-            if asked.earlier is not None:
-                from arena.run.continued import continued  # it reads games, ratings and checkpoints
+        run = None if restart is None else restarted(restart, ranks=ranks, resume=asked.resume)
+        if run is None:
+            config, origin = load_with_origin(asked.path, asked.overrides)
+            words: list[str] = []
+            with origin.located():
+                if asked.earlier is not None:
+                    from arena.run.continued import continued  # it reads games, ratings and checkpoints
 
-                config, words = continued(config, asked.earlier)
-            run = prepare(config, ranks=ranks, run_dir=asked.run_dir, resume=asked.resume)
-        run = replace(
-            run,
-            source=asked.path,
-            overridden=origin.overridden,
-            profile=asked.profile,
-            held=is_held(),
-        )
-        return announced(replace(run, words=(*words, *run.words)), ranks_given=asked.ranks_given)
+                    config, words = continued(config, asked.earlier)
+                place = asked.run_dir if restart is None else restart.folder
+                run = prepare(config, ranks=ranks, run_dir=place, resume=asked.resume)
+            made = run.made_folder if restart is None else restart.made
+            run = replace(run, source=asked.path, overridden=origin.overridden, made_folder=made)
+            run = replace(run, words=(*words, *run.words))
+        run = replace(run, profile=asked.profile, held=is_held())
+        return run if restart is not None else announced(run, ranks_given=asked.ranks_given)
 
     def present(self, run: Run, scoreboard: Scoreboard) -> None:
         """Prints where the records are, and the results of the policies."""
@@ -80,7 +80,7 @@ def announced(run: Run, *, ranks_given: bool = False) -> Run:
     lines += run.words
     if plan.packed and plan.processes > 1 and not ranks_given:
         lines.append(f"{len(plan.roles())} processes would give each role its own")
-    idle = len(plan.idle_ranks) - plan.config.spares
+    idle = len(plan.idle_ranks)
     if idle > 0:
         lines.append(f"{idle} of the processes are idle: the plan has no role for them")
     sys.stdout.write("\n".join(lines) + "\n")

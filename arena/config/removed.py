@@ -6,6 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 REMOVED: Mapping[str, str] = {
+    "fault_tolerance": (
+        "is no key any more: when a process dies, `arena train` starts the run again from its newest boundary, with "
+        "any MPI; `restarts` says how often in a leg, and `restarts: 0` ends the run as `fault_tolerance: off` did"
+    ),
     "league.finish_ticks": (
         "is no key any more: the end of a leg cuts the games that are under way, and these do not count; choose "
         "`ticks` and `checkpoint_every` much longer than a game"
@@ -15,6 +19,10 @@ REMOVED: Mapping[str, str] = {
         "leave it out. Where it was `fast` with `sync: samples`, set `max_lag: 2`, the lead of a worker in updates"
     ),
     "league.window": "is no key any more: all games count, each for its policy as it was at that tick; leave it out",
+    "spares": (
+        "is no key any more: when a process dies, all processes are started again, so none has to wait; `restarts` "
+        "says how often in a leg; leave it out"
+    ),
 }
 """Key path to what is said about it, with the key that does the same now; `*` stands for one name, as in `envs.*.x`."""
 

@@ -135,8 +135,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     watchdog_s: Seconds = 60.0  # when nothing has moved for so long, the run ends and says who waits for what
     env_timeout_s: Seconds | None = None  # as long as one call of a game or an algorithm may take; null: watchdog_s
     on_env_error: Literal["stop", "restart"] = "stop"  # restart: make a game that fails anew, drop its episodes
-    fault_tolerance: Literal["auto", "on", "off"] = "auto"  # go on when a process dies; auto: where MPI can (ULFM)
-    spares: Natural = 0  # processes that wait to take the place of one that dies
+    restarts: Natural = 5  # deaths of processes per leg after which the run goes on from its newest boundary; 0: none
 
     @property
     def rounds(self) -> int:

@@ -1,4 +1,4 @@
-"""The connection to the external games of one match, as a process keeps it through legs, evaluations and repairs."""
+"""The connection to the external games of one match, as a process keeps it through legs and evaluations."""
 
 from __future__ import annotations
 

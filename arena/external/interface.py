@@ -154,7 +154,7 @@ class ExternalGames(Protocol):
         ...
 
     def pause(self, on: bool) -> None:
-        """Pauses between two legs, in an evaluation, and while ranks are repaired; `poll` and `answer` are not called.
+        """Pauses between two legs and in an evaluation; `poll` and `answer` are not called.
 
         Games stay connected; their requests may come and are kept; the connection's own limits of time stand still.
         """

@@ -32,7 +32,7 @@ from arena.records.folder import RunFolder
 from arena.roles.protocol import Failed
 from arena.run.display import Display
 from arena.run.planning import checked_plan
-from arena.run.prepare import check_tolerance, prepare
+from arena.run.prepare import prepare
 from arena.run.run import Run
 from arena.run.status import RunStatus, run_status
 from arena.run.stop import restored_handlers
@@ -93,12 +93,11 @@ def train(
         plan = checked_plan(read, ranks=process_count(read, ranks, os.environ).number)
         listener = _Listener(on_event)
         if plan.processes == 1:
-            check_tolerance(read, tolerant=False)
             run = replace(prepare(read, ranks=1, run_dir=None if run_dir is None else str(run_dir)), source=source)
             with restored_handlers(), restored_logging():
                 status = run_single_process(run, lambda *_: None, output=listener, watched=False)
         else:
-            status = _launch(read, run_dir, plan.processes, listener, tolerant=plan.config.fault_tolerance != "off")
+            status = _launch(read, run_dir, plan.processes, listener)
     if listener.error is not None:
         raise listener.error
     if status == _MISTAKE:
@@ -114,14 +113,14 @@ def train(
     return RunResult(folder.path, run_status(folder, config, played=ticks) is RunStatus.FINISHED, ticks, scores)
 
 
-def _launch(config: Config, run_dir: Path | str | None, ranks: int, listener: _Listener, *, tolerant: bool) -> int:
+def _launch(config: Config, run_dir: Path | str | None, ranks: int, listener: _Listener) -> int:
     """Plays in processes of a launcher; returns the exit status."""
     with tempfile.TemporaryDirectory(prefix="arena-train-") as home:
         path = Path(home) / "config.yaml"
         path.write_text(resolved_yaml(config))
         program = [sys.executable, "-m", "arena", "train", str(path), f"--ranks={ranks}"]
         program += [] if run_dir is None else [f"--run-dir={run_dir}"]
-        return mpirun.run(ranks, program, tolerant=tolerant, listener=listener)
+        return mpirun.run(ranks, program, restarts=config.restarts, listener=listener)
 
 
 class _Listener(Output):

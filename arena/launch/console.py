@@ -112,15 +112,7 @@ class Console:
     """The console of the user, for a process whose own output may go elsewhere."""
 
     def __init__(self) -> None:
-        self._descriptors = os.dup(1), os.dup(2)
         self.stderr: IO[str] = os.fdopen(os.dup(2), "w")
-
-    def take(self) -> None:
-        """Directs the output of this process to the console again, when it becomes rank 0."""
-        sys.stdout.flush()
-        sys.stderr.flush()
-        for descriptor, kept in zip((1, 2), self._descriptors, strict=True):
-            os.dup2(kept, descriptor)
 
 
 def speak_into(log: Path) -> None:

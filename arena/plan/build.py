@@ -57,7 +57,7 @@ def make_plan(
                 matches.append(MatchPlan(len(matches), index, copy, entry, game, seats, path))
     policies = {name: PolicyPlan(name, policy, tuple(workers[name])) for name, policy in config.policies.items()}
     plan = Plan(whole or config, policies, tuple(matches), ranks=(), round=number)
-    return replace(plan, ranks=_layout(plan, ranks, config.spares))
+    return replace(plan, ranks=_layout(plan, ranks))
 
 
 def game_of(config: Config, description: MatchConfig) -> EnvConfig:
@@ -78,23 +78,15 @@ def _seats(description: MatchConfig) -> tuple[SeatPlan, ...]:
     return tuple(seats)
 
 
-def _layout(plan: Plan, ranks: int | None, spares: int) -> tuple[tuple[Role, ...], ...]:
+def _layout(plan: Plan, ranks: int | None) -> tuple[tuple[Role, ...], ...]:
     roles = plan.roles()
-    if ranks == 1:
-        spares = 0  # one process hosts everything: no spare could replace it
-    elif ranks is not None and ranks <= spares:
-        raise ConfigError(
-            f"found {spares}, but there are only {ranks} processes: none is left to play; ask for more processes, or "
-            "for fewer spares",
-            path="spares",
-        )
-    if ranks is None or ranks - spares >= len(roles):
-        idle: list[tuple[Role, ...]] = [()] * ((ranks or len(roles) + spares) - len(roles))
+    if ranks is None or ranks >= len(roles):
+        idle: list[tuple[Role, ...]] = [()] * ((ranks or len(roles)) - len(roles))
         return (*((role,) for role in roles), *idle)
     place = {role: number for number, role in enumerate(roles)}
     row = [roles_of(match) for match in plan.matches]
-    packed = pack(ROOT, row, ranks - spares, load=lambda role: load_of(plan, role))
-    return (*(tuple(sorted(hosted, key=place.__getitem__)) for hosted in packed), *[()] * spares)
+    packed = pack(ROOT, row, ranks, load=lambda role: load_of(plan, role))
+    return tuple(tuple(sorted(hosted, key=place.__getitem__)) for hosted in packed)
 
 
 def load_of(plan: Plan, role: Role) -> Load:

@@ -189,7 +189,6 @@ class Plan:
             ConfigError: with the key that needs it.
         """
         asked = {
-            "fault_tolerance": self.config.fault_tolerance == "on" and "would be lost with its process",
             "evaluation": self.config.evaluation is not None and "cannot be evaluated before the run's last tick",
             "curriculum": self.config.curriculum is not None and "cannot go on in another game",
             "rounds": self.config.rounds > 1 and "would end with a round",

@@ -26,7 +26,7 @@ class ProcessCount(NamedTuple):
     """The number of processes of a run.
 
     Args:
-        number: of processes; None: one per role, plus spares.
+        number: of processes; None: one per role.
         words: the reason.
     """
 
@@ -68,11 +68,7 @@ def process_count(
     room = slots or _Room(*usable_cores(files))
     number = min(room.slots if slots else max(2, room.slots), roles)
     words = room.words if number == room.slots else f"{room.words}; {_bound(number, roles)}"
-    spares = config.spares
-    if slots is not None and number + spares > slots.slots:  # an allocation takes no more processes than it has slots
-        number = max(1, slots.slots - spares)
-    # A single process hosts everything and needs no spares.
-    return ProcessCount(number + (spares if number > 1 else 0), f"ranks: auto ({words})")
+    return ProcessCount(number, f"ranks: auto ({words})")
 
 
 def _bound(number: int, roles: int) -> str:

@@ -2,8 +2,8 @@
 
 Every line has `time` (ISO 8601, UTC) and `kind`; the rest depends on the kind:
 
-    process       ranks (that died, of the plan that was played), done, replayed (ticks that are played again), seconds
-                  (until all ranks could go on)
+    process       ranks (that died), done, replayed (ticks on record that are played again), seconds (from the death
+                  until all roles were ready again)
     environment   match, tick, lanes (whose unfinished episodes are dropped), error, seconds (until it went on)
 
 The file exists only if something has failed. A resumed run appends to it, and keeps all earlier faults, also those at
@@ -82,7 +82,7 @@ def fault_words(line: Mapping[str, Any]) -> str:
         KeyError: a field of its kind is missing.
     """
     if line["kind"] == FaultKind.PROCESS.value:
-        return f"{line['done']}; repaired in {line['seconds']:.2f} s"
+        return f"{line['done']}; {line['seconds']:.2f} s lost"
     if line["kind"] == FaultKind.ENVIRONMENT.value:
         lanes = len(line["lanes"])
         dropped = f"{lanes} unfinished episode{'s' * (lanes != 1)} dropped"

@@ -30,7 +30,7 @@ from arena.report.summary import Summary, summarize
 
 _FEWEST_PARTS, _MOST_PARTS = 5, 40  # of the ticks; each curve has a point in each
 _LAST = 100  # episodes of a policy, at the end of a run
-_FREE = ("name", "seed", "ranks", "spares", "callbacks", "watchdog_s", "env_timeout_s", "transport", "fault_tolerance")
+_FREE = ("name", "seed", "ranks", "callbacks", "watchdog_s", "env_timeout_s", "transport", "restarts")
 _MOST_DIFFERENCES = 12
 _BAND, _RUN = 0.18, 0.35  # opacity
 

@@ -43,7 +43,7 @@ CONTENTS = {
     "lineage": "Rounds and lineage",
     "plan": "Plan",
     "time": "Time",
-    "faults": "Faults and repairs",
+    "faults": "Faults",
     "replays": "Replays",
     "configuration": "Configuration",
     "files": "Files",

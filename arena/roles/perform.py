@@ -52,7 +52,7 @@ def run_role(
         endpoint: the role's endpoint.
         run: the run.
         role: the role.
-        memory: the state of this process; receives the tick of the match if the run is interrupted.
+        memory: the state of this process.
         communicator: for `group.comm`.
         private: whether the process hosts no other role.
 
@@ -113,7 +113,7 @@ def _play_leg(endpoint: Endpoint, run: Run, role: Role, memory: ProcessState, co
     if role.kind is RoleKind.WORKER:
         from arena.roles.worker.worker import Worker
 
-        Worker(endpoint, run, role, memory=memory, communicator=communicator, private=private).work()
+        Worker(endpoint, run, role, communicator=communicator, private=private).work()
         return
     from arena.roles.environment.environment import Environment
 

@@ -15,21 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from arena import registry
-from arena.run.run import Run
-
-
-def import_algorithms(run: Run) -> None:
-    """Imports the modules of all algorithms of the run, so that this process can host any worker without a delay."""
-    for policy in run.plan.policies.values():
-        registry.worker_class(
-            policy.config.algorithm,
-            policy.config.options,
-            acts=run.plan.acts(policy),
-            path=f"policies.{policy.name}",
-            any_device=policy.config.frozen,
-        )
-
 
 def limit_threads() -> None:
     """Limits torch to one thread per worker: more threads would compete for the cores of other workers."""

@@ -163,7 +163,6 @@ class Failed:
 @dataclass(frozen=True)
 class Go:
     until: int  # the leg's last tick
-    repairable: bool = True  # whether the run can continue after the death of a process
 
 
 @dataclass(frozen=True)

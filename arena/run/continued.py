@@ -1,6 +1,6 @@
 """A new run with the league of an earlier one: `arena train NEW.yaml --continue RUN`.
 
-The configuration says all of it before anything is planned, so the run is resumed, repaired and reported as any other:
+The configuration says all of it before anything is planned, so the run is resumed, restarted and reported as any other:
 
     policies of both runs     `load`: the newest checkpoint of the earlier run
     snapshots in its league   frozen policies (`blue-2000` for `blue@2000`), in `against` of the `matchmaking` of `blue`

@@ -39,7 +39,6 @@ def evaluation_config(config: Config, loads: Mapping[str, str]) -> Config:
         league=None,
         policies=policies,
         matches=_matches(config, config.evaluation.seats),
-        spares=0,
         scale=False,
     )
 

@@ -23,7 +23,7 @@ def later_plans(config: Config) -> tuple[Plan, ...]:
 
     def of(config: Config, placed: Sequence[tuple[str, MatchConfig]]) -> Plan:
         played = msgspec.structs.replace(
-            config, matches=tuple(match for _, match in placed), schedule=config.rounds, spares=0, scale=False
+            config, matches=tuple(match for _, match in placed), schedule=config.rounds, scale=False
         )
         return make_plan(played, places=[path for path, _ in placed], whole=config)
 

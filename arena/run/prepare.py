@@ -7,23 +7,21 @@ abandon    a role cannot begin, by the user's mistake: removes the new folder
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
-from arena.config import Config, resolved_yaml
+from arena.config import Config, load_config, resolved_yaml
 from arena.diagnostics.start_folder import anchored
-from arena.errors import ConfigError
 from arena.preflight.external import external_kinds
 from arena.records import boundary as boundaries
 from arena.records import checksums
-from arena.records.faults import process_faults
 from arena.records.folder import RunFolder
 from arena.records.formats import Boundary, plan_file, write_document
 from arena.records.lock import refuse_held
 from arena.run.later_seats import later_plans
 from arena.run.leg import Leg
 from arena.run.planning import checked_plan
-from arena.run.resume import checkpoints_given, forget, resumed
+from arena.run.restart import Restart
+from arena.run.resume import checkpoints_given, forget, resumed, rolled_back
 from arena.run.run import Run
 
 
@@ -43,8 +41,7 @@ def prepare(config: Config, *, ranks: int | None, run_dir: str | None = None, re
     plan = checked_plan(config, ranks=ranks)
     if resume:
         folder = existing_folder(config, run_dir)
-        run = resumed(Run(plan, folder.path), config)
-        return replace(run, faults_before=process_faults(folder.faults))
+        return resumed(Run(plan, folder.path), config)
     later = later_plans(config)
     if later:
         from arena.preflight.examine import examine
@@ -61,18 +58,22 @@ def prepare(config: Config, *, ranks: int | None, run_dir: str | None = None, re
     return Run(plan, folder.path, made_folder=made, leg=Leg(restore=restore))
 
 
-def check_tolerance(config: Config, *, tolerant: bool) -> None:
-    """Refuses `fault_tolerance: on` where MPI ends all processes when one dies.
+def restarted(restart: Restart, *, ranks: int, resume: bool) -> Run | None:
+    """The run as it continues after a death; None if it had not begun, so that it is prepared as at its first start.
+
+    Args:
+        restart: the death.
+        ranks: how many processes there are now.
+        resume: whether the run had been resumed from the folder, which has a configuration then in any case.
 
     Raises:
-        ConfigError: it is on, and MPI is not `tolerant`.
+        ConfigError: the run folder is damaged.
     """
-    if config.fault_tolerance == "on" and not tolerant:
-        raise ConfigError(
-            "found on, but this run cannot go on when a process dies: start it with `arena train`, Open MPI 5 and two "
-            "processes or more, or with `mpirun --with-ft ulfm`; `auto` goes on where it can",
-            path="fault_tolerance",
-        )
+    folder = RunFolder(restart.folder)
+    if not (restart.begun or (folder.config.exists() and not resume)):
+        return None
+    plan = checked_plan(load_config(folder.config), ranks=ranks)
+    return rolled_back(Run(plan, folder.path, source=str(folder.config)))
 
 
 def existing_folder(config: Config, run_dir: str | None) -> RunFolder:

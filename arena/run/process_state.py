@@ -1,10 +1,11 @@
-"""What one process keeps of a run besides its roles: the root's state between legs, and what a rollback needs."""
+"""What one process keeps of a run besides its roles: above all the root's state between legs."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from arena.plan.plan import Plan, Role, RoleKind
 from arena.run.stop import Stop
 
 if TYPE_CHECKING:
@@ -18,7 +19,25 @@ if TYPE_CHECKING:
     from arena.records.scoreboard import Scoreboard
     from arena.results.keeper import RunResults
     from arena.roles.environment.restart import RestartLimit
-    from arena.run.profiles import Profiled
+    from arena.run.restart import Restart
+
+
+class Profiled(NamedTuple):
+    """A role with its policy and rank, which change from round to round of a league."""
+
+    role: Role
+    policy: str | None  # of a worker
+    rank: int
+
+    @classmethod
+    def of(cls, plan: Plan, role: Role) -> Profiled:
+        return cls(role, plan.seat(role).policy if role.kind is RoleKind.WORKER else None, plan.rank_of(role))
+
+    @property
+    def place(self) -> tuple[int, int, str, int]:
+        """Its place in the order: the root first, then match by match the environment and its workers."""
+        match, seat = (-1 if number is None else number for number in (self.role.match, self.role.seat))
+        return match, seat, self.policy or "", self.rank
 
 
 @dataclass
@@ -26,7 +45,6 @@ class ProcessState:
     """Filled by the roles of one process.
 
     Args:
-        tolerant: whether the run goes on when a process dies.
         scoreboard: of the root.
         stop: the requests to end the run that have reached this process, if it leads the run.
         callbacks: of the root.
@@ -37,18 +55,15 @@ class ProcessState:
         objects: callbacks that a program has made itself.
         holder: the connection to a program that holds the run.
         wanted: what a program that holds the run wants to change, by key path.
-        concluded: whether this process has shown the result of the run.
         profiles: of the root: the time of each role.
-        begun: whether a role of this process has begun to play, so that the run folder has a boundary.
-        repairable: whether all algorithms can be saved and loaded, so that a leg can be played again.
-        tick: the farthest tick that a role of this process had seen of its match when it was interrupted.
+        resumable: of the root: whether all algorithms can be saved and loaded, so that the run can be resumed.
+        restart: of the root: the death after which this process was started, until it is on record.
         digests: of the root: of the files of its boundaries.
         connections: to the external games of the matches whose environments have played in this process.
         lock: of the run folder, held by the process that leads the run from its beginning to its end.
         restart_limits: by match, of the environments of this process; they count across legs.
     """
 
-    tolerant: bool = False
     scoreboard: Scoreboard | None = None
     stop: Stop = field(default_factory=Stop)
     callbacks: Callbacks | None = None
@@ -59,32 +74,13 @@ class ProcessState:
     objects: tuple[Any, ...] = ()
     holder: Any = None
     wanted: dict[str, Any] = field(default_factory=dict)
-    concluded: bool = False
     profiles: dict[Profiled, RoleProfile] = field(default_factory=dict)
-    begun: bool = False
-    repairable: bool = True
-    tick: int = 0
+    resumable: bool = True
+    restart: Restart | None = None
     lock: RunLock | None = None
     digests: FileDigests | None = None
     connections: dict[int, Connection] = field(default_factory=dict)
     restart_limits: dict[int, RestartLimit] = field(default_factory=dict)
-
-    def begin_leg(self, *, repairable: bool) -> None:
-        """Notes that a leg begins."""
-        self.begun, self.repairable = True, repairable
-
-    def reach(self, tick: int) -> None:
-        """Notes the tick that a match has reached."""
-        self.tick = max(self.tick, tick)
-
-    def roll_back(self) -> None:
-        """Forgets what was counted since the boundary to which the run goes back; the folder has what came before.
-
-        Callbacks are created again, as by `--resume`, because the old ones have seen what is played again.
-        """
-        self.scoreboard, self.callbacks, self.results, self.tick = None, None, None, 0
-        self.curriculum, self.change, self.games, self.digests = None, None, None, None
-        self.stop.by = ""
 
     def for_evaluation(self) -> ProcessState:
         """The root's state during an evaluation of the run; a request to end the run ends the evaluation."""

@@ -1,6 +1,6 @@
 """Continuing a run: from which boundary, with which weights, after which records.
 
-`resumed`, for `--resume`, and `rolled_back`, after the death of a process, only read; `forget` removes what came after
+`resumed`, for `--resume`, and `rolled_back`, after a death, only read; `forget` removes what came after
 the boundary, when all roles are ready to continue from it.
 """
 
@@ -10,6 +10,7 @@ import json
 import logging
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from arena.records import boundary as boundaries
 from arena.records.faults import was_repaired_in_mid_leg
 from arena.records.folder import RunFolder
 from arena.records.formats import Boundary, MeasureLine, Worker
+from arena.records.journal import JournalReader
 from arena.results.files import numbers, results_in
 from arena.run import curriculum
 from arena.run.handover import match_workers, seats_of
@@ -68,7 +70,7 @@ def resumed(run: Run, config: Config) -> Run:
         )
     best.check(folder, found.tick)
     curriculum.check_recorded(folder, config, found.tick)
-    run = _at(found, run, config, ranks=run.plan.processes, spares=config.spares)
+    run = _at(found, run, config)
     _check_stopped(run)
     evaluated = not run.plan.evaluates_at(found.tick) or found.tick in evaluations.evaluated(folder)
     told = not folder.results.exists() or any(result["done"] for result in results_in(folder.results)[-1:])
@@ -134,13 +136,8 @@ def _out_of_step(folder: RunFolder, boundary: Boundary) -> bool:
     return any(one != others[0] for others in lengths.values() for one in others)
 
 
-def rolled_back(run: Run, *, ranks: int, spares: int) -> Run:
-    """The run as it continues from its newest boundary after the death of some of its processes.
-
-    Args:
-        run: as it was played; it has begun.
-        ranks: how many processes are left.
-        spares: how many of them may be left idle as spares.
+def rolled_back(run: Run) -> Run:
+    """The run, which has begun, as it continues from its newest boundary; without one from its beginning.
 
     Raises:
         ConfigError: the run folder is damaged.
@@ -150,17 +147,17 @@ def rolled_back(run: Run, *, ranks: int, spares: int) -> Run:
     found = next(boundaries.whole(run.folder, passed_over), None)
     for line in passed_over:
         _log.warning("%s", line)
-    if found is None:
+    if found is None and passed_over:
         raise ConfigError("the run has begun, but no boundary in its folder is whole", source=str(run.path))
-    return replace(_at(found, run, config, ranks=ranks, spares=spares), begun=True, words=())
+    return replace(_at(found or Boundary(tick=0), run, config), begun=True, words=())
 
 
-def _at(found: Boundary, run: Run, config: Config, *, ranks: int, spares: int) -> Run:
+def _at(found: Boundary, run: Run, config: Config) -> Run:
     """The run at a boundary: the plan of the round that was played there, and the leg that begins there."""
     if run.plan.config.rounds > 1:
         from arena.run import rounds
 
-        run = rounds.again(run, config, found.tick, ranks=ranks, spares=spares)
+        run = rounds.again(run, config, found.tick)
     changes = curriculum.lines_of(run.folder)
     if run.changed_config is not None:  # by later boundaries too, perhaps
         plan = curriculum.with_changes(run.plan, config) if run.plan.config.rounds == 1 else run.plan
@@ -187,12 +184,20 @@ def checkpoints_given(plan: Plan, *, without: Container[str] = ()) -> dict[str, 
     return found
 
 
-def forget(run: Run) -> None:
-    """Brings the folder of a resumed run back to the boundary from which it continues; a second call does nothing."""
+def forget(run: Run) -> int:
+    """Brings the folder of a resumed run back to the boundary from which it continues; a second call does nothing.
+
+    Returns:
+        the ticks beyond the boundary that the farthest match has on record.
+    """
     folder = run.folder
     boundaries.discard_after(folder, run.leg.start)
-    found = boundaries.last(folder)
-    assert found is not None and found.tick == run.leg.start, "the boundary was there when the run was prepared"
+    found = boundaries.last(folder) or Boundary(tick=0)
+    assert found.tick == run.leg.start, "the boundary was there when the run was prepared"
+    farthest = run.leg.start
+    for path, name in ((folder.episodes, "tick"), (folder.metrics, "ticks")):
+        lines = JournalReader(path, start=found.journals.get(path.name, 0))
+        farthest = max([farthest, *lines.made(itemgetter(name), missing_ok=True)])
     for name in run.plan.policies:
         # A policy that had finished before its leg was cut short has a checkpoint at the planned end of the leg.
         checkpoint.discard_after(folder.checkpoints_path(name), found.checkpoints.get(name, run.leg.start))
@@ -213,6 +218,7 @@ def forget(run: Run) -> None:
     journal.forget_after(folder.measures, MeasureLine, lambda line: line.tick, run.leg.start)
     best.forget_after(folder, run.leg.start)
     curriculum.forget_after(folder, run.leg.start)
+    return farthest - run.leg.start
 
 
 def _anew_words(plan: Plan, found: Boundary) -> Iterator[str]:

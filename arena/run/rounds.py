@@ -17,8 +17,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import msgspec
-
 from arena.callbacks import Callbacks
 from arena.config import Config
 from arena.config.load import parse_proposed
@@ -93,7 +91,7 @@ def next_round(run: Run, memory: ProcessState) -> Run | None:
     _forget_later(run.folder, later)
     for player in following.snapshots:
         _take(run, player)
-    plan = plan_of(config, following, run.folder, ranks=run.plan.processes, spares=len(run.plan.idle_ranks))
+    plan = plan_of(config, following, run.folder, ranks=run.plan.processes)
     rounds_file.keep(run.folder, before, following, plan)
     _forget(run.folder, before)
     leg, ticks_before = _leg(run, config, before, following, plan), _ticks_before(run.folder, following.number)
@@ -161,15 +159,13 @@ def league_champions(run: Run) -> list[Champion]:
     return knockouts_won(run.folder, run.plan.config)
 
 
-def again(run: Run, config: Config, tick: int, *, ranks: int, spares: int) -> Run:
+def again(run: Run, config: Config, tick: int) -> Run:
     """The run with the plan of the round that was played at a tick, or that has ended there.
 
     Args:
         run: of the first round's plan, in the folder of an earlier part of the run.
         config: of the run.
         tick: at which it continues.
-        ranks: how many processes there are.
-        spares: how many of them may be left idle as spares.
 
     Raises:
         ConfigError: the round is not on record.
@@ -178,7 +174,7 @@ def again(run: Run, config: Config, tick: int, *, ranks: int, spares: int) -> Ru
     found = rounds_file.read(run.folder)
     if number >= len(found):
         raise ConfigError(f"lacks round {number}, which was played at tick {tick}", source=str(run.folder.rounds))
-    plan = plan_of(config, found[number], run.folder, ranks=ranks, spares=spares)
+    plan = plan_of(config, found[number], run.folder, ranks=run.plan.processes)
     return replace(run, plan=plan, ticks_before=_ticks_before(run.folder, number))
 
 
@@ -188,7 +184,7 @@ def _ticks_before(folder: RunFolder, number: int) -> int:
     return rounds_file.ticks_before([line.start for line in lines], [len(line.matches) for line in lines])
 
 
-def plan_of(config: Config, planned: Round, folder: RunFolder, *, ranks: int, spares: int) -> Plan:
+def plan_of(config: Config, planned: Round, folder: RunFolder, *, ranks: int) -> Plan:
     """The plan of a round.
 
     Args:
@@ -196,10 +192,8 @@ def plan_of(config: Config, planned: Round, folder: RunFolder, *, ranks: int, sp
         planned: the round.
         folder: where its snapshots are.
         ranks: how many processes there are.
-        spares: how many of them may be left idle as spares.
     """
     played = round_config(config, planned, partial(_weights, folder))
-    played = msgspec.structs.replace(played, spares=min(spares, config.spares))
     return make_plan(played, ranks=ranks, number=planned.number, places=planned.places, whole=config)
 
 
@@ -282,7 +276,7 @@ def _last_plan(run: Run, config: Config, before: Sequence[Round], policy: str) -
     """The plan of the last round that a policy has played; None if there is none."""
     for played in reversed(before):
         last = played.number == run.plan.round
-        plan = run.plan if last else plan_of(config, played, run.folder, ranks=1, spares=0)
+        plan = run.plan if last else plan_of(config, played, run.folder, ranks=1)
         if plan.policies[policy].workers:
             return plan
     return None

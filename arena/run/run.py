@@ -18,17 +18,6 @@ from arena.records.folder import RunFolder
 from arena.run.leg import Leg
 
 
-class Repair(NamedTuple):
-    """The death of some processes of a run, which is rolled back to its newest boundary and continues without them."""
-
-    died: tuple[int, ...]  # ranks of the plan that was played
-    plan: Plan  # the plan that was played
-    homes: tuple[int, ...]  # the new numbers of the ranks that now host the roles of the dead ones
-    leg: int  # the tick of the boundary to which the run goes back
-    replayed: int  # ticks beyond it that the farthest match had played, as far as the survivors know
-    began: float  # when the process that records the repair noticed the death, by its monotonic clock
-
-
 @dataclass(frozen=True)
 class Run:
     """One run of a plan.
@@ -44,10 +33,8 @@ class Run:
         made_folder: whether the folder was made for this run, so that it may be removed if the run cannot begin.
         resumed: whether the folder holds an earlier part of this run.
         leg: what is played now.
-        begun: whether a role has played, before an evaluation or a repair.
+        begun: whether the folder has the run's configuration: a role has played, before an evaluation or a restart.
         concluded: whether nothing is left to play.
-        repairs: the deaths of processes since its processes were started.
-        faults_before: deaths on record in the run folder when its processes were started.
         words: lines for the user about a run that is resumed.
         ticks_before: of all matches of earlier rounds together.
         episodes: the number of episodes that each lane plays, after which the match ends; None: the ticks decide. A
@@ -70,8 +57,6 @@ class Run:
     leg: Leg = field(default_factory=Leg)
     begun: bool = False
     concluded: bool = False
-    repairs: tuple[Repair, ...] = ()
-    faults_before: int = 0
     words: tuple[str, ...] = ()
     ticks_before: int = 0
     episodes: int | None = None

@@ -52,9 +52,8 @@ def plan_text(
     environments = pluralize(len(plan.matches), "environment")
     workers = pluralize(len(plan.roles(RoleKind.WORKER)), "worker")
     hosted = f"1 root + {environments} + {workers}"
-    unused = Counter(_unused_word(plan, rank) for rank in plan.idle_ranks)
-    idle, spare = unused["idle"], unused["spare"]
-    hosted += f" + {idle} idle" * bool(idle) + f" + {pluralize(spare, 'spare')}" * bool(spare)
+    idle = len(plan.idle_ranks)
+    hosted += f" + {idle} idle" * bool(idle)
     if plan.packed:
         processes = f"{processes_words(plan.processes, len(plan.roles()))}: {hosted}"
     else:
@@ -100,11 +99,6 @@ def command_line(plan: Plan, *, config: str, arguments: Sequence[str] = ()) -> s
     return shlex.join(["arena", "train", config, *arguments, "--ranks", str(plan.processes)])
 
 
-def _unused_word(plan: Plan, rank: int) -> str:
-    """What a rank without roles is: one of the last, kept to take the place of one that dies, or one too many."""
-    return "spare" if rank >= plan.processes - plan.config.spares else "idle"
-
-
 def _packing_lines(plan: Plan) -> Iterator[str]:
     """One line for each rank: what it hosts, and of which matches."""
     for rank, roles in enumerate(plan.ranks):
@@ -115,7 +109,7 @@ def _packing_lines(plan: Plan) -> Iterator[str]:
         parts += [f"{pluralize(workers, 'worker')} ({_policies(plan, roles)})"] * bool(workers)
         numbers = sorted({role.match for role in roles if role.match is not None})
         of = f" of {'match' if len(numbers) == 1 else 'matches'} {_ranges(numbers)}" if numbers else ""
-        yield f"rank {rank} hosts {', '.join(parts)}{of}" if roles else f"rank {rank} is {_unused_word(plan, rank)}"
+        yield f"rank {rank} hosts {', '.join(parts)}{of}" if roles else f"rank {rank} is idle"
 
 
 def host_line(plan: Plan, share: Share) -> str:
@@ -145,7 +139,7 @@ def _ranges(numbers: Sequence[int]) -> str:
 def _rows(plan: Plan, examination: Preflight) -> Iterator[tuple[str, ...]]:
     for rank, roles in enumerate(plan.ranks):
         if not roles:
-            yield (str(rank), _unused_word(plan, rank), "", "", "")
+            yield (str(rank), "idle", "", "", "")
         for role in roles:
             yield (str(rank), *_cells(plan, examination, role))
 

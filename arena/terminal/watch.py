@@ -31,7 +31,7 @@ from arena.terminal.display import make_display, silent_display, summary_lines
 T = TypeVar("T")
 
 LOOK_EVERY = 1.0  # seconds
-_PATIENCE = 5  # looks: a run that is repaired or resumed writes again within this time
+_PATIENCE = 5  # looks: a run that is started again or resumed writes again within this time
 
 _ENDS = {RunStatus.ENDED_EARLY: "has ended early", RunStatus.KILLED: "was killed", RunStatus.UNDER_WAY: "goes on"}
 

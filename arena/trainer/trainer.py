@@ -300,7 +300,7 @@ class Trainer:
     def _read_boundary(self) -> None:
         """Replaces the run by its continuation from the newest boundary in its folder."""
         if boundary.newest_tick(self._held.run.folder) is not None:
-            self._held.run = replace(rolled_back(self._held.run, ranks=1, spares=0), begun=True)
+            self._held.run = replace(rolled_back(self._held.run), begun=True)
 
     def _trained(self, before: int, *, over: bool) -> dict[str, Any]:
         """The newest result after an iteration; `before`: bytes of the episodes before it."""

@@ -11,7 +11,7 @@ A role holds an `Endpoint`. It carries two kinds of traffic:
 process or a node; `shared_memory` that memory, and the areas of groups. `doorbell` wakes a process of the same node.
 `mpi` carries messages between processes, and the links whose ends have no memory in common.
 
-With fault tolerance, `process_exit` reports that a process of the node has died, and `mpi` lets the survivors agree.
+
 
 An *order* is a message to a process instead of a role: it is handled at delivery and wakes no role. The root uses one
 to ask for the `status` of all roles; `arena.diagnostics.remote_stacks` reads the stacks of a process that does not

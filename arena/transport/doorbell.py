@@ -1,7 +1,7 @@
 """Wakes processes of the same node: each process has one pipe, and others write into it what has come for it.
 
 A reader that sleeps in `read` costs nothing and wakes within microseconds; MPI can only be polled. One ring is an
-int32: the address of a role to wake, or `message_from(rank)` (negative), or `LOST`. A pipe takes four bytes in one
+int32: the address of a role to wake, or `message_from(rank)` (negative). A pipe takes four bytes in one
 piece, so rings of several writers never mix. The pipe has no name in a file system: other processes open it through
 `/proc/<pid>/fd`, and nothing is left behind when its owner dies.
 """
@@ -13,7 +13,6 @@ import select
 import struct
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import NamedTuple
 
 from arena.errors import PeerLost
@@ -21,9 +20,6 @@ from arena.errors import PeerLost
 _RING = struct.Struct("=i")
 _READ_BYTES = _RING.size * 1024
 _FIRST_NOT_SELECTABLE = 1024  # descriptor; `poll` takes all of them, but waits whole milliseconds
-
-LOST = -(2**31)
-"""The ring that says that a process of the run has died."""
 
 
 class BellAddress(NamedTuple):
@@ -67,13 +63,6 @@ class Doorbell:
         for descriptor in (self._read, self._write, *self._others.values()):
             os.close(descriptor)
         self._others.clear()
-
-    def wake_all(self) -> None:
-        """Rings `LOST` for all processes of the node, this one included, without blocking."""
-        for descriptor in (self._write, *self._others.values()):
-            with suppress(OSError):  # the process has ended
-                if _is_writable(descriptor):  # a full pipe wakes its reader anyway
-                    os.write(descriptor, _RING.pack(LOST))
 
     @property
     def neighbors(self) -> tuple[int, ...]:
@@ -122,13 +111,6 @@ class Doorbell:
 def message_from(rank: int) -> int:
     """The ring that announces an MPI message from a rank; the function is its own inverse."""
     return -1 - rank
-
-
-def _is_writable(descriptor: int) -> bool:
-    """Whether a pipe can be written to without blocking."""
-    poll = select.poll()  # unlike `select`, for descriptors of any number
-    poll.register(descriptor, select.POLLOUT)
-    return any(event & select.POLLOUT for _, event in poll.poll(0))
 
 
 def open_descriptor(pid: int, descriptor: int, flags: int) -> int:

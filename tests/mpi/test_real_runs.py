@@ -191,8 +191,8 @@ def test_signal_ends_the_run_and_keeps_its_records(number: signal.Signals, tmp_p
 
 
 @pytest.mark.parametrize("victim", ["launcher", "mpirun", "worker"])
-def test_killed_process_ends_the_run_without_fault_tolerance(victim: str, tmp_path: Path) -> None:
-    config = write(tmp_path, {**duel(ticks=10**9), "fault_tolerance": "off"})
+def test_killed_process_ends_the_run_without_restarts(victim: str, tmp_path: Path) -> None:
+    config = write(tmp_path, {**duel(ticks=10**9), "restarts": 0})
     process = start([*ARENA, "train", config, "--run-dir", "run"], tmp_path)
     journal = tmp_path / "run" / "episodes.jsonl"
     wait_for(lambda: journal.exists() and journal.stat().st_size > 0)
@@ -206,7 +206,7 @@ def test_killed_process_ends_the_run_without_fault_tolerance(victim: str, tmp_pa
 
 @pytest.mark.parametrize("own", [False, True])
 def test_sigterm_to_the_mpi_launcher_is_told(own: bool, tmp_path: Path) -> None:
-    config = write(tmp_path, duel(ticks=10**9))
+    config = write(tmp_path, {**duel(ticks=10**9), "restarts": 0})
     command = [*ARENA, "train", config, "--run-dir", "run"]
     if own:
         line, settings = mpirun.command(mpirun.find_launcher(), 3, command)
@@ -218,7 +218,7 @@ def test_sigterm_to_the_mpi_launcher_is_told(own: bool, tmp_path: Path) -> None:
     os.kill(process.pid if own else _children(process.pid)[0], signal.SIGTERM)
     ended = finish(process)
     assert ended.code == 1
-    words = "arena: SIGTERM from the MPI launcher" if own else "its MPI launcher has ended with status"
+    words = "arena: SIGTERM from the MPI launcher" if own else "arena: the run has ended: "
     assert words in ended.err
     assert "--resume goes on from the newest boundary" in ended.err
 

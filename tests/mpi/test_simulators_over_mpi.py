@@ -148,7 +148,7 @@ def test_nothing_is_left_when_a_process_is_killed_at_any_moment(
 @pytest.mark.parametrize(
     "rank", [pytest.param(1, id="environment"), pytest.param(2, id="worker", marks=pytest.mark.long)]
 )
-def test_a_repaired_run_goes_on_and_an_interrupt_ends_all_programs(rank: int, tmp_path: Path) -> None:
+def test_a_restarted_run_goes_on_and_an_interrupt_ends_all_programs(rank: int, tmp_path: Path) -> None:
     command = [*ARENA, "train", write(tmp_path, config(tmp_path)), "--run-dir", "run", "--ranks", "4"]
     process = start(command, tmp_path)
     wait_for(lambda: boundaries(tmp_path / "run") >= 1)

@@ -195,7 +195,7 @@ def test_run_paused_beyond_the_limit_continues(ranks: str, tmp_path: Path) -> No
     for pid in paused:
         os.kill(pid, signal.SIGCONT)
     ended = finish(running)
-    assert (ended.code, ended.err) == (0, ""), "it has continued, without a repair"
+    assert (ended.code, ended.err) == (0, ""), "it has continued, without a restart"
 
 
 def test_env_timeout_s_allows_longer_calls(tmp_path: Path) -> None:

@@ -252,12 +252,11 @@ _KEYS = (
         "transport",
         "watchdog_s",
         "env_timeout_s",
-        "spares",
         "record",
     ),
     *(
         "on_env_error",
-        "fault_tolerance",
+        "restarts",
         "kwargs",
         "idle_action",
         "wrappers",

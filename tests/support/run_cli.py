@@ -82,11 +82,10 @@ def by_hand(
     *arguments: str,
     timeout: float = PATIENCE,
     program: Sequence[str] = ARENA,
-    tolerant: bool = False,
     **changes: str,
 ) -> Ended:
     """`mpirun -n RANKS arena ...`, with the flags that the README gives; or another program in the place of `arena`."""
-    line, settings = mpirun.command(mpirun.find_launcher(), ranks, [*program, *arguments], tolerant=tolerant)
+    line, settings = mpirun.command(mpirun.find_launcher(), ranks, [*program, *arguments])
     added = {name: value for name, value in settings.items() if name not in os.environ}
     for _ in range(mpirun.STARTS):  # a user would also try again
         ended = finish(start(line, cwd, **added, **changes), timeout=timeout)

@@ -212,21 +212,11 @@ def test_plan_for_one_rank_or_with_idle_ones(folder: Path, capsys: pytest.Captur
     assert "7 = 1 root + 1 environment + 3 workers + 2 idle" in out
 
 
-def test_plan_distinguishes_spares_from_surplus_ranks(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["plan", write(folder, spares=2)]) == 0
+def test_plan_shows_surplus_ranks(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", write(folder), "--ranks", "6"]) == 0
     out = capsys.readouterr().out
-    assert "\n5     spare\n6     spare\n" in out
-    assert "processes: 7 = 1 root + 1 environment + 3 workers + 2 spares\n" in out
-    assert main(["plan", "duel.yaml", "--ranks", "8"]) == 0
-    out = capsys.readouterr().out
-    assert "\n5     idle\n6     spare\n7     spare\n" in out
-    assert "processes: 8 = 1 root + 1 environment + 3 workers + 1 idle + 2 spares\n" in out
-    assert main(["plan", "duel.yaml", "--ranks", "3", "--set", "spares=1"]) == 0
-    out = capsys.readouterr().out
-    assert "processes: 5 roles on 3 processes: 1 root + 1 environment + 3 workers + 1 spare\n" in out
-    assert "\nrank 2 is spare\n" in out
-    assert main(["plan", "duel.yaml", "--ranks", "1"]) == 0
-    assert "spare" not in capsys.readouterr().out
+    assert "\n5     idle\n" in out
+    assert "processes: 6 = 1 root + 1 environment + 3 workers + 1 idle\n" in out
 
 
 def test_plan_for_few_ranks_lists_hosted_roles(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -67,7 +67,7 @@ def test_an_order_to_stop_after_the_leg_is_answered(tmp_path: Path) -> None:
 
     def root(endpoint: RoleEndpoint) -> None:
         for role in (1, 2):
-            endpoint.send(role, Tag.FROM_ROOT, pack(Go(20, repairable=True)))
+            endpoint.send(role, Tag.FROM_ROOT, pack(Go(20)))
         while receive(endpoint, Done).role.kind is not RoleKind.ENVIRONMENT:
             pass
         endpoint.order(1, Order.STOP, (30).to_bytes(8, "little"))

@@ -94,7 +94,7 @@ def test_rounds_and_faults_are_printed_as_they_occur(folder: RunFolder) -> None:
     )
     with folder.faults.open("a") as file:
         file.write(folder.faults.read_text().splitlines(keepends=True)[0])
-    assert run.look() == ["fault at 2026-03-01T02:11:09.120+00:00: moved; repaired in 0.82 s"]
+    assert run.look() == ["fault at 2026-03-01T02:11:09.120+00:00: moved; 0.82 s lost"]
     folder.rounds.write_text("".join(whole[:2]))
     assert run.look() == [
         "round 1 from tick 1000: 3 matches; p0@1000, p1@1000 joined; p0 is better than p0@0 (40 games)"
@@ -234,7 +234,7 @@ def test_end_of_the_run_is_printed(
 
 @pytest.mark.parametrize(("looks", "waits"), [([True, False, True, False], 7), ([False], 4)])
 def test_briefly_free_lock_does_not_end_following(folder: RunFolder, looks: list[bool], waits: int) -> None:
-    """As during a repair after the root's death, or a resume; after five checks the run counts as ended."""
+    """As during a restart after a death, or a resume; after five checks the run counts as ended."""
     folder.config.write_text(folder.config.read_text().replace("ticks: 1000", "ticks: 2000"))
     waited: list[float] = []
     answers = iter(looks)

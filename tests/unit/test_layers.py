@@ -55,7 +55,7 @@ PURE = {
     *("plan.build", "plan.seats"),
     *("config.fields", "config.schema", "config.matches", "config.league", "config.members"),
     *("config.result_keys", "config.decode", "config.removed"),
-    *("plan.deadlock", "plan.rehosting", "group.reductions", "records.outcome", "records.metrics"),
+    *("plan.deadlock", "group.reductions", "records.outcome", "records.metrics"),
 }
 OPEN_TO_ALGORITHMS = {"errors", "game", "group", "proxy", "dataset", "registry"}
 OPEN_TO_GAMES = {"entity_env", "errors", "external", "game", "registry"}

@@ -270,7 +270,7 @@ def test_replanned_round_is_the_same(tmp_path: Path) -> None:
 
 def plan_at(run: Run, tick: int) -> Plan:
     first = replace(run, plan=make_plan(run.plan.config))
-    return rounds.again(first, run.plan.config, tick, ranks=first.plan.processes, spares=0).plan
+    return rounds.again(first, run.plan.config, tick).plan
 
 
 @pytest.mark.parametrize(("tick", "number"), [(0, 0), (1, 0), (100, 0), (101, 1), (200, 1), (201, 2), (300, 2)])
@@ -285,7 +285,7 @@ def test_resume_counts_ticks_by_the_matches_of_each_round(tick: int, before: int
     run = at(begun(tmp_path / "run", config({"knockout": {"env": "game", "policies": names}}, policies=names)), 1)
     assert (run.ticks_before, run.total_ticks) == (200, 200 + 100 * (run.plan.config.rounds - 1))
     first = replace(run, plan=make_plan(run.plan.config), ticks_before=0)
-    assert rounds.again(first, run.plan.config, tick, ranks=first.plan.processes, spares=0).ticks_before == before
+    assert rounds.again(first, run.plan.config, tick).ticks_before == before
 
 
 def test_missing_round_record_is_named(tmp_path: Path) -> None:

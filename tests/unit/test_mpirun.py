@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import io
 import itertools
+import json
 import os
 import pwd
 import re
@@ -62,8 +63,13 @@ OPEN_MPI = "mpirun (Open MPI) 5.0.11"
 OURS = ["arena: error: the plan needs 6 processes, got 4\n", "  more of it\n"]
 
 
+def output(**found: Any) -> mpirun.LauncherOutput:
+    """The output of a launcher of which this was found so far."""
+    return mpirun.LauncherOutput(mpirun.Known(), mpirun.ProcessWatch(), **found)
+
+
 def passed(lines: list[str]) -> str:
-    return "".join(mpirun.without_banners(mpirun._Heard().listen(lines)))
+    return "".join(mpirun.without_banners(output().listen(lines)))
 
 
 @pytest.mark.parametrize("banner", [ABORTED, EXITED], ids=["aborted", "exited"])
@@ -254,26 +260,26 @@ def test_cursor_is_restored_after_a_killed_display(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
-    assert mpirun._told(status, received, mpirun._Heard()) == (130 if received else 1)
+    assert mpirun._told(status, received, output(started=1)) == (130 if received else 1)
     assert capsys.readouterr().out == ("\x1b[?25h\n" if terminal else "")
 
 
 def test_cursor_is_not_restored_twice(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    assert mpirun._told(1, [], mpirun._Heard(reason=True, rank="0")) == 1
+    assert mpirun._told(1, [], output(reason=True, rank="0")) == 1
     assert capsys.readouterr().out == ""
 
 
 def test_launcher_that_never_starts_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     notice = [RULE, f"{mpirun.UNSTARTED}.\n", RULE]
-    heard = mpirun._Heard()
+    heard = output()
     assert list(mpirun.without_banners(heard.listen(notice))) == []
     assert mpirun._told(213, [], heard) == 1
     assert capsys.readouterr().err.startswith("arena: MPI's launcher has failed 3 times: The PMIx server's listener ")
 
 
 def test_failed_launcher_start_is_not_reported_as_killed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert mpirun._told(213, [], mpirun._Heard()) == 1
+    assert mpirun._told(213, [], output()) == 1
     assert capsys.readouterr().err == ""
 
 
@@ -283,41 +289,41 @@ def test_failed_launcher_start_is_not_reported_as_killed(capsys: pytest.CaptureF
         (
             "   Process name: [prterun-vm-10701@1,2]\n   Exit code:    2\n",
             2,
-            "rank 2 of it has ended without a message",
+            "rank 2 on ",
         ),
         (
             "prterun has exited due to process rank 4 with PID 10828 on node vm exiting\nimproperly.\n",
             1,
-            "rank 4 of it",
+            "rank 4 on vm has died",
         ),
         (
             "prterun noticed that process rank 12 with PID 1 on node vm exited on\nsignal 11.\n",
             139,
-            "12 of it was killed",
+            "rank 12 on vm has died",
         ),
     ],
 )
 def test_silently_ended_process_is_named(
     banner: str, status: int, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    heard = mpirun._Heard()
+    heard = output()
     list(heard.listen(banner.splitlines(keepends=True)))
     assert mpirun._told(status, [], heard) == 1
     assert words in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("status", "received"), [(0, [2]), (137, []), (mpirun._UNCONFIRMED, [])])
+@pytest.mark.parametrize(("status", "received"), [(0, [2]), (137, [])])
 @pytest.mark.parametrize("has_resume", [True, False])
 def test_resume_is_suggested_if_the_command_has_it(
     status: int, received: list[int], has_resume: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    mpirun._told(status, received, mpirun._Heard(), has_resume=has_resume)
+    mpirun._told(status, received, output(started=1), has_resume=has_resume)
     said = "; --resume goes on from the newest boundary, if there is one\n"  # it may save none: the launcher knows not
     assert capsys.readouterr().err.endswith(said) == has_resume
 
 
 def test_failures_are_not_reported_twice(capsys: pytest.CaptureFixture[str]) -> None:
-    heard = mpirun._Heard()
+    heard = output()
     list(heard.listen(["\0arena: error: no\n", "prterun has exited due to process rank 0 with PID 1\n"]))
     assert mpirun._told(2, [], heard) == 2
     assert capsys.readouterr().err == ""
@@ -354,7 +360,7 @@ def test_hanging_launcher_is_ended_and_output_kept(
     monkeypatch.setattr(mpirun, "_STUCK_SECONDS", 0.2)
     monkeypatch.setattr(mpirun, "_LOOK_SECONDS", 0.05)
     monkeypatch.setattr(sys, "stderr", io.StringIO())
-    starts = f"({until_seen(lonely, monkeypatch)}; echo '{words}' >&2) & wait"
+    starts = seen_child(lonely, monkeypatch, f"echo '{words}' >&2")
     hangs = f"mkfifo {lonely}/never; read line < {lonely}/never"
     launcher(lonely / "system", does=f"PATH=/bin:/usr/bin\n{starts}\n{hangs}")
     assert mpirun.run(2, ["program"]) == status
@@ -363,7 +369,10 @@ def test_hanging_launcher_is_ended_and_output_kept(
 def test_launcher_blocked_on_output_is_not_hanging(lonely: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mpirun, "_STUCK_SECONDS", 0.2)
     monkeypatch.setattr(mpirun, "_LOOK_SECONDS", 0.01)
-    launcher(lonely / "system", does=f"PATH=/bin:/usr/bin\n({until_seen(lonely, monkeypatch)}) & wait; echo it")
+    launcher(
+        lonely / "system",
+        does=f"PATH=/bin:/usr/bin\n{seen_child(lonely, monkeypatch)}; echo it; echo '{mpirun._CONFIRMATION}' >&2",
+    )
     is_read, looks = mpirun._is_read, itertools.count(1)
 
     def read_late() -> bool:
@@ -423,18 +432,17 @@ def test_signals_during_the_start_are_neither_fatal_nor_lost(
     assert ("ended by SIGTERM" in words, "SIGUSR" in words) == (signal.SIGTERM in sent, False)
 
 
-def until_seen(folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The code of a launcher's child, so that it does not end before it was noticed."""
-    has_children = mpirun._has_children
+def seen_child(folder: Path, monkeypatch: pytest.MonkeyPatch, then: str = ":") -> str:
+    """The code of a launcher's child, which reports its start and ends when it is watched."""
+    add = mpirun.ProcessWatch.add
 
-    def seen(pid: int) -> bool:
-        found = has_children(pid)
-        if found:
-            (folder / "seen").touch()
-        return found
+    def seen(self: mpirun.ProcessWatch, started: mpirun.Started) -> None:
+        add(self, started)
+        (folder / "seen").touch()
 
-    monkeypatch.setattr(mpirun, "_has_children", seen)
-    return f"until [ -e {folder}/seen ]; do sleep 0.05; done"
+    monkeypatch.setattr(mpirun.ProcessWatch, "add", seen)
+    report = f"""echo '{mpirun._STARTED}[0, '$!', '$$', "{mpirun._this_node()}"]' >&2"""
+    return f"(until [ -e {folder}/seen ]; do sleep 0.05; done; {then}) & {report}; wait"
 
 
 @contextmanager
@@ -453,39 +461,6 @@ def stdout_that_is_full() -> Iterator[int]:
         os.dup2(kept, 1)
         for descriptor in (kept, reading, writing):
             os.close(descriptor)
-
-
-def test_launcher_is_ended_if_a_process_fails_before_all_joined(
-    lonely: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(mpirun, "_JOINING_SECONDS", 0.5)
-    is_rank = mpirun._is_rank
-
-    def seen(pid: int) -> bool:
-        found = is_rank(pid)
-        (lonely / f"{found}-{pid}").touch()
-        return found
-
-    monkeypatch.setattr(mpirun, "_is_rank", seen)
-    dies = f"PMIX_RANK=1 sh -c 'until [ -e {lonely}/True-$$ ]; do sleep 0.05; done'"
-    launcher(lonely / "system", does=f"PATH=/bin:/usr/bin\nPMIX_RANK=0 sleep 60 &\n{dies} &\nwait")
-    assert mpirun.run(2, ["true"], tolerant=True) == 1
-    assert "one of its processes has died while they started" in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_slow_start_without_failures_is_waited_for(
-    lonely: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(mpirun, "_JOINING_SECONDS", 0.0)
-    rank = f"sh -c 'until [ -e {lonely}/over ]; do sleep 0.1; done' 2>/dev/null &"
-    starts = f"PMIX_RANK=0 {rank}\nsleep 1\nPMIX_RANK=1 {rank}\nsleep 0.5"  # the second one comes late
-    launcher(lonely / "system", does=f"PATH=/bin:/usr/bin\n{starts}")
-    try:
-        assert mpirun.run(2, ["true"]) == 0
-        assert capsys.readouterr().err == ""
-    finally:
-        (lonely / "over").touch()
 
 
 # --- shared memory ------------------------------------------------------------------------------------------------
@@ -588,17 +563,105 @@ def test_missing_network_is_one_sentence(lonely: Path, capsys: pytest.CaptureFix
     assert line.startswith("arena: Open MPI's launcher finds no network interface")
 
 
-def test_launcher_that_was_ended_from_outside_is_told(lonely: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    launcher(lonely / "system", says=OPEN_MPI, does=f"echo '{mpirun._STARTED}' >&2; exit 213")
-    assert mpirun.run(2, ["true"]) == 1
-    assert "its MPI launcher has ended with status 213" in capsys.readouterr().err
+STARTED = mpirun._STARTED + json.dumps([0, 0, 0, "another node"])
+
+
+def dying(folder: Path, times: int, *, boundaries: bool = False) -> Path:
+    """A launcher of a run that dies so many times; each time it has a further boundary, if so asked."""
+    run, starts = folder / "run", folder / "starts"
+    note = mpirun._NOTE + json.dumps({"folder": str(run), "made": True, "begun": True})
+    saves = f'mkdir -p {run}/boundaries; touch "{run}/boundaries/$n.json"' if boundaries else ":"
+    does = [
+        "PATH=/bin:/usr/bin",
+        f"echo x >> {starts}; n=$(wc -l < {starts})",
+        f'echo "$ARENA_RESTART" >> {folder}/told',
+        f"echo '{STARTED}' >&2; echo '{note}' >&2; {saves}",
+        f'if [ "$n" -le {times} ]; then kill -9 $$; fi',
+        f"echo '{mpirun._CONFIRMATION}' >&2",
+    ]
+    launcher(folder / "system", does="\n".join(does))
+    return starts
+
+
+@pytest.mark.parametrize(("deaths", "restarts", "status"), [(3, 3, 0), (3, 2, 1), (1, 0, 1), (0, 0, 0)])
+def test_run_is_started_again_as_often_as_allowed(
+    deaths: int, restarts: int, status: int, lonely: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    starts = dying(lonely, deaths)
+    assert mpirun.run(2, ["true"], restarts=restarts) == status
+    assert starts.read_text().count("x") == min(deaths, restarts) + 1
+    err = capsys.readouterr().err
+    assert ("arena: the run has ended: the MPI launcher on " in err) == (status == 1)
+    assert ("more than `restarts` allows" in err) == (status == 1 and restarts > 0)
+    assert ("--resume goes on from the newest boundary" in err) == (status == 1)
+
+
+def test_deaths_before_a_new_boundary_are_not_counted(lonely: Path) -> None:
+    starts = dying(lonely, 4, boundaries=True)
+    assert mpirun.run(2, ["true"], restarts=1) == 0
+    assert starts.read_text().count("x") == 5
+
+
+def test_new_processes_are_told_about_the_death(lonely: Path) -> None:
+    dying(lonely, 1)
+    assert mpirun.run(2, ["true"], restarts=1) == 0
+    first, second = (lonely / "told").read_text().splitlines()
+    told = json.loads(second)
+    assert first == ""
+    assert (told["folder"], told["made"], told["begun"], told["processes"]) == (str(lonely / "run"), True, True, 2)
+    assert told["cause"].endswith("has died of SIGKILL")
+
+
+@pytest.mark.parametrize("says", ["arena: the run has ended: a game", "arena: error: no"])
+def test_failure_with_a_reason_is_no_death(says: str, lonely: Path) -> None:
+    starts = lonely / "starts"
+    launcher(lonely / "system", does=f"echo x >> {starts}; echo '{STARTED}' >&2; echo '{says}' >&2; exit 1")
+    assert mpirun.run(2, ["true"], restarts=3) == 1
+    assert starts.read_text().count("x") == 1
+
+
+def test_launcher_that_starts_no_process_is_not_started_again(lonely: Path) -> None:
+    starts = lonely / "starts"
+    launcher(lonely / "system", does=f"echo x >> {starts}; exit 1")
+    assert mpirun.run(2, ["true"], restarts=3) == 1
+    assert starts.read_text().count("x") == 1
+
+
+def test_hosts_that_do_not_answer_are_left_out(lonely: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = launcher(lonely, "agent", does='[ "$1" != b ]')
+    monkeypatch.setenv("PRTE_MCA_plm_ssh_agent", f"{agent} : rsh")
+    hosts = [Host("a", 2), Host("b", 3), Host("localhost", 1)]
+    assert mpirun.answering(hosts, os.environ) == [hosts[0], hosts[2]]
+
+
+def test_lost_host_leaves_fewer_processes(lonely: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dying(lonely, 1)
+    script = lonely / "system" / "mpirun"
+    script.write_text(script.read_text() + f'\nprintf "%s " "$@" > {lonely}/seen\n')
+    monkeypatch.setenv("PRTE_MCA_plm_ssh_agent", str(launcher(lonely, "agent", does='[ "$1" != b ]')))
+    assert mpirun.run(5, ["program"], restarts=1, hosts=[Host("a", 2), Host("b", 3)]) == 0
+    assert (lonely / "seen").read_text() == "-hosts a:2 -n 2 program "
+    assert json.loads((lonely / "told").read_text().splitlines()[1])["cause"] == "host b has been lost"
+
+
+def test_process_that_ends_first_is_named() -> None:
+    with subprocess.Popen(["sleep", "60"]) as first, subprocess.Popen(["sleep", "60"]) as second:
+        watch = mpirun.ProcessWatch()
+        for rank, process in enumerate((first, second)):
+            watch.add(mpirun.Started(rank, process.pid, os.getpid(), mpirun._this_node()))
+        second.kill()
+        second.wait()
+        wait_for(lambda: watch.dead)
+        watch.end(0.0)
+        assert first.wait() == -signal.SIGKILL, "what is left is ended"
+    assert [each.rank for each in watch.dead if each] == [1]
 
 
 def test_slow_start_says_how_many_processes_are_ready(
     lonely: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(mpirun, "REPORT_SECONDS", 0.0)
-    says = f"PATH=/bin:/usr/bin\necho '{mpirun._STARTED}' >&2\necho '{mpirun._STARTED}' >&2\nsleep 1"
+    says = f"PATH=/bin:/usr/bin\necho '{STARTED}' >&2\necho '{STARTED}' >&2\nsleep 1"
     launcher(lonely / "system", says=OPEN_MPI, does=says)
     mpirun.run(3, ["true"])
     err = capsys.readouterr().err
@@ -620,7 +683,8 @@ def test_a_bound_process_starts_clean_and_dies_with_its_parent(tmp_path: Path) -
         child = int(parent.stdout.readline())
         wait_for(lambda: b"sleep" in Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")[:1])
         parent.kill()
-    wait_for(lambda: mpirun._is_over(child))
+    shown = Path(f"/proc/{child}/cmdline")
+    wait_for(lambda: not shown.exists() or not shown.read_bytes())  # of a zombie it is empty
 
 
 def test_no_program_uses_preexec_fn() -> None:

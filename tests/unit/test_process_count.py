@@ -48,11 +48,6 @@ def test_auto_is_one_process_per_core_within_bounds(available: int, number: int,
     assert f"{available} core" in found.words
 
 
-def test_spares_come_on_top_of_the_cores(cores: Any, tmp_path: Path) -> None:
-    cores(3)
-    assert process_count(config_of(spares=2), None, {}, files=tmp_path).number == 5
-
-
 @pytest.mark.parametrize(("wanted", "number"), [("one_per_role", None), (4, 4), (1, 1)])
 def test_option_overrides_the_key(wanted: Any, number: int | None, cores: Any) -> None:
     cores(3)
@@ -93,7 +88,7 @@ def test_in_an_allocation_its_slots_count(cores: Any, tmp_path: Path) -> None:
     slurm = {"SLURM_JOB_NODELIST": "n[1-2]", "SLURM_TASKS_PER_NODE": "2(x2)"}
     assert process_count(config_of(), None, slurm).number == 4
     alone = {"SLURM_JOB_NODELIST": "n1", "SLURM_TASKS_PER_NODE": "1"}
-    assert process_count(config_of(spares=1), None, alone).number == 1
+    assert process_count(config_of(), None, alone).number == 1
     (tmp_path / "nodes").write_text("a\na\nb\n")
     assert process_count(config_of(), None, {"PBS_NODEFILE": str(tmp_path / "nodes")}).number == 3
     (tmp_path / "hosts").write_text("a 3 all.q UNDEFINED\nb 2 all.q UNDEFINED\n")

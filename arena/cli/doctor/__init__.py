@@ -24,7 +24,7 @@ from arena.terminal.output import say
 
 CHECKS: tuple[Callable[[], Iterable[Finding]], ...] = (
     *(software.python, software.packages, software.own_packages),
-    *(mpi.library, mpi.launcher, mpi.few_processes, mpi.many_processes, mpi.a_death),
+    *(mpi.library, mpi.launcher, mpi.few_processes, mpi.many_processes),
     *(
         memory.shared,
         memory.segments,

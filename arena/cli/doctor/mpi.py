@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from arena.cli.doctor.finding import Answer, Finding, ask, ok, problem, python, warning
+from arena.cli.doctor.finding import Answer, Finding, ask, ok, problem, python
 from arena.launch import mpirun
 
 _LIBRARY = """
@@ -29,30 +29,7 @@ from mpi4py import MPI
 MPI.COMM_WORLD.Barrier()
 os.write(1, f"\\none of {MPI.COMM_WORLD.size}\\n".encode())
 """
-# The last rank is killed; the others revoke, shrink and meet again. MPI_Finalize could hang after that.
-_LOSE_ONE = """
-import os, signal, time
-from arena.launch.bound_process import die_with_parent
-die_with_parent()
-from mpi4py import MPI
-world = MPI.COMM_WORLD
-world.Set_errhandler(MPI.ERRORS_RETURN)
-world.Barrier()
-if world.rank == world.size - 1:
-    os.kill(os.getpid(), signal.SIGKILL)
-while not world.Is_revoked():
-    try:
-        world.Barrier()
-        time.sleep(0.05)
-    except MPI.Exception:
-        world.Revoke()
-rest = world.Shrink()
-rest.Barrier()
-os.write(1, f"\\none of {rest.size}\\n".encode())
-os._exit(0)
-"""
-_LIBRARY_SECONDS, _START_SECONDS, _DEATH_SECONDS = 20.0, 60.0, 30.0
-_TRIED = 3  # processes, of which one is killed
+_LIBRARY_SECONDS, _START_SECONDS = 20.0, 60.0
 _MOST = 64  # processes, however many cores there are
 
 
@@ -107,21 +84,6 @@ def meeting(subject: str, ranks: int, answer: Answer) -> Finding:
     if answer.code is None:
         return problem(subject, f"do not come together within {_START_SECONDS:.0f} s: {answer.last_line}")
     return problem(subject, f"do not start: exit {answer.code}: {answer.last_line}")
-
-
-def a_death() -> Iterator[Finding]:
-    """ULFM: the others go on when a process is killed."""
-    line, settings = mpirun.command(mpirun.find_launcher(), _TRIED, python(_LOSE_ONE), tolerant=True)
-    yield survival(ask(line, seconds=_DEATH_SECONDS, settings=settings))
-
-
-def survival(answer: Answer) -> Finding:
-    """Whether the processes that were not killed have met again."""
-    subject = "death of a process"
-    if _worlds(answer)[_TRIED - 1] == _TRIED - 1:
-        return ok(subject, "the others go on (ULFM): a run heals itself")
-    remedy = "a run ends when a process dies, and --resume goes on; Open MPI 5 with ULFM would heal it"
-    return warning(subject, f"the others do not go on: {answer.last_line}", remedy)
 
 
 def _worlds(answer: Answer) -> Counter[int]:

@@ -39,8 +39,7 @@ class Environment:
         endpoint: this role's endpoint.
         run: the run.
         match: the match.
-        memory: the state of this process; has the limit of restarts of the match, and receives the tick of the match
-            if the leg is interrupted.
+        memory: the state of this process; has the limit of restarts of the match.
     """
 
     def __init__(self, endpoint: Endpoint, run: Run, match: MatchPlan, memory: ProcessState) -> None:
@@ -77,7 +76,6 @@ class Environment:
         self._ends_early = False  # the root has ordered to hold: external games are not waited for any more
         self._ring = endpoint.bell() if connection is not None else None
         endpoint.on_order(Order.STOP, self._stop_at)
-        self._memory = memory
 
     def play(self) -> None:
         """Plays the leg; returns after the Done message to the root."""
@@ -87,7 +85,6 @@ class Environment:
                 block.begin()
             self._endpoint.send(0, Tag.TO_ROOT, pack(Ready(self._role)))
             go = expect(Go, self._endpoint.receive(0, Tag.FROM_ROOT))
-            self._memory.begin_leg(repairable=go.repairable)
             for block in self._blocks:
                 block.play_until(go.until)
             for block in self._blocks if external else ():
@@ -112,7 +109,6 @@ class Environment:
             tick = max(block.tick for block in self._blocks)
             self._endpoint.on_order(Order.STOP, _refusal(self._endpoint, self._match.match, tick))
         except BaseException:
-            self._memory.reach(self.tick)
             for block in self._blocks:  # a game may have started processes, which only its `close` ends
                 block.abandon()
             raise

@@ -1,7 +1,7 @@
 """Hosts the external games of one match: forms ticks from the games that ask for actions.
 
 The connection and its table of slots belong to the process: they outlive the legs of a run, its evaluations and the
-repair after the death of another process. A `LaneBlock` plays `HostedGames` in one leg, in the place of a
+A `LaneBlock` plays `HostedGames` in one leg, in the place of a
 `RestartingGame`.
 """
 

@@ -32,17 +32,16 @@ class EarlyStop:
         run: the run.
         leg: the leg in progress.
         until: its planned end.
-        repairable: passed on in `Go`.
 
     Attributes:
         until: the tick at which the leg ends, as agreed so far.
         asked: whether an early end was requested.
     """
 
-    def __init__(self, endpoint: Endpoint, run: Run, leg: Leg, until: int, *, repairable: bool) -> None:
+    def __init__(self, endpoint: Endpoint, run: Run, leg: Leg, until: int) -> None:
         self.until = until
         self.asked = False
-        self._endpoint, self._run, self._leg, self._repairable = endpoint, run, leg, repairable
+        self._endpoint, self._run, self._leg = endpoint, run, leg
         self._began = time.monotonic()
         self._ordered = 0
         self._missing: set[int] = set()  # matches that have not answered
@@ -67,7 +66,7 @@ class EarlyStop:
             self._holding.append(answer.match)
         if not self._missing:
             self.until = self._ordered
-            go = pack(Go(self.until, self._repairable))
+            go = pack(Go(self.until))
             for match in self._holding:
                 self._endpoint.send(self._address(match), Tag.FROM_ROOT, go)
 

@@ -51,8 +51,7 @@ from arena.roles.root.leg_end import NextStep
 from arena.roles.root.progress import RunProgress
 from arena.roles.root.watchdog import Watchdog
 from arena.run.display import Display
-from arena.run.process_state import ProcessState
-from arena.run.profiles import Profiled
+from arena.run.process_state import ProcessState, Profiled
 from arena.run.results import write_boundary
 from arena.run.run import Run
 from arena.transport import ANY_SOURCE, Endpoint, Tag
@@ -154,7 +153,6 @@ class Root:
                 self._leg = step.leg
                 self.wait_until_ready()
         finally:
-            self._memory.reach(max(progress.ticks.values()))
             self._memory.scoreboard = self.scoreboard
             self._display.stop()
         for name in sorted(self._stateless):
@@ -171,12 +169,11 @@ class Root:
 
     def _play(self, progress: RunProgress) -> NextStep:
         """Plays and records a leg for which all roles are ready."""
-        until, repairable = self._planned_end(), self.resumable
-        self._memory.begin_leg(repairable=repairable)
-        self._send_all(Go(until, repairable))
+        until, self._memory.resumable = self._planned_end(), self.resumable
+        self._send_all(Go(until))
         if self._memory.results is not None:
             self._memory.results.begin_leg(self._leg.start, until, self._leg.left)
-        early_stop = EarlyStop(self._endpoint, self._run, self._leg, until, repairable=repairable)
+        early_stop = EarlyStop(self._endpoint, self._run, self._leg, until)
         messages = self._messages(partial(self._check_stop, progress, early_stop))
         done = self._collect_done(messages, partial(self._handle, progress, early_stop))
         step = self._finish_leg(early_stop.until, done, progress)

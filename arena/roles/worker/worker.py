@@ -29,7 +29,6 @@ from arena.proxy.play import Actor, play
 from arena.records.metrics import UpdateRecord
 from arena.roles.process import limit_threads, seed_libraries
 from arena.roles.protocol import Done, Go, Left, Notice, Ready, Update
-from arena.run.process_state import ProcessState
 from arena.run.run import Run
 from arena.seat.client import BlockOrder, SeatClient
 from arena.seat.layout import link_size
@@ -48,19 +47,15 @@ class Worker:
         endpoint: the endpoint of this role.
         run: the run.
         role: match and seat of the worker.
-        memory: the state of this process; receives the tick of the match if the leg is interrupted.
         communicator: an mpi4py communicator of the policy's workers; None without MPI.
         private: whether the process hosts no other role, so that its global random streams may be seeded.
     """
 
-    def __init__(
-        self, endpoint: Endpoint, run: Run, role: Role, *, memory: ProcessState, communicator: Any, private: bool
-    ) -> None:
+    def __init__(self, endpoint: Endpoint, run: Run, role: Role, *, communicator: Any, private: bool) -> None:
         assert role.match is not None and role.seat is not None, f"{role} is no worker"
         self._endpoint = endpoint
         self._run = run
         self._role = role
-        self._memory = memory
         self._match: MatchPlan = run.plan.matches[role.match]
         self._policy: PolicyPlan = run.plan.policies[run.plan.seat(role).policy]
         self._path = f"policies.{self._policy.name}"
@@ -178,21 +173,16 @@ class Worker:
         self._stopwatch.switch(Activity.WAITING_FOR_MATCH)
         go = expect(Go, self._endpoint.receive(0, Tag.FROM_ROOT))
         self._until = go.until
-        self._memory.begin_leg(repairable=go.repairable)
         self._stopwatch.begin_inference()
         self._group.calls.clear()  # count the calls of `run` only
         if self._keeps and self._group.is_root and not self._run.leg.start:
             self._saving.save(self._algorithm.state_dict(), boundary=0)
-        try:
-            returned = True
-            if not self._has_left:
-                with suppress(BudgetReached), located(inside=self._path):
-                    returned = False
-                    self._runner()()
-                    returned = True
-        except BaseException:
-            self._memory.reach(self._ticks())
-            raise
+        returned = True
+        if not self._has_left:
+            with suppress(BudgetReached), located(inside=self._path):
+                returned = False
+                self._runner()()
+                returned = True
         whole = all(seat.over for seat in self._seats)
         for seat in self._seats:
             seat.leave()

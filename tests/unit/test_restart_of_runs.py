@@ -1,0 +1,217 @@
+"""A run that is started again after a death goes on from the newest boundary of its folder."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from arena.config import parse_config, resolved_yaml
+from arena.diagnostics.profile import RoleProfile
+from arena.errors import ConfigError
+from arena.launch import lead
+from arena.launch.lead import Rank0Base
+from arena.launch.rank import Rank
+from arena.plan.build import make_plan
+from arena.plan.plan import Role, RoleKind
+from arena.records import boundary
+from arena.records.folder import RunFolder
+from arena.records.formats import Boundary
+from arena.records.journal import JournalReader
+from arena.records.scoreboard import Scoreboard
+from arena.roles.perform import failure_of
+from arena.roles.protocol import Failed
+from arena.roles.root.fault_records import log_death
+from arena.run.leg import Leg
+from arena.run.prepare import prepare, restarted
+from arena.run.process_state import ProcessState, Profiled
+from arena.run.restart import RESTART_VARIABLE, Restart
+from arena.run.resume import forget
+from arena.run.run import Run, Stage
+from arena.run.stop import Stop
+
+DATA = {
+    "name": "test",
+    "ticks": 300,
+    "checkpoint_every": 100,
+    "envs": {"game": {"make": "touchdown"}},
+    "policies": {
+        "blue": {"algorithm": "ppo"},
+        "red": {"algorithm": "ppo"},
+        "old": {"algorithm": "ppo", "frozen": True},
+    },
+    "matches": [{"env": "game", "seats": ["blue", "red"], "lanes": 2, "copies": 2}],
+}
+
+
+def run_of(path: Path, **leg: Any) -> Run:
+    return Run(make_plan(parse_config(DATA, source="test")), path, leg=Leg(start=100, **leg))
+
+
+def begun(path: Path, **config: Any) -> Run:
+    """A run that was played from tick 100 on, in a folder with boundaries at 0, 100 and 200."""
+    parsed = parse_config({**DATA, **config}, source="test")
+    folder = RunFolder.open(path / "run")
+    for tick in (0, 100, 200):
+        boundary.save(folder, Boundary(tick=tick, updates={"blue": tick // 10}, left=[(0, 1)] if tick else []))
+    folder.write_config(resolved_yaml(parsed))
+    return Run(make_plan(parsed), folder.path, config=resolved_yaml(parsed), leg=Leg(start=100))
+
+
+def death(folder: RunFolder, *, ranks: tuple[int, ...] = (5,), begun: bool = True, processes: int = 7) -> Restart:
+    return Restart(str(folder.path), True, begun, ranks, "rank 5 on n1 has died", processes, time.time())
+
+
+@pytest.mark.parametrize("ranks", [7, 2])
+def test_restart_goes_back_to_the_newest_boundary(ranks: int, tmp_path: Path) -> None:
+    run = restarted(death(begun(tmp_path).folder), ranks=ranks, resume=False)
+    assert run is not None
+    assert (run.leg.start, run.leg.updates, run.leg.left) == (200, {"blue": 20}, {(0, 1)})
+    assert (run.begun, run.resumed, run.concluded, run.plan.processes) == (True, True, False, ranks)
+
+
+def test_restart_plays_the_boundary_before_a_damaged_one(tmp_path: Path) -> None:
+    folder = begun(tmp_path).folder
+    (folder.boundaries / "000000000200.json").write_text("{")
+    run = restarted(death(folder), ranks=7, resume=False)
+    assert run is not None and run.leg.start == 100
+
+
+def test_restart_reports_if_no_boundary_is_intact(tmp_path: Path) -> None:
+    folder = begun(tmp_path).folder
+    for path in folder.boundaries.iterdir():
+        path.write_text("{")
+    with pytest.raises(ConfigError, match="the run has begun, but no boundary in its folder is whole"):
+        restarted(death(folder), ranks=7, resume=False)
+
+
+def test_restart_without_a_boundary_begins_with_the_first_tick(tmp_path: Path) -> None:
+    folder = begun(tmp_path).folder
+    for path in folder.boundaries.iterdir():
+        path.unlink()
+    lines = [{"tick": 60}, {"tick": 90}]
+    folder.episodes.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    run = restarted(death(folder), ranks=7, resume=False)
+    assert run is not None and (run.leg.start, run.begun) == (0, True)
+    assert forget(run) == 90, "the ticks that are played again"
+    assert folder.episodes.read_bytes() == b""
+
+
+@pytest.mark.parametrize(("resume", "known", "found"), [(False, False, True), (True, False, False), (True, True, True)])
+def test_run_that_has_not_begun_is_prepared_again(resume: bool, known: bool, found: bool, tmp_path: Path) -> None:
+    folder = begun(tmp_path).folder
+    assert (restarted(death(folder, begun=known), ranks=7, resume=resume) is not None) == found
+    folder.config.unlink()
+    assert restarted(death(folder, begun=False), ranks=7, resume=False) is None
+
+
+def test_death_at_the_last_boundary_ends_the_run(tmp_path: Path) -> None:
+    run = restarted(death(begun(tmp_path, ticks=200).folder), ranks=7, resume=False)
+    assert run is not None and run.concluded
+
+
+def test_death_reaches_the_new_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = death(RunFolder(tmp_path))
+    monkeypatch.setenv(RESTART_VARIABLE, told.variable()[RESTART_VARIABLE])
+    assert (Restart.take(), Restart.take()) == (told, None), "a program that a process starts is not told"
+
+
+def test_death_is_recorded_with_the_roles_of_the_rank(tmp_path: Path) -> None:
+    run = replace(run_of(tmp_path), plan=make_plan(parse_config(DATA, source="test"), ranks=2))
+    words = log_death(run, death(run.folder)._replace(replayed=41))
+    assert words.startswith(
+        "rank 5 on n1 has died (worker of policy 'blue' in seat 0 of match 1); started again with 2 processes, back to "
+        "tick 100, 41 ticks to be played again; "
+    )
+    (line,) = JournalReader(run.folder.faults)
+    assert (line["kind"], line["ranks"], line["replayed"]) == ("process", [5], 41)
+    assert f"{line['done']}; {line['seconds']:.2f} s lost" == words
+
+
+def test_evaluation_ends_on_a_stop_request() -> None:
+    memory = ProcessState()
+    aside = memory.for_evaluation()
+    memory.stop.ask("a callback")
+    assert aside.stop.wanted
+
+
+def test_the_time_of_a_role_adds_up_over_the_legs() -> None:
+    memory, who = ProcessState(), Profiled(Role(RoleKind.ROOT), None, 0)
+    for wall in (1.0, 2.0):
+        memory.add_profile(who, RoleProfile(wall, wall / 2, {"recording": wall}))
+    assert memory.profiles == {who: RoleProfile(3.0, 1.5, {"recording": 3.0})}
+
+
+def test_signal_between_two_stages_is_reported() -> None:
+    failure = failure_of(KeyboardInterrupt(signal.SIGTERM), "rank 0")
+    assert failure == Failed("rank 0", "ended by SIGTERM", exit_code=128 + signal.SIGTERM)
+
+
+def test_run_without_state_is_not_called_resumable(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run, memory = run_of(tmp_path), ProcessState(stop=Stop(number=signal.SIGINT))
+    memory.resumable = False
+    run.folder.config.write_text("name: test\n")
+    lead._stopped(run, 849, memory)
+    told = [
+        capsys.readouterr().err,
+        lead.interrupted(run, memory, KeyboardInterrupt(signal.SIGTERM)).message,
+    ]
+    for words in told:
+        assert "--resume" not in words
+        assert "it cannot be resumed: what some algorithm has learned cannot be saved and loaded" in words
+
+
+class First:
+    """The team of rank 0, without any failure."""
+
+    rank, size = 0, 6
+
+    def private(self) -> First:
+        return self
+
+    def wait_for_all(self) -> None:
+        pass
+
+    def broadcast(self, data: bytes) -> bytes:
+        return data
+
+    def is_peer_failure(self, error: BaseException) -> bool:
+        return False
+
+    def abort(self, status: int) -> None:
+        raise SystemExit(status)
+
+
+class Interrupted(Rank0Base):
+    """Is asked to end while it determines the first stage."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def prepare(self, ranks: int, restart: Restart | None = None) -> Run:
+        return prepare(parse_config({**DATA, "rounds": 2}, source="test"), ranks=ranks, run_dir=str(self._path))
+
+    def present(self, run: Run, scoreboard: Scoreboard) -> None:
+        raise AssertionError("a game was played")
+
+    def next_stage(self, run: Run, memory: ProcessState) -> Stage | None:
+        assert self._path.exists()
+        raise KeyboardInterrupt(signal.SIGINT)
+
+
+def test_signal_before_play_leaves_no_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("arena.launch.rank.Console", lambda: SimpleNamespace(stderr=sys.stderr))
+    mpi = SimpleNamespace(World=lambda *_, **__: First(), world=lambda: None)
+    with pytest.raises(SystemExit, match="130"):
+        Rank(mpi, lambda: Interrupted(tmp_path / "run"), Stop()).take_part()
+    assert "ended by SIGINT; before any tick was played" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
