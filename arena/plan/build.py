@@ -89,6 +89,11 @@ def _layout(plan: Plan, ranks: int | None) -> tuple[tuple[Role, ...], ...]:
     return tuple(tuple(sorted(hosted, key=place.__getitem__)) for hosted in packed)
 
 
+def on_ranks(plan: Plan, ranks: int) -> Plan:
+    """The same matches on another number of ranks."""
+    return plan if ranks == plan.processes else replace(plan, ranks=_layout(plan, ranks))
+
+
 def load_of(plan: Plan, role: Role) -> Load:
     """What a role costs the rank that hosts it."""
     if role.match is None or role.seat is None:

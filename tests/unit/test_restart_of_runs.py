@@ -62,7 +62,7 @@ def begun(path: Path, **config: Any) -> Run:
     for tick in (0, 100, 200):
         boundary.save(folder, Boundary(tick=tick, updates={"blue": tick // 10}, left=[(0, 1)] if tick else []))
     folder.write_config(resolved_yaml(parsed))
-    return Run(make_plan(parsed), folder.path, config=resolved_yaml(parsed), leg=Leg(start=100))
+    return Run(make_plan(parsed), folder.path, leg=Leg(start=100))
 
 
 def death(folder: RunFolder, *, ranks: tuple[int, ...] = (5,), begun: bool = True, processes: int = 7) -> Restart:
