@@ -8,11 +8,11 @@ from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 import numpy as np
-from gymnasium.spaces import Space
+from gymnasium.spaces import Discrete, Space
 from numpy.typing import NDArray
 
 from arena.errors import ConfigError
-from arena.external.actor import EntityLink, Forward, Request
+from arena.external.actor import Agent, EntityLink, Forward, Request
 from arena.external.interface import ExternalError, check_outcome
 from arena.external.samples import as_json
 from arena.game.api import Interface
@@ -262,3 +262,29 @@ def raw_actor(interface: Interface) -> type[RawActor]:
     except ConfigError as error:
         raise ConfigError(f"raw: {interface.entities[0]!r}: {error.message}") from None
     return type("RawActor", (RawActor,), codecs)
+
+
+class FakeActor:
+    """The actor of `arena fake actor`: answers fixed bytes to every request, without asking a policy.
+
+    Args:
+        agents: not used, as all but `config`.
+        config: `tick` and `end`, the bytes of the answers.
+        game_id: of the game.
+        data: of the request that starts the game.
+    """
+
+    observation_space = action_space = Discrete(1)
+
+    def __init__(self, agents: dict[str, Agent], config: Any, game_id: str, data: bytes) -> None:
+        self._tick, self._end = config["tick"], config["end"]
+
+    async def tick(self, data: bytes) -> bytes:
+        """See the class."""
+        tick: bytes = self._tick
+        return tick
+
+    async def end(self, data: bytes) -> bytes:
+        """See the class."""
+        end: bytes = self._end
+        return end

@@ -311,7 +311,20 @@ class Slots:
         Raises:
             ExternalError: as `ask`; nothing has changed for any entity then.
         """
-        checked = [self._checked_ask(slot, entity, ask) for entity, ask in asks.items()]
+        checked = []
+        for entity, ask in asks.items():
+            game = self._game(slot, entity)
+            if self._asks[slot, entity]:
+                if self._given[slot, entity]:
+                    raise self._refuse("not_yet", "the last given action is not part of a tick yet")
+                raise self._refuse("already_asking", f"{self._name(entity)} has a request without an answer")
+            self._check_info(ask.info)
+            reward = self._reward(ask.reward)
+            leaves = self._sample(self._observations[entity], entity, ask.observation, "observation", "bad_observation")
+            allowed, action = self._mask(entity, ask.mask), None
+            if ask.given is not None:
+                action = self._sample(self._actions[entity], entity, ask.given, "action", "bad_action")
+            checked.append((entity, leaves, allowed, action, reward, ask.void or not game.training, ask.info))
         for entity, leaves, allowed, action, reward, void, info in checked:
             if action is not None:
                 self._actions[entity].write(slot, action)
@@ -328,22 +341,6 @@ class Slots:
             self._asked_at[slot, entity] = now
             if void and not self._ends(slot, entity):  # otherwise the transition of the previous game would be void
                 self._make_void(slot, entity)
-
-    def _checked_ask(self, slot: int, entity: int, ask: Ask) -> _CheckedAsk:
-        game = self._game(slot, entity)
-        if not self._plays[slot, entity]:
-            raise self._refuse("ended", f"{self._name(entity)} has ended in the game {game.name!r}")
-        if self._asks[slot, entity]:
-            if self._given[slot, entity]:
-                raise self._refuse("not_yet", "the last given action is not part of a tick yet")
-            raise self._refuse("already_asking", f"{self._name(entity)} has a request without an answer")
-        self._check_info(ask.info)
-        reward = self._reward(ask.reward)
-        leaves = self._sample(self._observations[entity], entity, ask.observation, "observation", "bad_observation")
-        allowed, action = self._mask(entity, ask.mask), None
-        if ask.given is not None:
-            action = self._sample(self._actions[entity], entity, ask.given, "action", "bad_action")
-        return _CheckedAsk(entity, leaves, allowed, action, reward, ask.void or not game.training, ask.info)
 
     def ask_rows(
         self,
@@ -378,7 +375,7 @@ class Slots:
         rewards = self._reward_rows(rewards, len(slots))
         batch = self._observations[entity]
         leaves = self._sample(batch, entity, observations, "observations", "bad_observation", len(slots))
-        allowed = None if masks is None else self._checked_mask(entity, masks, (len(slots),))
+        allowed = self._mask(entity, masks, (len(slots),))
         if given is not None:
             actions = self._sample(self._actions[entity], entity, given, "actions", "bad_action", len(slots))
             self._actions[entity].write(slots, actions)
@@ -402,9 +399,7 @@ class Slots:
         Raises:
             ExternalError: `unknown_game`, `unknown_entity`, `ended`, `bad_reward`.
         """
-        game = self._game(slot, entity)
-        if not self._plays[slot, entity]:
-            raise self._refuse("ended", f"{self._name(entity)} has ended in the game {game.name!r}")
+        self._game(slot, entity)
         self._pay(slot, entity, self._reward(reward))
         self._heard_at[slot] = self._clock()
 
@@ -446,26 +441,23 @@ class Slots:
         Raises:
             ExternalError: as `end`; nothing has changed for any entity then.
         """
-        checked = [self._checked_end(slot, entity, end) for entity, end in ends.items()]
-        for (entity, end), (game, leaves, allowed, reward) in zip(ends.items(), checked, strict=True):
+        checked = []
+        for entity, end in ends.items():
+            game = self._game(slot, entity)
+            if not self.ready(slot, entity):
+                raise self._refuse("not_yet", "an earlier end or given action of this row is not part of a tick yet")
+            self._check_info(end.info)
+            reward, leaves = self._reward(end.reward), None
+            if end.observation is not None:
+                leaves = self._sample(self._last[entity], entity, end.observation, "observation", "bad_observation")
+            checked.append((game, entity, end, leaves, self._mask(entity, end.mask), reward))
+        for game, entity, end, leaves, allowed, reward in checked:
             self._pay(slot, entity, reward)
             unseen = end.truncated and leaves is None and not self._asks[slot, entity]
             self._end(
                 game, slot, entity, leaves, allowed, truncated=end.truncated, void=end.void or unseen, info=end.info
             )
         self._note(slot)
-
-    def _checked_end(self, slot: int, entity: int, end: End) -> _CheckedEnd:
-        game = self._game(slot, entity)
-        if not self._plays[slot, entity]:
-            raise self._refuse("ended", f"{self._name(entity)} has ended in the game {game.name!r}")
-        if not self.ready(slot, entity):
-            raise self._refuse("not_yet", "an earlier end or given action of this row is not part of a tick yet")
-        self._check_info(end.info)
-        reward, leaves = self._reward(end.reward), None
-        if end.observation is not None:
-            leaves = self._sample(self._last[entity], entity, end.observation, "observation", "bad_observation")
-        return _CheckedEnd(game, leaves, self._mask(entity, end.mask), reward)
 
     def end_rows(
         self,
@@ -818,12 +810,15 @@ class Slots:
         return repr(self.interface.entities[entity])
 
     def _game(self, slot: int, entity: int) -> Game:
+        """The game in a slot, in which the entity plays."""
         game = self._games[slot] if 0 <= slot < len(self._games) else None
         if game is None:
             raise self._refuse("unknown_game", f"slot {slot} holds no game")
         if not (0 <= entity < len(game.takes_part) and game.takes_part[entity]):
             found = self._name(entity) if 0 <= entity < len(game.takes_part) else f"entity {entity}"
             raise self._refuse("unknown_entity", f"{found} takes no part in the game {game.name!r}")
+        if not self._plays[slot, entity]:
+            raise self._refuse("ended", f"{self._name(entity)} has ended in the game {game.name!r}")
         return game
 
     def _check_rows(self, slots: NDArray[np.intp], entity: int) -> None:
@@ -834,9 +829,7 @@ class Slots:
         if inside and 0 <= entity < self._plays.shape[1] and self._plays[:, entity][slots].all():
             return
         for slot in listed:
-            game = self._game(slot, entity)
-            if not self._plays[slot, entity]:
-                raise self._refuse("ended", f"{self._name(entity)} has ended in the game {game.name!r}")
+            self._game(slot, entity)
 
     def _check_info(self, info: Any) -> None:
         if info is not None and not isinstance(info, dict):
@@ -897,12 +890,10 @@ class Slots:
                 raise self._refuse(code, f"{what} of {self._name(entity)}: {error}") from None
         return arrays
 
-    def _mask(self, entity: int, mask: Any) -> NDArray[np.int8] | None:
-        if mask is None:
+    def _mask(self, entity: int, given: Any, axes: tuple[int, ...] = ()) -> NDArray[np.int8] | None:
+        """The checked mask of an entity, or the masks of a batch; None: all actions are allowed."""
+        if given is None:
             return None
-        return self._checked_mask(entity, mask, ())
-
-    def _checked_mask(self, entity: int, given: Any, axes: tuple[int, ...]) -> NDArray[np.int8]:
         try:
             mask = np.asarray(given)
         except (OverflowError, TypeError, ValueError) as error:
@@ -920,27 +911,6 @@ class Slots:
         if not (mask != 0).any(axis=-1).all():
             raise self._refuse("bad_mask", f"the mask of {self._name(entity)} allows no action")
         return mask.astype(np.int8)
-
-
-class _CheckedAsk(NamedTuple):
-    """An `Ask` that the table takes."""
-
-    entity: int
-    leaves: list[NDArray[Any]]
-    mask: NDArray[np.int8] | None
-    action: list[NDArray[Any]] | None
-    reward: float
-    void: bool
-    info: Info | None
-
-
-class _CheckedEnd(NamedTuple):
-    """An `End` that the table takes; without leaves, the observation that was shown last is used."""
-
-    game: Game
-    leaves: list[NDArray[Any]] | None
-    mask: NDArray[np.int8] | None
-    reward: float
 
 
 class _Batch:

@@ -48,7 +48,7 @@ class ExternalEnv(ABC):
     action_spaces: Mapping[str, Space[Any]] = {}
     mask_sizes: Mapping[str, int] = {}
     closed = False
-    _episodes: _Episodes | None = None
+    _played_by: ThreadGames | None = None
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class ExternalEnv(ABC):
         index = entity_index(table.interface, game.entities, entity)
         waiter = Waiter()
         table.desk.ask(game, index, observation, given=action, mask=mask, told=waiter.told)
-        table.wait(waiter)
+        waiter.wait()
 
     def log_returns(
         self, episode_id: str, reward: float, info: Info | None = None, *, entity: str | None = None
@@ -139,7 +139,7 @@ class ExternalEnv(ABC):
         game = table.game(episode_id)
         waiter = Waiter()
         table.desk.pay(game, entity_index(table.interface, game.entities, entity), reward, waiter.told, info=info)
-        table.wait(waiter)
+        waiter.wait()
 
     def end_episode(
         self,
@@ -169,14 +169,14 @@ class ExternalEnv(ABC):
             check_outcome(info.get("outcome"))
         waiter = Waiter()
         table.desk.end(game, index, observation, truncated=truncated, info=info, told=waiter.told)
-        table.wait(waiter)
+        waiter.wait()
         table.left_slot.number = game.slot
 
     @property
-    def _table(self) -> _Episodes:
-        if self._episodes is None:
+    def _table(self) -> ThreadGames:
+        if self._played_by is None:
             raise ExternalClosed("the game is not played by an arena")
-        return self._episodes
+        return self._played_by
 
 
 class Waiter:
@@ -185,94 +185,25 @@ class Waiter:
     def __init__(self, answered: bool = False) -> None:
         self._event = threading.Event()
         self._answered = answered
-        self.error: ExternalError | None = None
+        self._error: ExternalError | None = None
         self.action: Any = None
-        self.version = -1
 
     def told(self, error: ExternalError | None) -> None:
         """The table has taken the request, or refused it."""
-        self.error = error
+        self._error = error
         if error is not None or not self._answered:
             self._event.set()
 
     def answer(self, action: Any, version: int) -> None:
         """The answer has come."""
-        self.action, self.version = action, version
+        self.action = action
         self._event.set()
 
     def wait(self) -> None:
-        """Returns when the outcome is known."""
+        """Returns when the request is taken or answered; raises `ExternalError` or `ExternalClosed` if it is not."""
         self._event.wait()
-
-
-class _Episodes:
-    """The running episodes of an `ExternalEnv`, by name."""
-
-    def __init__(self, interface: Interface) -> None:
-        self.interface = interface
-        self.desk = Desk(interface, self._forget)
-        self._games: dict[str, DeskGame] = {}
-        self._lock = threading.Lock()
-        self.left_slot = threading.local()  # `number`: the slot of the episode that a thread has ended last
-        self.closed = ""
-        self.drains = False  # no episode may begin any more
-
-    def start(self, name: str, training: bool, entities: Sequence[str] | None) -> str:
-        known = range(len(self.interface.entities))
-        indices = tuple(known if entities is None else (entity_index(self.interface, known, each) for each in entities))
-        game = DeskGame(name, indices, training, after=getattr(self.left_slot, "number", None))
-        with self._lock:
-            if name in self._games:
-                raise ExternalError("already_started", f"the episode {name!r} is running")
-            self._games[name] = game
-        waiter = Waiter()
-        self.desk.begin(game, waiter.told)
-        try:
-            self.wait(waiter)
-        except ExternalError as error:
-            self._forget(game)
-            if error.code == "draining":
-                self.drains = True
-                raise ExternalClosed(error.message) from None
-            raise
-        return name
-
-    def game(self, name: str) -> DeskGame:
-        if self.closed:
-            raise ExternalClosed(self.closed)
-        with self._lock:
-            if name not in self._games:
-                raise ExternalError("unknown_game", f"no episode {name!r} is running: it has ended, or never began")
-            return self._games[name]
-
-    def ask(self, game: DeskGame, observations: Mapping[int, Any], masks: Mapping[int, Any]) -> dict[int, Any]:
-        """Asks for several entities and waits for all answers."""
-        asks = {entity: Ask(observation, mask=masks.get(entity)) for entity, observation in observations.items()}
-        waiters = {entity: Waiter(answered=True) for entity in asks}
-
-        def told(error: ExternalError | None) -> None:
-            for waiter in waiters.values():
-                waiter.told(error)
-
-        self.desk.ask_entities(
-            game, asks, told=told, answered={entity: waiter.answer for entity, waiter in waiters.items()}
-        )
-        for waiter in waiters.values():
-            self.wait(waiter)
-        return {entity: waiter.action for entity, waiter in waiters.items()}
-
-    def wait(self, waiter: Waiter) -> None:
-        waiter.wait()
-        if waiter.error is None:
-            return
-        if waiter.error.code == "over":
-            raise ExternalClosed(waiter.error.message)
-        raise waiter.error
-
-    def _forget(self, game: DeskGame) -> None:
-        with self._lock:
-            if self._games.get(game.name) is game:
-                del self._games[game.name]
+        if self._error is not None:
+            raise ExternalClosed(self._error.message) if self._error.code == "over" else self._error
 
 
 class ThreadGames:
@@ -280,6 +211,10 @@ class ThreadGames:
 
     Args:
         env: not running yet.
+
+    Attributes:
+        desk: of the requests of all episodes.
+        left_slot: `number`: the slot of the episode that a thread has ended last.
 
     Raises:
         ConfigError: the spaces are missing, or do not belong together.
@@ -290,47 +225,107 @@ class ThreadGames:
 
     def __init__(self, env: ExternalEnv) -> None:
         self.interface = interface_of(env)
-        self._env = env
-        self._episodes = env._episodes = _Episodes(self.interface)
+        self.desk = Desk(self.interface, self._forget)
+        self.left_slot = threading.local()
         self.rules = TickRules()
+        self._env, env._played_by = env, self
+        self._games: dict[str, DeskGame] = {}  # by name
+        self._lock = threading.Lock()
+        self._closed = ""
+        self._drains = self._returned = False  # whether no episode may begin any more; whether `run` is over
         self._failure: BaseException | None = None
-        self._returned = False
         self._thread = threading.Thread(target=self._run, name=f"{type(env).__name__}.run", daemon=True)
 
-    @property
-    def exhausted(self) -> bool:
-        """Whether `run` has returned, and none of its requests waits."""
-        return self._returned and self._episodes.desk.idle
+    # ----------------------------------------------------------------------------------------------- the game's threads
 
-    def open(self, slots: int, ring: Callable[[], None]) -> None:
-        """Starts the thread."""
-        self._episodes.desk.ring = ring
-        self._thread.start()
+    def start(self, name: str, training: bool, entities: Sequence[str] | None) -> str:
+        """See `ExternalEnv.start_episode`."""
+        known = range(len(self.interface.entities))
+        indices = tuple(known if entities is None else (entity_index(self.interface, known, each) for each in entities))
+        game = DeskGame(name, indices, training, after=getattr(self.left_slot, "number", None))
+        with self._lock:
+            if name in self._games:
+                raise ExternalError("already_started", f"the episode {name!r} is running")
+            self._games[name] = game
+        waiter = Waiter()
+        self.desk.begin(game, waiter.told)
+        try:
+            waiter.wait()
+        except ExternalError as error:
+            self._forget(game)
+            if error.code == "draining":
+                self._drains = True
+                raise ExternalClosed(error.message) from None
+            raise
+        return name
+
+    def game(self, name: str) -> DeskGame:
+        """The episode of this name, which is running."""
+        if self._closed:
+            raise ExternalClosed(self._closed)
+        with self._lock:
+            if name not in self._games:
+                raise ExternalError("unknown_game", f"no episode {name!r} is running: it has ended, or never began")
+            return self._games[name]
+
+    def ask(self, game: DeskGame, observations: Mapping[int, Any], masks: Mapping[int, Any]) -> dict[int, Any]:
+        """Asks for several entities and waits for all answers."""
+        waiters = {entity: Waiter(answered=True) for entity in observations}
+
+        def told(error: ExternalError | None) -> None:
+            for waiter in waiters.values():
+                waiter.told(error)
+
+        self.desk.ask_entities(
+            game,
+            {entity: Ask(observation, mask=masks.get(entity)) for entity, observation in observations.items()},
+            told=told,
+            answered={entity: waiter.answer for entity, waiter in waiters.items()},
+        )
+        for waiter in waiters.values():
+            waiter.wait()
+        return {entity: waiter.action for entity, waiter in waiters.items()}
+
+    def _forget(self, game: DeskGame) -> None:
+        with self._lock:
+            if self._games.get(game.name) is game:
+                del self._games[game.name]
 
     def _run(self) -> None:
         try:
             self._env.run()
         except BaseException as error:
-            ended = self._episodes.closed or self._episodes.drains
-            if not (ended and isinstance(error, ExternalClosed)):
+            if not ((self._closed or self._drains) and isinstance(error, ExternalClosed)):
                 self._failure = error
         self._returned = True
-        self._episodes.desk.ring()
+        self.desk.ring()
+
+    # ----------------------------------------------------------------------------------------- the environment's thread
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether `run` has returned, and none of its requests waits."""
+        return self._returned and self.desk.idle
+
+    def open(self, slots: int, ring: Callable[[], None]) -> None:
+        """Starts the thread."""
+        self.desk.ring = ring
+        self._thread.start()
 
     def poll(self, table: Slots) -> float | None:
         """Passes the thread's requests to the table; raises the exception of `run`, if there is one."""
         if self._failure is not None:
             raise self._failure
-        self._episodes.desk.poll(table)
+        self.desk.poll(table)
         return None
 
     def answer(self, actions: Answers) -> None:
         """Passes the actions on."""
-        self._episodes.desk.answer(actions)
+        self.desk.answer(actions)
 
     def drop(self, slot: int, reason: str) -> None:
         """Ends an episode; a caller that waits for its action gets an `ExternalError`."""
-        self._episodes.desk.drop(slot, reason)
+        self.desk.drop(slot, reason)
 
     def pause(self, on: bool) -> None:
         """Nothing: requests wait until they are polled."""
@@ -338,8 +333,8 @@ class ThreadGames:
     def close(self, reason: str) -> None:
         """Every blocked or later call raises `ExternalClosed`; waits for `run` to return, at most `close_s`."""
         self._env.closed = True
-        self._episodes.closed = self._episodes.closed or reason
-        self._episodes.desk.close(reason)
+        self._closed = self._closed or reason
+        self.desk.close(reason)
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(self.rules.close_s)
 

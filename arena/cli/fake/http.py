@@ -12,7 +12,7 @@ from arena.errors import ConfigError, nearest
 from arena.terminal.output import say
 
 _SLOTS = 256
-_ACTOR = "arena.external.fake_actor:FakeActor"
+_ACTOR = "arena.external.builtin_actors:FakeActor"
 
 
 def add_side(sides: argparse._SubParsersAction[Parser]) -> None:
