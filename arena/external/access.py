@@ -100,11 +100,7 @@ def _token(path: Path) -> bytes:
 
 
 class Ends:
-    """Why games are over, by name: the newest 10,000 of the last hour.
-
-    Args:
-        clock: returns seconds.
-    """
+    """Why games are over, by name: the newest 10,000 of the last hour."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

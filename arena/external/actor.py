@@ -67,10 +67,6 @@ class EntityLink:
     """Passes the requests of one entity of a game to the desk.
 
     Args:
-        desk: of the games.
-        entity: its index.
-        policy: the name of the policy that plays it.
-        deliver: calls a function on the server's loop.
         clone: see `RemoteModel.clone`; None: there are no checkpoints.
     """
 

@@ -268,10 +268,7 @@ class FakeActor:
     """The actor of `arena fake actor`: answers fixed bytes to every request, without asking a policy.
 
     Args:
-        agents: not used, as all but `config`.
         config: `tick` and `end`, the bytes of the answers.
-        game_id: of the game.
-        data: of the request that starts the game.
     """
 
     observation_space = action_space = Discrete(1)

@@ -55,7 +55,6 @@ class Connection:
     """The external games of one match and their table; open and paused.
 
     Args:
-        make: makes the games.
         match: its lanes are the slots.
         seed: of the match's first lane.
         logs: the folder for the output of programs; None: it is not kept.

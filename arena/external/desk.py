@@ -64,12 +64,7 @@ class _Request:
 
 
 class Desk:
-    """The requests of the games of one match.
-
-    Args:
-        interface: of the games.
-        forget: called with a game that is over.
-    """
+    """The requests of the games of one match."""
 
     def __init__(self, interface: Interface, forget: Callable[[DeskGame], None] = lambda game: None) -> None:
         self.interface = interface
@@ -120,12 +115,8 @@ class Desk:
         """An entity asks, or says what it did (`given`); see `Slots.ask`. The observation is copied here.
 
         Args:
-            game: the game.
-            entity: its index.
-            observation: a sample.
             told: see `Told`; called again, with an error, if the entity or the game ends before the answer.
             answered: called with the answer; not needed with `given`.
-            reward: as for `Slots.ask`, like the other arguments.
         """
         asks = {entity: Ask(observation, reward, mask, given, void, info)}
         self.ask_entities(game, asks, told=told, answered={} if answered is None else {entity: answered})
@@ -136,8 +127,6 @@ class Desk:
         """As `ask`, for several entities: all of them are taken for the same tick, or none is.
 
         Args:
-            game: the game.
-            asks: by the index of the entity.
             told: as for `ask`; the second call comes once per entity that waits.
             answered: by the index of the entity; none for entities with given actions.
         """

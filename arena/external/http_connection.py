@@ -199,11 +199,7 @@ class HttpConnection(HttpToolsProtocol):
 
 
 class FewRecords(logging.Filter):
-    """Lets at most 10 records of a logger pass within a minute, so that clients cannot fill a disk.
-
-    Args:
-        clock: returns seconds.
-    """
+    """Lets at most 10 records of a logger pass within a minute, so that clients cannot fill a disk."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()

@@ -45,12 +45,9 @@ class ServerLoop:
         """Starts the thread.
 
         Args:
-            application: an ASGI application.
-            listener: bound; closed at the end.
             connections: their limits, see `http_connection.Connections`.
             close_s: seconds for connections to close at the end.
             look: called every `LOOK_S` seconds on the loop.
-            failed: called when the loop has failed.
         """
         import uvicorn
         import uvloop

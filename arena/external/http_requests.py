@@ -26,15 +26,7 @@ _HEADERS = {
 
 
 class Requests:
-    """Reads requests, checks what holds for all games, and sends the answers.
-
-    Args:
-        sessions: serve the steps of games.
-        access: the token that is needed.
-        interface: the page `/interface`.
-        max_body: the largest body in bytes.
-        later: whether the dialect is `later`.
-    """
+    """Reads requests, checks what holds for all games, and sends the answers."""
 
     def __init__(
         self, sessions: Sessions, access: Access, interface: Callable[[], bytes], max_body: int, later: bool

@@ -61,14 +61,7 @@ STATUS_OF = {code: status for status, codes in STATUSES.items() for code in code
 
 
 class Refused(Exception):
-    """A request is answered with an error.
-
-    Args:
-        code: one of `STATUSES`.
-        detail: one sentence.
-        reason: why a game is over.
-        headers: of the answer.
-    """
+    """A request is answered with an error."""
 
     def __init__(
         self, code: str, detail: str, *, reason: str = "", headers: Sequence[tuple[bytes, bytes]] = ()
@@ -86,18 +79,10 @@ class Sessions:
     """The games that clients play, and what becomes of each request.
 
     Args:
-        desk: takes the requests of actors to the environment.
-        actor: the class of actors.
-        config: given to each actor.
-        slots: the number of games at the same time.
-        rules: of the match.
-        queue: requests of one game that wait.
         stateless: actors for requests without a game.
         threads: the largest number of threads for actors whose methods are functions.
         deliver: calls a function on the loop, from any thread.
         clone: see `RemoteModel.clone`.
-        policies: by entity, the name of the policy that plays it.
-        metrics: are counted here.
     """
 
     def __init__(
@@ -190,11 +175,7 @@ class Sessions:
         """Serves one request in its turn; returns the body of the answer.
 
         Args:
-            kind: start, tick, end or auto.
-            name: of the game; empty for `auto`.
-            client: the connection.
             read: reads the body of the request.
-            since: when the request came, in seconds of the monotonic clock.
 
         Raises:
             Refused: there is no answer.

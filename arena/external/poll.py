@@ -92,9 +92,6 @@ class PollEnv(Protocol):
 class PolledGames:
     """The games of a `PollEnv`; see `ExternalGames`.
 
-    Args:
-        env: the environment.
-
     Raises:
         ConfigError: its spaces are missing, or do not belong together.
     """

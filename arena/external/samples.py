@@ -19,12 +19,6 @@ _EXACT = 2**53  # up to here a float64 holds every whole number
 def fitted(space: Space[Any], written: Any, what: str, code: Code) -> Any:
     """A sample of the space from arrays, numbers, lists or mappings of these; always a copy.
 
-    Args:
-        space: a space with a fixed layout.
-        written: the same nest as a sample.
-        what: what it is, for the error.
-        code: of the error.
-
     Raises:
         ExternalError: a part is missing or unknown, has another shape, would be rounded, or is not finite; the message
             names it.

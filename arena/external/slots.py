@@ -129,11 +129,8 @@ class Slots:
     All methods for connections raise `ExternalError` for a request that is not allowed, and change nothing then.
 
     Args:
-        interface: of the games.
         slots: their number L.
-        rules: when ticks are formed and games are given up.
         no_limits: whether `idle_s` and `answer_s` are not applied.
-        clock: returns seconds.
 
     Attributes:
         counts: what has happened so far.
@@ -239,7 +236,6 @@ class Slots:
         Args:
             name: of the game outside the arena; empty for a request without a game, which is not counted.
             entities: the indices of the entities that take part; None: all.
-            training: whether algorithms learn from the game.
             after: the slot to take if it is free, such as the last one of the same client.
 
         Returns:
@@ -290,14 +286,11 @@ class Slots:
         """An entity shows an observation and wants an action.
 
         Args:
-            slot: of the game.
-            entity: its index.
             observation: a sample of its space; copied.
             reward: since its last action.
             mask: the allowed actions [mask_size]; None: all.
             given: the action that the game has taken by itself; no answer is made.
             void: whether the last action was not carried out, so that no algorithm learns from it.
-            info: for the algorithm.
 
         Raises:
             ExternalError: `unknown_game`, `unknown_entity`, `ended`, `already_asking`, `not_yet`, `bad_observation`,
@@ -352,13 +345,9 @@ class Slots:
         masks: NDArray[np.int8] | None = None,
         given: Any = None,
     ) -> None:
-        """`ask` for K games at once.
+        """`ask` for K games at once: different slots [K], a batched sample [K, ...], and rewards [K].
 
         Args:
-            slots: [K] different slots.
-            entity: the index of the entity.
-            observations: a batched sample [K, ...].
-            rewards: [K].
             masks: [K, mask_size]; None: all actions are allowed.
             given: a batched action [K, ...]; None: the policy acts.
 
@@ -420,14 +409,10 @@ class Slots:
         Takes the place of a request that is not part of a tick yet.
 
         Args:
-            slot: of the game.
-            entity: its index.
             observation: the last one; None: the one that was shown last is used.
-            reward: since its last action.
             truncated: whether the episode ends from outside rather than by the game's rules; without `observation`
                 its last transition is void then.
             mask: the allowed actions at the last observation; None: all.
-            void: as in `ask`.
             info: as in `ask`; a text under `outcome` says who has won.
 
         Raises:

@@ -86,7 +86,6 @@ class ExternalEnv(ABC):
         """The policy's action for an observation; waits for it.
 
         Args:
-            episode_id: the episode.
             observation: a sample of the entity's space.
             entity: its name; may be left out if the episode has one.
             mask: the allowed actions [n]; None: all.
@@ -153,9 +152,7 @@ class ExternalEnv(ABC):
         """Ends the episode of an entity; without `entity`, of all entities that have not ended.
 
         Args:
-            episode_id: the episode.
             observation: the last one; None: the one that was shown last is used.
-            entity: its name.
             truncated: whether it ends from outside rather than by the game's rules.
             info: may have the `outcome` (`win`, `loss` or `draw`); without it, it is derived from the returns.
 
@@ -208,9 +205,6 @@ class Waiter:
 
 class ThreadGames:
     """The connection to an `ExternalEnv`; see `ExternalGames`.
-
-    Args:
-        env: not running yet.
 
     Attributes:
         desk: of the requests of all episodes.

@@ -30,7 +30,6 @@ class ActorThreads:
 
     Args:
         most: the largest number of threads; threads whose call was cancelled and has not returned do not count.
-        deliver: calls a function on the server's loop.
     """
 
     def __init__(self, most: int, deliver: Callable[[Callable[[], None]], None]) -> None:

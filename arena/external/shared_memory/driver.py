@@ -189,7 +189,6 @@ class Driver:
 
         Args:
             actions: as of `step`; None: zeros, and for branches the first allowed choice.
-            reset: whether the simulator is reset.
 
         Raises:
             ActionError, ProtocolError: as `step`.
@@ -418,12 +417,7 @@ class Driver:
 
 
 def close_drivers(drivers: Sequence[Driver], *, polite: bool = True) -> None:
-    """Closes links together: at most the longest `close_s`, and three seconds for programs that do not end.
-
-    Args:
-        drivers: closed ones are left out.
-        polite: whether the programs are told to end first.
-    """
+    """Closes links together: at most the longest `close_s`, and three seconds for programs that do not end."""
     open_drivers = [driver for driver in drivers if not driver._closed]
     if polite:
         deadline = time.monotonic() + max((driver.close_s for driver in open_drivers), default=0.0)

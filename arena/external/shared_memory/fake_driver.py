@@ -28,11 +28,6 @@ class Played(NamedTuple):
 def play(driver: Driver, handovers: int, seed: int) -> Played:
     """Plays hand-overs with rows.
 
-    Args:
-        driver: not begun.
-        handovers: their number.
-        seed: of the actions.
-
     Raises:
         LinkError: the simulator breaks a rule, or the link fails.
     """

@@ -23,8 +23,6 @@ class FakeSimulator:
     An instance that ends begins anew in the same hand-over, with new ids; so a group may have two rows per instance.
 
     Args:
-        make: the environment.
-        kwargs: of the environment.
         agents: the number of instances.
         seed: of the first instance; the next ones follow.
 
@@ -45,10 +43,6 @@ class FakeSimulator:
 
     def play(self, path: Path | None, profile: str) -> None:
         """Plays until the driver closes the link.
-
-        Args:
-            path: of the first file; None: as of `Simulator`.
-            profile: of the protocol.
 
         Raises:
             LinkError: the link has failed.

@@ -71,7 +71,6 @@ def private_folder(path: Path, *, others_may_read: bool = False) -> Path:
     """A folder of this user, made if it is missing; returns its path.
 
     Args:
-        path: of the folder.
         others_may_read: whether a folder is accepted that other users may read, but not write.
 
     Raises:

@@ -42,7 +42,6 @@ class Keeper:
         """Registers a link for cleanup.
 
         Args:
-            path: of its first file.
             folder: the folder that is removed with the files; None: it stays.
         """
         with self._lock:

@@ -212,8 +212,6 @@ def read_header(data: bytes, size: int, source: str = "", *, from_simulator: boo
 
     Args:
         data: the first bytes of the file, 18 of them if it has so many.
-        size: the bytes of the file.
-        source: of the file, for errors.
         from_simulator: whether the simulator has given the turn; it may not reset.
 
     Raises:
@@ -345,10 +343,6 @@ def read_rows(read: ReadRows, group: PlacedGroup, n: int, source: str = "", *, m
     """Rows 0 to n - 1 of a group.
 
     Args:
-        read: reads the file.
-        group: in the file.
-        n: their number.
-        source: of the file, for errors.
         masks_at_max_step: whether discrete groups are written as by programs of release 0.2: masks lie at `max_step`,
             over the ids; ids are then the numbers of the rows, and `max_step` is false.
 
@@ -409,8 +403,6 @@ def pack_actions(spec: GroupSpec, n: int, actions: Any, masks: NDArray[np.bool_]
     """The bytes of the actions of rows 0 to n - 1.
 
     Args:
-        spec: of the group.
-        n: its rows.
         actions: [n, A] float32 or int32, or of a dtype that keeps all values.
         masks: [n, sum(branches)], true: forbidden; None: nothing is.
 
@@ -563,11 +555,6 @@ def _blocks(group: GroupImage) -> Iterator[bytes]:
 
 def split_messages(data: bytes, *, source: str = "", base: int = 0) -> list[tuple[uuid.UUID, bytes]]:
     """The messages of a message area.
-
-    Args:
-        data: the used part of the area.
-        source: of the file, for errors.
-        base: where the area begins in the file.
 
     Raises:
         LayoutError: a message does not fit; its offset is that of the message's length.

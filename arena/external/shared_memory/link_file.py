@@ -33,9 +33,7 @@ class LinkFile:
     """An open file of a link.
 
     Args:
-        path: of the file.
         descriptor: open for reading and writing; closed by `close`.
-        masks_at_max_step: see `layout.read_rows`.
 
     Attributes:
         groups: by name; read at the first `take`.
@@ -190,8 +188,6 @@ class LinkFile:
         Args:
             capacity: of the next file's message area; the area is zeros.
             turn: the side that makes it.
-            more: the bytes of further groups.
-            added: their number.
 
         Returns:
             the next file, in the maker's turn.

@@ -99,8 +99,6 @@ class Lives:
     """The agents of all simulators of a match.
 
     Args:
-        groups: in the order of the entities.
-        split: by group, the number of entities that play it.
         unseen: the number of hand-overs of its group without a row of an agent after which its slot may be taken.
 
     Attributes:
@@ -296,13 +294,7 @@ class Lives:
     def actions(
         self, asked: Mapping[str, AskedRows], answers: Answers | None, waiting: Set[int]
     ) -> dict[str, NDArray[Any]]:
-        """The actions of a hand-over, by group [n, A]: zeros for rows that ended, no-ops for rows without an answer.
-
-        Args:
-            asked: as `tell` has returned it.
-            answers: of the tick with these rows; None: no row waits.
-            waiting: the slots that still wait.
-        """
+        """The actions of a hand-over, by group [n, A]: zeros for rows that ended, no-ops for rows without an answer."""
         found = {}
         for group, told in asked.items():
             spec = self._groups[group]
@@ -331,9 +323,6 @@ def check_rows(spec: GroupSpec, rows: Rows, offset_of: OffsetOf, positions: Sequ
     """Checks the numbers of rows, and the masks of those that are not done.
 
     Args:
-        spec: of the group.
-        rows: of the group.
-        offset_of: of an element in the file.
         positions: of the rows that are checked, ascending; None: all.
 
     Raises:

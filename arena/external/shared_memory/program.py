@@ -26,10 +26,7 @@ class Program:
     """A running program.
 
     Args:
-        command: the program and its arguments; no shell.
         output: where stdout and stderr go; None: an unnamed file.
-        cwd: None: the current folder.
-        environment: added to the variables of this process.
 
     Raises:
         OSError: it cannot be started.
