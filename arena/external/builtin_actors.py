@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import msgspec
 import numpy as np
@@ -19,10 +19,10 @@ from arena.game.api import Interface
 from arena.game.spaces import flatten, leaves_of, row, unflatten
 
 
-class Starting(NamedTuple):
+class Starting(msgspec.Struct, forbid_unknown_fields=True):
     """What the first request of a game says."""
 
-    entities: Sequence[str] | None = None  # the entities that take part; None: all
+    entities: list[str] | None = None  # the entities that take part; None: all
     training: bool = True
 
 
@@ -50,11 +50,6 @@ class BuiltinActor:
         raise ExternalError("bad_body")
 
 
-class _Start(msgspec.Struct, forbid_unknown_fields=True):
-    entities: list[str] | None = None
-    training: bool = True
-
-
 class _Said(msgspec.Struct, forbid_unknown_fields=True):
     """The part of a body that is about one entity, in a tick or at the end."""
 
@@ -72,7 +67,7 @@ class _Body(_Said, forbid_unknown_fields=True):
     entities: dict[str, _Said] | None = None
 
 
-_start = msgspec.json.Decoder(_Start)
+_start = msgspec.json.Decoder(Starting)
 _body = msgspec.json.Decoder(_Body)
 _encoder = msgspec.json.Encoder()
 
@@ -91,8 +86,8 @@ class JsonActor(BuiltinActor):
     @staticmethod
     def starting(data: bytes) -> Starting:
         """See the class."""
-        said = _decoded(_start, data) if data else _Start()
-        return Starting(said.entities, said.training)
+        said: Starting = _decoded(_start, data) if data else Starting()
+        return said
 
     async def tick(self, data: bytes) -> bytes:
         """See the class."""

@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from gymnasium.spaces import Space
@@ -43,15 +43,8 @@ class PollResult(NamedTuple):
     given: ByAgent = {}  # actions that the game has taken by itself at these observations
 
 
-class _Parts(NamedTuple):
-    """The results of a poll for one game, by agent; see `PollResult`."""
-
-    observations: Mapping[str, Any]
-    rewards: Mapping[str, float]
-    terminateds: Mapping[str, bool]
-    truncateds: Mapping[str, bool]
-    infos: Mapping[str, Info]
-    given: Mapping[str, Any]
+Parts = Sequence[Mapping[str, Any]]
+"""The fields of a `PollResult` for one game, by agent."""
 
 
 class PollEnv(Protocol):
@@ -113,7 +106,7 @@ class PolledGames:
         self._failure: BaseException | None = None
         self._closed = False
         # By game that is being reset: the results of polls in the meantime, and when these polls returned.
-        self._renewing: dict[Hashable, list[tuple[float, _Parts]]] = {}
+        self._renewing: dict[Hashable, list[tuple[float, Parts]]] = {}
         self._renewed_at: dict[Hashable, float] = {}  # results of polls that returned earlier are of the game before
         self._successors: dict[Hashable, DeskGame] = {}  # the game before, until the first observation of the next one
         self._waiting: dict[Hashable, deque[_Polled]] = {}  # games with requests that the table has not taken
@@ -210,7 +203,7 @@ class PolledGames:
                 returned = time.monotonic()
                 happened = dict.fromkeys(env_id for by_game in result for env_id in by_game)
                 for env_id in happened:
-                    self._take(env_id, _Parts(*(by_game.get(env_id, {}) for by_game in result)), returned)
+                    self._take(env_id, [by_game.get(env_id, {}) for by_game in result], returned)
                 if happened:
                     pause = _FIRST_PAUSE_S
                 else:
@@ -222,7 +215,7 @@ class PolledGames:
             else:
                 self._fail(error)
 
-    def _take(self, env_id: Hashable, parts: _Parts, returned: float) -> None:
+    def _take(self, env_id: Hashable, parts: Parts, returned: float) -> None:
         """Passes on the results of a poll for one game, unless they are of a game that was given up since."""
         with self._lock:
             if env_id in self._renewing:
@@ -268,7 +261,7 @@ class PolledGames:
         if over is not None:
             self._renew(env_id, over)
 
-    def _put(self, env_id: Hashable, parts: _Parts) -> DeskGame | None:
+    def _put(self, env_id: Hashable, parts: Parts) -> DeskGame | None:
         """Passes on what has happened in one game; returns the game if it is over."""
         observations, rewards, terminateds, truncateds, infos, given = parts
         agents = dict.fromkeys((*observations, *rewards, *terminateds, *truncateds, *given))

@@ -201,8 +201,18 @@ class Driver:
             raise ProtocolError("the link has not begun: call `reset` first")
         if self._rows is None:
             raise ProtocolError("there is no hand-over to answer: it is the simulator's turn")
-        packed = self._packed(self._rows, actions)
-        for name, data in packed.items():
+        rows, specs = self._rows, {name: self._file.groups[name].spec for name in self._rows}
+        if actions is None:
+            actions = {name: layout.no_op_actions(specs[name], some) for name, some in rows.items()}
+        for name in actions:
+            if name not in rows:
+                raise ActionError(name, "actions", f"none: groups with rows are {', '.join(rows) or 'none'}")
+        packed = {}
+        for name, some in rows.items():
+            if name not in actions:
+                raise ActionError(name, "no actions", f"{len(some.ids)} rows of them")
+            packed[name] = layout.pack_actions(specs[name], len(some.ids), actions[name])
+        for name, data in packed.items():  # nothing is written before all are checked
             self._file.write(self._file.groups[name].offsets["action"], data)
         self._hand_over(Command.RESET if reset else Command.STEP)
 
@@ -253,19 +263,18 @@ class Driver:
         else:
             self._hand_over(Command.RESET)
         if self._command is not None:
-            self._program = self._start_program(self._command)
+            path = str(self._first)
+            filled = [part.replace("{memory_path}", path).replace("{python}", sys.executable) for part in self._command]
+            if not any("{memory_path}" in part for part in self._command):
+                filled += ["--memory-path", path]
+            environment = {**(self._environment or {}), LINK_VARIABLE: path}
+            try:
+                self._program = Program(
+                    filled, output=self._output, cwd=anchored(self._cwd or "."), environment=environment
+                )
+            except OSError as error:
+                raise PeerGone(f"{{simulator}} cannot be started: {filled[0]}: {error.strerror}") from error
         self._wait, self._given_at = TurnWait(), time.monotonic()
-
-    def _start_program(self, command: Sequence[str]) -> Program:
-        path = str(self._first)
-        filled = [part.replace("{memory_path}", path).replace("{python}", sys.executable) for part in command]
-        if not any("{memory_path}" in part for part in command):
-            filled += ["--memory-path", path]
-        environment = {**(self._environment or {}), LINK_VARIABLE: path}
-        try:
-            return Program(filled, output=self._output, cwd=anchored(self._cwd or "."), environment=environment)
-        except OSError as error:
-            raise PeerGone(f"{{simulator}} cannot be started: {filled[0]}: {error.strerror}") from error
 
     def _hand_over(self, command: Command) -> None:
         messages = layout.join_messages(self._outgoing)
@@ -312,19 +321,6 @@ class Driver:
         self.handovers += 1
         self._rows = rows
         return rows
-
-    def _packed(self, rows: Mapping[str, Rows], actions: Mapping[str, Any] | None) -> dict[str, bytes]:
-        if actions is None:
-            actions = {name: layout.no_op_actions(self._file.groups[name].spec, some) for name, some in rows.items()}
-        for name in actions:
-            if name not in rows:
-                raise ActionError(name, "actions", f"none: groups with rows are {', '.join(rows) or 'none'}")
-        packed = {}
-        for name, some in rows.items():
-            if name not in actions:
-                raise ActionError(name, "no actions", f"{len(some.ids)} rows of them")
-            packed[name] = layout.pack_actions(self._file.groups[name].spec, len(some.ids), actions[name])
-        return packed
 
     def _look_at_program(self) -> None:
         """Raises `PeerGone` if the program has ended, unless its last hand-over is still to be taken."""
