@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from arena.records.journal import JournalReader
-from run_cli import ARENA, finish, left_behind, living, ranks_in, start, wait_for, write
+from run_cli import ARENA, PATIENCE, finish, left_behind, living, ranks_in, start, wait_for, write
 
 PROGRAMS = str(Path(__file__).parents[1] / "support" / "link_programs.py")
 FOREIGN = Path(__file__).parents[1] / "support" / "foreign_peer.c"
@@ -77,9 +77,8 @@ def foreign_config(program: Path, folder: Path, ticks: int, **kwargs: Any) -> di
 @pytest.mark.parametrize("ticks", [3_000, pytest.param(100_000, marks=pytest.mark.long)])
 def test_foreign_program_finds_no_fault_and_records_the_same(ticks: int, foreign: Path, tmp_path: Path) -> None:
     file, run = write(tmp_path, foreign_config(foreign, tmp_path, ticks)), tmp_path / "run"
-    ended = finish(
-        start([*ARENA, "train", file, "--run-dir", "run", "--ranks", "3"], tmp_path), timeout=ticks / 200 + 60
-    )
+    process = start([*ARENA, "train", file, "--run-dir", "run", "--ranks", "3"], tmp_path)
+    ended = finish(process, timeout=PATIENCE + ticks / 20)
     assert ended.code == 0, ended.err
     *lives, (handovers, faults) = (line.split() for line in (tmp_path / "books0").read_text().splitlines())
     assert int(faults) == 0
