@@ -19,8 +19,6 @@ import torch
 from gymnasium.vector import VectorEnv
 from torch import Tensor
 
-from policies import closed_form
-from policies.closed_form import actor_critic
 from policies.common.algorithm import Metrics
 from policies.common.on_policy import OnPolicyOptions, rollout_sizes
 from policies.common.options import Count, Fraction, NonNegative, Schedule
@@ -59,20 +57,18 @@ class A2C(PPO):
     def update(self, batch: Batch, largest: int) -> Metrics:
         """The one gradient step of an update; its metrics."""
         label = f"update {self.updates + 1}"
-        metrics = self.group_learner.mean_gradients(
-            batch, self.backward, self.metric_names, self.optimizer, label=label
-        )
-        return {**metrics, **self.group_learner.step([self.optimizer], self.learning_rate, label=label)}
+        metrics = self.mean_gradients(batch, self.backward, self.metric_names, self.optimizer, label=label)
+        return {**metrics, **self.optimizer_step([self.optimizer], self.learning_rate, label=label)}
 
     def backward(self, batch: Batch) -> Tensor:
         """Adds the gradient of the loss to `grad` of the weights; returns the means of `metric_names`."""
-        if closed_form.applies(self, A2C, self.network.encoder):
-            return actor_critic.a2c(self.network, batch, self.options).mean(1)
+        if self.has_gradient_by_hand(A2C):
+            return add_gradient(self.network, batch, self.options).mean(1)
         loss, metrics = self.loss(batch)
         torch.autograd.backward([loss])
         return metrics.detach()
 
-    # perceptrons on the CPU use policies/closed_form/actor_critic.py; tests/unit/test_closed_form.py compares both
+    # perceptrons on the CPU use `add_gradient` below: change it with this
     def losses(self, network: ActorCritic, batch: Batch) -> Tensor:
         """-log pi(a|s) A, (R - V(s))^2 and the entropy of each transition, [3, N]."""
         policy, values = network.policy_and_value(batch.observations, batch.masks, batch.lengths)
@@ -88,3 +84,17 @@ class A2C(PPO):
             ConfigError: an option that the algorithm cannot take, or a rollout longer than the run.
         """
         return rollout_sizes(cls.Options(**options), rows=rows, ticks=ticks, workers=workers)
+
+
+@torch.inference_mode()
+def add_gradient(network: ActorCritic, batch: Batch, options: Options) -> Tensor:
+    """Adds the gradient of A2C's mean loss to `grad` of the weights; returns `A2C.losses`, [3, N]."""
+    share = 1 / batch.size
+    features = network.encoder.parted(network.encoder(batch.observations))
+    policy, to_actor = network.policy_with_grad(features.actor, batch.masks)
+    losses = -policy.log_prob(batch.actions) * batch.advantages
+    to_actor(policy.gradient(batch.actions, batch.advantages * -share, -options.ent_coef * share))
+    outputs, to_critic = network.critic.forward_with_grad(features.critic)
+    difference = outputs.squeeze(-1) - batch.returns
+    to_critic((difference * (2 * options.vf_coef * share)).unsqueeze(-1))
+    return torch.stack([losses, difference.square(), policy.entropy()])

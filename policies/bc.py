@@ -38,7 +38,6 @@ from policies.common.adam import Adam
 from policies.common.algorithm import Algorithm, Metrics
 from policies.common.columns import per_transition, to_leaves, to_mask
 from policies.common.devices import moved
-from policies.common.group_learner import GroupLearner
 from policies.common.options import (
     Activation,
     AlgorithmOptions,
@@ -153,7 +152,6 @@ class BehaviorCloning(Algorithm):
         space, generator = env.single_observation_space, torch.Generator().manual_seed(group.shared_seed)
         self.head = action_head(env.single_action_space)
         parts = ["network", "optimizer"]
-        self.network: Any
         if isinstance(self.head, UnitHead):
             assert isinstance(space, UnitSpace), "a `UnitHead` belongs to one"
             given = self.options.transformer or Transformer()
@@ -168,14 +166,10 @@ class BehaviorCloning(Algorithm):
         self.inputs = unit_inputs(space, self.options.transformer)
         self.optimizer = Adam(self.network, epsilon=self.options.adam_epsilon)
         self.updates = self.gradient_steps = self.played = 0  # played: ticks since the last update
-        self.group_learner = GroupLearner(
-            group,
-            self.network,
-            max_grad_norm=self.options.max_grad_norm,
-            remedy=f"are all observations and actions in {self.options.data} finite, and of moderate size? If they "
-            "are, lower learning_rate",
+        self.remedy = (
+            f"are all observations and actions in {self.options.data} finite, and of moderate size? If they are, lower "
+            "learning_rate"
         )
-        self.extend_learner()
         self.track(*parts, updates=self, gradient_steps=self, played=self)
         if has_files(self.options.data):  # a frozen policy needs none
             samples = open_demonstrations(self.options.data, self.options.policy)
@@ -187,7 +181,7 @@ class BehaviorCloning(Algorithm):
         """Plays and learns until the environment raises `BudgetReached`."""
         shuffled = self._shuffled(self.demonstrations())
         act = self._actor(stream(self.group.seed, EXPLORING), greedy=self._plays_mean)
-        self.group_learner.start()
+        self.share_weights()
         observations, infos = self.env.reset()
         while True:
             while self.played < self.options.train_every:
@@ -198,11 +192,11 @@ class BehaviorCloning(Algorithm):
             if metrics is not None:
                 self.updates += 1
                 check = bool(self.options.check_every) and self.updates % self.options.check_every == 0
-                self.group_learner.record(metrics, self.state_dict, check=check)
+                self.record(metrics, self.state_dict, check=check)
 
     def demonstrations(self) -> Demonstrations:
         """This worker's share of the data, on the CPU; the root's is everything where the root learns for all."""
-        alone = self.group_learner.pools_samples
+        alone = self.pools_samples
         found = demonstrations(
             open_demonstrations(self.options.data, self.options.policy),
             self.options.policy,
@@ -220,21 +214,27 @@ class BehaviorCloning(Algorithm):
         Without a barrier only rank 0 makes updates; the others take its newest weights and return None.
         """
         samples = self.group.async_samples
-        if samples is None and not self.group_learner.pools_samples:
+        if samples is None and not self.pools_samples:
             return self.update(shuffled)
         if samples is None:
-            metrics = self.group_learner.update_at_rank_0(lambda: self.update(shuffled))
+            metrics = self.update_at_rank_0(lambda: self.update(shuffled))
             self.gradient_steps = int(metrics.get("gradient_steps", self.gradient_steps))
             return metrics
         if self.group.is_root:
             metrics = self.update(shuffled)
-            learned = {"network": to_arrays(self.network.state_dict()), "gradient_steps": self.gradient_steps}
-            samples.publish({**learned, "updates": self.updates + 1})
+            samples.publish({**self.acting_state(), "updates": self.updates + 1})
             return metrics
         if (latest := samples.latest()) is not None:
-            load_weights(self.network, latest["network"])
-            self.gradient_steps, self.updates = int(latest["gradient_steps"]), int(latest["updates"])
+            self.load_acting_state(latest)
         return None
+
+    def acting_state(self) -> dict[str, Any]:
+        network = to_arrays(self.network.state_dict())
+        return {"network": network, "gradient_steps": self.gradient_steps, "updates": self.updates}
+
+    def load_acting_state(self, state: Mapping[str, Any]) -> None:
+        load_weights(self.network, state["network"])
+        self.gradient_steps, self.updates = int(state["gradient_steps"]), int(state["updates"])
 
     def made_up_batch(self) -> Demonstrations:
         leaves, masks, actions = self.made_up(self.head)
@@ -246,8 +246,8 @@ class BehaviorCloning(Algorithm):
         names = ("loss", "distance" if self._plays_mean else "agreement", *(COUNTS if self.head.decides else ()))
         for _ in range(self.options.gradient_steps):
             batch = next(shuffled).to(self.device)
-            metrics = self.group_learner.mean_gradients(batch, self.backward, names, self.optimizer, label=label)
-            metrics.update(self.group_learner.step([self.optimizer], self.options.learning_rate, label=label))
+            metrics = self.mean_gradients(batch, self.backward, names, self.optimizer, label=label)
+            metrics.update(self.optimizer_step([self.optimizer], self.options.learning_rate, label=label))
             history.append(metrics)
         self.gradient_steps += len(history)
         means = {name: float(np.mean([metrics[name] for metrics in history])) for name in history[0]}
@@ -286,7 +286,7 @@ class BehaviorCloning(Algorithm):
     def _shuffled(self, data: Demonstrations) -> Iterator[Demonstrations]:
         """Minibatches without end, each pass over the data in a new order; empty ones where there is nothing."""
         generator = stream(self.group.seed, REPLAYING)
-        size = self.options.batch_size * self.group_learner.workers_per_batch
+        size = self.options.batch_size * self.workers_per_batch
         while True:
             order = torch.randperm(data.size, generator=generator)
             for index in torch.split(order, size):

@@ -79,13 +79,13 @@ class OnPolicyByLoss(PPO, ABC):
 
     def update(self, batch: Batch, largest: int) -> Metrics:
         """The gradient steps of one update; a single one on all transitions where a minibatch holds them."""
-        minibatch = int(self.options.minibatch_size) * self.group_learner.workers_per_batch
+        minibatch = int(self.options.minibatch_size) * self.workers_per_batch
         if self.options.n_epochs > 1 or largest > minibatch:
             return super().update(batch, largest)
         label = f"update {self.updates + 1}"
         names, optimizer = self.metric_names, self.optimizer
-        metrics = self.group_learner.mean_gradients(batch, self.backward, names, optimizer, label=label)
-        return {**metrics, **self.group_learner.step([optimizer], self.learning_rate, label=label)}
+        metrics = self.mean_gradients(batch, self.backward, names, optimizer, label=label)
+        return {**metrics, **self.optimizer_step([optimizer], self.learning_rate, label=label)}
 
     def diverged(self, metrics: Metrics) -> bool:
         """Whether `approx_kl` exceeds 1.5 times `target_kl`; never where it is not measured."""

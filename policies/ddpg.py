@@ -19,9 +19,7 @@ from gymnasium.spaces import Space
 from gymnasium.vector import VectorEnv
 from torch import Tensor
 
-from policies import closed_form
-from policies.closed_form import deterministic
-from policies.common.algorithm import Metrics
+from policies.common.adam import Optimizer
 from policies.common.off_policy import OffPolicy, OffPolicyOptions
 from policies.common.options import (
     AUTO,
@@ -107,18 +105,8 @@ class DDPG(OffPolicy):
         self.network = ActorAndCritics(critics, self.actions.outputs, generator=generator, **layers).to(self.device)
         parts = {"critics": self.network.critics, "actor": self.network.actor}
         optimizers = {name: self.adam(part) for name, part in parts.items()}
-        self.set_up(self.network, optimizers, {name: Target(part, optimizers[name]) for name, part in parts.items()})
+        self.set_up(optimizers, {name: Target(part, optimizers[name]) for name, part in parts.items()})
         self.noise = noise_of(self.options, env.num_envs, self.actions.outputs, self.generator)
-
-    def run(self) -> None:
-        """Plays and learns until the environment raises `BudgetReached`."""
-        self.start()
-        while True:
-            self.play()
-            if self.ticks_done % self.options.train_every == 0:
-                self.group_learner.learn(self.update, tick=self.ticks_done, priority_beta=self.priority_beta)
-                if self.ticks_done % self.options.log_every < self.options.train_every:
-                    self.group_learner.log({"learning_rate": self.learning_rate}, self.state_dict)
 
     def act_randomly(self, rows: int, mask: Tensor | None) -> Tensor:
         return self.actions.uniform(rows, self.generator)
@@ -139,21 +127,14 @@ class DDPG(OffPolicy):
         """Whether the next gradient step moves the actor; the same at all workers."""
         return True
 
-    def update(self, batch: Transitions) -> tuple[Metrics, Tensor]:
-        """One step of the critics, and of the actor when it is due: mean metrics, and this worker's errors [N]."""
-        names = ("critic_loss", "q_value", *(("actor_loss",) if self.actor_is_due else ()))
-        moved = [self.optimizers[name] for name in (("critics", "actor") if self.actor_is_due else ("critics",))]
-        return self.group_learner.gradient_step(batch, self.backward, names, moved, self.learning_rate)
+    @property
+    def metric_names(self) -> tuple[str, ...]:  # type: ignore[override]  # depends on the step
+        return ("critic_loss", "q_value", *(("actor_loss",) if self.actor_is_due else ()))
 
-    def backward(self, batch: Transitions) -> tuple[Tensor, Tensor]:
-        """Adds the gradients of the losses to `grad` of the weights; means of the metrics, and the mean errors [N]."""
-        if closed_form.applies(self, DDPG, self.network.critics.encoder):
-            return deterministic.ddpg(self, batch, actor=self.actor_is_due)
-        loss, metrics, errors = self.loss(batch)
-        torch.autograd.backward([loss])
-        return metrics, errors
+    @property
+    def moved(self) -> list[Optimizer]:
+        return [self.optimizers[name] for name in (("critics", "actor") if self.actor_is_due else ("critics",))]
 
-    # perceptrons on the CPU use policies/closed_form/deterministic.py; tests/unit/test_closed_form.py compares both
     def loss(self, batch: Transitions) -> tuple[Tensor, Tensor, Tensor]:
         """The sum of the losses, the means of the metrics, and the mean errors of the critics [N]."""
         critics = self.network.critics

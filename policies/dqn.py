@@ -27,8 +27,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from arena.errors import ConfigError
-from policies import closed_form
-from policies.closed_form import q_learning
 from policies.common.adam import Optimizer
 from policies.common.algorithm import Metrics
 from policies.common.off_policy import Given, OffPolicy, OffPolicyOptions
@@ -179,7 +177,7 @@ class DQN(OffPolicy):
         ).to(self.device)
         optimizer = self.adam(self.network)
         self.target = Target(self.network, optimizer)
-        self.set_up(self.network, {"optimizer": optimizer}, {"network": self.target})
+        self.set_up({"optimizer": optimizer}, {"network": self.target})
 
     @property
     def optimizer(self) -> Optimizer:
@@ -189,18 +187,6 @@ class DQN(OffPolicy):
     @optimizer.setter
     def optimizer(self, optimizer: Optimizer) -> None:
         self.optimizers["optimizer"] = optimizer
-
-    def run(self) -> None:
-        """Plays and learns until the environment raises `BudgetReached`."""
-        self.start()
-        while True:
-            self.play()
-            if self.ticks_done % self.options.train_every == 0:
-                self.group_learner.learn(self.update, tick=self.ticks_done, priority_beta=self.priority_beta)
-                if self.ticks_done % self.options.log_every < self.options.train_every:
-                    self.group_learner.log(
-                        {"learning_rate": self.learning_rate, "epsilon": self.epsilon}, self.state_dict
-                    )
 
     def act_randomly(self, rows: int, mask: Tensor | None) -> Tensor:
         return _uniform(rows, self.actions.outputs, mask, self.generator)
@@ -213,6 +199,9 @@ class DQN(OffPolicy):
         if generator is None:
             return allow(self.network(leaves), mask).argmax(1)
         return self._epsilon_greedy(leaves, mask, self.options.exploration_final_eps, generator)
+
+    def schedules(self) -> Metrics:
+        return {**super().schedules(), "epsilon": self.epsilon}
 
     @property
     def epsilon(self) -> float:
@@ -241,20 +230,6 @@ class DQN(OffPolicy):
             return greedy
         return torch.where(torch.from_numpy(explores).to(greedy.device), uniform.to(greedy.device), greedy)
 
-    def update(self, batch: Transitions) -> tuple[Metrics, Tensor]:
-        """One gradient step of the group: its mean metrics, and this worker's temporal-difference errors [N]."""
-        rate = self.learning_rate
-        return self.group_learner.gradient_step(batch, self.backward, self.metric_names, [self.optimizer], rate)
-
-    def backward(self, batch: Transitions) -> tuple[Tensor, Tensor]:
-        """Adds the gradient of the loss to `grad` of the weights; means of `metric_names`, and the errors [N]."""
-        if closed_form.applies(self, DQN, self.network.encoder):
-            return q_learning.dqn(self, batch)
-        loss, metrics, errors = self.loss(batch)
-        torch.autograd.backward([loss])
-        return metrics, errors
-
-    # perceptrons on the CPU use policies/closed_form/q_learning.py; tests/unit/test_closed_form.py compares both
     def loss(self, batch: Transitions) -> tuple[Tensor, Tensor, Tensor]:
         """Huber's loss of Q(s, a) - y, the means of `metric_names`, and the errors [N]."""
         taken = self.network(batch.observations).gather(1, batch.actions.unsqueeze(1)).squeeze(1)
@@ -264,16 +239,10 @@ class DQN(OffPolicy):
         errors = (taken - targets).detach()
         return losses.mean(), torch.stack([losses, taken, errors.abs()]).mean(1).detach(), errors
 
-    def targets_of(self, batch: Transitions, choosing: Tensor | None = None) -> Tensor:
-        """y = r + gamma^n max Q'(s', .) [N]; `choosing` is Q(s', .) [N, choices], if it is known already.
-
-        With `double` the network chooses and the target network values (arXiv 1509.06461).
-        """
+    def targets_of(self, batch: Transitions) -> Tensor:
+        """y = r + gamma^n max Q'(s', .) [N]; with `double` the network chooses and the target network values."""
         values: Tensor = self.target.module(batch.next_observations)
-        if not self.options.double:
-            choosing = values
-        elif choosing is None:
-            choosing = self.network(batch.next_observations)
+        choosing = self.network(batch.next_observations) if self.options.double else values
         best = allow(choosing, batch.next_masks).argmax(1, keepdim=True)
         return torch.addcmul(batch.rewards, batch.discounts, values.gather(1, best).squeeze(1))
 

@@ -39,8 +39,7 @@ from torch.nn import functional
 
 from arena.errors import ConfigError
 from arena.game.infos import fields_of
-from policies import closed_form, ppo
-from policies.closed_form import actor_critic
+from policies import ppo
 from policies.common.algorithm import Metrics
 from policies.common.columns import to_leaves, to_mask
 from policies.common.devices import moved
@@ -318,17 +317,17 @@ class HPPO(PPO):
 
     def backward(self, batch: Batch) -> Tensor:
         """Adds the gradient of both losses to `grad` of the weights; returns the means of `metric_names`."""
-        if not closed_form.applies(self, HPPO, self.network.encoder):
+        if not self.has_gradient_by_hand(HPPO):
             return super().backward(batch)
-        metrics = actor_critic.ppo(self.network, batch, self.options, 1 / batch.size).mean(1)
+        metrics = ppo.add_gradient(self.network, batch, self.options, 1 / batch.size).mean(1)
         decisions, share = self.decisions(batch), self.options.option_ticks / batch.size
         if decisions is None:
             return torch.cat([metrics, torch.zeros(5)])
         return torch.cat(
-            [metrics, self.of_manager(actor_critic.ppo(self.network.manager, decisions, self.options, share), batch)]
+            [metrics, self.of_manager(ppo.add_gradient(self.network.manager, decisions, self.options, share), batch)]
         )
 
-    # perceptrons on the CPU use policies/closed_form/actor_critic.py; tests/unit/test_closed_form.py compares both
+    # perceptrons on the CPU use `ppo.add_gradient`
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """The worker's loss and the manager's, see above, and the means of `metric_names`."""
         loss, metrics = super().loss(batch)

@@ -17,8 +17,6 @@ import torch
 from gymnasium.vector import VectorEnv
 from torch import Tensor
 
-from policies import closed_form
-from policies.closed_form import actor_critic
 from policies.common.algorithm import Metrics, check_autoreset
 from policies.common.devices import moved
 from policies.common.gae import advantages_of
@@ -91,21 +89,21 @@ class PPO(OnPolicy):
         check_autoreset(self.env, type(self).__name__)
         check_budget(self.n_steps, self.ticks)
         rollout = self.rollout
-        self.group_learner.start()
+        self.share_weights()
         rollout.begin(*self.env.reset())
         while True:
             noise = self.draw_noise(rollout.ticks - rollout.played)
             collect(self.env, self.head, rollout, self.act, noise)
             done = self.ticks_done + self.n_steps
-            # `updates` yields the metrics of one update. Without a barrier it yields at rank 0 those of each update for
+            # `learned` yields the metrics of one update. Without a barrier it yields at rank 0 those of each update for
             # which all workers have given samples, perhaps none, and nothing at the other workers.
-            for metrics in self.group_learner.updates(self.evaluate, self.update, self.corrected):
+            for metrics in self.learned():
                 metrics = {**metrics, "learning_rate": self.learning_rate} if metrics else metrics
                 self.early_stops = int(metrics.get("early_stops", self.early_stops))  # of rank 0, if it learns for all
                 self.ticks_done = done  # before `record`, which may save the state
                 self.updates += 1
                 check = self.options.check_every and self.updates % self.options.check_every == 0
-                self.group_learner.record(metrics, self.state_dict, check=bool(check))
+                self.record(metrics, self.state_dict, check=bool(check))
             self.ticks_done = done
             rollout.advance()
 
@@ -125,7 +123,7 @@ class PPO(OnPolicy):
             FloatingPointError: a reward is not finite.
         """
         if self.updates == 0 and not self.double:
-            self.group_learner.check_magnitude(self.env.single_observation_space, self.rollout.flat()[0])
+            self.check_magnitude(self.env.single_observation_space, self.rollout.flat()[0])
         rollout, (played, last, finals) = self.rollout, self.inputs()  # leaves: of T ticks, after them, of cut episodes
         _, masks, actions = rollout.flat()
         log_probs, values = evaluate_network(self.network, played, masks, actions, self.device)
@@ -134,7 +132,7 @@ class PPO(OnPolicy):
         trajectories = rollout.trajectories(all_values.numpy(), final_values.numpy())
         trajectories = trajectories._replace(rewards=self.normalization.rewards(rollout.rewards))
         largest = torch.from_numpy(np.abs(trajectories.rewards)).max().float()  # infinite if too large for float32
-        self.group_learner.check_finite({"largest_reward": float(largest)}, f"update {self.updates + 1}")
+        self.check_finite({"largest_reward": float(largest)}, f"update {self.updates + 1}")
         batch = Batch(tuple(played), masks, actions, log_probs, values, values, values, units=self.units_seen(played))
         batch, trajectories = rollout.open.prepend(batch, trajectories)
         gae = advantages_of(trajectories, gamma=self.options.gamma, gae_lambda=self.options.gae_lambda)
@@ -151,17 +149,15 @@ class PPO(OnPolicy):
             largest: transitions of the largest batch of the group.
         """
         options, label = self.options, f"update {self.updates + 1}"
-        parts = math.ceil(largest / (int(options.minibatch_size) * self.group_learner.workers_per_batch))
+        parts = math.ceil(largest / (int(options.minibatch_size) * self.workers_per_batch))
         history: list[Metrics] = []
         for minibatch in batch.minibatches(parts, epochs=options.n_epochs, generator=self.generator):
-            metrics = self.group_learner.mean_gradients(
-                minibatch, self.backward, self.metric_names, self.optimizer, label=label
-            )
+            metrics = self.mean_gradients(minibatch, self.backward, self.metric_names, self.optimizer, label=label)
             history.append(metrics)
             if self.diverged(metrics):
                 self.early_stops += 1
                 break
-            metrics.update(self.group_learner.step([self.optimizer], self.learning_rate, label=label))
+            metrics.update(self.optimizer_step([self.optimizer], self.learning_rate, label=label))
         # The last step of an update that has stopped early has no gradient to measure.
         means = {name: float(np.mean([step[name] for step in history if name in step])) for name in history[0]}
         return {**means, "early_stops": float(self.early_stops)}
@@ -173,13 +169,13 @@ class PPO(OnPolicy):
 
     def backward(self, batch: Batch) -> Tensor:
         """Adds the gradient of the loss to `grad` of the weights; returns the means of `metric_names`."""
-        if closed_form.applies(self, PPO, self.network.encoder):
-            return actor_critic.ppo(self.network, batch, self.options, 1 / batch.size).mean(1)
+        if self.has_gradient_by_hand(PPO):
+            return add_gradient(self.network, batch, self.options, 1 / batch.size).mean(1)
         loss, metrics = self.loss(batch)
         torch.autograd.backward([loss])
         return metrics.detach()
 
-    # perceptrons on the CPU use policies/closed_form/actor_critic.py; tests/unit/test_closed_form.py compares both
+    # perceptrons on the CPU use `add_gradient` below: change it with this
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """-L of equation (9), and the means of `metric_names` over the minibatch."""
         metrics = self.losses(self.network, batch).mean(1)
@@ -219,3 +215,34 @@ class PPO(OnPolicy):
         if given.minibatch_size == AUTO:
             sizes["samples per gradient step"] = min(minibatch_size, int(settled.n_steps) * rows) * workers
         return {**sizes, "gradient steps per update": steps}
+
+
+@torch.inference_mode()
+def add_gradient(network: ActorCritic, batch: Batch, options: Options, share: float) -> Tensor:
+    """Adds the gradient of `share` times the sum of PPO's losses to `grad` of the weights; returns `PPO.losses`.
+
+    The losses are differentiated by log pi(a|s) and V(s); distribution and perceptron continue from there.
+    `tests/unit/test_closed_form.py` compares this with autograd.
+    """
+    features = network.encoder.parted(network.encoder(batch.observations))
+    policy, backward = network.policy_with_grad(features.actor, batch.masks)
+    log_ratio = policy.log_prob(batch.actions) - batch.log_probs
+    ratio = log_ratio.exp()
+    clipped = ratio.clamp(1 - options.clip_range, 1 + options.clip_range)
+    gain, clipped_gain = ratio * batch.advantages, clipped * batch.advantages
+    surrogate = torch.min(gain, clipped_gain)
+    by_log_prob = gain.masked_fill_(gain > clipped_gain, 0.0).mul_(-share)  # as dr = r dlog pi; 0 where clipped
+    backward(policy.gradient(batch.actions, by_log_prob, -options.ent_coef * share))
+    divergence = (ratio - 1).sub_(log_ratio)
+    outputs, backward_value = network.critic.forward_with_grad(features.critic)
+    values = outputs.squeeze(-1)
+    difference = values - batch.returns
+    errors = difference.square()
+    if options.clip_range_vf is not None:
+        move = values - batch.values
+        near = move.clamp(-options.clip_range_vf, options.clip_range_vf)
+        clipped = (batch.values + near - batch.returns).square()
+        difference.masked_fill_((move != near) & (clipped >= errors), 0.0)  # the larger error is constant
+        errors = torch.max(errors, clipped)
+    backward_value(difference.mul_(2 * options.vf_coef * share).unsqueeze(-1))
+    return torch.stack([-surrogate, errors, policy.entropy(), divergence, (ratio != clipped).float()])

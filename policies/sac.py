@@ -19,8 +19,6 @@ from gymnasium.spaces import Space
 from gymnasium.vector import VectorEnv
 from torch import Tensor
 
-from policies import closed_form
-from policies.closed_form import soft_actor_critic
 from policies.common.algorithm import Metrics
 from policies.common.off_policy import OffPolicy, OffPolicyOptions
 from policies.common.options import (
@@ -109,19 +107,7 @@ class SAC(OffPolicy):
         if temperature is not None:
             optimizers["temperature"] = self.adam(temperature)
         self.target = Target(critics, optimizers["critics"])
-        self.set_up(self.network, optimizers, {"critics": self.target})
-
-    def run(self) -> None:
-        """Plays and learns until the environment raises `BudgetReached`."""
-        self.start()
-        while True:
-            self.play()
-            if self.ticks_done % self.options.train_every == 0:
-                self.group_learner.learn(self.update, tick=self.ticks_done, priority_beta=self.priority_beta)
-                if self.ticks_done % self.options.log_every < self.options.train_every:
-                    self.group_learner.log(
-                        {"learning_rate": self.learning_rate, "ent_coef": self.alpha}, self.state_dict
-                    )
+        self.set_up(optimizers, {"critics": self.target})
 
     def act_randomly(self, rows: int, mask: Tensor | None) -> Tensor:
         return self.actions.uniform(rows, mask, self.generator)
@@ -132,20 +118,6 @@ class SAC(OffPolicy):
     def act(self, leaves: Sequence[Tensor], mask: Tensor | None, generator: torch.Generator | None) -> Tensor:
         return self.actions.choose(self.network(leaves), mask, generator)
 
-    def update(self, batch: Transitions) -> tuple[Metrics, Tensor]:
-        """One gradient step of the group: its mean metrics, and this worker's temporal-difference errors [N]."""
-        optimizers = list(self.optimizers.values())
-        return self.group_learner.gradient_step(batch, self.backward, self.metric_names, optimizers, self.learning_rate)
-
-    def backward(self, batch: Transitions) -> tuple[Tensor, Tensor]:
-        """Adds the gradients of all losses to `grad` of the weights; means of `metric_names`, and the errors [N]."""
-        if closed_form.applies(self, SAC, self.network.critics.encoder):
-            return soft_actor_critic.sac(self, batch)
-        loss, metrics, errors = self.loss(batch)
-        torch.autograd.backward([loss])
-        return metrics, errors
-
-    # perceptrons on the CPU use policies/closed_form/soft_actor_critic.py; tests/unit/test_closed_form.py compares both
     def loss(self, batch: Transitions) -> tuple[Tensor, Tensor, Tensor]:
         """The sum of all losses, the means of `metric_names`, and the mean errors of the critics [N]."""
         network, actions, alpha = self.network, self.actions, self.alpha
@@ -185,6 +157,9 @@ class SAC(OffPolicy):
             outputs, masks, lambda chosen: critics(features, chosen), self.alpha, self.generator
         )
         return soft.values
+
+    def schedules(self) -> Metrics:
+        return {**super().schedules(), "ent_coef": self.alpha}
 
     @property
     def alpha(self) -> float:

@@ -54,7 +54,7 @@ class TD3(ddpg.DDPG):
     @property
     def actor_is_due(self) -> bool:
         """Whether the next gradient step, counted over the whole run, is one that moves the actor."""
-        return bool((self.group_learner.gradient_steps + 1) % self.options.policy_delay == 0)
+        return bool((self.gradient_steps + 1) % self.options.policy_delay == 0)
 
     def smoothed(self, actions: Tensor) -> Tensor:
         """Actions [N, d] with clipped noise, in [-1, 1]."""

@@ -1,12 +1,24 @@
 """Base of all learning algorithms of this package: options, a device, and state that can be saved and loaded.
 
 An algorithm subclasses `Algorithm`, says in `run` how it plays and learns, and names with `track` the attributes that
-make up its state. The loop stands in the algorithm's own file.
+make up its state.
+
+How the workers of a group learn together: `sync` and `max_lag` of the policy take effect here and in the subclasses.
+
+    sync: gradients            every worker steps on its own minibatches, with the mean gradient of the group
+    sync: samples              rank 0 steps on the samples of all workers, then the others take its weights
+    sync: samples, max_lag: 2  the same without a barrier: every worker hands its samples over and continues with the
+                               newest weights that have arrived, up to `max_lag` updates ahead; rank 0 learns whenever
+                               it has samples of every worker
+
+On one full batch the first two are the same. What is decided around a collective (how many minibatches, when to stop)
+is decided on values that all workers agree on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import torch
@@ -16,23 +28,29 @@ from torch import Tensor, nn
 
 from arena.errors import ConfigError
 from arena.game.batched_spaces import batched_space
+from arena.game.magnitude import large_numbers
 from arena.game.spaces import leaves_of
 from arena.game.units import UnitActions, UnitSpace
+from policies.common.adam import Optimizer, held
 from policies.common.columns import to_leaves
 from policies.common.devices import device_of
+from policies.common.ragged import RaggedTensor
 from policies.common.tensors import load_weights, to_arrays, to_tensors
 from policies.extensions.extra_loss import ExtraLoss
 from policies.networks.heads import action_head, check_choices
 
 if TYPE_CHECKING:
+    from arena.group.async_samples import AsyncSamples
     from arena.group.group import Group
-    from policies.common.group_learner import GroupLearner
 
 Kind = TypeVar("Kind", bound="Algorithm")
 
 
 Metrics = dict[str, float]
 """Numbers that describe an update, by name."""
+
+Backward = Callable[[Any], Tensor]
+"""Adds the gradient of a minibatch's mean loss to `grad` of the weights; returns the metrics, means over it."""
 
 
 class Algorithm:
@@ -45,7 +63,9 @@ class Algorithm:
         options: the fields of the class's `Options`.
 
     Attributes:
-        group_learner: how the group learns; made by the subclass.
+        network: whose weights the group shares; made by the subclass.
+        remedy: ends the message about a number that is not finite.
+        extra: a further loss, whose gradient is added to each minibatch's; None: there is none.
         face: which kind of environment `run` is given.
         schedule: when the workers of a group synchronize, see `arena.plan.deadlock`.
 
@@ -60,7 +80,9 @@ class Algorithm:
     refused_options: ClassVar[tuple[str, ...]] = ()  # those of `Options` that a subclass cannot use
     takes_units: ClassVar[bool] = False  # plays seats of a `UnitSpace`
     options: Any  # of the class's own type
-    group_learner: GroupLearner
+    network: Any
+    remedy = "are all rewards and observations finite, and of moderate size? If they are, lower learning_rate"
+    extra: ExtraLoss | None = None
 
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
         self.env, self.group, self.ticks = env, group, ticks
@@ -73,6 +95,9 @@ class Algorithm:
         self.options = self.Options(**options)
         self.device = device_of(self.options.device)
         self.ticks_done = 0
+        if (given := getattr(self.options, "extra_loss", None)) is not None:
+            spaces = env.single_observation_space, env.single_action_space
+            self.extra = ExtraLoss(given, *spaces, seed=group.seed)
         self._parts: tuple[str, ...] = ()
         self._counters: dict[str, object] = {}
 
@@ -143,26 +168,14 @@ class Algorithm:
         """
         return None
 
-    def extend_learner(self) -> None:
-        """Gives the group learner, once it is made, what changes gradients: `shape_gradient`, and `extra_loss`.
-
-        Raises:
-            ConfigError: the further loss cannot be made.
-        """
-        if type(self).shape_gradient is not Algorithm.shape_gradient:
-            self.group_learner.shape = self.shape_gradient
-        if (given := getattr(self.options, "extra_loss", None)) is not None:
-            spaces = self.env.single_observation_space, self.env.single_action_space
-            self.group_learner.extra = ExtraLoss(given, *spaces, seed=self.group.seed)
-
     def try_out(self) -> None:
         """Calls a further loss once, before the run, on an instance that is used for nothing else.
 
         Raises:
             ConfigError: it fails.
         """
-        if (extra := self.group_learner.extra) is not None and (batch := self.made_up_batch()) is not None:
-            extra.try_out(self.group_learner.network, batch.to(self.device))
+        if self.extra is not None and (batch := self.made_up_batch()) is not None:
+            self.extra.try_out(self.network, batch.to(self.device))
 
     def made_up_batch(self) -> Any:
         """A minibatch as a further loss gets it, from `made_up`; None: the algorithm has none to show."""
@@ -181,6 +194,142 @@ class Algorithm:
         masked = getattr(self.env, "masked", False) and actions.mask_size
         masks = torch.ones(2, actions.mask_size, dtype=torch.bool) if masked else None
         return leaves, masks, actions.from_env(batches[1].sample())
+
+    @property
+    def pools_samples(self) -> bool:
+        """Whether rank 0 alone makes gradient steps, on the samples of all workers."""
+        return self.group.sync == "samples"
+
+    @property
+    def workers_per_batch(self) -> int:
+        """How many workers' samples one batch holds."""
+        return self.group.size if self.pools_samples else 1
+
+    def share_weights(self) -> None:
+        """Gives all workers the weights of rank 0; a collective, unless there is no barrier."""
+        if self.group.async_samples is None:
+            self.group.broadcast(self.network)
+        elif self.group.is_root:
+            self.group.async_samples.publish(self.acting_state())
+
+    # ---------------------------------------------------------------------------------------------- learning together
+
+    def mean_gradients(
+        self, batch: Any, backward: Backward, names: Sequence[str], optimizer: Optimizer, *, label: str
+    ) -> Metrics:
+        """Leaves the mean gradient of the group in the optimizer; returns the group's mean metrics.
+
+        Args:
+            batch: a minibatch; an empty one weighs nothing, but its worker takes part.
+            backward: adds the gradient of its loss.
+            names: of the metrics.
+            optimizer: of all weights.
+            label: names the step in the error, as `update 3`.
+
+        Raises:
+            FloatingPointError: a metric is not finite.
+        """
+        held(optimizer).zero_grad()
+        values = backward(batch) if batch.size else torch.zeros(len(names))
+        measured = {**dict(zip(names, values.tolist(), strict=True)), **self._extra_backward(batch)}
+        metrics = self.average([optimizer], float(batch.size), measured)
+        self.check_finite(metrics, label)
+        return metrics
+
+    def _extra_backward(self, batch: Any) -> Metrics:
+        """Adds the gradient of the further loss, if there is one; returns what that has measured."""
+        if self.extra is None:
+            return {}
+        values = self.extra.backward(self.network, batch) if batch.size else [0.0] * len(self.extra.names)
+        return dict(zip(self.extra.names, values, strict=True))
+
+    def average(self, optimizers: Sequence[Optimizer], weight: float, metrics: Metrics) -> Metrics:
+        """Replaces the gradients by their weighted mean over the workers that step together, in one exchange."""
+        if self.pools_samples:
+            return metrics
+        return self.group.average_gradients(
+            [vector for one in optimizers for vector in held(one).parameters], weight=weight, **metrics
+        )
+
+    def optimizer_step(self, optimizers: Sequence[Optimizer], rate: float, *, label: str) -> Metrics:
+        """Shapes and clips the gradients that the optimizers hold, each by itself, and steps on them.
+
+        Returns:
+            what shaping has measured.
+
+        Raises:
+            FloatingPointError: a gradient is not finite; no weight was changed.
+        """
+        shaped: Metrics = {}
+        movers = [held(optimizer) for optimizer in optimizers]
+        if type(self).shape_gradient is not Algorithm.shape_gradient:
+            for mover in movers:
+                shaped.update(mover.shape_gradient(self.shape_gradient) or {})
+        longest = self.options.max_grad_norm
+        lengths = [mover.clip_grad_norm(math.inf if longest is None else longest) for mover in movers]
+        self.check_finite({"gradient_length": math.hypot(*lengths)}, label)
+        for mover in movers:
+            mover.step(rate)
+        return shaped
+
+    def check_finite(self, metrics: Metrics, label: str) -> None:
+        """Stops the run before a number that is not finite spreads to the weights.
+
+        Raises:
+            FloatingPointError: one is not finite.
+        """
+        if not all(map(math.isfinite, metrics.values())):
+            raise FloatingPointError(f"policy {self.group.policy!r}: {label} measured {metrics}; {self.remedy}")
+
+    def check_magnitude(self, space: Space[Any], leaves: Sequence[Any]) -> None:
+        """Tells the user where observations [N, ...], not normalized, are far beyond what a network learns from."""
+        if not self.group.is_writer:  # only its sentences are shown
+            return
+        plain = [(leaf.values if isinstance(leaf, RaggedTensor) else leaf).numpy() for leaf in leaves]
+        if words := large_numbers(space, plain):
+            self.group.tell(words)
+
+    def update_at_rank_0(self, update: Callable[[], Metrics]) -> Metrics:
+        """One update that rank 0 makes for all: its metrics at every worker; {} if rank 0 has left. A collective."""
+        metrics = update() if self.group.is_root else {}
+        self.group.broadcast(self.network)
+        return self.group.broadcast_object(metrics) or {}
+
+    def acting_state(self) -> dict[str, Any]:
+        """What a worker needs to play as this one does, without a barrier."""
+        raise NotImplementedError
+
+    def load_acting_state(self, state: Mapping[str, Any]) -> None:
+        """Plays on with that."""
+        raise NotImplementedError
+
+    def parts_without_barrier(self, samples: AsyncSamples) -> Iterator[list[Any]]:
+        """At rank 0, the fragments of each update that can be made now; the others load the newest weights.
+
+        A worker that is ahead of the group waits, see `AsyncSamples`.
+        """
+        while True:
+            while self.group.is_root and (parts := samples.get()) is not None:
+                yield parts
+            if not samples.is_ahead:
+                break
+            samples.sleep()
+        if not self.group.is_root and (latest := samples.latest()) is not None:
+            self.load_acting_state(latest)
+
+    def record(self, metrics: Metrics, state: Callable[[], dict[str, Any]], *, check: bool) -> None:
+        """Logs the metrics of an update, offers the state for a checkpoint, and compares weights; a collective.
+
+        Args:
+            metrics: of the update.
+            state: gives the policy's state.
+            check: whether to check that all workers hold equal weights. Without a barrier only rank 0 updates, so
+                there are no replicas to compare.
+        """
+        self.group.log(**metrics)
+        if check and self.group.async_samples is None:
+            self.group.check_equal(self.network)
+        self.group.save(state)
 
     # ------------------------------------------------------------------------------------------------------ the state
 
@@ -225,11 +374,10 @@ class Algorithm:
 
     def worker_state_dict(self) -> dict[str, Any]:
         """What only this worker has: samples that no update has learned from yet; empty if there are none."""
-        return self.group_learner.worker_state_dict()
+        return {}
 
     def load_worker_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continues with these samples, as far as they fit the seat and the options."""
-        self.group_learner.load_worker_state_dict(state)
 
 
 def _load(part: Any, state: Any) -> None:
@@ -282,3 +430,9 @@ def check_autoreset(env: VectorEnv[Any, Any, Any], name: str) -> None:
     mode = env.metadata.get("autoreset_mode", AutoresetMode.SAME_STEP)
     if mode != AutoresetMode.SAME_STEP:
         raise ConfigError(f"{name} needs a vector environment that resets on the same step, not {mode}")
+
+
+def lags_of(samples: AsyncSamples) -> Metrics:
+    """By how many updates the weights that have played the samples of an update were older; nothing if alone."""
+    lags = samples.lags
+    return {"lag_mean": float(sum(lags) / len(lags)), "lag_max": float(max(lags))} if len(lags) > 1 else {}

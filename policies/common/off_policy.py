@@ -1,9 +1,9 @@
 """The base of algorithms that learn from replay: options, playing a tick, state.
 
     play     `train_every` ticks with exploring actions; the first ones at random
-    learn    as many gradient steps as are due, each on a minibatch of the replay; see `ReplayLearner`
+    learn    as many gradient steps as are due, each on a minibatch of the replay
 
-The loop, the update and the loss stand in each algorithm's file.
+How it acts and its loss stand in each algorithm's file.
 """
 
 from __future__ import annotations
@@ -22,13 +22,12 @@ from torch import Tensor, nn
 
 from arena.errors import ConfigError
 from arena.game.infos import fields_of
-from policies.common.adam import Adam, Optimizer
-from policies.common.algorithm import Algorithm, check_autoreset
+from policies.common.adam import Adam, Optimizer, held
+from policies.common.algorithm import Algorithm, Metrics, check_autoreset, lags_of
 from policies.common.columns import to_leaves, to_mask
 from policies.common.devices import moved
-from policies.common.group_learner import ReplayLearner
-from policies.common.normalization import ObservationNormalizer, check_normalization
-from policies.common.nstep import NStepBuilder
+from policies.common.normalization import ObservationNormalizer, check_normalization, joined, pooled
+from policies.common.nstep import NStepBatch, NStepBuilder
 from policies.common.options import (
     AUTO,
     Activation,
@@ -49,13 +48,15 @@ from policies.common.options import (
 )
 from policies.common.replay import Replay, Transitions
 from policies.common.replay_ratio import ReplayRatio
-from policies.common.rng import ACTING, EXPLORING, stream
+from policies.common.rng import ACTING, EXPLORING, REPLAYING, stream
 from policies.common.serving import Random, Served, torch_generators
 from policies.common.target import Target
+from policies.common.tensors import load_weights, to_arrays
 from policies.extensions.option import Extension
 from policies.networks.box import ActionNoise
 
 if TYPE_CHECKING:
+    from arena.group.async_samples import AsyncSamples
     from arena.group.group import Group
 
 _MINIBATCH = 256  # transitions of the group in a gradient step with `batch_size: auto`,
@@ -150,7 +151,7 @@ class LearnedActions(Protocol):
 class OffPolicy(Algorithm, ABC):
     """One worker of an off-policy algorithm.
 
-    A subclass makes its networks and calls `set_up`; it says how it acts, and has `run`.
+    A subclass makes its networks and calls `set_up`; it says how it acts, and has a `loss`.
 
     Args:
         env: a vector environment that resets on the same step; `infos["active"]` marks the rows that act next and
@@ -163,13 +164,20 @@ class OffPolicy(Algorithm, ABC):
         actions: what an action is.
         noise: added to actions while exploring; None: none.
         generator: this worker's random stream for exploration.
+        intensity: how many gradient steps are due. `training_intensity` is how many transitions the group replays per
+            transition that it collects, at any number of workers: more workers learn from more transitions, not longer
+            from each. With `sync: gradients` every worker draws `batch_size` transitions of its own.
+        experience: of this worker.
+        replay: of this worker, or at rank 0 of all; None at the others where rank 0 learns for all.
+        gradient_steps: that the group has made.
 
     Raises:
         ConfigError: an option or a space that the algorithm cannot take.
     """
 
     Options: ClassVar[type[OffPolicyOptions]]
-    group_learner: ReplayLearner
+    metric_names: tuple[str, ...]
+    remedy = "are all observations finite, and of moderate size? If they are, lower learning_rate"
     actions: LearnedActions
     noise: ActionNoise | None = None
 
@@ -177,6 +185,9 @@ class OffPolicy(Algorithm, ABC):
         super().__init__(env, group, ticks=ticks, **options)
         self.options = o = self.options.settled(rows=group.rows or env.num_envs, workers=group.size)
         self.generator = stream(group.seed, EXPLORING)
+        self._replaying = stream(group.seed, REPLAYING)
+        self._history: dict[str, list[float]] = {}  # metrics since the last line of them
+        self.gradient_steps = 0
         self.intensity = ReplayRatio(o.training_intensity, starts=o.learning_starts)
 
     def adam(self, module: nn.Module) -> Adam:
@@ -185,7 +196,6 @@ class OffPolicy(Algorithm, ABC):
 
     def set_up(
         self,
-        network: nn.Module,
         optimizers: Mapping[str, Optimizer],
         targets: Mapping[str, Target[Any]],
         *,
@@ -197,12 +207,11 @@ class OffPolicy(Algorithm, ABC):
         """Makes what an algorithm learns with, once its networks are there.
 
         Args:
-            network: all that is learned.
             optimizers: what moves it, by the names under which their states are kept.
             targets: copies that follow, by name.
             experience: of this worker; None: of its rows, each by itself.
             normalization: of observations; None: of the rows'.
-            rank, size: see `ReplayLearner`; None: the worker's in its group.
+            rank, size: of the worker, or of its team, among those with transitions of their own; None: in its group.
         """
         o, group, space = self.options, self.group, self.env.single_observation_space
         self.optimizers, self.targets = dict(optimizers), targets
@@ -217,33 +226,18 @@ class OffPolicy(Algorithm, ABC):
         }
         self.experience = experience or NStepBuilder(**layout, rows=self.env.num_envs, n_step=o.n_step, gamma=o.gamma)
         size, pooled = size or group.size, group.sync == "samples"
-        replay = None
+        self.replay = None
         if group.is_root or not pooled:
-            replay = Replay(
+            self.replay = Replay(
                 **self.experience.layout,
                 capacity=o.buffer_size if pooled else -(-o.buffer_size // size),
                 workers=size if pooled else 1,
                 alpha=o.priority_alpha if o.prioritized else None,
                 epsilon=o.priority_epsilon,
             )
-        self.group_learner = ReplayLearner(
-            group,
-            network,
-            max_grad_norm=o.max_grad_norm,
-            remedy="are all observations finite, and of moderate size? If they are, lower learning_rate",
-            options=o,
-            rank=group.rank if rank is None else rank,
-            size=size,
-            experience=self.experience,
-            replay=replay,
-            normalization=self.normalization,
-            intensity=self.intensity,
-            targets=targets,
-            device=self.device,
-        )
-        self.extend_learner()
+        self.rank, self.size = group.rank if rank is None else rank, size
         parts = ("network", "targets", "optimizers", "normalization", "intensity")
-        self.track(*parts, gradient_steps=self.group_learner, ticks_done=self)
+        self.track(*parts, gradient_steps=self, ticks_done=self)
 
     def made_up_batch(self) -> Transitions:
         leaves, masks, actions = self.made_up(self.actions)
@@ -262,13 +256,18 @@ class OffPolicy(Algorithm, ABC):
     def act(self, leaves: Sequence[Tensor], mask: Tensor | None, generator: torch.Generator | None) -> Tensor:
         """Actions [N, *shape] of `actor()`; generator None: the greedy ones."""
 
-    def start(self) -> None:
-        """Checks that the run is long enough, gives all workers the same weights, and resets the environment."""
+    def run(self) -> None:
+        """Plays and learns until the environment raises `BudgetReached`."""
         check_autoreset(self.env, type(self).__name__)
-        workers = self.group_learner.size
-        check_budget(self.options, rows=self.experience.rows, ticks=self.ticks, workers=workers)
-        self.group_learner.start()
+        check_budget(self.options, rows=self.experience.rows, ticks=self.ticks, workers=self.size)
+        self.share_weights()
         self.experience.begin(*self.env.reset())
+        while True:
+            self.play()
+            if self.ticks_done % self.options.train_every == 0:
+                self.learn()
+                if self.ticks_done % self.options.log_every < self.options.train_every:
+                    self.log()
 
     @torch.inference_mode()
     def play(self) -> None:
@@ -287,6 +286,168 @@ class OffPolicy(Algorithm, ABC):
         if self.noise is not None:
             self.noise.restart(terminated | truncated)
         self.ticks_done += 1
+
+    def learn(self) -> None:
+        """Makes the gradient steps that are due after the last ticks; a collective.
+
+        Raises:
+            FloatingPointError: a reward is not finite.
+        """
+        new = self.experience.cut()
+        if not np.isfinite(new.rewards.numpy()).all():
+            raise FloatingPointError(
+                f"policy {self.group.policy!r}: a reward that is not finite came within "
+                f"{self.options.train_every} ticks before tick {self.ticks_done}; gradient step "
+                f"{self.gradient_steps + 1} was not made"
+            )
+        if self.group.async_samples is not None:
+            self._learn_without_barrier(new, self.group.async_samples)
+            return
+        self.normalization.update(pooled(self.group, self.normalization.describe_new(new)))
+        if self.pools_samples:
+            self._learn_at_rank_0(new)
+            return
+        assert self.replay is not None
+        collected, held, ready = self._sums(self.replay.extend(new))
+        batch_size = int(self.options.batch_size)
+        for _ in range(self.intensity.due_steps(collected, held=held, minibatch=batch_size * ready)):
+            self._step(batch_size)
+
+    def log(self) -> None:
+        """Logs the means of the metrics since the last time, and the schedules; see `record`."""
+        if self.group.async_samples is not None and not self.group.is_root:
+            return
+        means = {name: float(np.mean(values)) for name, values in self._history.items()}
+        self._history.clear()
+        counts = {"gradient_steps": float(self.gradient_steps), "collected": float(self.intensity.collected)}
+        self.record({**means, **self.schedules(), **counts}, self.state_dict, check=True)
+
+    def schedules(self) -> Metrics:
+        """What is logged beside the metrics of the gradient steps."""
+        return {"learning_rate": self.learning_rate}
+
+    def update(self, batch: Transitions) -> tuple[Metrics, Tensor]:
+        """One gradient step of the group: its mean metrics, and this worker's temporal-difference errors [N].
+
+        An empty batch weighs nothing, but its worker takes part.
+        """
+        label, names, optimizers = f"gradient step {self.gradient_steps + 1}", self.metric_names, self.moved
+        for optimizer in optimizers:
+            held(optimizer).zero_grad()
+        values, errors = self.backward(batch) if batch.size else (torch.zeros(len(names)), torch.zeros(0))
+        measured = {**dict(zip(names, values.tolist(), strict=True)), **self._extra_backward(batch)}
+        metrics = self.average(optimizers, float(batch.size), measured)
+        self.check_finite(metrics, label)
+        return {**metrics, **self.optimizer_step(optimizers, self.learning_rate, label=label)}, errors
+
+    def backward(self, batch: Transitions) -> tuple[Tensor, Tensor]:
+        """Adds the gradients of all losses to `grad` of the weights; the metrics, and the errors [N]."""
+        loss, metrics, errors = self.loss(batch)
+        torch.autograd.backward([loss])
+        return metrics, errors
+
+    @property
+    def moved(self) -> list[Optimizer]:
+        """The optimizers of the weights that the next gradient step moves; the same at all workers."""
+        return list(self.optimizers.values())
+
+    @abstractmethod
+    def loss(self, batch: Transitions) -> tuple[Tensor, Tensor, Tensor]:
+        """The sum of all losses, the means of `metric_names`, and the temporal-difference errors [N]."""
+
+    def _sums(self, collected: int) -> tuple[int, int, int]:
+        """Sums over the group: new transitions, transitions added to replays so far, workers whose replay has any."""
+        assert self.replay is not None
+        added = [self.replay.added] if self.replay.size else []
+        if self.group.size == 1:
+            return collected, sum(added), len(added)
+        found = self.group.moments_of(collected=[collected], added=added)
+        new, held = found["collected"], found["added"]
+        return round(new.mean * new.count), round(held.mean * held.count), held.count
+
+    def _learn_at_rank_0(self, new: NStepBatch) -> None:
+        gathered = self.group.gather({"worker": self.rank, "fragment": new.to_samples()})
+        steps = 0
+        if gathered is not None:
+            steps = self._learn_from(gathered, workers=len({part["worker"] for part in gathered}))
+        told = self.group.broadcast_object({"steps": steps, "intensity": self.intensity.state_dict()})
+        if told is None:  # rank 0 has left: learning has ended
+            return
+        self.intensity.load_state_dict(told["intensity"])
+        if told["steps"]:
+            self.gradient_steps += 0 if self.group.is_root else told["steps"]
+            self.group.broadcast(self.network)
+
+    def _learn_from(self, gathered: Sequence[Mapping[str, Any]], *, workers: int) -> int:
+        """Rank 0 adds the experience of some workers and learns for all; returns the number of gradient steps."""
+        assert self.replay is not None
+        parts = [(NStepBatch.from_samples(part["fragment"]), int(part["worker"])) for part in gathered]
+        collected = sum(self.replay.extend(new, worker) for new, worker in parts)
+        minibatch = int(self.options.batch_size) * workers
+        held = self.replay.added
+        steps = self.intensity.due_steps(collected, held=held, minibatch=minibatch if self.replay.size else 0)
+        for _ in range(steps):
+            self._step(minibatch)
+        return steps
+
+    def _learn_without_barrier(self, new: NStepBatch, samples: AsyncSamples) -> None:
+        """Hands the experience over; rank 0 learns from all that has come, the others take its newest weights."""
+        own = {"worker": self.rank, "fragment": new.to_samples()}
+        own["statistics"] = [tuple(one) for one in self.normalization.describe_new(new)]
+        slots = self.options.train_every * self.experience.worker_rows  # not transitions, of which there may be none
+        samples.put(own, slots)
+        for parts in self.parts_without_barrier(samples):
+            for name, value in lags_of(samples).items():
+                self._history.setdefault(name, []).append(value)
+            self.normalization.update(joined([part["statistics"] for part in parts], self.group.policy))
+            self._learn_from(parts, workers=self.group.size)
+            samples.publish(self.acting_state())
+
+    def _step(self, size: int) -> None:
+        """One gradient step on a minibatch of this worker's replay."""
+        assert self.replay is not None
+        batch = self.replay.sample(size, self._replaying, beta=self.priority_beta)
+        if self.gradient_steps == 0 and not self.normalization.enabled:
+            self.check_magnitude(self.experience.layout["space"], batch.observations)
+        metrics, errors = self.update(self.normalization.minibatch(batch).to(self.device))
+        self.gradient_steps += 1
+        self.replay.update_priorities(batch.indices, errors.cpu())
+        if self.gradient_steps % self.options.target_update_interval == 0:
+            for target in self.targets.values():
+                target.update(float(self.options.tau))
+        for name, value in metrics.items():
+            self._history.setdefault(name, []).append(value)
+
+    def acting_state(self) -> dict[str, Any]:
+        return {
+            "network": to_arrays(self.network.state_dict()),
+            "normalization": self.normalization.state_dict(),
+            "intensity": self.intensity.state_dict(),
+            "gradient_steps": self.gradient_steps,
+        }
+
+    def load_acting_state(self, state: Mapping[str, Any]) -> None:
+        load_weights(self.network, state["network"])
+        self.normalization.load_state_dict(state["normalization"])
+        self.intensity.load_state_dict(state["intensity"])
+        self.gradient_steps = int(state["gradient_steps"])
+
+    def worker_state_dict(self) -> dict[str, Any]:
+        """What only this worker has: its replay, if it has one, and experience that is not in a replay yet."""
+        own: dict[str, Any] = {"experience": self.experience.state_dict()}
+        if self.replay is not None:
+            own["replay"] = self.replay.state_dict()
+        if self.group.async_samples is not None:
+            own["fragments"] = self.group.async_samples.state_dict()
+        return own
+
+    def load_worker_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continues with that, as far as it fits."""
+        self.experience.load_state_dict(state["experience"])
+        if self.replay is not None and "replay" in state:
+            self.replay.load_state_dict(state["replay"])
+        if self.group.async_samples is not None and self.group.is_root and "fragments" in state:
+            self.group.async_samples.load_state_dict(state["fragments"])
 
     @property
     def priority_beta(self) -> float:

@@ -7,6 +7,7 @@ ends in the middle of a rollout, each worker keeps its part as its own state and
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
@@ -22,13 +23,13 @@ from arena.errors import BudgetReached, ConfigError
 from arena.game.infos import fields_of
 from arena.game.ragged import Ragged
 from arena.game.units import UnitSpace
+from arena.group.group import Moments
 from policies.common.adam import Adam
-from policies.common.algorithm import Algorithm
+from policies.common.algorithm import Algorithm, Metrics, lags_of
 from policies.common.columns import to_leaves, to_mask
 from policies.common.devices import moved
 from policies.common.gae import advantages_of
-from policies.common.group_learner import RolloutLearner
-from policies.common.normalization import Normalization, check_normalization
+from policies.common.normalization import Normalization, check_normalization, joined
 from policies.common.options import (
     AUTO,
     Activation,
@@ -50,8 +51,9 @@ from policies.common.options import (
 )
 from policies.common.ragged import RaggedTensor
 from policies.common.rng import ACTING, EXPLORING, stream
-from policies.common.rollout import Batch, Evaluation, Rollout, Rows
+from policies.common.rollout import COUNTS, Batch, Evaluation, Rollout, Rows
 from policies.common.serving import Random, Served, torch_generators
+from policies.common.tensors import load_weights, to_arrays
 from policies.exporting.network import Exported, decoding_of, exported, numbers
 from policies.extensions.encoder import make_encoder
 from policies.extensions.option import Extension
@@ -64,6 +66,7 @@ from policies.networks.units.schema import Schema
 from policies.networks.units.tokens import units_of
 
 if TYPE_CHECKING:
+    from arena.group.async_samples import AsyncSamples
     from arena.group.group import Group
 
 _ROLLOUT = 2048  # transitions of the group in a rollout with `n_steps: auto`
@@ -340,7 +343,6 @@ class OnPolicy(Algorithm):
 
     Options: ClassVar[type[Any]]
     optional_parts = ("normalization",)
-    group_learner: RolloutLearner
 
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
         super().__init__(env, group, ticks=ticks, **options)
@@ -361,18 +363,7 @@ class OnPolicy(Algorithm):
         if isinstance(env.single_observation_space, UnitSpace):
             self.units = Schema(env.single_observation_space, o.transformer or Transformer())
             self.parts.insert(0, "units")  # checked before the others are loaded
-        self.group_learner = RolloutLearner(
-            group,
-            self.network,
-            max_grad_norm=o.max_grad_norm,
-            remedy="are all rewards and observations finite, and of moderate size? If they are, lower learning_rate",
-            rollout=self.rollout,
-            normalization=self.normalization,
-            normalize_advantage=o.normalize_advantage,
-            sequence_length=None if o.recurrent is None else o.sequence_length,
-            device=self.device,
-        )
-        self.extend_learner()
+        self.sequence_length = None if o.recurrent is None else int(o.sequence_length)
 
     def make_network(self, generator: torch.Generator) -> Any:
         """Actor and critic, with the same initial weights at every worker: an `ActorCritic`, or an equivalent."""
@@ -416,6 +407,114 @@ class OnPolicy(Algorithm):
     def corrected(self, stale: Evaluation) -> Evaluation:
         """The transitions of older weights with importance weights; see `corrected`."""
         return corrected(stale, self.network, self.device, gamma=self.options.gamma, gae_lambda=self.options.gae_lambda)
+
+    def evaluate(self) -> Evaluation:
+        """Log-probabilities, values, advantages and returns of the rollout's transitions; called once per rollout."""
+        raise NotImplementedError
+
+    def update(self, batch: Batch, largest: int) -> Metrics:
+        """The gradient steps of an update; means of the metrics.
+
+        Args:
+            batch: on the device.
+            largest: transitions of the worker that has the most, which all workers agree on.
+        """
+        raise NotImplementedError
+
+    def learned(self) -> Iterator[Metrics]:
+        """Learns from the complete rollout: yields the metrics of each update when it is made, and ends with the last.
+
+        This is one update. Without a barrier rank 0 makes one whenever it has a rollout of each worker, perhaps none
+        now or several; the others make none and take the newest weights.
+        """
+        if (samples := self.group.async_samples) is not None:
+            yield from self._learned_without_barrier(samples)
+            return
+        self.normalization.observe(self.group, self.rollout)
+        metrics = self.learn_from(self.evaluate().complete(self.sequence_length))
+        self.normalization.advance()
+        yield metrics
+
+    def learn_from(self, batch: Batch) -> Metrics:
+        """One update of the group's weights from one batch per worker, empty ones included; a collective."""
+        moments = self.group.moments_of(**{name: values.numpy() for name, values in batch.standardizable().items()})
+        if moments["advantages"].count == 0:
+            return {}
+        batch = batch.weighted(moments)
+        batch = batch.standardized(moments) if self.options.normalize_advantage else batch
+        if self.pools_samples:
+            if (gathered := self.group.gather(batch.to_samples())) is not None:
+                batch = Batch.cat([Batch.from_samples(part) for part in gathered])
+            metrics = self.update_at_rank_0(lambda: self.update(batch.to(self.device), batch.size))
+        else:
+            metrics = self.update(batch.to(self.device), moments["advantages"].max_count)
+        return metrics | _described(moments)
+
+    def _learned_without_barrier(self, samples: AsyncSamples) -> Iterator[Metrics]:
+        """Hands a rollout over; rank 0 learns from all that has come, the others take its newest weights."""
+        rollout, normalization = self.rollout, self.normalization
+        own = joined([[tuple(one) for one in normalization.describe(rollout)]], self.group.policy)
+        with normalization.with_statistics(own):  # evaluated as the policy that has played it sees it
+            evaluation = self.evaluate()
+        slots = rollout.ticks * rollout.rows  # not transitions, as the number of rows that act differs
+        samples.put({"statistics": [tuple(one) for one in own], **evaluation.to_samples()}, slots)
+        for parts in self.parts_without_barrier(samples):
+            normalization.update(joined([part["statistics"] for part in parts], self.group.policy))
+            found = [Evaluation.from_samples(part) for part in parts]
+            found = [self.corrected(one) if lag else one for one, lag in zip(found, samples.lags, strict=True)]
+            batch = Batch.cat([one.complete(self.sequence_length) for one in found])
+            metrics: Metrics = {}
+            if batch.size:
+                moments = {name: _moments(values) for name, values in batch.standardizable().items()}
+                batch = batch.weighted(moments)
+                batch = batch.standardized(moments) if self.options.normalize_advantage else batch
+                metrics = self.update(batch.to(self.device), batch.size) | _described(moments)
+                metrics.update(lags_of(samples))
+            normalization.advance()
+            samples.publish(self.acting_state())
+            yield metrics
+
+    def acting_state(self) -> dict[str, Any]:
+        return {"network": to_arrays(self.network.state_dict()), "normalization": self.normalization.state_dict()}
+
+    def load_acting_state(self, state: Mapping[str, Any]) -> None:
+        load_weights(self.network, state["network"])
+        self.normalization.load_state_dict(state["normalization"])
+
+    def worker_state_dict(self) -> dict[str, Any]:
+        """What only this worker has: the part of a rollout that it has played; empty where there is none.
+
+        Without a barrier also the weights that have played it and, at rank 0, the samples that wait.
+        """
+        own, samples = self.rollout.state_dict(), self.group.async_samples
+        if own:
+            own["normalization"] = self.normalization.worker_state_dict()
+            if samples is not None and not self.group.is_root:
+                own["weights"] = self.acting_state()
+        if samples is not None and (self.group.is_root or own):
+            own["fragments"] = samples.state_dict()
+        return own
+
+    def load_worker_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continues with that part, if the seat has as many rows, and the rollout at least as many ticks, as it had."""
+        rollout = self.rollout
+        if "rewards" in state:
+            rollout.load_state_dict(state)
+        if rollout.played:
+            self.normalization.load_worker_state_dict(state["normalization"])
+        if self.group.async_samples is not None:
+            if rollout.played and "weights" in state:
+                self.load_acting_state(state["weights"])
+            if "fragments" in state and (self.group.is_root or rollout.played):
+                self.group.async_samples.load_state_dict(state["fragments"])
+
+    def has_gradient_by_hand(self, written_for: type[OnPolicy]) -> bool:
+        """Whether the derivative in the file of `written_for` is that of this algorithm's loss: the same loss, of plain
+        perceptrons, on the CPU. It equals autograd, and a whole run takes 1.6 to 1.9 times less CPU time.
+        """
+        kind = type(self)
+        same = all(getattr(kind, name, None) is getattr(written_for, name, None) for name in ("loss", "losses"))
+        return same and not self.network.encoder.learns and self.device.type == "cpu"
 
     def units_seen(self, leaves: Sequence[Any]) -> Tensor | None:
         """The number of units that transitions [N] saw, from their leaves; None in games without units."""
@@ -529,3 +628,19 @@ class OnPolicy(Algorithm):
         values = values_of(self.network, self.normalization.observations(leaves), self.device)
         found: NDArray[np.float64] = values.double().numpy()
         return found
+
+
+def _moments(values: Tensor) -> Moments:
+    """Moments of one worker's values, to the bit those of `Group.moments_of` in a group of one."""
+    held = values.double().numpy()
+    if not held.size:
+        return Moments(0.0, 0.0, 0, 0)
+    mean = float(held.mean())
+    return Moments(mean, math.sqrt(float(((held - mean) ** 2).sum()) / held.size), held.size, held.size)
+
+
+def _described(moments: Mapping[str, Moments]) -> Metrics:
+    """The share of the returns' variance that the values explain (return - value = advantage); counts of units."""
+    errors, returns = moments["advantages"].std, moments["returns"].std
+    explained = 1 - (errors / returns) ** 2 if returns > 0 else math.nan
+    return {"explained_variance": explained, **{name: moments[name].mean for name in COUNTS if name in moments}}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -263,6 +263,15 @@ class ActorCritic(nn.Module):
         """`policy` and `value` from one encoding of the observations; lengths [S] if they come in sequences."""
         features = self.encoder.unrolled(leaves, lengths)
         return self._policy(features, mask), self._value(features)
+
+    def policy_with_grad(self, features: Tensor, mask: Tensor | None) -> tuple[Distribution, Callable[[Tensor], None]]:
+        """The policy for what the actor sees, and the backward function of its outputs [N, head.outputs].
+
+        Of perceptrons alone; to be called where autograd does not record.
+        """
+        outputs, backward = self.actor.forward_with_grad(features)
+        policy: Distribution = self.head.distribution(outputs, mask)
+        return policy, backward if mask is None else lambda gradient: backward(gradient * mask)  # see `allow`
 
     def _policy(self, features: Tensor, mask: Tensor | None) -> Distribution:
         policy: Distribution = self.head.distribution(self.actor(self.encoder.parted(features).actor), mask)

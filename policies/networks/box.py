@@ -122,21 +122,6 @@ class SquashedGaussian:
         squeezed = 2 * (_LOG_2 - before - functional.softplus(-2 * before))
         return (-0.5 * noise.square() - self.log_std - _LOG_SQRT_2PI - squeezed).sum(-1)
 
-    def gradient(self, noise: Tensor, by_action: Tensor, by_log_prob: float) -> Tensor:
-        """The gradient of a loss of `sample(noise)` and `log_prob(noise)` with respect to the outputs, [N, 2 d].
-
-        Args:
-            noise: [N, d].
-            by_action: the loss's derivatives with respect to the actions, [N, d].
-            by_log_prob: its derivative with respect to the log-density of any row.
-        """
-        actions = self.sample(noise)
-        slope = 1 - actions.square()  # of tanh
-        by_mean = torch.addcmul(2 * by_log_prob * actions, by_action, slope)  # of -log(1 - tanh(u)^2) by u: 2 tanh(u)
-        by_log_std = by_mean * noise * self.log_std.exp() - by_log_prob
-        by_log_std *= self.log_std == self._free_log_std
-        return torch.cat([by_mean, by_log_std], -1)
-
     def _before(self, noise: Tensor) -> Tensor:
         return self.mean + noise * self.log_std.exp()
 

@@ -10,7 +10,7 @@ belong to the critics, and the actor's loss does not change them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -23,7 +23,7 @@ from policies.networks.mlp import MLP, BufferPool
 
 
 class Critics(nn.Module):
-    """`k` critics; `forward_with_grad` and `forward_with_input_grad` are to be called where autograd does not record.
+    """`k` critics of the same inputs.
 
     Args:
         seen: one entity's observation space, or an encoder that is made already.
@@ -66,44 +66,6 @@ class Critics(nn.Module):
         """Q [k, N, outputs] of features [N, features], and actions [N, actions] if they are numbers."""
         inputs = _joined(features, actions)
         return torch.stack([critic(inputs) for critic in self._each])
-
-    def forward_with_grad(
-        self, leaves: Sequence[Tensor], actions: Tensor | None = None
-    ) -> tuple[Tensor, Tensor, Callable[[Tensor], None]]:
-        """Features [N, features], Q [k, N, outputs], and a function from the gradient of Q to `grad` of the critics.
-
-        The encoder must have no weights.
-        """
-        features = self.encoder(leaves)
-        inputs = _joined(features, actions)
-        values, ways = zip(*(critic.forward_with_grad(inputs) for critic in self._each), strict=True)
-
-        def backward(gradient: Tensor) -> None:
-            for way, part in zip(ways, gradient, strict=True):
-                way(part)
-
-        return features, torch.stack(values), backward
-
-    def forward_with_input_grad(
-        self, features: Tensor, actions: Tensor, *, first: bool = False
-    ) -> tuple[Tensor, Callable[..., Tensor]]:
-        """Q [k, N, 1] and a function from its gradient to that of the actions [N, actions], past all weights.
-
-        Args:
-            features: [N, features].
-            actions: [N, actions].
-            first: whether to use the first critic alone; k is 1.
-        """
-        inputs = _joined(features, actions)
-        values, ways = zip(
-            *(critic.forward_with_input_grad(inputs) for critic in self._each[: 1 if first else None]), strict=True
-        )
-
-        def backward(gradient: Tensor) -> Tensor:
-            by_inputs = torch.stack([way(part) for way, part in zip(ways, gradient, strict=True)]).sum(0)
-            return by_inputs[:, self.features :]
-
-        return torch.stack(values), backward
 
 
 @contextmanager

@@ -12,14 +12,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-
-Gradient = TypeVar("Gradient", Tensor, None)
 
 FEW = 64  # up to so many rows, allocating hidden layers is faster than looking up their storage
 
@@ -91,36 +87,24 @@ class MLP(nn.Sequential):
             inputs = self._activate(functional.linear(inputs, weight, bias))
         return functional.linear(inputs, *self._layers[-1])
 
-    def forward_with_grad(self, inputs: Tensor, rows: int | None = None) -> tuple[Tensor, Callable[[Tensor], None]]:
+    def forward_with_grad(self, inputs: Tensor) -> tuple[Tensor, Callable[[Tensor], None]]:
         """The outputs, and the backward function; to be called where autograd does not record.
 
         The backward function takes the gradient of the outputs [N, outputs]. It adds the gradients to `grad` of all
-        weights, and of the inputs if they require it. With `rows` it takes the gradient of the first rows alone
-        [rows, outputs], and adds to the weights' alone. It may be called once, before the storage is used again.
+        weights, and of the inputs if they require it. It may be called once, before the storage is used again.
 
         Raises:
             RuntimeError: by the backward function, if it is called later.
         """
-        trace = self._trace(inputs)
-        learned = trace if rows is None else [part[:rows] for part in trace]
-        return trace[-1], self._once(partial(self._backward, learned))
+        trace, written = self._trace(inputs), self._storage.uses
 
-    def forward_with_input_grad(self, inputs: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-        """As `forward_with_grad`, but the backward function returns the gradient of the inputs alone [N, inputs]."""
-        trace = self._trace(inputs)
-        return trace[-1], self._once(partial(self._to_inputs, trace))
-
-    def _once(self, backward: Callable[[Tensor], Gradient]) -> Callable[[Tensor], Gradient]:
-        """A backward function that raises when the hidden layers that it needs were overwritten."""
-        written = self._storage.uses
-
-        def once(gradient: Tensor) -> Gradient:
+        def backward(gradient: Tensor) -> None:
             if self._storage.uses != written:
                 raise RuntimeError("the hidden layers were written over; go back before the next call")
             self._storage.uses += 1  # `backward` overwrites them as well
-            return backward(gradient)
+            self._backward(trace, gradient)
 
-        return once
+        return trace[-1], backward
 
     def _trace(self, inputs: Tensor) -> list[Tensor]:
         """The inputs of every layer, which are in the storage, and the outputs of the last, which are new."""
@@ -141,11 +125,6 @@ class MLP(nn.Sequential):
         _gradient_of(bias).add_(gradient.sum(0))
         if trace[0].requires_grad:
             _gradient_of(trace[0]).addmm_(gradient, weight)
-
-    def _to_inputs(self, trace: list[Tensor], gradient: Tensor) -> Tensor:
-        for (weight, _), inputs in zip(self._layers[:0:-1], trace[-2:0:-1], strict=True):
-            gradient = self._through(torch.mm(gradient, weight, out=self._storage.spare(inputs)), inputs)
-        return gradient.mm(self._layers[0][0])
 
 
 def _through_tanh(gradient: Tensor, activated: Tensor) -> Tensor:

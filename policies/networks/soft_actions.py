@@ -100,10 +100,6 @@ class SoftActions(Protocol):
         """Q(s, a) [k, N] of actions, in the critics' values [k, N, critic_outputs]."""
         ...
 
-    def by_outputs(self, gradient: Tensor, actions: Tensor) -> Tensor:
-        """The derivative of `of_actions`: gradients [k, N] as gradients of the critics' values."""
-        ...
-
     def soft_values(
         self, outputs: Tensor, mask: Tensor | None, critics: Critic, alpha: float, generator: torch.Generator
     ) -> SoftValues:
@@ -151,9 +147,6 @@ class ContinuousActions:
 
     def of_actions(self, values: Tensor, actions: Tensor) -> Tensor:
         return values.squeeze(-1)
-
-    def by_outputs(self, gradient: Tensor, actions: Tensor) -> Tensor:
-        return gradient.unsqueeze(-1)
 
     def soft_values(
         self, outputs: Tensor, mask: Tensor | None, critics: Critic, alpha: float, generator: torch.Generator
@@ -204,10 +197,6 @@ class DiscreteActions:
 
     def of_actions(self, values: Tensor, actions: Tensor) -> Tensor:
         return values.gather(2, actions.expand(len(values), -1).unsqueeze(-1)).squeeze(-1)
-
-    def by_outputs(self, gradient: Tensor, actions: Tensor) -> Tensor:
-        zeros = gradient.new_zeros(*gradient.shape, self.critic_outputs)
-        return zeros.scatter_(2, actions.expand(len(gradient), -1).unsqueeze(-1), gradient.unsqueeze(-1))
 
     def soft_values(
         self, outputs: Tensor, mask: Tensor | None, critics: Critic, alpha: float, generator: torch.Generator

@@ -35,7 +35,6 @@ from gymnasium.vector import VectorEnv
 from torch import Tensor
 
 from policies.common.adam import Adam
-from policies.common.algorithm import Metrics
 from policies.common.normalization import ObservationNormalizer, Statistics
 from policies.common.nstep import NStepBatch
 from policies.common.off_policy import OffPolicy
@@ -114,7 +113,6 @@ class Centralized(OffPolicy):
         }
         alone = len(group.teams) == group.size
         self.set_up(
-            self.network,
             optimizers,
             targets,
             experience=JointNStepBuilder(**layout) if alone else TeamNStepBuilder(group, **layout),
@@ -125,20 +123,6 @@ class Centralized(OffPolicy):
             size=len(group.teams),
         )
 
-    def run(self) -> None:
-        """Plays and learns until the environment raises `BudgetReached`."""
-        self.start()
-        while True:
-            self.play()
-            if self.ticks_done % self.options.train_every == 0:
-                self.group_learner.learn(self.update, tick=self.ticks_done, priority_beta=self.priority_beta)
-                if self.ticks_done % self.options.log_every < self.options.train_every:
-                    self.group_learner.log(self.schedules(), self.state_dict)
-
-    def schedules(self) -> Metrics:
-        """What is logged beside the metrics of the gradient steps."""
-        return {"learning_rate": self.learning_rate}
-
     def act_randomly(self, rows: int, mask: Tensor | None) -> Tensor:
         return self.actions.uniform(rows, mask, self.generator)
 
@@ -147,17 +131,6 @@ class Centralized(OffPolicy):
 
     def act(self, leaves: Sequence[Tensor], mask: Tensor | None, generator: torch.Generator | None) -> Tensor:
         return self.actions.choose(self.network(leaves, self.own), mask, generator)
-
-    def update(self, batch: Transitions) -> tuple[Metrics, Tensor]:
-        """One gradient step of the group: its mean metrics, and this worker's temporal-difference errors [N]."""
-        optimizers = list(self.optimizers.values())
-        return self.group_learner.gradient_step(batch, self.backward, self.metric_names, optimizers, self.learning_rate)
-
-    def backward(self, batch: Transitions) -> tuple[Tensor, Tensor]:
-        """Adds the gradients of all losses to `grad` of the weights; means of `metric_names`, and the errors [N]."""
-        loss, metrics, errors = self.loss(batch)
-        torch.autograd.backward([loss])
-        return metrics, errors
 
     def loss(self, batch: Transitions) -> tuple[Tensor, Tensor, Tensor]:
         """The sum of all losses, the means of `metric_names`, and the mean errors of the critics [N]."""

@@ -24,5 +24,5 @@ def evaluate(algorithm: Any) -> Batch:
 
 def learn(algorithm: Any, batch: Batch) -> Metrics:
     """One update of the group's weights from one batch per worker."""
-    metrics: Metrics = algorithm.group_learner.learn_from(batch, algorithm.update)
+    metrics: Metrics = algorithm.learn_from(batch)
     return metrics

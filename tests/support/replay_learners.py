@@ -23,7 +23,7 @@ class _Keeps:
         try:
             super().run()  # type: ignore[misc]
         finally:
-            replay = learner.group_learner.replay
+            replay = learner.replay
             if replay is not None and replay.size:
                 NOTES.append(followed(replay.sample(1000, torch.Generator().manual_seed(0), beta=1.0)))
 

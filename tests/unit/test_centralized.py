@@ -288,7 +288,7 @@ def test_plays_and_learns_with_its_kinds_of_spaces(kind: Any, space: Any, action
     kind.check(space, action_space)
     env = game(space, action_space, ticks=8, reward=random_rewards(0))
     learner = trained(kind, env)
-    assert learner.group_learner.gradient_steps > 0
+    assert learner.gradient_steps > 0
     assert all(env.action_space.contains(np.asarray(actions)) for actions in env.actions)
     assert np.isfinite(flat_weights(learner.network)).all()
     observations, infos = env.reset()
@@ -301,15 +301,15 @@ def test_plays_and_learns_with_its_kinds_of_spaces(kind: Any, space: Any, action
 def test_idle_entities_have_no_gradient(kind: Any) -> None:
     env = game(ticks=30, active=lambda tick: (np.arange(6) + tick) % 2 == 0)
     learner = trained(kind, hide_idle_rows(env), n_step=2, prioritized=True, normalize_observations=True)
-    assert learner.group_learner.gradient_steps > 5
+    assert learner.gradient_steps > 5
     assert np.isfinite(flat_weights(learner.network)).all()
 
 
 @both
 def test_joint_transitions_are_counted_per_lane(kind: Any) -> None:
     learner = trained(kind, game(lanes=4, ticks=10))
-    assert learner.intensity.collected == learner.group_learner.replay.added == 40
-    assert learner.intensity.replayed == 16 * learner.group_learner.gradient_steps
+    assert learner.intensity.collected == learner.replay.added == 40
+    assert learner.intensity.replayed == 16 * learner.gradient_steps
 
 
 @both
@@ -319,14 +319,14 @@ def test_waiting_entities_accept_choices_with_an_offset(kind: Any) -> None:
 
     env = game(spaces.Tuple([spaces.Discrete(3, start=5), spaces.MultiDiscrete([2, 2], start=[1, 9])]), active=turns)
     env.ticks = 12
-    assert trained(kind, env).group_learner.gradient_steps > 5
+    assert trained(kind, env).gradient_steps > 5
 
 
 @both
 def test_the_budget_of_a_run_is_counted_in_lanes(kind: Any) -> None:
     fits = {"train_every": 1, "n_step": 1, "buffer_size": 2 * 4 * 2}  # of 4 lanes, not of 12 rows
     learner = trained(kind, game(lanes=4, ticks=10), **fits)
-    assert (learner.experience.rows, learner.group_learner.gradient_steps > 5) == (4, True)
+    assert (learner.experience.rows, learner.gradient_steps > 5) == (4, True)
     with pytest.raises(ConfigError, match=r"40 transitions are collected in 10 ticks \(by 1 worker with 4 rows\)"):
         worker(kind, game(lanes=4, ticks=10), learning_starts=40).run()
 

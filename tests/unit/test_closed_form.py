@@ -1,4 +1,4 @@
-"""The gradients of `policies.closed_form` are those that torch finds for the losses in the algorithms' files."""
+"""The gradients by hand of PPO and A2C are those that torch finds for their losses."""
 
 from __future__ import annotations
 
@@ -13,16 +13,12 @@ from torch import Tensor
 from arena.errors import BudgetReached
 from fakes import ScriptedEnv, solo_group
 from learning_steps import evaluate, play
-from minibatches import disturb, made_up
-from policies import closed_form
+from minibatches import disturb
 from policies.a2c import A2C
 from policies.common.algorithm import Algorithm
-from policies.ddpg import DDPG
-from policies.dqn import DQN
+from policies.common.on_policy import OnPolicy
 from policies.hppo import HPPO
 from policies.ppo import PPO
-from policies.sac import SAC
-from policies.td3 import TD3
 
 VECTOR = spaces.Box(-1, 1, (3,))
 CHOICE, NUMBERS, FLAGS = spaces.Discrete(4), spaces.Box(-1, 2, (2,)), spaces.MultiBinary(3)
@@ -43,16 +39,6 @@ def on_policy(kind: type[Any], actions: Any, **options: Any) -> Callable[[], tup
     return make
 
 
-def off_policy(kind: type[Any], actions: Any, **options: Any) -> Callable[[], tuple[Algorithm, Any]]:
-    def make() -> tuple[Algorithm, Any]:
-        env = ScriptedEnv(VECTOR, actions)
-        algorithm = kind(env, solo_group(), ticks=env.ticks, **{**SMALL, "learning_starts": 4, **options})
-        disturb(algorithm.network, *(target.module for target in algorithm.targets.values()))
-        return algorithm, made_up(algorithm, 40, masked=actions is CHOICE)
-
-    return make
-
-
 CASES: dict[str, Callable[[], tuple[Any, Any]]] = {
     "ppo, choice": on_policy(PPO, CHOICE),
     "ppo, choices": on_policy(PPO, PAIR),
@@ -62,24 +48,13 @@ CASES: dict[str, Callable[[], tuple[Any, Any]]] = {
     "a2c, choice": on_policy(A2C, CHOICE),
     "a2c, numbers": on_policy(A2C, NUMBERS),
     "hppo, choice": on_policy(HPPO, CHOICE, n_options=3, option_ticks=2),
-    "dqn": off_policy(DQN, CHOICE),
-    "dqn, plain": off_policy(DQN, CHOICE, double=False, dueling=False),
-    "ddpg": off_policy(DDPG, NUMBERS),
-    "td3": off_policy(TD3, NUMBERS, policy_delay=1),
-    "sac, numbers": off_policy(SAC, NUMBERS),
-    "sac, choice": off_policy(SAC, CHOICE),
-    "sac, fixed temperature": off_policy(SAC, NUMBERS, ent_coef=0.2),
 }
 
 
 def gradients(algorithm: Any, batch: Any) -> tuple[Tensor, list[Tensor]]:
     """The metrics of a minibatch, and the gradients of all weights."""
-    optimizers = algorithm.optimizers.values() if hasattr(algorithm, "optimizers") else [algorithm.optimizer]
-    for optimizer in optimizers:
-        optimizer.zero_grad()
-    found = algorithm.backward(batch)
-    metrics = found[0] if isinstance(found, tuple) else found
-    return metrics.double(), [optimizer.gradient.clone() for optimizer in optimizers]
+    algorithm.optimizer.zero_grad()
+    return algorithm.backward(batch).double(), [algorithm.optimizer.gradient.clone()]
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -87,7 +62,7 @@ def test_closed_forms_equal_autograd(case: str, monkeypatch: pytest.MonkeyPatch)
     algorithm, batch = CASES[case]()
     drawn = algorithm.generator.get_state()
     metrics, by_hand = gradients(algorithm, batch)
-    monkeypatch.setattr(closed_form, "applies", lambda *of: False)
+    monkeypatch.setattr(OnPolicy, "has_gradient_by_hand", lambda *of: False)
     algorithm.generator.set_state(drawn)
     expected_metrics, expected = gradients(algorithm, batch)
     torch.testing.assert_close(metrics, expected_metrics, atol=1e-5, rtol=1e-4)
@@ -137,9 +112,9 @@ def test_a_subclass_with_another_loss_is_differentiated_by_torch(case: str, name
 )
 def test_closed_forms_are_for_perceptrons(options: dict[str, Any], space: Any, applies: bool) -> None:
     ppo = PPO(ScriptedEnv(space, CHOICE), solo_group(), ticks=40, **{**SMALL, "n_steps": 20, **options})
-    assert closed_form.applies(ppo, PPO, ppo.network.encoder) == applies
+    assert ppo.has_gradient_by_hand(PPO) == applies
     ppo.device = torch.device("cuda")
-    assert not closed_form.applies(ppo, PPO, ppo.network.encoder)
+    assert not ppo.has_gradient_by_hand(PPO)
 
 
 def test_an_algorithm_learns_without_closed_forms(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,7 +122,7 @@ def test_an_algorithm_learns_without_closed_forms(monkeypatch: pytest.MonkeyPatc
     for by_hand in (True, False):
         with monkeypatch.context() as patched:
             if not by_hand:
-                patched.setattr(closed_form, "applies", lambda *of: False)
+                patched.setattr(OnPolicy, "has_gradient_by_hand", lambda *of: False)
             ppo = PPO(ScriptedEnv(VECTOR, CHOICE, ticks=40), solo_group(), ticks=40, **{**SMALL, "n_steps": 20})
             with pytest.raises(BudgetReached):
                 ppo.run()

@@ -104,19 +104,6 @@ def test_deviations_are_bounded() -> None:
     assert squashed.log_std.tolist() == [[-20.0, 2.0]]
 
 
-def test_closed_form_gradient_equals_autograd() -> None:
-    outputs = 2 * numbers(40, 6)
-    outputs[:4, 3:] += 30  # some deviations are clamped
-    outputs.requires_grad_()
-    noise, by_action = numbers(40, 3, seed=6), numbers(40, 3, seed=7)
-    squashed = SquashedGaussian(outputs)
-    ((squashed.sample(noise) * by_action).sum() + 0.3 * squashed.log_prob(noise).sum()).backward()
-    with torch.no_grad():
-        mine = SquashedGaussian(outputs).gradient(noise, by_action, 0.3)
-    assert outputs.grad is not None
-    torch.testing.assert_close(mine, outputs.grad, rtol=1e-9, atol=1e-12)
-
-
 def test_samples_follow_the_density() -> None:
     squashed = SquashedGaussian(torch.tensor([[0.4, -0.3]]).expand(200_000, 2))
     found, edges = np.histogram(squashed.sample(torch.randn(200_000, 1, generator=draw())), 20, (-1, 1))

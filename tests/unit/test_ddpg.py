@@ -110,7 +110,7 @@ def test_target_networks_move_by_tau_after_every_step() -> None:
     learner.update = watched  # type: ignore[method-assign]
     with pytest.raises(BudgetReached):
         learner.run()
-    assert learner.group_learner.gradient_steps >= 2
+    assert learner.gradient_steps >= 2
     np.testing.assert_allclose(flat_weights(learner.targets["critics"].module), followed, atol=1e-6)
 
 
@@ -132,7 +132,7 @@ def test_noise_has_its_correlation_and_is_reset_per_episode(kind: str, correlati
     theta = {"noise_theta": 0.2} if kind == "correlated" else {}
     options = {"action_noise": kind, **theta, "noise_std": 0.2, "learning_starts": 0, "learning_rate": 0.0}
     learner = trained(env, **options, training_intensity=1e-6)
-    assert learner.group_learner.gradient_steps == 0
+    assert learner.gradient_steps == 0
     played = np.stack(env.actions).reshape(10, -1)
     within, across = (np.corrcoef(played[t], played[t + 1])[0, 1] for t in (1, 3))
     assert within == pytest.approx(correlation, abs=0.1)
@@ -151,7 +151,7 @@ def test_noise_has_its_correlation_and_is_reset_per_episode(kind: str, correlati
 def test_odd_boxes_are_played_within_their_bounds(space: Any) -> None:
     env = ScriptedEnv(VECTOR, space, rows=3, ticks=20, reward=random_rewards(0))
     learner = trained(env, noise_std=2.0)
-    assert learner.group_learner.gradient_steps > 0
+    assert learner.gradient_steps > 0
     assert all(env.action_space.contains(np.asarray(actions)) for actions in env.actions)
     observations, infos = env.reset()
     assert env.action_space.contains(np.asarray(learner.actor(greedy=True)(observations, infos)))

@@ -217,7 +217,7 @@ def test_plays_and_learns_with_every_kind_of_observation(space: Any) -> None:
     DQN.check(space, CHOICE)
     env = ScriptedEnv(space, CHOICE, ticks=24, reward=lambda observations, actions: actions + 1.0)
     dqn = trained(env, prioritized=True, n_step=2)
-    assert dqn.group_learner.gradient_steps > 0
+    assert dqn.gradient_steps > 0
     assert all(env.action_space.contains(actions) for actions in env.actions)
     assert all(torch.isfinite(weight).all() for weight in dqn.network.parameters())
 

@@ -65,21 +65,6 @@ def test_backward_equals_autograd(
         torch.testing.assert_close(left, right, atol=tolerance, rtol=tolerance)
 
 
-@pytest.mark.parametrize("hidden", [(), (7,), (6, 6, 6), (4, 8, 4)], ids=str)
-@pytest.mark.parametrize("activation", ["tanh", "relu"])
-def test_input_gradient_equals_autograd_without_weight_gradients(activation: str, hidden: tuple[int, ...]) -> None:
-    net = perceptron(hidden, activation)
-    inputs, gradient = numbers(20, INPUTS), numbers(20, OUTPUTS)
-    with torch.no_grad():
-        outputs, backward = net.forward_with_input_grad(inputs)
-        found = backward(gradient)
-    expected = by_autograd(net, inputs, gradient)
-    torch.testing.assert_close([outputs, found], expected[:2], atol=1e-5, rtol=1e-5)
-    assert all(parameter.grad is None for parameter in net.parameters())
-    with pytest.raises(RuntimeError, match="written over"):
-        backward(gradient)
-
-
 @pytest.mark.parametrize("hidden", [(), (8, 4)], ids=str)
 def test_gradients_add_up_and_batches_may_differ_in_size(hidden: tuple[int, ...]) -> None:
     net = perceptron(hidden)
@@ -118,16 +103,6 @@ def test_inference_outputs_equal_a_sequential(rows: int, activation: str) -> Non
     with torch.no_grad():
         found = net(inputs)
     torch.testing.assert_close(found, net(inputs).detach(), atol=1e-6, rtol=1e-6)
-
-
-def test_backward_of_the_first_rows_equals_a_separate_batch() -> None:
-    net, inputs, gradient = perceptron(), numbers(9, INPUTS), numbers(4, OUTPUTS)
-    with torch.no_grad():
-        outputs, backward = net.forward_with_grad(inputs, rows=4)
-        backward(gradient)
-    torch.testing.assert_close(outputs, net(inputs).detach())
-    expected = by_autograd(net, inputs[:4], gradient)[2:]
-    torch.testing.assert_close([parameter.grad for parameter in net.parameters()], expected)
 
 
 def test_backward_after_overwritten_storage_is_refused() -> None:

@@ -73,7 +73,7 @@ def test_replay_ratio_holds_for_any_number_of_workers(workers: int, sync: str) -
         dqn.update = counted  # type: ignore[method-assign]
         with pytest.raises(BudgetReached):
             dqn.run()
-        return drawn, dqn.intensity.state_dict(), dqn.group_learner.gradient_steps
+        return drawn, dqn.intensity.state_dict(), dqn.gradient_steps
 
     found = together(workers, work, sync=sync)
     _, account, steps = found[0]
@@ -107,7 +107,7 @@ def test_actions_are_random_until_the_group_has_collected_enough() -> None:
 def test_replay_size_of_the_group_is_independent_of_workers() -> None:
     def work(group: ThreadGroup) -> Any:
         dqn = trained(env_of(group, rows=2, ticks=200), group, buffer_size=90)
-        return len(dqn.group_learner.replay.fragment().sights.observations[0])
+        return len(dqn.replay.fragment().sights.observations[0])
 
     assert together(3, work) == [30, 30, 30]
 
@@ -135,16 +135,16 @@ def full_batch(group: ThreadGroup, fragments: list[NStepBatch], **options: Any) 
     dqn = worker(
         env_of(group, ticks=12), group, **{**FULL, "learning_rate": 2e-3, "target_update_interval": 2, **options}
     )
-    if dqn.group_learner.replay is not None:
-        dqn.group_learner.replay.sample = lambda *given, **named: everything(dqn.group_learner.replay)  # type: ignore[method-assign]
-    extend = dqn.group_learner.replay.extend if dqn.group_learner.replay is not None else None
+    if dqn.replay is not None:
+        dqn.replay.sample = lambda *given, **named: everything(dqn.replay)  # type: ignore[method-assign]
+    extend = dqn.replay.extend if dqn.replay is not None else None
 
     def noted(fragment: NStepBatch, number: int = 0) -> int:
         fragments.append(fragment)
         return extend(fragment, number)  # type: ignore[misc]
 
-    if dqn.group_learner.replay is not None:
-        dqn.group_learner.replay.extend = noted  # type: ignore[method-assign]
+    if dqn.replay is not None:
+        dqn.replay.extend = noted  # type: ignore[method-assign]
     with pytest.raises(BudgetReached):
         dqn.run()
     return dqn
@@ -158,21 +158,19 @@ def test_workers_on_one_full_batch_equal_one_worker(n_step: int) -> None:
     def work(group: ThreadGroup) -> Any:
         seen = fragments if group.sync == "samples" else []
         dqn = full_batch(group, seen, n_step=n_step)
-        return flat_weights(dqn.network), dqn.group_learner.gradient_steps
+        return flat_weights(dqn.network), dqn.gradient_steps
 
     by_gradients, by_samples = (together(2, work, sync=sync) for sync in SYNCS)
     alone = worker(ScriptedEnv(VECTOR, CHOICE, ticks=12), **FULL, learning_rate=2e-3, target_update_interval=2)
     before = flat_weights(alone.network)
-    alone.group_learner.replay = Replay(
-        VECTOR, action_shape=(), action_dtype=torch.int64, mask_size=4, capacity=999, workers=2
-    )
+    alone.replay = Replay(VECTOR, action_shape=(), action_dtype=torch.int64, mask_size=4, capacity=999, workers=2)
     for number, fragment in enumerate(fragments):
-        alone.group_learner.replay.extend(fragment, number)
-    batch = everything(alone.group_learner.replay)
-    alone.group_learner.replay.sample = lambda *given, **named: batch  # type: ignore[method-assign]
+        alone.replay.extend(fragment, number)
+    batch = everything(alone.replay)
+    alone.replay.sample = lambda *given, **named: batch  # type: ignore[method-assign]
     steps = by_gradients[0][1]
     for _ in range(steps):
-        alone.group_learner._step(0, alone.update)
+        alone._step(0)
     assert steps == 4 - (n_step > 1)  # of n-step transitions some are not complete
     for weights, made in (*by_gradients, *by_samples):
         assert made == steps
@@ -183,7 +181,7 @@ def test_workers_on_one_full_batch_equal_one_worker(n_step: int) -> None:
 def test_idle_rows_have_no_gradient() -> None:
     env = ScriptedEnv(VECTOR, CHOICE, rows=3, ticks=40, active=lambda tick: (np.arange(3) + tick) % 2 == 0)
     dqn = trained(hide_idle_rows(env), prioritized=True, n_step=2)
-    assert dqn.group_learner.gradient_steps > 5
+    assert dqn.gradient_steps > 5
     assert np.isfinite(flat_weights(dqn.network)).all()
 
 
@@ -261,7 +259,7 @@ def test_lost_replay_is_refilled_before_learning() -> None:
         fresh.run()
     assert asked == []
     assert fresh.intensity.waited == stored["intensity"]["waited"] + 16
-    assert fresh.group_learner.gradient_steps == stored["gradient_steps"] + 6  # (40 - 16) * 2 / 8
+    assert fresh.gradient_steps == stored["gradient_steps"] + 6  # (40 - 16) * 2 / 8
 
 
 def test_loaded_group_has_separate_random_streams() -> None:

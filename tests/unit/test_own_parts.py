@@ -235,8 +235,8 @@ def test_further_losses_see_made_up_batches_of_the_right_shapes(kind: Any, optio
         return None if column is None else (column.dtype, column.shape[1:])
 
     made = played(kind, **options, extra_loss="own_parts:Decay")
-    loss = made.group_learner.extra._loss
-    made.group_learner.extra._loss = lambda network, batch: (seen.append(batch), loss(network, batch))[1]
+    loss = made.extra._loss
+    made.extra._loss = lambda network, batch: (seen.append(batch), loss(network, batch))[1]
     made.try_out()
     first = made.made_up_batch()
     with pytest.raises(BudgetReached):

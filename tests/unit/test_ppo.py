@@ -344,11 +344,11 @@ def test_rollout_split_by_a_leg_is_learned_from(
     fresh.load_worker_state_dict(decode(*encode(own)))
     learned: list[Batch] = []
 
-    def learn_from(batch: Batch, update: Any) -> dict[str, float]:
+    def learn_from(batch: Batch) -> dict[str, float]:
         learned.append(batch)
         return {}
 
-    monkeypatch.setattr(fresh.group_learner, "learn_from", learn_from)
+    monkeypatch.setattr(fresh, "learn_from", learn_from)
     with pytest.raises(BudgetReached):
         fresh.run()
     (batch,) = learned

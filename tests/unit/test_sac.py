@@ -185,7 +185,7 @@ def test_logged_values_do_not_depend_on_the_targets(actions: Any) -> None:
 
 def test_fixed_temperature_has_no_optimizer() -> None:
     learner = trained(ScriptedEnv(VECTOR, NUMBERS, ticks=12, reward=random_rewards(0)), ent_coef=0.2)
-    assert learner.group_learner.gradient_steps > 0
+    assert learner.gradient_steps > 0
     assert learner.alpha == 0.2
     assert set(learner.optimizers) == {"critics", "actor"}
 
@@ -214,7 +214,7 @@ def test_plays_and_learns_with_its_kinds_of_spaces(space: Any, action_space: Any
     SAC.check(space, action_space)
     env = ScriptedEnv(space, action_space, ticks=6, reward=random_rewards(0))
     learner = trained(env)
-    assert learner.group_learner.gradient_steps > 0
+    assert learner.gradient_steps > 0
     assert all(env.action_space.contains(np.asarray(actions)) for actions in env.actions)
     assert np.isfinite(flat_weights(learner.network)).all()
     observations, infos = env.reset()

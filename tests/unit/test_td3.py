@@ -45,7 +45,7 @@ def test_closed_form_gradients_equal_autograd() -> None:
     by_actor = torch.autograd.grad(actor_loss, list(actor.parameters()))
     for optimizer in learner.optimizers.values():
         optimizer.zero_grad()
-    learner.group_learner.gradient_steps = 1  # so that the actor is due
+    learner.gradient_steps = 1  # so that the actor is due
     critic_loss, _, found, *_ = learner.backward(batch)[0].tolist()
     assert_gradients(critics, by_critics)
     assert_gradients(actor, by_actor)
@@ -103,12 +103,12 @@ def test_target_interval_defaults_to_the_actors() -> None:
 
 def test_resume_keeps_the_actors_step_counter() -> None:
     learner, fresh = worker(policy_delay=3), worker(policy_delay=3)
-    learner.group_learner.gradient_steps = 4
+    learner.gradient_steps = 4
     fresh.load_state_dict(learner.state_dict())
     due = []
     for _ in range(5):
         due.append(fresh.actor_is_due)
-        fresh.group_learner.gradient_steps += 1
+        fresh.gradient_steps += 1
     assert due == [False, True, False, False, True]
     assert all_equal(worker().state_dict().keys(), learner.state_dict().keys())
 

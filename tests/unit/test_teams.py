@@ -211,17 +211,17 @@ def test_team_of_workers_equals_one_seat(
         learner = kind(env, group, ticks=TICKS, **SMALL, **options)
         taken = noting(learner)
         run(learner)
-        return flat_weights(learner.network), taken, learner.state_dict(), group.logged, learner.group_learner.replay
+        return flat_weights(learner.network), taken, learner.state_dict(), group.logged, learner.replay
 
     workers = together(E, work, sync=sync, team_size=E)
     seated = kind(Uneven(space, actions, **given), solo_group(sync=sync), ticks=TICKS, **SMALL, **options)
     run(like(seated, acted([taken for _, taken, *_ in workers])))
-    assert seated.group_learner.gradient_steps > 10
+    assert seated.gradient_steps > 10
     for weights, _, state, logged, _ in workers:
         np.testing.assert_allclose(weights, flat_weights(seated.network), atol=1e-6, rtol=0)
         assert state["intensity"] == seated.intensity.state_dict()
         assert logged == [pytest.approx(line, abs=1e-4) for line in seated.group.logged]
-    assert all_equal(workers[0][4].state_dict()["rings"], seated.group_learner.replay.state_dict()["rings"])
+    assert all_equal(workers[0][4].state_dict()["rings"], seated.replay.state_dict()["rings"])
     assert all(replay is None or replay.size == 0 for *_, replay in workers[1:])
 
 
