@@ -35,9 +35,19 @@ from arena.errors import ConfigError
 from arena.game.infos import fields_of
 from arena.game.units import UnitSpace
 from policies.common.adam import Adam
-from policies.common.algorithm import Algorithm, Metrics
+from policies.common.algorithm import (
+    ACTING,
+    EXPLORING,
+    REPLAYING,
+    Algorithm,
+    Metrics,
+    Random,
+    Served,
+    moved,
+    stream,
+    torch_generators,
+)
 from policies.common.columns import per_transition, to_leaves, to_mask
-from policies.common.devices import moved
 from policies.common.options import (
     Activation,
     AlgorithmOptions,
@@ -50,21 +60,16 @@ from policies.common.options import (
     Text,
     check_idle,
 )
-from policies.common.rng import ACTING, EXPLORING, REPLAYING, stream
 from policies.common.rollout import COUNTS
-from policies.common.serving import Random, Served, torch_generators
 from policies.common.tensors import load_weights, to_arrays
 from policies.exporting.network import Exported, decoding_of, exported
-from policies.extensions.encoder import make_encoder
-from policies.extensions.option import Extension
-from policies.networks.actor_critic import mlp
+from policies.extensions import Extension, make_encoder
+from policies.networks.actor_critic import BufferPool, mlp
 from policies.networks.distributions import Distribution
 from policies.networks.heads import ActionHead, BoxHead, UnitHead, action_head
-from policies.networks.mlp import BufferPool
 from policies.networks.units.inputs import unit_inputs
 from policies.networks.units.network import UnitActor
-from policies.networks.units.options import Transformer, check_no_transformer
-from policies.networks.units.schema import Schema
+from policies.networks.units.options import Schema, Transformer, check_no_transformer
 from policies.networks.units.tokens import units_of
 from policies.offline.demonstrations import (
     Demonstrations,

@@ -19,7 +19,7 @@ from gymnasium.spaces import Space
 from gymnasium.vector import VectorEnv
 from torch import Tensor
 
-from policies.common.adam import Optimizer
+from policies.common.adam import Optimizer, Target
 from policies.common.off_policy import OffPolicy, OffPolicyOptions
 from policies.common.options import (
     AUTO,
@@ -35,9 +35,8 @@ from policies.common.options import (
     wrong,
 )
 from policies.common.replay import Transitions
-from policies.common.target import Target
 from policies.exporting.network import Exported, decoding_of, exported
-from policies.extensions.encoder import make_encoder
+from policies.extensions import make_encoder
 from policies.networks.box import ActionNoise, UnitBox, noisy
 from policies.networks.critics import ActorAndCritics, Critics, frozen
 from policies.networks.distributions import normal
@@ -109,7 +108,7 @@ class DDPG(OffPolicy):
         self.noise = noise_of(self.options, env.num_envs, self.actions.outputs, self.generator)
 
     def act_randomly(self, rows: int, mask: Tensor | None) -> Tensor:
-        return self.actions.uniform(rows, self.generator)
+        return self.actions.uniform(rows, mask, self.generator)
 
     def explore(self, leaves: Sequence[Tensor], mask: Tensor | None) -> Tensor:
         assert self.noise is not None

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from arena.errors import ConfigError
-from policies.common.adam import Optimizer
+from policies.common.adam import Optimizer, Target
 from policies.common.algorithm import Metrics
 from policies.common.off_policy import Given, OffPolicy, OffPolicyOptions
 from policies.common.options import (
@@ -43,14 +43,11 @@ from policies.common.options import (
     check_unused,
 )
 from policies.common.replay import Transitions
-from policies.common.target import Target
 from policies.exporting.network import Exported, decoding_of, exported
-from policies.extensions.encoder import make_encoder
-from policies.extensions.option import Extension
-from policies.networks.actor_critic import mlp
+from policies.extensions import Extension, make_encoder
+from policies.networks.actor_critic import BufferPool, mlp
 from policies.networks.distributions import allow, gumbel
 from policies.networks.heads import DiscreteHead
-from policies.networks.mlp import BufferPool
 
 if TYPE_CHECKING:
     from arena.group.group import Group
@@ -104,7 +101,7 @@ class QNetwork(nn.Module):
         choices: the number of actions.
         dueling: see above.
         hidden_sizes: of the layers after the encoder.
-        activation: a name in `policies.networks.mlp.ACTIVATIONS`.
+        activation: a name in `policies.networks.actor_critic.ACTIVATIONS`.
         generator: where the initial weights come from.
         encoder: the option of that name.
     """

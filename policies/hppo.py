@@ -10,7 +10,7 @@ decision process. With k, the number of actions that the option has lasted,
     r_0 + gamma r_1 + ... + gamma^(k-1) r_(k-1)     is its reward; r_j is what came after its action j
     gamma^k                                         discounts what comes after it
 
-so that the returns of both levels are the same quantity. In the terms of `policies.common.gae` the manager acts where
+so that the returns of both levels are the same quantity. In terms of `policies.common.rollout` the manager acts where
 it decides, and its advantages are those of a game in turns, with `gae_lambda` counted once per option; it does not
 learn from an option that is not over at the rollout's end. A rollout should have many options, best a whole number of
 them.
@@ -40,14 +40,11 @@ from torch.nn import functional
 from arena.errors import ConfigError
 from arena.game.infos import fields_of
 from policies import ppo
-from policies.common.algorithm import Metrics
+from policies.common.algorithm import ACTING, Metrics, moved, stream
 from policies.common.columns import to_leaves, to_mask
-from policies.common.devices import moved
-from policies.common.gae import Flags, Floats, advantages_of
 from policies.common.on_policy import MEMORY, OWN, StateInputs, evaluate_network, values_of
 from policies.common.options import Count, Positive, check_refused, wrong
-from policies.common.rng import ACTING, stream
-from policies.common.rollout import Batch, Evaluation, Rollout, Rows
+from policies.common.rollout import Batch, Evaluation, Flags, Floats, Rollout, Rows, advantages_of
 from policies.networks.actor_critic import ActorCritic, Encoder
 from policies.networks.heads import ActionHead, DiscreteHead
 from policies.ppo import PPO

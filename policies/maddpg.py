@@ -23,9 +23,9 @@ from gymnasium.vector import VectorEnv
 from torch import Tensor
 
 from policies import ddpg
+from policies.common.adam import Target
 from policies.common.options import Count, Fraction, Natural, NonNegative, Positive, PositiveFraction, Sizes, check_idle
 from policies.common.replay import Transitions
-from policies.common.target import Target
 from policies.networks.box import noisy
 from policies.networks.distributions import normal
 from policies.networks.reparameterized import GumbelSoftmaxActions, TanhActions

@@ -21,10 +21,10 @@ from gymnasium.vector import VectorEnv
 from torch import Tensor
 
 from policies import sac
+from policies.common.adam import Target
 from policies.common.algorithm import Metrics
 from policies.common.options import Auto, Count, Fraction, Natural, NonNegative, Positive, PositiveFraction, Sizes
 from policies.common.replay import Transitions
-from policies.common.target import Target
 from policies.networks.reparameterized import SquashedGaussianActions
 from policies.networks.soft_actions import Temperature, check_reachable
 from policies.team.centralized import Centralized, check_joint_options

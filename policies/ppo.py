@@ -17,9 +17,7 @@ import torch
 from gymnasium.vector import VectorEnv
 from torch import Tensor
 
-from policies.common.algorithm import Metrics, check_autoreset
-from policies.common.devices import moved
-from policies.common.gae import advantages_of
+from policies.common.algorithm import Metrics, check_autoreset, moved
 from policies.common.on_policy import (
     OnPolicy,
     OnPolicyOptions,
@@ -30,7 +28,7 @@ from policies.common.on_policy import (
     values_of,
 )
 from policies.common.options import AUTO, Auto, Count, NonNegative, Positive, wrong
-from policies.common.rollout import Batch, Evaluation, Rows
+from policies.common.rollout import Batch, Evaluation, Rows, advantages_of
 from policies.networks.actor_critic import ActorCritic
 
 if TYPE_CHECKING:

@@ -19,6 +19,7 @@ from gymnasium.spaces import Space
 from gymnasium.vector import VectorEnv
 from torch import Tensor
 
+from policies.common.adam import Target
 from policies.common.algorithm import Metrics
 from policies.common.off_policy import OffPolicy, OffPolicyOptions
 from policies.common.options import (
@@ -33,9 +34,8 @@ from policies.common.options import (
     is_number,
 )
 from policies.common.replay import Transitions
-from policies.common.target import Target
 from policies.exporting.network import Exported, decoding_of, exported
-from policies.extensions.encoder import make_encoder
+from policies.extensions import make_encoder
 from policies.networks.critics import Critics, frozen
 from policies.networks.soft_actions import (
     SoftActions,

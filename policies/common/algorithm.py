@@ -18,12 +18,15 @@ is decided on values that all workers agree on.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
+import numpy as np
 import torch
 from gymnasium.spaces import Space
 from gymnasium.vector import AutoresetMode, VectorEnv
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from arena.errors import ConfigError
@@ -33,15 +36,74 @@ from arena.game.spaces import leaves_of
 from arena.game.units import UnitActions, UnitSpace
 from policies.common.adam import Optimizer, held
 from policies.common.columns import to_leaves
-from policies.common.devices import device_of
+from policies.common.options import wrong
 from policies.common.ragged import RaggedTensor
 from policies.common.tensors import load_weights, to_arrays, to_tensors
-from policies.extensions.extra_loss import ExtraLoss
+from policies.extensions import ExtraLoss
 from policies.networks.heads import action_head, check_choices
 
 if TYPE_CHECKING:
     from arena.group.async_samples import AsyncSamples
     from arena.group.group import Group
+
+
+def device_of(name: str) -> torch.device:
+    """The device that an option `device` names; auto is cuda where there is one.
+
+    If it is a GPU, torch uses deterministic algorithms from then on, in the whole process.
+
+    Raises:
+        ConfigError: this machine has no such device.
+    """
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "cuda" and not torch.cuda.is_available():
+        raise wrong("device", name, "cpu or auto: torch finds no CUDA device on this machine")
+    if name == "cuda":
+        # Sums in any order are a little faster, but neither a repeated nor a resumed run would give the same bits.
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when CUDA starts
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        torch.backends.cuda.enable_mem_efficient_sdp(False)  # its backward pass has no such variant
+    return torch.device(name)
+
+
+def moved(tensors: Any, device: torch.device) -> Any:
+    """A tensor, a list of them or None, on a device; unchanged if they are on it already."""
+    if tensors is None or device.type == "cpu":
+        return tensors
+    return [tensor.to(device) for tensor in tensors] if isinstance(tensors, list) else tensors.to(device)
+
+
+EXPLORING, ACTING, REPLAYING = range(3)  # what a stream is for: learning, playing without learning, replay
+
+
+def stream(*key: int) -> torch.Generator:
+    """A random stream of its own for every key, such as (group.seed, EXPLORING)."""
+    seed = np.random.SeedSequence(key).generate_state(1, np.uint64)[0]
+    return torch.Generator().manual_seed(int(seed >> np.uint64(1)))
+
+
+Random = Sequence[np.random.Generator] | None
+
+
+class Served(NamedTuple):
+    """What `served()` of an algorithm returns.
+
+    Attributes:
+        memory_size: numbers that a row remembers; 0: none.
+        act: `act(observations, masks, memory, random)`: a batched sample [K, ...], int8 [K, mask_size] or None, float32
+            [K, memory_size], and a generator for each row, or None for the best actions; returns the actions as the
+            environment takes them [K, ...], and the memory after them.
+    """
+
+    memory_size: int
+    act: Callable[[Any, NDArray[np.int8] | None, NDArray[np.float32], Random], tuple[Any, NDArray[np.float32]]]
+
+
+def torch_generators(random: Sequence[np.random.Generator]) -> list[torch.Generator]:
+    """A torch generator for each, seeded with a number that it draws."""
+    return [torch.Generator().manual_seed(int(generator.integers(2**63))) for generator in random]
+
 
 Kind = TypeVar("Kind", bound="Algorithm")
 

@@ -224,7 +224,7 @@ class RewardNormalizer:
     """Rewards divided by the deviation of the discounted return that the rows have gathered.
 
     The running return of a row is R <- gamma R + r, from 0 in each episode; discounting counts transitions, as in
-    `policies.common.gae`, so R is measured where a transition is complete.
+    `policies.common.rollout`, so R is measured where a transition is complete.
 
     Args:
         rows: of this worker's environment.

@@ -2,7 +2,7 @@
 
 A *sight* is an observation at which a row may act, or the last observation of an episode that was cut; sights are
 numbered in the order in which they were seen. A *transition* begins at a sight where the row acts and is complete at
-the row's n-th sight after it, or where the episode ends (see `policies.common.gae`, whose turns these are too): it has
+the row's n-th sight after it, or where the episode ends (see `policies.common.rollout`): it has
 the rewards between, discounted per transition, and the numbers of the sight where it begins and of the one that
 follows. So no observation is kept twice, and a row that does not act costs nothing.
 

@@ -22,10 +22,22 @@ from torch import Tensor, nn
 
 from arena.errors import ConfigError
 from arena.game.infos import fields_of
-from policies.common.adam import Adam, Optimizer, held
-from policies.common.algorithm import Algorithm, Metrics, check_autoreset, lags_of
+from policies.common.adam import Adam, Optimizer, Target, held
+from policies.common.algorithm import (
+    ACTING,
+    EXPLORING,
+    REPLAYING,
+    Algorithm,
+    Metrics,
+    Random,
+    Served,
+    check_autoreset,
+    lags_of,
+    moved,
+    stream,
+    torch_generators,
+)
 from policies.common.columns import to_leaves, to_mask
-from policies.common.devices import moved
 from policies.common.normalization import ObservationNormalizer, check_normalization, joined, pooled
 from policies.common.nstep import NStepBatch, NStepBuilder
 from policies.common.options import (
@@ -46,13 +58,9 @@ from policies.common.options import (
     check_unused,
     wrong,
 )
-from policies.common.replay import Replay, Transitions
-from policies.common.replay_ratio import ReplayRatio
-from policies.common.rng import ACTING, EXPLORING, REPLAYING, stream
-from policies.common.serving import Random, Served, torch_generators
-from policies.common.target import Target
+from policies.common.replay import Replay, ReplayRatio, Transitions
 from policies.common.tensors import load_weights, to_arrays
-from policies.extensions.option import Extension
+from policies.extensions import Extension
 from policies.networks.box import ActionNoise
 
 if TYPE_CHECKING:

@@ -25,10 +25,19 @@ from arena.game.ragged import Ragged
 from arena.game.units import UnitSpace
 from arena.group.group import Moments
 from policies.common.adam import Adam
-from policies.common.algorithm import Algorithm, Metrics, lags_of
+from policies.common.algorithm import (
+    ACTING,
+    EXPLORING,
+    Algorithm,
+    Metrics,
+    Random,
+    Served,
+    lags_of,
+    moved,
+    stream,
+    torch_generators,
+)
 from policies.common.columns import to_leaves, to_mask
-from policies.common.devices import moved
-from policies.common.gae import advantages_of
 from policies.common.normalization import Normalization, check_normalization, joined
 from policies.common.options import (
     AUTO,
@@ -50,19 +59,15 @@ from policies.common.options import (
     check_unused,
 )
 from policies.common.ragged import RaggedTensor
-from policies.common.rng import ACTING, EXPLORING, stream
-from policies.common.rollout import COUNTS, Batch, Evaluation, Rollout, Rows
-from policies.common.serving import Random, Served, torch_generators
+from policies.common.rollout import COUNTS, Batch, Evaluation, Rollout, Rows, advantages_of
 from policies.common.tensors import load_weights, to_arrays
 from policies.exporting.network import Exported, decoding_of, exported, numbers
-from policies.extensions.encoder import make_encoder
-from policies.extensions.option import Extension
+from policies.extensions import Extension, make_encoder
 from policies.networks.actor_critic import ActorCritic, Encoder
 from policies.networks.heads import ActionHead, BoxHead, UnitHead, action_head
 from policies.networks.recurrent import RecurrentEncoder, RecurrentState
 from policies.networks.units.network import UnitActorCritic
-from policies.networks.units.options import Transformer, check_no_transformer
-from policies.networks.units.schema import Schema
+from policies.networks.units.options import Schema, Transformer, check_no_transformer
 from policies.networks.units.tokens import units_of
 
 if TYPE_CHECKING:

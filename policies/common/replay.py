@@ -12,6 +12,7 @@ the few new items into the same memory in half the time.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,159 @@ from torch import Tensor
 
 from policies.common.columns import Columns, Storage, kept_leaves
 from policies.common.nstep import NStepBatch
-from policies.common.sum_tree import SumTree
+
+_WIDTH = 64
+_TOP = 4096  # numbers whose running sum takes no longer than one more level would
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+
+class SumTree:
+    """`n` numbers, all 0 in the beginning.
+
+    Args:
+        capacity: n.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        sizes = [capacity]
+        while sizes[-1] > _TOP:
+            sizes[-1] = -(-sizes[-1] // _WIDTH) * _WIDTH  # the next multiple of the width
+            sizes.append(sizes[-1] // _WIDTH)
+        self.capacity = capacity
+        self._sums = [np.zeros(size) for size in sizes]  # from the leaves up
+        self._least = [np.full(size, np.inf) for size in sizes]
+        self._changed: list[Indices] = []  # leaves that the nodes above do not include yet
+
+    @property
+    def leaves(self) -> Floats:
+        """The numbers [n], not to be written to."""
+        return self._sums[0][: self.capacity]
+
+    @property
+    def total(self) -> float:
+        """The sum of all."""
+        self._rise()
+        return float(self._sums[-1].cumsum()[-1])
+
+    @property
+    def least(self) -> float:
+        """The least that is not 0; infinity where all are."""
+        self._rise()
+        return float(self._least[-1].min())
+
+    def set(self, indices: Indices, values: Floats | float) -> None:
+        """Changes numbers; where an index stands several times, the last value holds. No value is below 0."""
+        if len(indices) == 0:
+            return
+        self._sums[0][indices] = values
+        written = self._sums[0][indices]
+        self._least[0][indices] = np.where(written > 0.0, written, np.inf)
+        self._changed.append(indices)
+
+    def find(self, shares: Floats) -> Indices:
+        """The numbers on which shares [m] of the total, from 0 to 1, fall if all are laid end to end.
+
+        No share falls on a 0.
+
+        Raises:
+            ValueError: all numbers are 0.
+        """
+        self._rise()
+        ends = self._sums[-1].cumsum()
+        if not ends[-1] > 0.0:
+            raise ValueError("nothing can be drawn from a sum tree whose numbers are all 0")
+        rest = np.minimum(shares * ends[-1], np.nextafter(ends[-1], 0.0))
+        nodes: Indices = ends.searchsorted(rest, side="right")
+        rest -= np.where(nodes > 0, ends[nodes - 1], 0.0)
+        for sums in self._sums[-2::-1]:
+            numbers = sums.reshape(-1, _WIDTH)[nodes]  # [m, 64] below them
+            ends = numbers.cumsum(1)
+            rest = np.minimum(rest, np.nextafter(ends[:, -1], 0.0))  # rounding may have passed it
+            places = (ends <= rest[:, None]).sum(1)
+            before = ends[np.arange(len(ends)), places - 1]
+            nodes, rest = nodes * _WIDTH + places, rest - np.where(places > 0, before, 0.0)
+        return nodes
+
+    def _rise(self) -> None:
+        """Updates the nodes above changed leaves."""
+        if not self._changed:
+            return
+        nodes = np.concatenate(self._changed)
+        self._changed.clear()
+        for level in range(1, len(self._sums)):
+            nodes = nodes // _WIDTH
+            self._sums[level][nodes] = self._sums[level - 1].reshape(-1, _WIDTH)[nodes].sum(1)
+            self._least[level][nodes] = self._least[level - 1].reshape(-1, _WIDTH)[nodes].min(1)
+
+
+class ReplayRatio:
+    """Counts of transitions, the same at every worker, as all are sums over the group.
+
+    What is replayed never exceeds what is due, and falls short of it by less than one minibatch:
+
+        replayed <= rate * (collected - waited) < replayed + minibatch
+
+    The counts are whole numbers, so that nothing is lost or won by rounding, however long the run is.
+
+    Args:
+        rate: transitions to replay per transition collected.
+        starts: transitions that the replay is given before it is used; for these, no replays are due.
+
+    Attributes:
+        collected: by the group, in the whole run.
+        waited: the part of them that came before the replay was used.
+        replayed: by the group.
+
+    `waited` and `replayed` begin anew where the rate has changed since the counts were stored, see `load_state_dict`.
+    """
+
+    def __init__(self, rate: float, *, starts: int) -> None:
+        self._rate = Fraction(str(rate)).as_integer_ratio()  # as it was written: 0.1 is a tenth
+        self._starts = starts
+        self.collected = self.waited = self.replayed = 0
+
+    @property
+    def has_started(self) -> bool:
+        """Whether the group has collected enough to learn; until then it acts at random."""
+        return self.collected >= self._starts
+
+    def due_steps(self, collected: int, *, held: int, minibatch: int) -> int:
+        """The number of gradient steps that are due after a block of ticks; they are counted as made.
+
+        Args:
+            collected: transitions of the block.
+            held: transitions that the group's replay was given so far, these included. A run that goes on
+                with other seats may begin with an empty one, and waits again.
+            minibatch: transitions of one gradient step, of all workers together; 0: no worker has any.
+        """
+        self.collected += collected
+        if held < self._starts:
+            self.waited += collected
+            return 0
+        if minibatch == 0:
+            return 0
+        numerator, denominator = self._rate  # multiplied out: a `Fraction` would look for common divisors each time
+        due = numerator * (self.collected - self.waited)
+        steps = max(0, (due - self.replayed * denominator) // (minibatch * denominator))
+        self.replayed += steps * minibatch
+        return steps
+
+    def state_dict(self) -> dict[str, Any]:
+        """The counts, and the rate by which they were made."""
+        counts = {"collected": self.collected, "waited": self.waited, "replayed": self.replayed}
+        return {**counts, "rate": list(self._rate)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on from stored counts; a rate that differs from the stored one holds for what is collected from now on.
+
+        Otherwise a higher rate would cause many steps at once, and a lower one none for a while.
+        """
+        self.collected, self.waited, self.replayed = (int(state[name]) for name in ("collected", "waited", "replayed"))
+        if tuple(state.get("rate", self._rate)) != self._rate:  # older states do not have it
+            self.waited, self.replayed = self.collected, 0
+
 
 Slots = NDArray[np.int64]
 """Places of sights in the replay, [N]."""

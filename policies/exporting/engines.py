@@ -36,7 +36,7 @@ def eager(exported: Exported) -> Engine:
 def onnx_bytes(exported: Exported) -> bytes:
     """The module as an ONNX file whose batch axis is free; inputs and outputs have the names that `exported` says.
 
-    It is traced while autograd records: otherwise `policies.networks.mlp` writes into storage that all batches share.
+    It is traced while autograd records: otherwise a perceptron writes into storage that all batches share.
 
     Raises:
         Exception: whatever torch finds wrong with the module.

@@ -32,7 +32,7 @@ class UnitBox:
     """Actions in [-1, 1]; bounds, shape and dtype of the space are only for the game.
 
     Attributes:
-        outputs: how many numbers an action has, `d`.
+        outputs: how many numbers the actor gives; here those of an action, `d`.
         shape: of one action as learned from, (d,).
         dtype: of actions as learned from.
         mask_size: 0, as a Box has no action masks.
@@ -62,11 +62,11 @@ class UnitBox:
         """Actions [N, *shape] of the environment as learned from, [N, d]; numbers out of bounds are clipped."""
         reach = np.where(self._reach > 0, self._reach, 1.0)
         unit = np.clip((np.asarray(actions, np.float64) - self._middle) / reach, -1.0, 1.0)
-        return torch.from_numpy(unit.reshape(-1, self.outputs).astype(np.float32))
+        return torch.from_numpy(unit.reshape(-1, *self.shape).astype(np.float32))
 
-    def uniform(self, rows: int, generator: torch.Generator) -> Tensor:
+    def uniform(self, rows: int, mask: Tensor | None, generator: torch.Generator) -> Tensor:
         """Uniformly random actions [rows, d]."""
-        return torch.empty(rows, self.outputs).uniform_(-1, 1, generator=generator)
+        return torch.empty(rows, *self.shape).uniform_(-1, 1, generator=generator)
 
 
 def _check_bounded(space: Space[Any]) -> None:

@@ -18,8 +18,7 @@ import torch
 from gymnasium.spaces import Space
 from torch import Tensor, nn
 
-from policies.networks.actor_critic import Encoder, mlp
-from policies.networks.mlp import MLP, BufferPool
+from policies.networks.actor_critic import MLP, BufferPool, Encoder, mlp
 
 
 class Critics(nn.Module):
@@ -31,7 +30,7 @@ class Critics(nn.Module):
         outputs: values per row: 1, or the number of choices.
         count: k.
         hidden_sizes: layers of each.
-        activation: a name in `policies.networks.mlp.ACTIVATIONS`.
+        activation: a name in `policies.networks.actor_critic.ACTIVATIONS`.
         generator: where the initial weights come from.
     """
 
@@ -92,7 +91,7 @@ class ActorAndCritics(nn.Module):
         critics: of actions, with the encoder.
         outputs: numbers that the actor gives.
         hidden_sizes: layers of the actor.
-        activation: a name in `policies.networks.mlp.ACTIVATIONS`.
+        activation: a name in `policies.networks.actor_critic.ACTIVATIONS`.
         generator: where the actor's initial weights come from.
     """
 

@@ -2,7 +2,7 @@
 
     outputs, noise --sample--> inputs of a critic, differentiable by the outputs
 
-There is a class for each kind of actions, all with the methods of `Actions`.
+There is a class for each kind of actions.
 
     TanhActions              a Box: tanh of the outputs, without noise
     SquashedGaussianActions  a Box: a Gaussian that tanh squashes, see `policies.networks.box`
@@ -16,12 +16,11 @@ itself (section 2.2).
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from gymnasium import spaces
 from gymnasium.spaces import Space
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
@@ -39,80 +38,32 @@ class Sample(NamedTuple):
     entropies: Tensor  # [N] of the actor there, in nats; an estimate, or exact; 0 of an actor without noise
 
 
-class Actions(Protocol):
-    """One entity's actions.
+class TanhActions(UnitBox):
+    """A Box with bounds, without noise; actions are [N, d] in [-1, 1].
 
     Attributes:
-        shape, dtype: of one action as learned from.
-        mask_size: length of an action mask; 0: there are none.
         outputs: numbers that the actor gives.
         inputs: numbers of an action that critics take.
     """
 
-    shape: tuple[int, ...]
-    dtype: torch.dtype
-    mask_size: int
-    outputs: int
-    inputs: int
-
-    def to_env(self, actions: NDArray[Any]) -> NDArray[Any]:
-        """A batch of actions as the vector environment takes them."""
-        ...
-
-    def from_env(self, actions: NDArray[Any]) -> Tensor:
-        """The inverse of `to_env`."""
-        ...
-
-    def uniform(self, rows: int, mask: Tensor | None, generator: torch.Generator) -> Tensor:
-        """Uniformly random actions [rows, *shape]."""
-        ...
+    def __init__(self, space: Space[Any]) -> None:
+        super().__init__(space)
+        self.inputs = self.outputs
 
     def choose(self, outputs: Tensor, mask: Tensor | None, generator: torch.Generator | None) -> Tensor:
         """Actions [N, *shape] for outputs [N, outputs]; generator None: the greedy ones."""
-        ...
-
-    def to_critics(self, actions: Tensor) -> Tensor:
-        """The critics' inputs [..., inputs] for actions [..., *shape]."""
-        ...
-
-    def sample(self, outputs: Tensor, mask: Tensor | None, generator: torch.Generator) -> Sample:
-        """Actions for outputs [N, outputs], which can be differentiated; mask bool [N, mask_size]."""
-        ...
-
-    def wanted_entropy(self, outputs: Tensor, mask: Tensor | None) -> Tensor:
-        """The entropy [N], in nats, that soft actors aim at by default."""
-        ...
-
-
-class TanhActions:
-    """A Box with bounds, without noise; actions are [N, d] in [-1, 1]. It implements `Actions`."""
-
-    def __init__(self, space: Space[Any]) -> None:
-        self.box = UnitBox(space)
-        self.shape: tuple[int, ...]
-        self.shape, self.dtype, self.mask_size = self.box.shape, self.box.dtype, 0
-        self.outputs = self.inputs = self.box.outputs
-
-    def to_env(self, actions: NDArray[Any]) -> NDArray[Any]:
-        return self.box.to_env(actions)
-
-    def from_env(self, actions: NDArray[Any]) -> Tensor:
-        """Actions of the environment as learned from."""
-        return self.box.from_env(actions)
-
-    def uniform(self, rows: int, mask: Tensor | None, generator: torch.Generator) -> Tensor:
-        return self.box.uniform(rows, generator)
-
-    def choose(self, outputs: Tensor, mask: Tensor | None, generator: torch.Generator | None) -> Tensor:
         return outputs.tanh()
 
     def to_critics(self, actions: Tensor) -> Tensor:
+        """The critics' inputs [..., inputs] for actions [..., *shape]."""
         return actions
 
     def sample(self, outputs: Tensor, mask: Tensor | None, generator: torch.Generator) -> Sample:
+        """Actions for outputs [N, outputs], which can be differentiated; mask bool [N, mask_size]."""
         return Sample(outputs.tanh(), outputs.new_zeros(len(outputs)))
 
     def wanted_entropy(self, outputs: Tensor, mask: Tensor | None) -> Tensor:
+        """The entropy [N], in nats, that soft actors aim at by default."""
         return outputs.new_zeros(len(outputs))
 
 
@@ -121,7 +72,7 @@ class SquashedGaussianActions(TanhActions):
 
     def __init__(self, space: Space[Any]) -> None:
         super().__init__(space)
-        self.outputs = 2 * self.box.outputs
+        self.outputs = 2 * self.inputs
 
     def choose(self, outputs: Tensor, mask: Tensor | None, generator: torch.Generator | None) -> Tensor:
         policy = SquashedGaussian(outputs)
@@ -138,8 +89,8 @@ class SquashedGaussianActions(TanhActions):
         return normal((len(outputs), self.inputs), generator).to(outputs.device)
 
 
-class GumbelSoftmaxActions:
-    """A Discrete space; actions are indices [N] from 0. It implements `Actions`.
+class GumbelSoftmaxActions(DiscreteHead):
+    """A Discrete space; actions are indices [N] from 0. It has the methods of `TanhActions`.
 
     Args:
         space: of one entity's actions.
@@ -147,16 +98,8 @@ class GumbelSoftmaxActions:
     """
 
     def __init__(self, space: spaces.Discrete, *, temperature: float) -> None:
-        self._head, self._temperature = DiscreteHead(space), temperature
-        self.shape, self.dtype, self.mask_size = self._head.shape, self._head.dtype, self._head.mask_size
-        self.outputs = self.inputs = self.mask_size
-
-    def to_env(self, actions: NDArray[Any]) -> NDArray[Any]:
-        return self._head.to_env(actions)
-
-    def from_env(self, actions: NDArray[Any]) -> Tensor:
-        """Actions of the environment as learned from."""
-        return self._head.from_env(actions)
+        super().__init__(space)
+        self._temperature, self.inputs = temperature, self.mask_size
 
     def uniform(self, rows: int, mask: Tensor | None, generator: torch.Generator) -> Tensor:
         return self.choose(torch.zeros(rows, self.outputs), mask, generator)
@@ -182,3 +125,6 @@ class GumbelSoftmaxActions:
 
     def _noise(self, outputs: Tensor, generator: torch.Generator) -> Tensor:
         return gumbel(outputs.shape, generator).to(outputs.device)
+
+
+Actions = TanhActions | GumbelSoftmaxActions

@@ -1,21 +1,18 @@
 """What soft actor-critic learns: actions of both kinds, actor, critics and temperature.
 
-    ContinuousActions  a Box: an expectation over actions is one sample, made of noise so that it can be differentiated
-    DiscreteActions    a Discrete space: the expectation is an exact sum
-
-`SoftActions` is what both have in common.
+ContinuousActions  a Box: an expectation over actions is one sample, made of noise so that it can be differentiated
+DiscreteActions    a Discrete space: the expectation is an exact sum
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from gymnasium import spaces
 from gymnasium.spaces import Space
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from policies.common.options import wrong
@@ -50,7 +47,7 @@ def check_reachable(target_entropy: float | str, space: Space[Any]) -> None:
 
 
 Critic = Callable[[Tensor | None], Tensor]
-"""Q [k, N, critic_outputs] of actions as the critics take them, see `SoftActions.to_critics`."""
+"""Q [k, N, critic_outputs] of actions as the critics take them, see `ContinuousActions.to_critics`."""
 
 
 class SoftValues(NamedTuple):
@@ -60,137 +57,69 @@ class SoftValues(NamedTuple):
     entropies: Tensor  # of the policy [N], in nats; of numbers an estimate
 
 
-class SoftActions(Protocol):
-    """One entity's actions.
+class ContinuousActions(UnitBox):
+    """A Box: a Gaussian that tanh squashes into the bounds. The critics value one action, Q(s, a).
 
     Attributes:
-        shape, dtype, mask_size: of actions as learned from.
         outputs: numbers that the actor gives.
         critic_inputs, critic_outputs: numbers of an action that the critics take, and values that they give.
     """
 
-    shape: tuple[int, ...]
-    dtype: torch.dtype
-    mask_size: int
-    outputs: int
-    critic_inputs: int
-    critic_outputs: int
-
-    def to_env(self, actions: NDArray[Any]) -> NDArray[Any]:
-        """A batch of actions as the vector environment takes them."""
-        ...
-
-    def from_env(self, actions: NDArray[Any]) -> Tensor:
-        """The inverse of `to_env`."""
-        ...
-
-    def uniform(self, rows: int, mask: Tensor | None, generator: torch.Generator) -> Tensor:
-        """Uniformly random actions [rows, *shape]."""
-        ...
+    def __init__(self, space: Space[Any], target_entropy: float | str) -> None:
+        super().__init__(space)
+        size = self.outputs
+        self.outputs, self.critic_inputs, self.critic_outputs = 2 * size, size, 1
+        self._target_entropy = -float(size) if target_entropy == "auto" else float(target_entropy)
 
     def choose(self, outputs: Tensor, mask: Tensor | None, generator: torch.Generator | None) -> Tensor:
         """Actions of the policy with the actor's outputs [N, outputs]; generator None: the greedy ones."""
-        ...
+        policy = SquashedGaussian(outputs)
+        return policy.mode() if generator is None else policy.sample(self._noise(outputs, generator))
 
     def to_critics(self, actions: Tensor) -> Tensor | None:
         """The actions as the critics take them; None where they value all choices at once."""
-        ...
-
-    def of_actions(self, values: Tensor, actions: Tensor) -> Tensor:
-        """Q(s, a) [k, N] of actions, in the critics' values [k, N, critic_outputs]."""
-        ...
-
-    def soft_values(
-        self, outputs: Tensor, mask: Tensor | None, critics: Critic, alpha: float, generator: torch.Generator
-    ) -> SoftValues:
-        """V(s) = E [min Q(s, a) - alpha log pi(a|s)] [N], a of the policy with these outputs: equation (3).
-
-        Args:
-            outputs: of the actor, [N, outputs].
-            mask: bool [N, mask_size].
-            critics: the values of actions in the state of each row.
-            alpha: the temperature.
-            generator: for samples of actions.
-        """
-        ...
-
-    def target_entropy(self, outputs: Tensor, mask: Tensor | None) -> Tensor:
-        """The entropy [N] that the temperature steers to."""
-        ...
-
-
-class ContinuousActions:
-    """A Box: a Gaussian that tanh squashes into the bounds. It implements `SoftActions`."""
-
-    def __init__(self, space: Space[Any], target_entropy: float | str) -> None:
-        self._box = UnitBox(space)
-        self.shape: tuple[int, ...]
-        self.shape, self.dtype, self.mask_size = self._box.shape, self._box.dtype, 0
-        self.outputs, self.critic_inputs, self.critic_outputs = 2 * self._box.outputs, self._box.outputs, 1
-        self._target_entropy = -float(self._box.outputs) if target_entropy == "auto" else float(target_entropy)
-
-    def to_env(self, actions: NDArray[Any]) -> NDArray[Any]:
-        return self._box.to_env(actions)
-
-    def from_env(self, actions: NDArray[Any]) -> Tensor:
-        return self._box.from_env(actions)
-
-    def uniform(self, rows: int, mask: Tensor | None, generator: torch.Generator) -> Tensor:
-        return self._box.uniform(rows, generator)
-
-    def choose(self, outputs: Tensor, mask: Tensor | None, generator: torch.Generator | None) -> Tensor:
-        policy = SquashedGaussian(outputs)
-        return policy.mode() if generator is None else policy.sample(self.noise(outputs, generator))
-
-    def to_critics(self, actions: Tensor) -> Tensor | None:
         return actions
 
     def of_actions(self, values: Tensor, actions: Tensor) -> Tensor:
+        """Q(s, a) [k, N] of actions, in the critics' values [k, N, critic_outputs]."""
         return values.squeeze(-1)
 
     def soft_values(
         self, outputs: Tensor, mask: Tensor | None, critics: Critic, alpha: float, generator: torch.Generator
     ) -> SoftValues:
-        policy, noise = SquashedGaussian(outputs), self.noise(outputs, generator)
+        """V(s) = E [min Q(s, a) - alpha log pi(a|s)] [N], a of the policy with these outputs: equation (3)."""
+        policy, noise = SquashedGaussian(outputs), self._noise(outputs, generator)
         least = critics(policy.sample(noise)).squeeze(-1).min(0).values
         log_probs = policy.log_prob(noise)
         return SoftValues(least - alpha * log_probs, -log_probs)
 
     def target_entropy(self, outputs: Tensor, mask: Tensor | None) -> Tensor:
+        """The entropy [N] that the temperature steers to."""
         return outputs.new_full((len(outputs),), self._target_entropy)
 
-    def noise(self, outputs: Tensor, generator: torch.Generator) -> Tensor:
-        """Standard normal noise [N, d] for samples of actions."""
-        return normal((len(outputs), self._box.outputs), generator).to(outputs.device)
+    def _noise(self, outputs: Tensor, generator: torch.Generator) -> Tensor:
+        return normal((len(outputs), self.critic_inputs), generator).to(outputs.device)
 
 
-class DiscreteActions:
-    """A Discrete space: a probability per choice. It implements `SoftActions`.
+class DiscreteActions(DiscreteHead):
+    """A Discrete space: a probability per choice; the methods of `ContinuousActions`. The critics value all choices.
 
     The target entropy `auto` is a part of the greatest entropy that the mask allows.
     """
 
     def __init__(self, space: spaces.Discrete, target_entropy: float | str) -> None:
-        self._head = DiscreteHead(space)
-        self.shape, self.dtype, self.mask_size = self._head.shape, self._head.dtype, self._head.mask_size
-        self.outputs, self.critic_inputs, self.critic_outputs = self.mask_size, 0, self.mask_size
+        super().__init__(space)
+        self.critic_inputs, self.critic_outputs = 0, self.mask_size
         self._target_entropy = target_entropy
-
-    def to_env(self, actions: NDArray[Any]) -> NDArray[Any]:
-        return self._head.to_env(actions)
-
-    def from_env(self, actions: NDArray[Any]) -> Tensor:
-        """Actions of the environment as learned from."""
-        return self._head.from_env(actions)
 
     def uniform(self, rows: int, mask: Tensor | None, generator: torch.Generator) -> Tensor:
         return self.choose(torch.zeros(rows, self.outputs), mask, generator)
 
     def choose(self, outputs: Tensor, mask: Tensor | None, generator: torch.Generator | None) -> Tensor:
-        policy = self._head.distribution(outputs, mask)
+        policy = self.distribution(outputs, mask)
         if generator is None:
             return policy.mode()
-        return policy.sample(self._head.noise(1, len(outputs), generator)[0].to(outputs.device))
+        return policy.sample(self.noise(1, len(outputs), generator)[0].to(outputs.device))
 
     def to_critics(self, actions: Tensor) -> Tensor | None:
         return None
@@ -210,6 +139,9 @@ class DiscreteActions:
         if self._target_entropy != "auto":
             return outputs.new_full((len(outputs),), float(self._target_entropy))
         return _OF_UNIFORM * uniform_entropy(outputs, mask)
+
+
+SoftActions = ContinuousActions | DiscreteActions
 
 
 def soft_actions(space: Space[Any], target_entropy: float | str) -> SoftActions:

@@ -41,8 +41,7 @@ from torch.optim import Optimizer
 
 from arena.errors import ConfigError
 from arena.game.spaces import leaf_spaces
-from policies.common.algorithm import check_no_units
-from policies.common.rng import ACTING, EXPLORING
+from policies.common.algorithm import ACTING, EXPLORING, check_no_units
 from policies.common.tensors import misfit
 from policies.networks.heads import check_choices
 from policies.sb3 import buffers
@@ -59,7 +58,7 @@ ARCHIVE = "stable_baselines3.zip"
 
 _COUNTERS = ("_n_updates", "_n_calls", "_episode_num", "_current_progress_remaining", "exploration_rate")
 _AS_LEARNED = "load them with the policy_kwargs, the optimizer and the environment's spaces that they were learned with"
-_MAKING = 100  # what a random stream is for, beside policies.common.rng
+_MAKING = 100  # what a random stream is for, beside policies.common.algorithm
 
 Figures = dict[str, float]
 

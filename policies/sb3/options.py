@@ -40,7 +40,7 @@ from stable_baselines3.common.utils import LinearSchedule
 
 from arena.errors import ConfigError, located, nearest
 from arena.registry import load_object
-from policies.common.devices import device_of
+from policies.common.algorithm import device_of
 from policies.common.options import (
     AlgorithmOptions,
     Count,

@@ -34,13 +34,12 @@ from gymnasium.spaces import Discrete, Space
 from gymnasium.vector import VectorEnv
 from torch import Tensor
 
-from policies.common.adam import Adam
+from policies.common.adam import Adam, Target
 from policies.common.normalization import ObservationNormalizer, Statistics
 from policies.common.nstep import NStepBatch
 from policies.common.off_policy import OffPolicy
 from policies.common.options import check_idle, check_refused, wrong
 from policies.common.replay import Transitions
-from policies.common.target import Target
 from policies.exporting.network import Exported, decoding_of, exported
 from policies.networks.critics import Critics, frozen
 from policies.networks.reparameterized import Actions, GumbelSoftmaxActions, SquashedGaussianActions, TanhActions

@@ -16,9 +16,8 @@ import torch
 from gymnasium.spaces import Space
 from torch import Tensor, nn
 
-from policies.networks.actor_critic import Encoder, mlp
+from policies.networks.actor_critic import BufferPool, Encoder, mlp
 from policies.networks.critics import Critics
-from policies.networks.mlp import BufferPool
 from policies.networks.soft_actions import Temperature
 
 
@@ -62,7 +61,7 @@ class Actors(nn.Module):
         entities: `E`.
         shared: whether there is one for all.
         hidden_sizes: layers of each.
-        activation: a name in `policies.networks.mlp.ACTIVATIONS`.
+        activation: a name in `policies.networks.actor_critic.ACTIVATIONS`.
         generator: where the initial weights come from.
     """
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from policies.common.gae import Trajectories
+from policies.common.rollout import Trajectories
 
 
 def random_trajectories(seed: int, *, acting: float, ending: float, outside: float = 0.0) -> Trajectories:

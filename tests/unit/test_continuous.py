@@ -42,7 +42,7 @@ def test_actions_reach_and_never_exceed_the_bounds(space: spaces.Box) -> None:
         played = box.to_env(np.full((4, box.outputs), value, np.float32))
         assert played.shape == (4, *space.shape)
         np.testing.assert_allclose(played[0].astype(np.float64), bound.astype(np.float64), rtol=1e-6)
-    for action in box.to_env(box.uniform(200, draw()).numpy()):
+    for action in box.to_env(box.uniform(200, None, draw()).numpy()):
         assert space.contains(np.asarray(action))
 
 

@@ -8,8 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from policies.networks.actor_critic import mlp
-from policies.networks.mlp import FEW, MLP, BufferPool
+from policies.networks.actor_critic import FEW, MLP, BufferPool, mlp
 
 INPUTS, OUTPUTS = 3, 5
 MANY = FEW + 1  # rows, whose hidden layers go into the storage in any case

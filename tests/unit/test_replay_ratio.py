@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.common.replay_ratio import ReplayRatio
+from policies.common.replay import ReplayRatio
 
 
 @given(

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from policies.common.gae import Trajectories, advantages_of
+from policies.common.rollout import Trajectories, advantages_of
 from trajectories import random_trajectories
 
 

@@ -12,8 +12,7 @@ import torch
 from gymnasium import spaces
 
 from arena.records.state_codec import decode, encode
-from policies.common.gae import Trajectories, advantages_of
-from policies.common.rollout import Batch, OpenTransitions, Rollout
+from policies.common.rollout import Batch, OpenTransitions, Rollout, Trajectories, advantages_of
 from policies.networks.heads import action_head
 from trajectories import random_trajectories
 

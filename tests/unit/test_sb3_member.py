@@ -14,7 +14,7 @@ from arena import registry
 from arena.errors import BudgetReached, ConfigError
 from arena.records.state_codec import decode, encode
 from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, random_rewards, solo_group, together
-from policies.common.rng import EXPLORING
+from policies.common.algorithm import EXPLORING
 from policies.sb3.member import ARCHIVE, Member
 from policies.sb3.rng import GlobalStreams
 from policies.sb3.vec_env import Rows

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.common.sum_tree import SumTree
+from policies.common.replay import SumTree
 
 SIZES = [1, 63, 64, 4096, 4097, 40_000, 300_000]
 

@@ -26,8 +26,7 @@ from arena.testing import ContractBroken, check_entity_env
 from entity_games import Told, seen
 from envs.adapters import adapt
 from policies.common.columns import to_leaves
-from policies.networks.units.options import Relative, Transformer
-from policies.networks.units.schema import Schema
+from policies.networks.units.options import Relative, Schema, Transformer
 from policies.networks.units.tokens import units_of
 
 SPACE = UnitSpace(

@@ -13,8 +13,7 @@ from fakes import ScriptedEnv, solo_group
 from learning_steps import play
 from minibatches import disturb
 from policies.a2c import A2C
-from policies.common.gae import Trajectories, advantages_of
-from policies.common.rollout import Evaluation
+from policies.common.rollout import Evaluation, Trajectories, advantages_of
 from policies.ppo import PPO
 
 GAMMA, LAMBDA = 0.9, 0.8

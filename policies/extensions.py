@@ -1,0 +1,224 @@
+"""Classes of a user's own that options name: how they are written in a configuration, and loaded.
+
+encoder: "my_module:Net"
+encoder: {class: "my_module:Net", options: {width: 32}}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, NamedTuple
+
+import torch
+from gymnasium.spaces import Space
+from msgspec import Meta
+from torch import Tensor, nn
+
+from arena.errors import ConfigError, located
+from arena.game.spaces import leaves_of
+from arena.registry import load_object, where_raised
+from policies.common.tensors import to_tensors
+from policies.networks.actor_critic import Encoder
+
+Extension = Annotated[str, Meta(min_length=1)] | dict[str, Any]
+"""`package.module:Class`, or `{class: ..., options: {...}}`."""
+
+
+class Loaded(NamedTuple):
+    """A class of the user's own and its options."""
+
+    kind: Callable[..., Any]
+    options: Mapping[str, Any]
+    name: str
+
+    def made(self, *arguments: Any, option: str, **more: Any) -> Any:
+        """An instance.
+
+        Args:
+            arguments: the class's first arguments, by place.
+            option: that names it, for errors.
+            more: further arguments, by name.
+
+        Raises:
+            ConfigError: it takes other arguments, or raises an error.
+        """
+        try:
+            return self.kind(*arguments, **more, **self.options)
+        except Exception as error:
+            raise self.failure("cannot be made", error, option) from error
+
+    def failure(self, what: str, error: Exception, option: str) -> ConfigError:
+        """An error in this class as a mistake of the user's, with the line that raised it."""
+        if isinstance(error, ConfigError):
+            return error
+        words = f"{self.name!r} {what}: {type(error).__name__}: {error}{where_raised(error)}"
+        return ConfigError(words, path=f"options.{option}")
+
+
+def load_extension(given: str | Mapping[str, Any], option: str) -> Loaded:
+    """The class that an option names.
+
+    Args:
+        given: see `Extension`.
+        option: its name.
+
+    Raises:
+        ConfigError: it has another form, or there is no such class.
+    """
+    held: Mapping[str, Any] = {"class": given} if isinstance(given, str) else given
+    options = held.get("options") or {}
+    has_form = isinstance(held.get("class"), str) and {*held} <= {"class", "options"}
+    if not has_form or not isinstance(options, Mapping):
+        raise ConfigError(
+            f'found {given!r}; expected "package.module:Class", or {{class: "package.module:Class", options: {{...}}}}',
+            path=f"options.{option}",
+        )
+    with located(path=f"options.{option}"):
+        kind = load_object(held["class"])
+        if not callable(kind):
+            raise ConfigError(f"{held['class']!r} is no class")
+    return Loaded(kind, options, held["class"])
+
+
+OPTION = "extra_loss"
+
+
+class ExtraLoss:
+    """A loss of the user's own.
+
+    Args:
+        given: the option.
+        observation_space: of one entity.
+        action_space: likewise.
+        seed: of this worker.
+
+    Attributes:
+        names: of its metrics.
+
+    Raises:
+        ConfigError: there is no such class, it cannot be called, or `measured` is no list of names.
+    """
+
+    def __init__(
+        self, given: str | Mapping[str, Any], observation_space: Space[Any], action_space: Space[Any], *, seed: int
+    ) -> None:
+        self._loaded = loaded = load_extension(given, OPTION)
+        self._loss = loaded.made(observation_space, action_space, option=OPTION, seed=seed)
+        self._measured = getattr(self._loss, "measured", ())
+        if not callable(self._loss) or not all(isinstance(name, str) for name in self._measured):
+            raise ConfigError(
+                f"{loaded.name!r} needs a method __call__(network, batch), and may have `measured`, a tuple of names",
+                path=f"options.{OPTION}",
+            )
+        self.names = ("extra_loss", *(f"extra_{name}" for name in self._measured))
+
+    def backward(self, network: nn.Module, batch: Any) -> list[float]:
+        """Adds its gradient to `grad` of the weights; returns the values of `names`.
+
+        Raises:
+            ValueError: it gives no loss, or has measured something else than it says.
+        """
+        loss, measured = self._called(network, batch)
+        torch.autograd.backward([loss])
+        return self._values(loss, measured)
+
+    def try_out(self, network: nn.Module, batch: Any) -> None:
+        """Calls it once; changes no `grad` of the weights.
+
+        Raises:
+            ConfigError: it raises an error, gives no scalar that depends on the weights, or has measured
+                something else than it says.
+        """
+        weights = [weight for weight in network.parameters() if weight.requires_grad]
+        try:
+            loss, measured = self._called(network, batch)
+            if all(one is None for one in torch.autograd.grad([loss], weights, allow_unused=True)):
+                raise ValueError("its value depends on no weight of the network")
+            self._values(loss, measured)  # which may be NaN where no made-up row is one that the loss selects
+        except Exception as error:
+            raise self._loaded.failure("fails on a made-up batch", error, OPTION) from error
+
+    def _called(self, network: nn.Module, batch: Any) -> tuple[Tensor, Mapping[str, Tensor | float]]:
+        with torch.enable_grad():
+            found = self._loss(network, batch)
+        loss, measured = found if isinstance(found, tuple) else (found, {})
+        if not isinstance(loss, Tensor) or loss.numel() != 1 or not loss.requires_grad:
+            raise ValueError(f"found {loss!r:.80}; expected a tensor of one number that depends on the weights")
+        return loss, measured
+
+    def _values(self, loss: Tensor, measured: Mapping[str, Tensor | float]) -> list[float]:
+        if {*measured} != {*self._measured}:
+            raise ValueError(
+                f"{type(self._loss).__name__} has measured {sorted(measured)}; its `measured` says {[*self._measured]}"
+            )
+        return [float(loss.detach()), *(_number(measured[name]) for name in self._measured)]
+
+
+def _number(value: Tensor | float) -> float:
+    return float(value.detach() if isinstance(value, Tensor) else value)
+
+
+_OPTION = "encoder"
+_TRIED_ROWS = 2
+
+
+class OwnEncoder(Encoder):
+    """A module of the user's own: `Net(space, generator, **options)`, with `features` and `forward(leaves)`.
+
+    Torch differentiates it. Actor and critic share it; in algorithms with critics of actions it belongs to the critics.
+
+    Args:
+        space: one entity's observation space.
+        given: the option `encoder`.
+        generator: where the initial weights come from.
+
+    Raises:
+        ConfigError: it is no module, has no `features`, or returns something else than [N, features].
+    """
+
+    def __init__(self, space: Space[Any], given: str | Mapping[str, Any], generator: torch.Generator) -> None:
+        nn.Module.__init__(self)
+        loaded = load_extension(given, _OPTION)
+        module = loaded.made(space, generator, option=_OPTION)
+        features = getattr(module, "features", None)
+        if not isinstance(module, nn.Module) or not isinstance(features, int) or features < 1:
+            raise ConfigError(
+                f"{loaded.name!r} is no torch module with an attribute `features`, a whole number of at least 1",
+                path=f"options.{_OPTION}",
+            )
+        self.own, self.features, self.learns = module, features, True
+        tried = [torch.zeros(_TRIED_ROWS, *leaf.shape, dtype=_dtype(leaf.dtype)) for leaf in leaves_of(space)]
+        try:
+            with torch.no_grad():
+                found = self.own(tried)
+        except Exception as error:
+            raise loaded.failure("fails on two rows of zeros", error, _OPTION) from error
+        if not isinstance(found, Tensor) or found.shape != (_TRIED_ROWS, features):
+            shape = list(found.shape) if isinstance(found, Tensor) else type(found).__name__
+            raise ConfigError(
+                f"{loaded.name!r} gives {shape} for {_TRIED_ROWS} rows; expected {[_TRIED_ROWS, features]}: "
+                "[N, features]",
+                path=f"options.{_OPTION}",
+            )
+
+    def forward(self, leaves: Sequence[Tensor]) -> Tensor:
+        """Features [N, features] of leaves [N, ...]."""
+        return self.own(leaves)  # type: ignore[no-any-return]
+
+
+def make_encoder(space: Space[Any], generator: torch.Generator, given: str | Mapping[str, Any] | None) -> Encoder:
+    """The encoder that an algorithm's option `encoder` says; None: the built-in one.
+
+    Raises:
+        ConfigError: the user's own cannot be used.
+    """
+    return Encoder(space, generator) if given is None else OwnEncoder(space, given, generator)
+
+
+def _dtype(dtype: Any) -> torch.dtype:
+    """The torch dtype of such a leaf of observations."""
+    import numpy as np
+
+    (tensor,) = to_tensors([np.zeros(1, dtype)])
+    found: torch.dtype = tensor.dtype
+    return found
