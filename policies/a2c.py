@@ -31,11 +31,7 @@ if TYPE_CHECKING:
 
 
 class Options(OnPolicyOptions, frozen=True, kw_only=True):
-    """What a configuration may say about A2C.
-
-    Raises:
-        ConfigError: a value of the wrong kind or out of its range.
-    """
+    """What a configuration may say about A2C."""
 
     learning_rate: NonNegative = 1e-3  # step size of Adam; 0 plays without learning
     learning_rate_schedule: Schedule = "linear"  # constant, or linear: falls to 0 at the end of the run

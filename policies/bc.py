@@ -84,11 +84,7 @@ if TYPE_CHECKING:
 
 
 class Options(AlgorithmOptions, frozen=True, kw_only=True):
-    """What a configuration may say about behavior cloning.
-
-    Raises:
-        ConfigError: a value of the wrong kind or out of its range.
-    """
+    """What a configuration may say about behavior cloning."""
 
     data: Text  # run folder, or folder of samples, to learn from; relative to the current directory
     policy: str | None = None  # whose samples; null: of all that have played with the seat's spaces

@@ -46,11 +46,7 @@ if TYPE_CHECKING:
 
 
 class Options(OffPolicyOptions, frozen=True, kw_only=True):
-    """What a configuration may say about DDPG.
-
-    Raises:
-        ConfigError: a value of the wrong kind or out of its range, or two that contradict each other.
-    """
+    """What a configuration may say about DDPG."""
 
     learning_rate: NonNegative = 1e-3  # step size of Adam, for the actor and for the critic; 0 plays without learning
     buffer_size: Count = 1_000_000  # observations that the group's replay holds at most; the oldest go first

@@ -56,11 +56,7 @@ _TAU = 0.01  # of a target network that moves at every gradient step
 
 
 class Options(OffPolicyOptions, frozen=True, kw_only=True):
-    """What a configuration may say about DQN.
-
-    Raises:
-        ConfigError: a value of the wrong kind or out of its range, or two that contradict each other.
-    """
+    """What a configuration may say about DQN."""
 
     learning_rate: NonNegative = 1e-3  # step size of Adam; 0 plays without learning
     learning_rate_schedule: Schedule = "linear"  # constant, or linear: falls to 0 at the end of the run

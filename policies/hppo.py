@@ -53,11 +53,7 @@ UNDECIDED = -1  # no option: the manager picks one when the row acts next
 
 
 class Options(ppo.Options, frozen=True, kw_only=True):
-    """What a configuration may say about hierarchical PPO: what it may say about PPO, but for a memory.
-
-    Raises:
-        ConfigError: a value of the wrong kind or out of its range, or two that contradict each other.
-    """
+    """What a configuration may say about hierarchical PPO: what it may say about PPO, but for a memory."""
 
     n_steps: Count = 128  # ticks per rollout
     minibatch_size: Count = 256  # transitions per worker in one gradient step, at most

@@ -46,11 +46,7 @@ if TYPE_CHECKING:
 
 
 class Options(ppo.Options, frozen=True, kw_only=True):
-    """What a configuration may say about MAPPO: what it may say about PPO, but for a memory.
-
-    Raises:
-        ConfigError: a value of the wrong kind or out of its range, or two that contradict each other.
-    """
+    """What a configuration may say about MAPPO: what it may say about PPO, but for a memory."""
 
     learning_rate: NonNegative = 5e-4  # step size of Adam; 0 plays without learning
     n_steps: Count = 128  # ticks per rollout

@@ -34,11 +34,7 @@ if TYPE_CHECKING:
 
 
 class Options(sac.Options, frozen=True, kw_only=True):
-    """What a configuration may say about MASAC.
-
-    Raises:
-        ConfigError: a value of the wrong kind or out of its range, or two that contradict each other.
-    """
+    """What a configuration may say about MASAC."""
 
     learning_rate: NonNegative = 1e-3  # step size of Adam (actors, critics, temperature); 0 plays without learning
     buffer_size: Count = 1_000_000  # joint observations that the group's replay holds at most; the oldest go first

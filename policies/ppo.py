@@ -41,11 +41,7 @@ Given = TypeVar("Given", bound="Options")
 
 
 class Options(OnPolicyOptions, frozen=True, kw_only=True):
-    """What a configuration may say about PPO.
-
-    Raises:
-        ConfigError: a value of the wrong kind or out of its range, or two that contradict each other.
-    """
+    """What a configuration may say about PPO."""
 
     minibatch_size: Count | Auto = AUTO  # transitions per worker and gradient step; auto: at least 64 / sqrt(workers)
     n_epochs: Count = 10  # passes over each rollout

@@ -50,11 +50,7 @@ if TYPE_CHECKING:
 
 
 class Options(OffPolicyOptions, frozen=True, kw_only=True):
-    """What a configuration may say about SAC.
-
-    Raises:
-        ConfigError: a value of the wrong kind or out of its range, or two that contradict each other.
-    """
+    """What a configuration may say about SAC."""
 
     learning_rate: NonNegative = 3e-4  # step size of Adam, for actor, critics and temperature; 0 plays without learning
     buffer_size: Count = 1_000_000  # observations that the group's replay holds at most; the oldest go first

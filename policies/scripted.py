@@ -22,11 +22,7 @@ if TYPE_CHECKING:
 
 
 class Options(AlgorithmOptions, frozen=True, kw_only=True):
-    """What a configuration may say about a scripted policy: exactly one of `action` and `function`.
-
-    Raises:
-        ConfigError: none or both are given, or arguments without a function.
-    """
+    """What a configuration may say about a scripted policy: exactly one of `action` and `function`."""
 
     action: Any = None  # the action to play always, in the form of the space: a number, a list, a mapping
     function: str | None = None  # "package.module:name" of a function (observations, infos) -> actions

@@ -21,11 +21,7 @@ from policies.networks.distributions import normal
 
 
 class Options(ddpg.Options, frozen=True, kw_only=True):
-    """What a configuration may say about TD3.
-
-    Raises:
-        ConfigError: a value of the wrong kind or out of its range, or two that contradict each other.
-    """
+    """What a configuration may say about TD3."""
 
     target_update_interval: Count = 2  # gradient steps between two moves of the target networks
     hidden_sizes: Sizes = (256, 256)  # layers of the actor, and of each critic

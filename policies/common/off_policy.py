@@ -74,11 +74,7 @@ Given = TypeVar("Given", bound="OffPolicyOptions")
 
 
 class OffPolicyOptions(AlgorithmOptions, frozen=True, kw_only=True):
-    """What a configuration may say about any of these algorithms; each redeclares what it has other defaults for.
-
-    Raises:
-        ConfigError: a value of the wrong kind or out of its range, or two that contradict each other.
-    """
+    """What a configuration may say about any of these algorithms; each redeclares what it has other defaults for."""
 
     learning_rate: NonNegative = 3e-4  # step size of Adam; 0 plays without learning
     learning_rate_schedule: Schedule = "constant"  # constant, or linear: falls to 0 at the end of the run
