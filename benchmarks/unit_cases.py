@@ -19,7 +19,7 @@ from torch.nn import functional
 from arena import Ragged
 from arena.registry import adapt_environment
 from envs.minesweeper import SPACE
-from policies.common.ragged import RaggedTensor
+from policies.common.columns import RaggedTensor
 from policies.networks.heads import UnitHead
 from policies.networks.units.network import UnitActorCritic
 from policies.networks.units.options import Transformer

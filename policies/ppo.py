@@ -235,8 +235,8 @@ def add_gradient(network: ActorCritic, batch: Batch, options: Options, share: fl
     if options.clip_range_vf is not None:
         move = values - batch.values
         near = move.clamp(-options.clip_range_vf, options.clip_range_vf)
-        clipped = (batch.values + near - batch.returns).square()
-        difference.masked_fill_((move != near) & (clipped >= errors), 0.0)  # the larger error is constant
-        errors = torch.max(errors, clipped)
+        clipped_errors = (batch.values + near - batch.returns).square()
+        difference.masked_fill_((move != near) & (clipped_errors >= errors), 0.0)  # the larger error is constant
+        errors = torch.max(errors, clipped_errors)
     backward_value(difference.mul_(2 * options.vf_coef * share).unsqueeze(-1))
     return torch.stack([-surrogate, errors, policy.entropy(), divergence, (ratio != clipped).float()])

@@ -35,9 +35,8 @@ from arena.game.magnitude import large_numbers
 from arena.game.spaces import leaves_of
 from arena.game.units import UnitActions, UnitSpace
 from policies.common.adam import Optimizer, held
-from policies.common.columns import to_leaves
+from policies.common.columns import RaggedTensor, to_leaves
 from policies.common.options import wrong
-from policies.common.ragged import RaggedTensor
 from policies.common.tensors import load_weights, to_arrays, to_tensors
 from policies.extensions import ExtraLoss
 from policies.networks.heads import action_head, check_choices

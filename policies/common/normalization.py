@@ -28,9 +28,8 @@ from numpy.typing import NDArray
 from arena.errors import ConfigError
 from arena.game.ragged import Ragged
 from arena.game.spaces import leaf_spaces
-from policies.common.columns import storage_dtype
+from policies.common.columns import RaggedTensor, storage_dtype
 from policies.common.options import check_unused, wrong
-from policies.common.ragged import RaggedTensor
 from policies.networks.units.inputs import UnitInputs, unit_inputs
 
 if TYPE_CHECKING:

@@ -37,7 +37,7 @@ from policies.common.algorithm import (
     stream,
     torch_generators,
 )
-from policies.common.columns import to_leaves, to_mask
+from policies.common.columns import RaggedTensor, to_leaves, to_mask
 from policies.common.normalization import Normalization, check_normalization, joined
 from policies.common.options import (
     AUTO,
@@ -58,7 +58,6 @@ from policies.common.options import (
     check_idle,
     check_unused,
 )
-from policies.common.ragged import RaggedTensor
 from policies.common.rollout import COUNTS, Batch, Evaluation, Rollout, Rows, advantages_of
 from policies.common.tensors import load_weights, to_arrays
 from policies.exporting.network import Exported, decoding_of, exported, numbers

@@ -15,9 +15,12 @@ from torch import Tensor
 from arena.game.infos import StepFields, fields_of
 from arena.game.spaces import Leaf, flatten
 from policies.common.columns import (
+    Column,
     Columns,
     RaggedStorage,
+    RaggedTensor,
     Storage,
+    cat,
     from_plain,
     kept_leaves,
     last_leaves,
@@ -25,7 +28,6 @@ from policies.common.columns import (
     per_transition,
     to_plain,
 )
-from policies.common.ragged import Column, RaggedTensor, cat
 from policies.networks.heads import ActionHead
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from arena.errors import ConfigError
 from arena.game.ragged import Ragged
 from arena.game.spaces import mask_size
 from arena.game.units import UnitActions
-from policies.common.ragged import RaggedTensor
+from policies.common.columns import RaggedTensor
 from policies.networks.distributions import (
     Bernoulli,
     Categorical,

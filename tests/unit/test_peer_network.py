@@ -13,7 +13,7 @@ import torch
 
 from arena import Ragged
 from envs.minesweeper import SPACE
-from policies.common.ragged import RaggedTensor
+from policies.common.columns import RaggedTensor
 from policies.networks.heads import UnitHead
 from policies.networks.units.network import UnitActorCritic
 from policies.networks.units.options import Transformer

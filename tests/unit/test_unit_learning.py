@@ -18,9 +18,8 @@ from envs.minesweeper import Minesweeper
 from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
 from learning_steps import evaluate, learn, play
 from policies.a2c import A2C
-from policies.common.columns import RaggedStorage, to_leaves
+from policies.common.columns import RaggedStorage, RaggedTensor, to_leaves
 from policies.common.on_policy import chunks
-from policies.common.ragged import RaggedTensor
 from policies.common.rollout import Batch
 from policies.networks.units.options import Center, Relative, Transformer
 from policies.ppo import PPO

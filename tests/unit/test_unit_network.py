@@ -15,8 +15,7 @@ from torch import Tensor
 
 from arena import Choice, Ragged, Select, UnitSpace
 from arena.errors import ConfigError
-from policies.common.columns import to_leaves
-from policies.common.ragged import RaggedTensor, row_order
+from policies.common.columns import RaggedTensor, row_order, to_leaves
 from policies.networks.heads import UnitHead
 from policies.networks.units.decisions import hashed_gumbel
 from policies.networks.units.inputs import UnitInputs

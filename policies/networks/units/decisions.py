@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from policies.common.ragged import RaggedTensor, row_order
+from policies.common.columns import RaggedTensor, row_order
 from policies.networks.distributions import Categorical
 
 Integers = NDArray[np.int64]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from arena.game.units import UnitSpace
-from policies.common.ragged import RaggedTensor
+from policies.common.columns import RaggedTensor
 from policies.networks.units.options import Center, Transformer, types_with
 from policies.networks.units.relative import facing
 

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from arena.game.units import Choice, UnitSpace
-from policies.common.ragged import Column
+from policies.common.columns import Column
 from policies.networks.actor_critic import UnsetLinear, linear
 from policies.networks.distributions import FORBIDDEN
 from policies.networks.heads import UnitHead

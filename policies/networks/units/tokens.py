@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from arena.game.units import GlobalChoice, Select, UnitSpace
-from policies.common.ragged import RaggedTensor, row_order
+from policies.common.columns import RaggedTensor, row_order
 from policies.networks.units.packing import Gather
 
 Integers = NDArray[np.int64]
