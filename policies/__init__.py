@@ -16,9 +16,10 @@
 Their bases are `common.on_policy` (learns from its newest rollout: ppo, a2c, mappo, hppo), `common.off_policy`
 (learns from replay: dqn, ddpg, td3, sac) and `team.centralized` (off-policy: maddpg, masac).
 
-The parts that algorithms share: `networks` (observations to distributions of actions and to values) and, in `common`,
-`gae` (generalized advantage estimation), `rollout`, `replay`, `normalization` (running scales of observations and
-rewards), `adam` (the optimizer), `options` (checks of a configuration's values), `tensors` (state that can be stored).
+The parts that algorithms share: `networks` (observations to distributions of actions and to values), `extensions` (a
+user's own encoders and losses) and, in `common`, `algorithm` (how the workers of a group learn together), `rollout`
+(with generalized advantage estimation), `replay`, `normalization` (running scales of observations and rewards), `adam`
+(the optimizer), `options` (checks of a configuration's values), `tensors` (state that can be stored).
 
 An algorithm is given an environment proxy and a group, no more; a class of your own is used in the same way.
 """

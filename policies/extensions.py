@@ -2,6 +2,18 @@
 
 encoder: "my_module:Net"
 encoder: {class: "my_module:Net", options: {width: 32}}
+
+A further loss (`extra_loss`), beside that of an algorithm, is a class as this one:
+
+    class Imitate:
+        measured = ("distance",)                                    # optional: names of what it measures
+
+        def __init__(self, observation_space, action_space, *, seed, **options): ...
+        def __call__(self, network, batch): ...                     # -> Tensor, or (Tensor, {"distance": Tensor})
+
+It is made once per worker and called for every minibatch, with torch recording; `arena check` calls it once, with a
+made-up one. Its gradient is added to that of the algorithm before the group's mean. Its value is logged as
+`extra_loss`, what it measures as `extra_<name>`.
 """
 
 from __future__ import annotations

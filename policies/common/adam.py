@@ -174,7 +174,7 @@ Module = TypeVar("Module", bound=nn.Module)
 
 
 class Target(Generic[Module]):
-    """A copy of a module, which no gradient moves.
+    """A target network: a copy of what is learned that follows it slowly (Mnih et al. 2015, doi 10.1038/nature14236).
 
     Args:
         module: what is learned.

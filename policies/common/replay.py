@@ -32,7 +32,15 @@ Indices = NDArray[np.int64]
 
 
 class SumTree:
-    """`n` numbers, all 0 in the beginning.
+    """`n` numbers, all 0 in the beginning, that are drawn in proportion to their size and may change at any time.
+
+        leaves   x_0 ... x_{n-1}, at the bottom
+        nodes    the sum, and the least that is not 0, of the 64 numbers below each; up to a level of a few thousand
+        top      that level, which is searched from end to end
+
+    Wide nodes make a low tree: NumPy handles all requested nodes of a level in one operation, and a hundred thousand
+    numbers need one such level and the top. A node is always summed anew from the numbers below it, never corrected by
+    differences: nothing drifts, and the tree depends on its leaves alone.
 
     Args:
         capacity: n.

@@ -1,4 +1,10 @@
-"""Rollouts: preallocated storage of T ticks, and the batch of transitions that it becomes."""
+"""Rollouts: preallocated storage of T ticks, their advantages, and the batch of transitions that they become.
+
+A *transition* of a row begins on a tick where the row acts and is complete on the next tick where it ends its
+episode or may act again; the rewards of the ticks between belong to it. Where every row acts on every tick a
+transition is one tick, and `advantages_of` is the textbook estimator (generalized advantage estimation, Schulman et
+al. 2016, arXiv 1506.02438). Discounting counts transitions, not ticks.
+"""
 
 from __future__ import annotations
 

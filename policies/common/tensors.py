@@ -33,7 +33,10 @@ class ShapeMismatch(NamedTuple):
 
 
 def difference(stored: Shapes, held: Shapes) -> ShapeMismatch | None:
-    """The first difference between stored weights and those of a network; None where there is none."""
+    """The first difference between stored weights and those of a network; None where there is none.
+
+    Linear layers in a row are a *chain*, as `actor 4-64-64-5`: inputs of the first, then outputs of each.
+    """
     differ = [name for name in {**held, **stored} if held.get(name) is None or held.get(name) != stored.get(name)]
     if not differ:
         return None

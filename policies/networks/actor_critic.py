@@ -70,7 +70,15 @@ class BufferPool:
 class MLP(nn.Sequential):
     """Linear layers [N, inputs] -> [N, outputs] with an activation after each but the last.
 
-    Where autograd records, a call is that of any `Sequential`.
+    Where autograd records, a call is that of any `Sequential`. Else there is back-propagation by hand (Rumelhart et al.
+    1986, doi 10.1038/323533a0):
+
+        forward    x_0 -> x_1 = f(x_0 W_0' + b_0) -> ... -> x_k W_k' + b_k, and every x_i is kept
+        backward   from the last layer to the first, with g the gradient of the loss with respect to its outputs:
+                   gradient of W_i += g' x_i,  of b_i += the sum of g's rows;  next g = (g W_i) * f'
+
+    For networks as small as those of reinforcement learning autograd takes more than twice as long: here all arrays as
+    large as the batch are written to reused storage, which is small enough to stay in the cache.
 
     Args:
         layers: linear ones, each with a bias.

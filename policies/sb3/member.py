@@ -58,7 +58,7 @@ ARCHIVE = "stable_baselines3.zip"
 
 _COUNTERS = ("_n_updates", "_n_calls", "_episode_num", "_current_progress_remaining", "exploration_rate")
 _AS_LEARNED = "load them with the policy_kwargs, the optimizer and the environment's spaces that they were learned with"
-_MAKING = 100  # what a random stream is for, beside policies.common.algorithm
+_MAKING = 100  # what a random stream is for, beside those of policies.common.algorithm
 
 Figures = dict[str, float]
 
