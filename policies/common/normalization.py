@@ -35,7 +35,6 @@ from policies.networks.units.inputs import UnitInputs, unit_inputs
 if TYPE_CHECKING:
     from arena.group.group import Group
     from policies.common.nstep import NStepBatch
-    from policies.common.on_policy import OnPolicyOptions
     from policies.common.replay import Transitions
     from policies.common.rollout import Rollout
 
@@ -311,7 +310,7 @@ class Normalization:
     `with_statistics` of it; rank 0 calls `update` with the statistics that have arrived.
     """
 
-    def __init__(self, space: Space[Any], rows: int, options: OnPolicyOptions) -> None:
+    def __init__(self, space: Space[Any], rows: int, options: Any) -> None:
         self.observations = ObservationNormalizer(
             space,
             clip=options.clip_observations,

@@ -230,14 +230,6 @@ LEFT: dict[str, set[str]] = {
     "arena.cli.train": {"arena.cli.train_run"},
     "arena.dataset.batch": {"arena.dataset.reader"},
     "arena.external.interface": {"arena.external.slots"},
-    "policies.closed_form.actor_critic": {"policies.a2c", "policies.ppo"},
-    "policies.closed_form.deterministic": {"policies.ddpg"},
-    "policies.closed_form.q_learning": {"policies.dqn"},
-    "policies.closed_form.soft_actor_critic": {"policies.sac"},
-    "policies.common.algorithm": {"policies.common.group_learner"},
-    "policies.common.group_learner": {"policies.common.off_policy"},
-    "policies.common.normalization": {"policies.common.on_policy"},
-    "policies.exporting.network": {"policies.common.normalization"},
 }
 """By module, imports for types or inside of functions that still close a circle; to be emptied."""
 
