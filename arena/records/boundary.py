@@ -80,7 +80,7 @@ def save(folder: RunFolder, boundary: Boundary, digests: FileDigests | None = No
         files[path.relative_to(folder.path).as_posix()] = digests.checkpoint(path)
     listed = msgspec.structs.replace(boundary, files=files)
     sealed = msgspec.structs.replace(listed, sha256=digest_of(listed))
-    checksums.replace(_path(folder, boundary.tick), msgspec.json.encode(sealed) + b"\n")
+    checksums.replace(folder.boundaries / f"{boundary.tick:012d}.json", msgspec.json.encode(sealed) + b"\n")
     for path in _files(folder)[: -checkpoint.KEPT]:
         checksums.drop(path)
         path.unlink(missing_ok=True)
@@ -186,10 +186,6 @@ def cut_journals(folder: RunFolder, boundary: Boundary) -> None:
     for path in (folder.episodes, folder.metrics):
         if path.exists():
             checksums.cut(path, boundary.journals.get(path.name, 0))
-
-
-def _path(folder: RunFolder, tick: int) -> Path:
-    return folder.boundaries / f"{tick:012d}.json"
 
 
 def _files(folder: RunFolder) -> list[Path]:

@@ -292,7 +292,9 @@ def _prune(folder: Path, written: Path, keep: int) -> None:
     present = list_checkpoints(folder)
     kept = {present[0], written, *present[-keep:]}
     own = [path for path in own_files(folder) if ticks_of(path) < ticks_of(present[-keep:][0])]
-    unfinished = [path for path in _unfinished(folder) if _NAME.fullmatch(_finished_name(path))]
+    unfinished = [
+        path for path in _unfinished(folder) if _NAME.fullmatch(path.name.removeprefix(".").removesuffix(".part"))
+    ]
     for path in [*(path for path in present if path not in kept), *own, *unfinished]:
         try:
             path.unlink()
@@ -303,11 +305,6 @@ def _prune(folder: Path, written: Path, keep: int) -> None:
 def _unfinished(folder: Path) -> list[Path]:
     """Checkpoint files that are being written, or were when a process was killed."""
     return list(folder.glob(part_of(folder / "*.ckpt").name))
-
-
-def _finished_name(part: Path) -> str:
-    """The final name of an unfinished file."""
-    return part.name.removeprefix(".").removesuffix(".part")
 
 
 def ticks_of(path: Path) -> int:
@@ -321,7 +318,12 @@ def _read(path: Path, tensors: bool) -> Checkpoint:
     members = _members(path)
     try:
         header = json.loads(members.pop(_HEADER))
-        _check_version(header, path)
+        if header["version"] > FORMAT_VERSION:
+            raise ConfigError(
+                f"has format version {header['version']}, written by arena {header['arena']}; this arena reads up to "
+                f"version {FORMAT_VERSION}: install a newer one",
+                source=str(path),
+            )
         state = state_codec.decode(header["state"], list(members.values()), tensors=tensors)
         ticks = header["ticks"]
         boundary = header.get("boundary", ticks)
@@ -432,27 +434,15 @@ def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
         raise ConfigError(f"cannot be read: {error.strerror}", source=str(path)) from error
     try:
         with file, zipfile.ZipFile(file) as archive:
-            _check_sizes(archive, path)
+            # Refuses a zip file that would need more memory than it has bytes: a bomb, packed or with members that
+            # overlap.
+            members = archive.infolist()
+            names = [member.filename for member in members]
+            if names != [_HEADER, *(f"arrays/{number}.npy" for number in range(len(names) - 2)), _DIGEST]:
+                raise Damaged("is not a checkpoint: a zip file of something else", source=str(path))
+            packed = any(member.compress_type != zipfile.ZIP_STORED for member in members)
+            if packed or sum(member.file_size for member in members) > path.stat().st_size:
+                raise Damaged("is not a checkpoint: its members are larger than the file", source=str(path))
             yield archive
     except (*_NOT_A_ZIP, MemoryError) as error:
         raise Damaged(f"is not a checkpoint, or is damaged: {error}", source=str(path)) from error
-
-
-def _check_sizes(archive: zipfile.ZipFile, path: Path) -> None:
-    """Refuses a zip file that would need more memory than it has bytes: a bomb, packed or with members that overlap."""
-    members = archive.infolist()
-    names = [member.filename for member in members]
-    if names != [_HEADER, *(f"arrays/{number}.npy" for number in range(len(names) - 2)), _DIGEST]:
-        raise Damaged("is not a checkpoint: a zip file of something else", source=str(path))
-    packed = any(member.compress_type != zipfile.ZIP_STORED for member in members)
-    if packed or sum(member.file_size for member in members) > path.stat().st_size:
-        raise Damaged("is not a checkpoint: its members are larger than the file", source=str(path))
-
-
-def _check_version(header: dict[str, Any], path: Path) -> None:
-    if header["version"] > FORMAT_VERSION:
-        raise ConfigError(
-            f"has format version {header['version']}, written by arena {header['arena']}; this arena reads up to "
-            f"version {FORMAT_VERSION}: install a newer one",
-            source=str(path),
-        )

@@ -255,19 +255,17 @@ def _claimed(path: Path, *, given: bool) -> Path:
     """A folder for this run: a new one, or the named one if no run has begun in it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if given:
-        return _claimed_as_named(path)
+        if _claim(path) or (path.is_dir() and _is_unbegun(path)):
+            return path
+        found = "holds files already" if path.is_dir() else "is a file"
+        raise ConfigError(
+            f"the run folder {found}; continue a run with --resume, or name another folder", source=str(path)
+        )
     candidate, number = path, 1
     while not _claim(candidate):
         number += 1
         candidate = _numbered(path, number)
     return candidate
-
-
-def _claimed_as_named(path: Path) -> Path:
-    if _claim(path) or (path.is_dir() and _is_unbegun(path)):
-        return path
-    found = "holds files already" if path.is_dir() else "is a file"
-    raise ConfigError(f"the run folder {found}; continue a run with --resume, or name another folder", source=str(path))
 
 
 def _is_unbegun(path: Path) -> bool:

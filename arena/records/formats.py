@@ -38,7 +38,7 @@ import msgspec
 from arena.config.league import Elo, Half
 from arena.config.matches import MatchConfig
 from arena.errors import ConfigError
-from arena.plan.plan import MatchPlan, Plan, Role, RoleKind
+from arena.plan.plan import Plan, Role, RoleKind
 from arena.records import checkpoint, checksums
 from arena.records.atomic import regular
 from arena.records.folder import RunFolder
@@ -94,12 +94,12 @@ def update_of(line: Mapping[str, Any]) -> UpdateRecord:
     Raises:
         msgspec.ValidationError: a fixed field is missing or of another type.
     """
-    values = {name: value for name, value in line.items() if name not in UPDATE_FIELDS and _is_number(value)}
+    values = {
+        name: value
+        for name, value in line.items()
+        if name not in UPDATE_FIELDS and isinstance(value, (int, float)) and not isinstance(value, bool)
+    }
     return msgspec.convert({**line, "values": values}, UpdateRecord)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 # ---------------------------------------------------------------------------------------------------------- best.json
@@ -338,23 +338,22 @@ def plan_file(plan: Plan, external: Mapping[int, str]) -> PlanFile:
     return PlanFile(
         name=plan.config.name,
         processes=plan.processes,
-        matches=tuple(_planned_match(match, external.get(match.match)) for match in plan.matches),
+        matches=tuple(
+            PlannedMatch(
+                match=match.match,
+                env=match.env,
+                env_kwargs=match.game.kwargs,
+                lanes=match.lanes,
+                seats=tuple(PlannedSeat(seat.policy, seat.entities) for seat in match.seats),
+                sides=match.sides,
+                external=external.get(match.match) or msgspec.UNSET,
+            )
+            for match in plan.matches
+        ),
         ranks=tuple(
             PlannedRank(rank, tuple(_planned_role(plan, role) for role in roles))
             for rank, roles in enumerate(plan.ranks)
         ),
-    )
-
-
-def _planned_match(match: MatchPlan, external: str | None) -> PlannedMatch:
-    return PlannedMatch(
-        match=match.match,
-        env=match.env,
-        env_kwargs=match.game.kwargs,
-        lanes=match.lanes,
-        seats=tuple(PlannedSeat(seat.policy, seat.entities) for seat in match.seats),
-        sides=match.sides,
-        external=external or msgspec.UNSET,
     )
 
 

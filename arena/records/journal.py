@@ -46,7 +46,16 @@ class Journal:
         self._pending: list[bytes] = []
         with writing(path), ExitStack() as on_error:
             self._file: IO[bytes] = on_error.enter_context(open(path, "ab+", buffering=0, opener=private))
-            _cut_rest(self._file)
+            # Cuts off what follows the last newline of a file, reading backwards from its end.
+            end = self._file.seek(0, os.SEEK_END)
+            while end:
+                start = max(0, end - 65536)
+                self._file.seek(start)
+                newline = self._file.read(end - start).rfind(b"\n")
+                end = start if newline < 0 else start + newline + 1
+                if newline >= 0:
+                    break
+            self._file.truncate(end)
             self._checksum = checksums.JournalChecksum(path, self._file)
             on_error.pop_all()  # closed by close()
 
@@ -101,19 +110,6 @@ class Journal:
             finally:
                 with writing(self._path):
                     self._file.close()
-
-
-def _cut_rest(file: IO[bytes]) -> None:
-    """Cuts off what follows the last newline of a file, reading backwards from its end."""
-    end = file.seek(0, os.SEEK_END)
-    while end:
-        start = max(0, end - 65536)
-        file.seek(start)
-        newline = file.read(end - start).rfind(b"\n")
-        end = start if newline < 0 else start + newline + 1
-        if newline >= 0:
-            break
-    file.truncate(end)
 
 
 def forget_after(path: Path, kind: type[T], tick: Callable[[T], int], last: int) -> None:

@@ -84,7 +84,12 @@ class RunLock:
         if not locked:
             os.close(descriptor)
             return cls(path, None)
-        _write(descriptor, json.dumps(_myself()))
+        _write(
+            descriptor,
+            json.dumps(
+                {"pid": os.getpid(), "host": socket.gethostname(), "since": time.strftime("%Y-%m-%d %H:%M:%S %z")}
+            ),
+        )
         return cls(path, descriptor)
 
     @property
@@ -194,10 +199,6 @@ def _lock(descriptor: int, folder: Path | str, *, shared: bool = False) -> bool:
 
 def _unlockable(path: Path, error: OSError) -> ConfigError:
     return ConfigError(f"the run folder cannot be locked: {error.strerror}", source=str(path))
-
-
-def _myself() -> dict[str, int | str]:
-    return {"pid": os.getpid(), "host": socket.gethostname(), "since": time.strftime("%Y-%m-%d %H:%M:%S %z")}
 
 
 def _holder(descriptor: int) -> str:

@@ -195,7 +195,15 @@ class Recorder:
             self._measures.flush()
         if self._results is not None:
             self._results.flush()
-        self._write_scalars()
+        played, self._played = self._played, {}
+        learned, self._learned = self._learned, {}
+        for policy, means in played.items():
+            self._scalars(policy).add(self._tick, means.scalars("episode"))
+        for policy, means in learned.items():
+            if means.sums:
+                self._scalars(policy).add(means.ticks, means.scalars("update"))
+        for file in self._scalar_files.values():
+            file.flush()
 
     def sync(self) -> None:
         """Flushes, and brings the journals to the disk."""
@@ -221,17 +229,6 @@ class Recorder:
                     *(f.close for f in self._scalar_files.values()),
                 ):
                     stack.callback(close)
-
-    def _write_scalars(self) -> None:
-        played, self._played = self._played, {}
-        learned, self._learned = self._learned, {}
-        for policy, means in played.items():
-            self._scalars(policy).add(self._tick, means.scalars("episode"))
-        for policy, means in learned.items():
-            if means.sums:
-                self._scalars(policy).add(means.ticks, means.scalars("update"))
-        for file in self._scalar_files.values():
-            file.flush()
 
     def _scalars(self, policy: str) -> ScalarFile:
         if policy not in self._scalar_files:

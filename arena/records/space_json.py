@@ -96,16 +96,15 @@ def _action_kind(kind: ActionKind) -> dict[str, Any]:
 
 
 def _bounds(bounds: NDArray[Any]) -> Any:
-    numbers = [_number(value) for value in bounds.ravel().tolist()]
+    numbers = [
+        value if isinstance(value, (bool, int)) or math.isfinite(value) else str(value)
+        for value in bounds.ravel().tolist()
+    ]
     if len(set(numbers)) == 1:
         return numbers[0]
     flat = np.empty(bounds.size, object)
     flat[:] = numbers
     return flat.reshape(bounds.shape).tolist()
-
-
-def _number(value: float) -> float | str:
-    return value if isinstance(value, (bool, int)) or math.isfinite(value) else str(value)
 
 
 def _read_box(content: dict[str, Any]) -> Space[Any]:

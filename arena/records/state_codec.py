@@ -105,22 +105,20 @@ def read_array(content: bytes) -> NDArray[Any]:
     """
     try:
         with _ONE_AT_A_TIME:
-            _check_size(content)
+            # Refuses an array file whose header asks for another number of bytes than follow it.
+            file = io.BytesIO(content)
+            version = np.lib.format.read_magic(file)
+            if version not in _HEADERS:
+                raise ValueError(f"an array file of version {version}, expected one of {sorted(_HEADERS)}")
+            shape, _, dtype = _HEADERS[version](file)
+            asked, there = math.prod(shape) * dtype.itemsize, len(content) - file.tell()
+            if not dtype.hasobject and asked != there:  # numpy refuses objects itself
+                raise ValueError(
+                    f"an array file of shape {shape} and type {dtype} needs {asked} bytes, and has {there}"
+                )
             return np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
     except (SyntaxError, TokenError) as error:  # numpy tokenizes a header in the style of Python 2
         raise ValueError(f"an array file with a header that cannot be read: {error}") from error
-
-
-def _check_size(content: bytes) -> None:
-    """Refuses an array file whose header asks for another number of bytes than follow it."""
-    file = io.BytesIO(content)
-    version = np.lib.format.read_magic(file)
-    if version not in _HEADERS:
-        raise ValueError(f"an array file of version {version}, expected one of {sorted(_HEADERS)}")
-    shape, _, dtype = _HEADERS[version](file)
-    asked, there = math.prod(shape) * dtype.itemsize, len(content) - file.tell()
-    if not dtype.hasobject and asked != there:  # numpy refuses objects itself
-        raise ValueError(f"an array file of shape {shape} and type {dtype} needs {asked} bytes, and has {there}")
 
 
 def _encode(value: Any, where: str, arrays: list[bytes]) -> Any:

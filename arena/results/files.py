@@ -96,7 +96,7 @@ def forget_after(folder: RunFolder, tick: int) -> None:
         checksums.drop(folder.results)
         return
     lines = list(JournalReader(folder.results).made(_checked))
-    kept = [_undone(line) for line in lines if line["ticks"] <= tick]
+    kept = [{**line, "done": False, "stopped_by": None} for line in lines if line["ticks"] <= tick]
     if kept != lines:
         write_all(folder.results, kept)
     else:  # lines that are missing at the end are written again
@@ -106,10 +106,6 @@ def forget_after(folder: RunFolder, tick: int) -> None:
 def write_all(path: Path, lines: Sequence[Mapping[str, Any]]) -> None:
     """Writes the file with these lines, atomically."""
     checksums.replace(path, msgspec.json.Encoder().encode_lines(lines))
-
-
-def _undone(line: Mapping[str, Any]) -> dict[str, Any]:
-    return {**line, "done": False, "stopped_by": None}
 
 
 def _result_of(line: dict[str, Any]) -> dict[str, Any]:

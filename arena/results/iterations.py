@@ -189,7 +189,16 @@ class Iterations:
         if new < self._smoothing:
             smoothed = Figures()
             smoothed.add(self._recent, self._of_episodes)
-        custom = self._custom_metrics(tick, smoothed)
+        # The metrics of smoothed episodes and, unsmoothed, of this iteration.
+        for measured_at, metrics in self._of_ticks:
+            if measured_at <= tick:
+                smoothed.measure(metrics)
+        self._of_ticks = [later for later in self._of_ticks if later[0] > tick]
+        self._metric_names |= smoothed.measured
+        if self._of_episodes:
+            kept = {*map(place_of, self._recent), *map(place_of, self._later)}
+            self._of_episodes = {place: own for place, own in self._of_episodes.items() if place in kept}
+        custom = smoothed.metrics(self._metric_names)
         updates = {name: self._newest[name] for name in self._policies if name in self._newest}
         found = {
             "training_iteration": self.totals.iteration,
@@ -227,15 +236,3 @@ class Iterations:
         whole = [episode for episode in episodes if not episode.cut]
         self._recent.extend(whole)
         self._new.add(whole, self._of_episodes)
-
-    def _custom_metrics(self, tick: int, smoothed: Figures) -> dict[str, float]:
-        """The metrics of smoothed episodes and, unsmoothed, of this iteration."""
-        for measured_at, metrics in self._of_ticks:
-            if measured_at <= tick:
-                smoothed.measure(metrics)
-        self._of_ticks = [later for later in self._of_ticks if later[0] > tick]
-        self._metric_names |= smoothed.measured
-        if self._of_episodes:
-            kept = {*map(place_of, self._recent), *map(place_of, self._later)}
-            self._of_episodes = {place: own for place, own in self._of_episodes.items() if place in kept}
-        return smoothed.metrics(self._metric_names)

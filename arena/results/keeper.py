@@ -68,19 +68,7 @@ class RunResults:
         last = next(iter(files.results_in(folder.results)[-1:]), None)
         self._policies = tuple(name for name in plan.policies if "@" not in name)
         self._every = plan.result_every
-        self._iterations = self._from_records(tick, last, steps_at)
-        self.begin_round(plan, steps_at)
-        self._began = self._last = clock()
-        self._seconds_before = 0.0 if last is None else last["time_total_s"]
-        self._first = self._iterations.totals
-        self.newest = last
-        self.met: Met | None = None
-        self._silent = {rule.key for rule in plan.config.stop_rules}
-        for result in files.results_in(folder.results) if plan.config.stop_rules else ():
-            self._hold_against_rules(result)
-
-    def _from_records(self, tick: int, last: Mapping[str, Any] | None, steps_at: Callable[[int], Steps]) -> Iterations:
-        """The iterations at a boundary: what results on record have covered, and what was recorded since then."""
+        # The iterations at a boundary: what results on record have covered, and what was recorded since then.
         if last is not None:
             covered, steps = last["ticks"], Steps(last["timesteps_total"], last["agent_timesteps_total"])
         else:  # the run had no results before, or was killed before its first one
@@ -111,7 +99,16 @@ class RunResults:
                 found.remember_update(record)
             elif record.ticks <= tick:
                 found.update(record)
-        return found
+        self._iterations = found
+        self.begin_round(plan, steps_at)
+        self._began = self._last = clock()
+        self._seconds_before = 0.0 if last is None else last["time_total_s"]
+        self._first = self._iterations.totals
+        self.newest = last
+        self.met: Met | None = None
+        self._silent = {rule.key for rule in plan.config.stop_rules}
+        for result in files.results_in(folder.results) if plan.config.stop_rules else ():
+            self._hold_against_rules(result)
 
     def begin_round(self, plan: Plan, steps_at: Callable[[int], Steps]) -> None:
         """Takes the plan of the round that is played next, or goes on."""
@@ -199,7 +196,11 @@ class RunResults:
             and self.newest is not None
             and not self.newest["done"]
         ):
-            self._mark_done()
+            # Marks the last result as the end of the run again: a resumed run had removed the mark.
+            self.close()
+            lines = list(JournalReader(self._folder.results))
+            over = {"done": True, "stopped_by": None if self.met is None else self.met.rule.words}
+            files.write_all(self._folder.results, [*lines[:-1], {**lines[-1], **over}])
 
     def _keep_best(self, tick: int) -> None:
         """Keeps the checkpoints of a boundary, if its result is the best so far."""
@@ -214,13 +215,6 @@ class RunResults:
         if boundary is not None and boundary.tick == tick:
             checkpoints = {name: boundary.checkpoint(self._folder, name) for name in boundary.checkpoints}
             best.keep(self._folder, BestFile(tick, plan.metric, value), checkpoints)
-
-    def _mark_done(self) -> None:
-        """Marks the last result as the end of the run again: a resumed run had removed the mark."""
-        self.close()
-        lines = list(JournalReader(self._folder.results))
-        over = {"done": True, "stopped_by": None if self.met is None else self.met.rule.words}
-        files.write_all(self._folder.results, [*lines[:-1], {**lines[-1], **over}])
 
     @property
     def silent_rules(self) -> list[str]:
