@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Iterator, Sequence
 
 from arena.cli.arguments import positive_int
-from arena.errors import ConfigError, ExportError, shown
-from arena.records.formats import document_text
+from arena.errors import ConfigError, ExportError, pluralize, shown
+from arena.records.formats import ExportReport, document_text
 from arena.serving.export import BATCH_SIZES, LEAST_SAMPLES, SAMPLES, export, verify
-from arena.terminal.models import export_lines
 from arena.terminal.output import complain, say
 
 
@@ -48,23 +48,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Exports or verifies, and prints; returns the exit status."""
     try:
-        return _export(arguments) if arguments.verify is None else _verify(arguments)
+        if arguments.verify is not None:
+            given = {"--policy": arguments.policy, "--checkpoint": arguments.checkpoint, "--output": arguments.output}
+            idle = [name for name, value in given.items() if value is not None]
+            if idle:
+                raise ConfigError(
+                    "is not allowed with --verify, which reads it from the folder; leave it out", path=idle[0]
+                )
+            problems = verify(arguments.verify, arguments.run, samples=arguments.samples, batch_sizes=arguments.batch)
+            if arguments.json:
+                say(json.dumps({"verified": not problems, "problems": problems}, indent=2))
+            elif not problems:
+                say(f"{arguments.verify}: fits its checkpoint")
+            for problem in problems:
+                complain(f"arena: failed: {problem}\n")
+            return 1 if problems else 0
+        if arguments.run is None or arguments.policy is None:
+            raise ConfigError(
+                "name the run and its policy, as `arena export runs/duel --policy blue`", path="arena export"
+            )
+        found = export(
+            arguments.run,
+            arguments.policy,
+            checkpoint=arguments.checkpoint or "last",
+            output=arguments.output,
+            samples=arguments.samples,
+            batch_sizes=arguments.batch,
+        )
     except ExportError as error:
         complain(f"arena: failed: {error}\n")
         return 1
-
-
-def _export(arguments: argparse.Namespace) -> int:
-    if arguments.run is None or arguments.policy is None:
-        raise ConfigError("name the run and its policy, as `arena export runs/duel --policy blue`", path="arena export")
-    found = export(
-        arguments.run,
-        arguments.policy,
-        checkpoint=arguments.checkpoint or "last",
-        output=arguments.output,
-        samples=arguments.samples,
-        batch_sizes=arguments.batch,
-    )
     if arguments.json:
         say(document_text(found.report))
     else:
@@ -72,21 +85,6 @@ def _export(arguments: argparse.Namespace) -> int:
             say(line)
         say(f"{shown(found.folder)}: {', '.join(sorted(path.name for path in found.folder.iterdir()))}")
     return 0 if found.verified else 1
-
-
-def _verify(arguments: argparse.Namespace) -> int:
-    given = {"--policy": arguments.policy, "--checkpoint": arguments.checkpoint, "--output": arguments.output}
-    idle = [name for name, value in given.items() if value is not None]
-    if idle:
-        raise ConfigError("is not allowed with --verify, which reads it from the folder; leave it out", path=idle[0])
-    problems = verify(arguments.verify, arguments.run, samples=arguments.samples, batch_sizes=arguments.batch)
-    if arguments.json:
-        say(json.dumps({"verified": not problems, "problems": problems}, indent=2))
-    elif not problems:
-        say(f"{arguments.verify}: fits its checkpoint")
-    for problem in problems:
-        complain(f"arena: failed: {problem}\n")
-    return 1 if problems else 0
 
 
 def _samples(text: str) -> int:
@@ -98,3 +96,42 @@ def _samples(text: str) -> int:
 
 def _batch_sizes(text: str) -> tuple[int, ...]:
     return tuple(sorted({positive_int(size) for size in text.split(",")}))
+
+
+def export_lines(report: ExportReport, *, recorded: int) -> Iterator[str]:
+    """A report, line by line."""
+    sizes = ", ".join(map(str, report.batch_sizes))
+    rows = pluralize(report.samples, "row")
+    yield f"{report.policy} ({report.algorithm}), tick {report.tick}: {rows}, {recorded} recorded, batches of {sizes}"
+    body = [
+        (engine.name, output.name, _figure(output.max_abs), _figure(output.l1_relative), _figure(output.agreement))
+        for engine in report.engines
+        if engine.name != "eager"
+        for output in engine.outputs
+    ]
+    yield from _table(("engine", "output", "max abs", "l1 relative", "agreement"), body)
+    timed = [
+        (engine.name, *(f"{engine.latency_us[str(size)]:.0f}" for size in report.batch_sizes))
+        for engine in report.engines
+        if engine.latency_us
+    ]
+    yield from _table(("us per call, batches of", *map(str, report.batch_sizes)), timed)
+    for engine in report.engines:
+        if engine.verdict != "ok":
+            yield f"{engine.name}: {engine.verdict}: {engine.reason}"
+    yield f"chosen: {report.chosen}"
+
+
+def _figure(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3g}"
+
+
+def _table(head: Sequence[str], body: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Aligned columns, the numbers at the right; nothing without a body."""
+    if body:
+        widths = [max(map(len, column)) for column in zip(head, *body, strict=True)]
+        for cells in (head, *body):
+            yield "  ".join(
+                cell.ljust(width) if place == 0 else cell.rjust(width)
+                for place, (cell, width) in enumerate(zip(cells, widths, strict=True))
+            )
