@@ -12,10 +12,9 @@ from typing import Any
 
 import pytest
 from test_exact_resume import kill_all, left_by, newest_boundary
-from test_repair_over_mpi import ranks_in
 
 from arena.records.journal import JournalReader
-from run_cli import ARENA, arena, by_hand, finish, left_behind, start, wait_for, write
+from run_cli import ARENA, arena, by_hand, finish, left_behind, ranks_in, start, wait_for, write
 
 ROUNDS, TICKS = 5, 100
 
