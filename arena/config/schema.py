@@ -135,7 +135,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     watchdog_s: Seconds = 60.0  # when nothing has moved for so long, the run ends and says who waits for what
     env_timeout_s: Seconds | None = None  # as long as one call of a game or an algorithm may take; null: watchdog_s
     on_env_error: Literal["stop", "restart"] = "stop"  # restart: make a game that fails anew, drop its episodes
-    restarts: Natural = 5  # deaths of processes per leg after which the run goes on from its newest boundary; 0: none
+    restarts: Natural = 4  # times per leg that a run whose process died is started again from its newest boundary
 
     @property
     def rounds(self) -> int:

@@ -33,7 +33,6 @@ def test_this_machine_passes_and_trials_leave_nothing(tmp_path: Path) -> None:
     found = {one["subject"]: one for one in json.loads(ended.out)}
     assert ended.code == 0, ended.out
     assert found["MPI library"]["level"] == found["2 processes"]["level"] == found["torch"]["level"] == "ok"
-    assert "death of a process" in found
     assert list(tmp_path.iterdir()) == []
     wait_for(lambda: not left_behind(tmp_path))
 

@@ -169,7 +169,8 @@ def test_row_is_a_valid_configuration(name: str) -> None:
         1 if isinstance(seat, str) else len(seat) for seat in row.seats
     )
     for policy in plan.policies.values():
-        registry.decode_options(registry.algorithm(policy.algorithm), policy.options, path=policy.name)
+        given = policy.config
+        registry.decode_options(registry.algorithm(given.algorithm), given.options, path=policy.name)
     assert row.ticks * row.lanes == row.steps
 
 

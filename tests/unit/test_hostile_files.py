@@ -286,7 +286,7 @@ def test_names_in_a_run_folder_lead_nowhere_else(name: str, tmp_path: Path) -> N
         lambda: folder.checkpoints_path(name),
         lambda: folder.snapshot_path(name, 5),
         lambda: boundary.checkpoint(folder, name),
-        lambda: ExperimentFolder(tmp_path).run_folder(Record(0, line, line)),
+        lambda: ExperimentFolder(tmp_path).run_folder(Record(0, "", {}, 0, "", name or "..", line)),
     ):
         with pytest.raises(ConfigError, match="cannot be the name of a file in it"):
             function()
