@@ -58,12 +58,6 @@ def process_faults(path: Path) -> int:
     return sum(line["kind"] == FaultKind.PROCESS.value for line in JournalReader(path).made(fault_of, missing_ok=True))
 
 
-def was_repaired_in_mid_leg(path: Path) -> bool:
-    """Whether an earlier version has repaired the run without going back to a boundary: its lines lack `replayed`."""
-    faults = JournalReader(path).made(fault_of, missing_ok=True)
-    return any(line["kind"] == FaultKind.PROCESS.value and "replayed" not in line for line in faults)
-
-
 def fault_of(line: Mapping[str, Any]) -> Mapping[str, Any]:
     """A line of a file of faults, with a time, a kind, and what `fault_words` needs of its kind.
 

@@ -20,8 +20,6 @@ from arena.errors import ConfigError, located
 from arena.plan.plan import Plan
 from arena.records import best, checkpoint, checksums, evaluations, journal
 from arena.records import boundary as boundaries
-from arena.records.faults import was_repaired_in_mid_leg
-from arena.records.folder import RunFolder
 from arena.records.formats import Boundary, MeasureLine, Worker
 from arena.records.journal import JournalReader
 from arena.results.files import numbers, results_in
@@ -60,7 +58,8 @@ def resumed(run: Run, config: Config) -> Run:
         checksums.check(path)
     before = load_config(folder.config)
     _check_same(before, config, str(folder.config))
-    found, passed_over = _newest(folder)
+    passed_over: list[str] = []
+    found = next(boundaries.whole(folder, passed_over), None)
     if found is None:
         raise ConfigError(
             "there is no tick to go on from: the run has not come to the end of a leg (every `checkpoint_every` ticks, "
@@ -98,42 +97,6 @@ def _check_stopped(run: Run) -> None:
             f"go on with another bound, such as --set stop.{met.rule.key}=..., or without it: --set stop={{}}",
             source=str(run.path),
         )
-
-
-def _newest(folder: RunFolder) -> tuple[Boundary | None, list[str]]:
-    """The newest boundary from which the run can continue, and lines about newer ones that are passed over.
-
-    Earlier versions continued in the middle of a leg after a death. If that left the workers of a group at different
-    places of their rollouts, the run would deadlock.
-    """
-    passed_over: list[str] = []
-    found = boundaries.whole(folder, passed_over)
-    newest = chosen = next(found, None)
-    if newest is None or not was_repaired_in_mid_leg(folder.faults):
-        return newest, passed_over
-    while chosen is not None and _out_of_step(folder, chosen):
-        chosen = next(found, None)
-    if chosen is None or chosen is newest:
-        return chosen, passed_over
-    return chosen, [
-        *passed_over,
-        f"goes back to the boundary at tick {chosen.tick}, not the newest one at {newest.tick}: an earlier version has "
-        "repaired this run in mid-leg, which left the workers of a group at different places of their rollouts",
-    ]
-
-
-def _out_of_step(folder: RunFolder, boundary: Boundary) -> bool:
-    """Whether workers of one group, in seats of one kind, have rollouts of different lengths at a boundary."""
-    lengths: dict[tuple[str, str], list[dict[str, int]]] = {}
-    for seat in boundary.seats:
-        if seat.policy not in boundary.checkpoints or seat.worker in boundary.left:
-            continue
-        path = checkpoint.own_path_of(folder.checkpoints_path(seat.policy), boundary.tick, seat.worker)
-        kept = checkpoint.load(path, tensors=False).state if path.exists() else {}
-        found = {name: len(value) if hasattr(value, "shape") else value for name, value in kept.items()}
-        ticks = {name: value for name, value in found.items() if isinstance(value, int)}
-        lengths.setdefault((seat.policy, seat.game), []).append(ticks)
-    return any(one != others[0] for others in lengths.values() for one in others)
 
 
 def rolled_back(run: Run) -> Run:

@@ -48,7 +48,7 @@ def test_games_continue_after_a_process_failure(rank: int, tmp_path: Path) -> No
     os.kill(ranks_in(tmp_path)[rank], signal.SIGKILL)
     ended = finish(process)
     assert ended.code == 0, ended.err
-    assert "died; " in ended.out
+    assert "has died" in ended.out
     episodes = list(JournalReader(tmp_path / "run" / "episodes.jsonl"))
     assert len(episodes) > 100
     assert {line["length"] for line in episodes if not line.get("lost")} == {20}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from arena.errors import ConfigError
-from arena.records.faults import FaultKind, FaultLog, Losses, losses, process_faults, was_repaired_in_mid_leg
+from arena.records.faults import FaultKind, FaultLog, Losses, losses, process_faults
 from arena.records.journal import Journal
 
 DEATH = {"ranks": [3], "done": "rank 3 died", "replayed": 100, "seconds": 0.25}
@@ -25,7 +25,6 @@ def test_a_missing_file_has_no_faults(tmp_path: Path) -> None:
     path = tmp_path / "faults.jsonl"
     assert losses(path) == Losses(0, 0)
     assert process_faults(path) == 0
-    assert not was_repaired_in_mid_leg(path)
 
 
 def test_sums_of_a_file_with_both_kinds(tmp_path: Path) -> None:
@@ -33,12 +32,6 @@ def test_sums_of_a_file_with_both_kinds(tmp_path: Path) -> None:
     path = log(tmp_path / "faults.jsonl", *faults)
     assert losses(path) == Losses(restarts=2, episodes=4)
     assert process_faults(path) == 1
-
-
-def test_a_repair_without_a_boundary_is_recognized(tmp_path: Path) -> None:
-    old = {name: value for name, value in DEATH.items() if name != "replayed"}
-    assert not was_repaired_in_mid_leg(log(tmp_path / "new.jsonl", (FaultKind.PROCESS, DEATH)))
-    assert was_repaired_in_mid_leg(log(tmp_path / "old.jsonl", (FaultKind.PROCESS, old)))
 
 
 def test_a_line_without_the_fields_of_its_kind_is_named(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -579,37 +578,3 @@ def test_policies_with_checkpoints_are_not_reported(tmp_path: Path) -> None:
     assert "no checkpoints" not in first.shown
     frozen = {**COUNTS, "frozen": True, "load": str(first.folder.path)}
     assert "no checkpoints" not in play(duel(blue=frozen), tmp_path).shown
-
-
-def halved(path: Path) -> None:
-    """Shortens a worker's own state, as an earlier version left it after a repair in mid-leg."""
-    found = checkpoint.load(path)
-    state = {
-        name: value[: len(value) // 2] if hasattr(value, "shape") else value for name, value in found.state.items()
-    }
-    checkpoint.write(path, replace(found, state=state))
-
-
-def test_resume_skips_unsynchronized_boundaries_of_old_repairs(tmp_path: Path) -> None:
-    learner = {"algorithm": "ppo", "options": {"n_steps": 16, "hidden_sizes": [8]}}
-    data = duel(ticks=70, blue=learner, copies=2)
-    folder = play(data, tmp_path, given=True).folder
-    for tick in (60, 70):
-        halved(checkpoint.own_path_of(folder.checkpoints_path("blue"), tick, (1, 0)))
-        write_as_version_1(folder.boundaries / f"{tick:012d}.json")
-    fault = {"time": "2026-01-01", "kind": "process", "ranks": [1], "done": "rank 1 died", "seconds": 0.1}
-    for line, start in (({**fault, "replayed": 3}, 70), (fault, 40)):
-        folder.faults.write_text(json.dumps(line) + "\n")
-        run = prepare(
-            parse_config({"name": "test", **data, "ticks": 90}, source="test"),
-            ranks=1,
-            run_dir=str(folder.path),
-            resume=True,
-        )
-        assert run.leg.start == start
-        assert any("earlier version has repaired" in words for words in run.words) == (start == 40)
-    played = resume({**data, "ticks": 90}, tmp_path)
-    undisturbed = play({**data, "ticks": 90}, tmp_path / "whole", given=True)
-    assert [line for line in played.episodes if line["tick"] <= 60] == [
-        line for line in undisturbed.episodes if line["tick"] <= 60
-    ]
