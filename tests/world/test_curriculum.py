@@ -209,7 +209,7 @@ def test_refused_change_is_not_blamed_on_the_command_line(tmp_path: Path, capfd:
     ("entry", "path", "words"),
     [
         ({"class": "curricula:Longr"}, "curriculum.class", "did you mean 'Longer'"),
-        ({"class": "curricula:Longer"}, "curriculum.options", "missing a required"),
+        ({"class": "curricula:Longer"}, "curriculum.options", "needs the option 'start'"),
         ({"class": "curricula:Misspelled"}, "curriculum.class", "beginn() is never called; did you mean 'begin'?"),
         ({"class": "curricula:WrongSignature"}, "curriculum.class", "changes cannot be called with (result)"),
         ({"class": "curricula:Nothing"}, "curriculum.class", "has no method changes(result)"),
