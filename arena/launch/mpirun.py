@@ -22,7 +22,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import IO, NamedTuple, Protocol
+from typing import IO, Any, NamedTuple, Protocol
 
 from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError
@@ -260,43 +260,60 @@ def run(
         **({} if listener is None else {EVENTS_VARIABLE: "1"}),
     }
     requeue, known, deaths, boundary, restart = [False], Known(), 0, -1, None
-    while True:
-        news = {**told, **({} if restart is None else restart.variable())}
-        line, settings = command(launcher, ranks, program, hosts=hosts, exported=news)
-        settings |= news
-        for _ in range(STARTS):
-            status, received, heard = _run_once(line, settings, ranks, listener, known, requeue, here=not hosts)
-            if received or not heard.unstarted:
+    received: list[int] = []  # signals
+    with _noting(received):
+        while True:
+            news = {**told, **({} if restart is None else restart.variable())}
+            line, settings = command(launcher, ranks, program, hosts=hosts, exported=news)
+            settings |= news
+            for _ in range(STARTS):
+                status, heard = _run_once(line, settings, ranks, listener, known, received, requeue, here=not hosts)
+                if received or not heard.unstarted:
+                    break
+            if heard.confirmed or (heard.status is not None and status <= 0):  # it has failed after the end of the run
+                status = heard.status or 0
+            died = heard.watched.since or time.time()
+            if received or not heard.is_death(status, again=restart is not None):
                 break
-        if heard.confirmed or (heard.status is not None and status <= 0):  # it has failed after the end of the run
-            status = heard.status or 0
-        died = time.time()
-        if received or not heard.is_death(status, again=restart is not None):
-            break
-        reached = -1 if known.folder is None else max(_boundaries(Path(known.folder)), default=-1)
-        deaths = deaths + 1 if reached == boundary else 1
-        boundary = reached
-        if deaths > restarts:
-            break
-        cause, before = heard.cause(status), ranks
-        if hosts:
-            left = answering(hosts, os.environ)
-            lost = [host.name for host in hosts if host not in left]
-            if not left:
-                heard.write(f"arena: the run has ended: {cause}; none of the hosts answers; {_played(has_resume)}")
-                return 1
-            if lost and not heard.dead:
-                cause = f"host {', '.join(lost)} has been lost"
-            slots = sum(host.slots for host in left)
-            if scale and slots < ranks:
-                left = [host._replace(slots=-(-ranks * host.slots // slots)) for host in left]
-            hosts, ranks = left, ranks if scale else min(ranks, slots)
-        if terminal:  # rank 0 has not closed its display
-            sys.stdout.write(OwnEscapes(f"{_SHOW_CURSOR}\n"))
-            sys.stdout.flush()
-        if known.folder is not None:
-            restart = Restart(known.folder, known.made, known.begun, tuple(heard.dead), cause, before, died)
-    return _told(status, received, heard, deaths=deaths if restarts else 0, has_resume=has_resume)
+            reached = -1 if known.folder is None else max(_boundaries(Path(known.folder)), default=-1)
+            deaths = deaths + 1 if reached == boundary else 1
+            boundary = reached
+            if deaths > restarts:
+                break
+            cause, before = heard.cause(status), ranks
+            if hosts:
+                left = answering(hosts, os.environ)
+                lost = [host.name for host in hosts if host not in left]
+                if not left:
+                    heard.write(f"arena: the run has ended: {cause}; none of the hosts answers; {_played(has_resume)}")
+                    return 1
+                if lost:
+                    cause = f"host {', '.join(lost)} has been lost"
+                slots = sum(host.slots for host in left)
+                if scale and slots < ranks:
+                    left = [host._replace(slots=-(-ranks * host.slots // slots)) for host in left]
+                hosts, ranks = left, ranks if scale else min(ranks, slots)
+            if terminal:  # rank 0 has not closed its display
+                sys.stdout.write(OwnEscapes(f"{_SHOW_CURSOR}\n"))
+                sys.stdout.flush()
+            if known.folder is not None:
+                restart = Restart(known.folder, known.made, known.begun, tuple(heard.dead), cause, before, died)
+            if received:  # since the processes have ended
+                break
+    again = restart is not None
+    return _told(status, received, heard, again=again, deaths=deaths if restarts else 0, has_resume=has_resume)
+
+
+@contextmanager
+def _noting(received: list[int]) -> Iterator[None]:
+    """Inside this context, signals that end a run are noted, apart from where `_forwarding` passes them on."""
+    numbers = [number for number in ENDING_SIGNALS if number in handled_signals()] if takes_signals() else []
+    before = {number: signal.signal(number, lambda number, _: received.append(number)) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _boundaries(folder: Path) -> Iterator[int]:
@@ -308,6 +325,8 @@ def answering(hosts: Sequence[Host], environment: Mapping[str, str]) -> list[Hos
     """The hosts on which the agent that starts MPI's daemons, `ssh` if no other one is set, can run a program."""
     agents = (environment.get(name) for name in _AGENTS)
     agent = shlex.split(next(filter(None, agents), _SSH).partition(" : ")[0])
+    if shutil.which(agent[0]) is None:  # MPI starts its daemons in another way, as a batch system's
+        return list(hosts)
     own = {"localhost", "127.0.0.1", socket.gethostname(), socket.gethostname().partition(".")[0]}
     null = subprocess.DEVNULL
     asked = {
@@ -333,18 +352,19 @@ def _run_once(
     ranks: int,
     listener: Listener | None,
     known: Known,
+    received: list[int],
     requeue: list[bool],
     *,
     here: bool,
-) -> tuple[int, list[int], LauncherOutput]:
-    """The launcher's exit status, the signals received meanwhile, and what was written to stderr."""
+) -> tuple[int, LauncherOutput]:
+    """The launcher's exit status, and what was written to stderr; notes the signals received meanwhile."""
     version = _open_mpi_version(line[0])
     # Processes of a batch system may be on other hosts, whose shared memory cannot be removed from here.
     one_host = here and not any(name in os.environ for name in _BATCH_SYSTEMS)
     if one_host and version is not None and version >= _OWN_FOLDERS_SINCE and os.access(SHARED_MEMORY, os.W_OK):
         with _folder_of_job(settings) as own:
-            return _watched(line, own, ranks, listener, known, requeue, graceful=True)
-    return _watched(line, settings, ranks, listener, known, requeue, graceful=version is not None)
+            return _watched(line, own, ranks, listener, known, received, requeue, graceful=True)
+    return _watched(line, settings, ranks, listener, known, received, requeue, graceful=version is not None)
 
 
 @contextmanager
@@ -391,10 +411,11 @@ def _watched(
     ranks: int,
     listener: Listener | None,
     known: Known,
+    received: list[int],
     requeue: list[bool],
     *,
     graceful: bool,
-) -> tuple[int, list[int], LauncherOutput]:
+) -> tuple[int, LauncherOutput]:
     """Starts a launcher and waits until it and the processes of this host have ended."""
     process = subprocess.Popen(
         bound(line, signal.SIGTERM),
@@ -415,14 +436,14 @@ def _watched(
     if listener is None:
         threading.Thread(target=_report_start, args=(process, heard, ranks), daemon=True).start()
     threading.Thread(target=_end_if_stuck, args=(process, watched), daemon=True).start()
-    with _forwarding(process, heard, requeue, graceful=graceful) as received:
+    with _forwarding(process, heard, received, requeue, graceful=graceful):
         status = _end_of(process)
     watched.end(_GRACE_SECONDS)
     reader.join(_GRACE_SECONDS)
     session = Path(tempfile.gettempdir(), f"ompi.{process.pid}")  # Open MPI's launcher leaves it when it is killed
     if status != 0 and session.is_dir() and session.lstat().st_uid == os.getuid() and not session.is_symlink():
         shutil.rmtree(session, ignore_errors=True)
-    return status, received, heard
+    return status, heard
 
 
 def _report_start(process: subprocess.Popen[str], heard: LauncherOutput, ranks: int) -> None:
@@ -483,6 +504,7 @@ class ProcessWatch:
 
     Attributes:
         dead: those that have ended first, or None for MPI's daemon; empty: all live.
+        since: when they ended, in seconds of the wall clock.
     """
 
     def __init__(self) -> None:
@@ -490,6 +512,7 @@ class ProcessWatch:
         self._known: dict[int, Started | None] = {}  # by descriptor; None: the daemon
         self._daemons: set[int] = set()
         self.dead: list[Started | None] = []
+        self.since: float | None = None
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
 
@@ -500,13 +523,14 @@ class ProcessWatch:
         new = {started.pid: started, **({} if started.daemon in self._daemons else {started.daemon: None})}
         self._daemons.add(started.daemon)
         for pid, who in new.items():
-            with suppress(OSError):  # it has ended already: so will the others
+            with suppress(OSError, ValueError):  # it, or the watch, has ended already: so will the others
                 descriptor = os.pidfd_open(pid)
                 self._known[descriptor] = who
                 self._poll.register(descriptor, select.EPOLLIN)
 
     def _watch(self) -> None:
         first = [self._known[descriptor] for descriptor, _ in self._poll.poll()]
+        self.since = time.time()
         time.sleep(_TOGETHER_SECONDS)  # the processes of a daemon end with it
         ended = [self._known[descriptor] for descriptor, _ in self._poll.poll(0)]
         self.dead = [None] if None in ended else first
@@ -590,14 +614,17 @@ class LauncherOutput:
     def dead(self) -> list[int]:
         """The ranks that have died first; none if it was MPI's daemon, or is not known."""
         seen = self.watched.dead
-        if not seen:
+        # The processes of this host that have ended first were ended by the launcher, if it names another host.
+        if _is_elsewhere(self.daemon):
+            return []
+        if not seen or _is_elsewhere(self.node):
             return [int(self.rank)] if self.rank else []
         return sorted({each.rank for each in seen if each is not None})
 
     def cause(self, status: int) -> str:
         """Who has died, and where."""
         here = os.uname().nodename
-        if status < 0:
+        if status < 0 and not self.dead:  # else it was killed because it did not end after the death
             return f"the MPI launcher on {here} has died of {signal.Signals(-status).name}"
         ranks = self.dead
         if not ranks and (self.daemon or self.watched.dead):
@@ -605,7 +632,7 @@ class LauncherOutput:
         if not ranks:
             return "a process has died"
         names = f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}"
-        place = here if self.watched.dead else self.node or here
+        place = self.node if self.node and (_is_elsewhere(self.node) or not self.watched.dead) else here
         return f"{names} on {place} {'have' if len(ranks) > 1 else 'has'} died"
 
     def listen(self, lines: Iterable[str]) -> Iterator[str]:
@@ -620,12 +647,12 @@ class LauncherOutput:
             if self.listener is not None and line.startswith(EVENT_MARK):
                 self.listener.line(line.removeprefix(EVENT_MARK))
                 continue
-            if line.startswith(_STARTED):
+            if line.startswith(_STARTED) and isinstance(started := _reported(line, _STARTED), list):
                 self.started += 1
-                self.watched.add(Started(*json.loads(line.removeprefix(_STARTED))))
+                self.watched.add(Started(*started))
                 continue
-            if line.startswith(_NOTE):
-                for name, value in json.loads(line.removeprefix(_NOTE)).items():
+            if line.startswith(_NOTE) and isinstance(noted := _reported(line, _NOTE), dict):
+                for name, value in noted.items():
                     setattr(self.known, name, value)
                 continue
             self.unstarted = self.unstarted or UNSTARTED in line
@@ -638,6 +665,18 @@ class LauncherOutput:
             lost = _LOST_DAEMON.search(line)
             self.daemon = self.daemon if lost is None else lost[1]
             yield line
+
+
+def _is_elsewhere(host: str) -> bool:
+    """Whether a name that the launcher gives is that of another host than this one."""
+    return bool(host) and host.partition(".")[0] != os.uname().nodename.partition(".")[0]
+
+
+def _reported(line: str, mark: str) -> Any:
+    """What a process has reported after a mark; None: the line is damaged, or is a game's own."""
+    with suppress(ValueError):
+        return json.loads(line.removeprefix(mark))
+    return None
 
 
 def started_by_us() -> bool:
@@ -669,10 +708,7 @@ def tell_joined(stream: IO[str]) -> None:
 
 
 def confirm(stream: IO[str]) -> None:
-    """Reports that the run has ended well, if an `arena train` has started the launcher.
-
-    With fault tolerance a launcher also exits with 0 when all processes were killed.
-    """
+    """Reports that the run has ended well, if an `arena train` has started the launcher."""
     if started_by_us():
         print(_CONFIRMATION, file=stream, flush=True)
 
@@ -683,7 +719,13 @@ def _played(has_resume: bool) -> str:
 
 
 def _told(
-    status: int, received: Sequence[int], heard: LauncherOutput, *, deaths: int = 0, has_resume: bool = True
+    status: int,
+    received: Sequence[int],
+    heard: LauncherOutput,
+    *,
+    again: bool = False,
+    deaths: int = 0,
+    has_resume: bool = True,
 ) -> int:
     """Writes what a launcher's status means; returns the exit status.
 
@@ -710,7 +752,7 @@ def _told(
     if not heard.joined and heard.unstarted:
         heard.write(f"arena: MPI's launcher has failed {STARTS} times: {UNSTARTED}; start the run again")
         return 1
-    if not heard.is_death(status, again=deaths > 0):
+    if not heard.is_death(status, again=again):
         return status if status in (0, 1, _MISTAKE) else 1  # others are the launcher's
     often = f", {deaths} deaths without a new boundary, more than `restarts` allows" if deaths else ""
     heard.write(f"arena: the run has ended: {heard.cause(status)}{often}; {_played(has_resume)}")
@@ -752,17 +794,16 @@ def without_banners(lines: Iterable[str]) -> Iterator[str]:
 
 @contextmanager
 def _forwarding(
-    process: subprocess.Popen[str], heard: LauncherOutput, requeue: list[bool], *, graceful: bool
-) -> Iterator[list[int]]:
-    """Inside this context, SIGINT, SIGTERM and SIGHUP end the launcher and all its processes; yields those received.
+    process: subprocess.Popen[str], heard: LauncherOutput, received: list[int], requeue: list[bool], *, graceful: bool
+) -> Iterator[None]:
+    """Inside this context, SIGINT, SIGTERM and SIGHUP end the launcher and all its processes; notes those received.
 
     The first signal asks the run to save a boundary and to end, within `_SAVING_SECONDS`; a signal later than
     `ONE_REQUEST_SECONDS` ends it at once. While the processes start there is nothing to save, and the first signal ends
     the run at once. SIGUSR1 is forwarded when all processes have joined: before, it would end them, or be lost. Only a
     `graceful` launcher passes SIGUSR1 and SIGUSR2 on to the processes.
     """
-    received: list[int] = []
-    since: list[float] = []  # their times
+    since: list[float] = []  # the times of the signals
 
     def end() -> None:
         if process.poll() is None:
@@ -770,7 +811,7 @@ def _forwarding(
             _later(_GRACE_SECONDS, lambda: _kill(process))
 
     def stop(number: int, _frame: FrameType | None) -> None:
-        if received and time.monotonic() < since[0] + ONE_REQUEST_SECONDS:
+        if since and time.monotonic() < since[0] + ONE_REQUEST_SECONDS:
             return  # of the same request
         since.append(time.monotonic())
         received.append(number)
@@ -793,10 +834,12 @@ def _forwarding(
     handlers = {**handled, signal.SIGUSR1: pass_on} if takes_signals() else {}
     before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     blocked = signal.pthread_sigmask(signal.SIG_UNBLOCK, handlers)  # delivers a signal that was blocked
+    if received:  # while the launcher started
+        end()
     if requeue[0]:  # asked of processes that have died
         pass_on(signal.SIGUSR1, None)
     try:
-        yield received
+        yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         for number, handler in before.items():

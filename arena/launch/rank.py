@@ -126,6 +126,8 @@ class Rank:
         except BaseException as error:
             if self._team.is_peer_failure(error):
                 time.sleep(_ABORT_SECONDS)  # the launcher ends all processes; if it does not, this process does
+                if mpirun.started_by_us():  # a message would be a reason, after which `arena train` does not restart
+                    self._abort()
             self._abort(self._failure(error))
 
     def _play(self) -> int:
@@ -240,7 +242,7 @@ class Rank:
         run, rank = self._run, self._team.rank
         if rank == 0 and run is not None and isinstance(error, KeyboardInterrupt):
             return self._leader().interrupted(run, self._memory, error)
-        if isinstance(error, PeerLost) and error.__cause__ is None and run is not None:
+        if isinstance(error, PeerLost) and run is not None:
             again = again_words(run, self._memory, "the newest boundary")
             return Failed("a process of it has died", again, exit_code=1)
         return failure_of(error.__cause__ or error, f"rank {rank}", run.origin if run else Origin())

@@ -627,11 +627,43 @@ def test_launcher_that_starts_no_process_is_not_started_again(lonely: Path) -> N
     assert starts.read_text().count("x") == 1
 
 
+def test_a_signal_between_two_starts_ends_the_run(
+    lonely: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    starts, look = dying(lonely, 5), mpirun._boundaries
+
+    def signaled(folder: Path) -> Iterator[int]:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return look(folder)
+
+    monkeypatch.setattr(mpirun, "_boundaries", signaled)
+    assert mpirun.run(2, ["true"], restarts=4) == 128 + signal.SIGTERM
+    assert starts.read_text().count("x") == 1
+    assert "arena: ended by SIGTERM; " in capsys.readouterr().err
+
+
+def test_a_dead_host_is_named_and_not_what_ended_here_with_it() -> None:
+    watched = mpirun.ProcessWatch()
+    heard = mpirun.LauncherOutput(mpirun.Known(), watched)
+    banner = (*ABORTED[:8], ABORTED[8].replace("node here", "node n2").replace("rank 0", "rank 3"), *ABORTED[9:])
+    list(heard.listen(banner))
+    watched.dead = [mpirun.Started(rank, 1, 1, mpirun._this_node()) for rank in (0, 1)]
+    assert (heard.dead, heard.cause(1)) == ([3], "rank 3 on n2 has died")
+
+
+def test_damaged_reports_are_lines_of_the_run() -> None:
+    heard = mpirun.LauncherOutput(mpirun.Known(), mpirun.ProcessWatch())
+    lines = [f"{mpirun._STARTED}[1, 2\n", f"{mpirun._NOTE}no\n", "more\n"]
+    assert list(heard.listen(lines)) == lines
+
+
 def test_hosts_that_do_not_answer_are_left_out(lonely: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     agent = launcher(lonely, "agent", does='[ "$1" != b ]')
     monkeypatch.setenv("PRTE_MCA_plm_ssh_agent", f"{agent} : rsh")
     hosts = [Host("a", 2), Host("b", 3), Host("localhost", 1)]
     assert mpirun.answering(hosts, os.environ) == [hosts[0], hosts[2]]
+    monkeypatch.setenv("PRTE_MCA_plm_ssh_agent", "no-such-agent")
+    assert mpirun.answering(hosts, os.environ) == hosts
 
 
 def test_lost_host_leaves_fewer_processes(lonely: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,7 +79,7 @@ def test_logger_that_raises_is_dropped_with_one_warning(where: str, tmp_path: Pa
         ("csvv", "loggers[1]", "unknown logger 'csvv'; did you mean 'csv'? known: csv, tensorboard, wandb"),
         ("nothing_here:Logger", "loggers[1]", "there is no module 'nothing_here'"),
         ("recorders:Nothing", "loggers[1]", "Nothing"),
-        ({"class": "recorders:RecordsAll", "options": {"nam": 1}}, "loggers[1].options", "did you mean 'name'?"),
+        ({"class": "recorders:RecordsAll", "options": {"nam": 1}}, "loggers[1].options.nam", "did you mean 'name'?"),
         ({"class": "wandb", "options": {"api_key": "x"}}, "loggers[1].options", "a key does not belong into a config"),
         ({"class": "wandb", "options": {"projct": "x"}}, "loggers[1].options", "did you mean 'project'?"),
     ],
