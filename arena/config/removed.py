@@ -16,7 +16,8 @@ REMOVED: Mapping[str, str] = {
     ),
     "policies.*.reduce": (
         "is no key any more: gradients are summed in the order of the workers, and `fast` was slower within a node; "
-        "leave it out. Where it was `fast` with `sync: samples`, set `max_lag: 2`, the lead of a worker in updates"
+        "leave it out. Where it was `fast` with `sync: samples`, `max_lag` has to be there, the lead of a worker in "
+        "updates; it was 2 by default"
     ),
     "league.window": "is no key any more: all games count, each for its policy as it was at that tick; leave it out",
     "spares": (
@@ -42,6 +43,7 @@ def without_removed(data: Any, path: str = "") -> Any:
     if not isinstance(data, Mapping):
         return data
     placed = {key: f"{path}.{key}" if path else str(key) for key in data}
-    if data.get("reduce") == "ordered" and removed_words(placed["reduce"]) is not None:
+    removed = "reduce" in placed and removed_words(placed["reduce"]) is not None
+    if removed and (data["reduce"], data.get("sync")) != ("fast", "samples"):
         placed.pop("max_lag", None)  # it had no effect then, and was written with its default
     return {key: without_removed(data[key], at) for key, at in placed.items() if removed_words(at) is None}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from typing import cast
+from typing import cast, get_args
 
 from arena import registry
 from arena.config import Config
@@ -27,6 +27,12 @@ _EPISODES, _TICKS = 20, 2000  # of random actions, at most, from which a rule is
 
 def outcome_rule(match: MatchPlan, interface: Interface) -> OutcomeRule | None:
     """How the winner of an episode is determined; None: nothing says it. External games may report it themselves."""
+    if interface.outcome is not None and interface.outcome not in get_args(OutcomeRule):
+        raise ConfigError(
+            f"the interface of {match.game.make!r} has the outcome {interface.outcome!r}; it can be "
+            f"{', '.join(get_args(OutcomeRule))} or None",
+            path=f"envs.{match.env}.make",
+        )
     declared = cast("OutcomeRule | None", interface.outcome)
     return match.game.outcome or declared or ("info" if registry.external_kind(match.game.make) is not None else None)
 

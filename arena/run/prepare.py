@@ -39,18 +39,18 @@ def prepare(config: Config, *, ranks: int | None, run_dir: str | None = None, re
             checkpoint, or a policy of a new run that cannot fill a seat of a later round or of an evaluation.
     """
     plan = checked_plan(config, ranks=ranks)
+    later = later_plans(config)
+    if config.rounds > 1:
+        from arena.preflight.outcomes import require_rules
+
+        require_rules(config, plan, *later)
     if resume:
         folder = existing_folder(config, run_dir)
         return resumed(Run(plan, folder.path), config)
-    later = later_plans(config)
     if later:
         from arena.preflight.examine import examine
 
         examine(plan, later=later)
-    if plan.config.rounds > 1:
-        from arena.preflight.outcomes import require_rules
-
-        require_rules(config, plan, *later)
     restore = checkpoints_given(plan)
     place, named = _place(config, run_dir), run_dir is not None
     made = not (named and place.exists())

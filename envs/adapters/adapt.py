@@ -106,8 +106,11 @@ _OF_PETTINGZOO: Mapping[str, str] = {
 def _declaring(game: BatchedEnv, made: Any) -> BatchedEnv:
     """The game, its interface with the rule that says who has won, if the object that was made declares one."""
     own = getattr(made, "unwrapped", made)
-    rule = getattr(own, "outcome", None)
-    if not isinstance(rule, str) or rule not in _RULES:  # some games use the name for something else
+    declared = [
+        rule for rule in (getattr(made, "outcome", None), getattr(own, "outcome", None)) if isinstance(rule, str)
+    ]
+    rule = next((rule for rule in declared if rule in _RULES), None)  # some games use the name for something else
+    if rule is None:
         module = type(own).__module__
         rule = next((rule for name, rule in _OF_PETTINGZOO.items() if f"{module}.".startswith(f"{name}.")), None)
     if rule is not None and game.interface.outcome is None:

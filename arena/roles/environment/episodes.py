@@ -248,7 +248,8 @@ def judged(
     try:
         return outcomes(returns, stated, entities=entities, rule=rule, sides=match.sides)
     except NotZeroSum as error:
-        found = returns_words([value for value in returns if value is not None])
+        taking = [(value, count) for value, count in zip(returns, entities, strict=True) if value is not None]
+        found = returns_words([value * count for value, count in taking])  # of all entities of a seat
         key, game = f"`envs.{match.env}.outcome`", match.game
         declared = f"{key} is zero_sum" if game.outcome else f"{game.make!r} declares zero_sum"
         raise NotZeroSum(
