@@ -18,7 +18,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -267,25 +267,27 @@ def run(
             line, settings = command(launcher, ranks, program, hosts=hosts, exported=news)
             settings |= news
             for _ in range(STARTS):
-                status, heard = _run_once(line, settings, ranks, listener, known, received, requeue, here=not hosts)
-                if received or not heard.unstarted:
+                status, output = _run_once(line, settings, ranks, listener, known, received, requeue, here=not hosts)
+                if received or not output.unstarted:
                     break
-            if heard.confirmed or (heard.status is not None and status <= 0):  # it has failed after the end of the run
-                status = heard.status or 0
-            died = heard.watched.since or time.time()
-            if received or not heard.is_death(status, again=restart is not None):
+            if output.confirmed or (
+                output.status is not None and status <= 0
+            ):  # it has failed after the end of the run
+                status = output.status or 0
+            died = output.watched.since or time.time()
+            if received or not output.is_death(status, again=restart is not None):
                 break
             reached = -1 if known.folder is None else max(_boundaries(Path(known.folder)), default=-1)
             deaths = deaths + 1 if reached == boundary else 1
             boundary = reached
             if deaths > restarts:
                 break
-            cause, before = heard.cause(status), ranks
+            cause, before = output.cause(status), ranks
             if hosts:
                 left = answering(hosts, os.environ)
                 lost = [host.name for host in hosts if host not in left]
                 if not left:
-                    heard.write(f"arena: the run has ended: {cause}; none of the hosts answers; {_played(has_resume)}")
+                    output.write(f"arena: the run has ended: {cause}; none of the hosts answers; {_played(has_resume)}")
                     return 1
                 if lost:
                     cause = f"host {', '.join(lost)} has been lost"
@@ -297,11 +299,11 @@ def run(
                 sys.stdout.write(OwnEscapes(f"{_SHOW_CURSOR}\n"))
                 sys.stdout.flush()
             if known.folder is not None:
-                restart = Restart(known.folder, known.made, known.begun, tuple(heard.dead), cause, before, died)
+                restart = Restart(known.folder, known.made, known.begun, tuple(output.dead), cause, before, died)
             if received:  # since the processes have ended
                 break
     again = restart is not None
-    return _told(status, received, heard, again=again, deaths=deaths if restarts else 0, has_resume=has_resume)
+    return _told(status, received, output, again=again, deaths=deaths if restarts else 0, has_resume=has_resume)
 
 
 @contextmanager
@@ -346,27 +348,6 @@ def answering(hosts: Sequence[Host], environment: Mapping[str, str]) -> list[Hos
     return [host for host in hosts if host not in asked or asked[host].returncode == 0]
 
 
-def _run_once(
-    line: Sequence[str],
-    settings: Mapping[str, str],
-    ranks: int,
-    listener: Listener | None,
-    known: Known,
-    received: list[int],
-    requeue: list[bool],
-    *,
-    here: bool,
-) -> tuple[int, LauncherOutput]:
-    """The launcher's exit status, and what was written to stderr; notes the signals received meanwhile."""
-    version = _open_mpi_version(line[0])
-    # Processes of a batch system may be on other hosts, whose shared memory cannot be removed from here.
-    one_host = here and not any(name in os.environ for name in _BATCH_SYSTEMS)
-    if one_host and version is not None and version >= _OWN_FOLDERS_SINCE and os.access(SHARED_MEMORY, os.W_OK):
-        with _folder_of_job(settings) as own:
-            return _watched(line, own, ranks, listener, known, received, requeue, graceful=True)
-    return _watched(line, settings, ranks, listener, known, received, requeue, graceful=version is not None)
-
-
 @contextmanager
 def _folder_of_job(settings: Mapping[str, str]) -> Iterator[dict[str, str]]:
     """Settings with which Open MPI keeps a job's shared memory in a folder that is removed when the job has ended.
@@ -405,7 +386,7 @@ def _remove_leftovers() -> None:
                 os.close(descriptor)
 
 
-def _watched(
+def _run_once(
     line: Sequence[str],
     settings: Mapping[str, str],
     ranks: int,
@@ -414,47 +395,56 @@ def _watched(
     received: list[int],
     requeue: list[bool],
     *,
-    graceful: bool,
+    here: bool,
 ) -> tuple[int, LauncherOutput]:
-    """Starts a launcher and waits until it and the processes of this host have ended."""
-    process = subprocess.Popen(
-        bound(line, signal.SIGTERM),
-        env=settings,
-        cwd=anchored("."),
-        stdin=subprocess.DEVNULL,
-        stdout=None if listener is None else subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",  # if the reader failed at some bytes, the pipe would fill and all processes would stop
-        start_new_session=True,
-    )
-    assert process.stderr is not None
-    watched = ProcessWatch()
-    heard = LauncherOutput(known, watched, listener=listener)
-    reader = threading.Thread(target=_pass_on, args=(process.stderr, heard), daemon=True)
-    reader.start()
-    if listener is None:
-        threading.Thread(target=_report_start, args=(process, heard, ranks), daemon=True).start()
-    threading.Thread(target=_end_if_stuck, args=(process, watched), daemon=True).start()
-    with _forwarding(process, heard, received, requeue, graceful=graceful):
-        status = _end_of(process)
-    watched.end(_GRACE_SECONDS)
-    reader.join(_GRACE_SECONDS)
+    """Starts a launcher and waits until it and the processes of this host have ended.
+
+    Returns:
+        the launcher's exit status, and what was written to stderr; `received` has the signals received meanwhile.
+    """
+    version = _open_mpi_version(line[0])
+    # Processes of a batch system may be on other hosts, whose shared memory cannot be removed from here.
+    one_host = here and not any(name in os.environ for name in _BATCH_SYSTEMS)
+    foldered = one_host and version is not None and version >= _OWN_FOLDERS_SINCE and os.access(SHARED_MEMORY, os.W_OK)
+    with _folder_of_job(settings) if foldered else nullcontext(settings) as environment:
+        process = subprocess.Popen(
+            bound(line, signal.SIGTERM),
+            env=environment,
+            cwd=anchored("."),
+            stdin=subprocess.DEVNULL,
+            stdout=None if listener is None else subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",  # if the reader failed at some bytes, the pipe would fill and all processes would stop
+            start_new_session=True,
+        )
+        assert process.stderr is not None
+        watched = ProcessWatch()
+        output = LauncherOutput(known, watched, listener=listener)
+        reader = threading.Thread(target=_pass_on, args=(process.stderr, output), daemon=True)
+        reader.start()
+        if listener is None:
+            threading.Thread(target=_report_start, args=(process, output, ranks), daemon=True).start()
+        threading.Thread(target=_end_if_stuck, args=(process, watched), daemon=True).start()
+        with _forwarding(process, output, received, requeue, graceful=version is not None):
+            status = _end_of(process)
+        watched.end(_GRACE_SECONDS)
+        reader.join(_GRACE_SECONDS)
     session = Path(tempfile.gettempdir(), f"ompi.{process.pid}")  # Open MPI's launcher leaves it when it is killed
     if status != 0 and session.is_dir() and session.lstat().st_uid == os.getuid() and not session.is_symlink():
         shutil.rmtree(session, ignore_errors=True)
-    return status, heard
+    return status, output
 
 
-def _report_start(process: subprocess.Popen[str], heard: LauncherOutput, ranks: int) -> None:
+def _report_start(process: subprocess.Popen[str], output: LauncherOutput, ranks: int) -> None:
     """Says every few seconds how many processes have started, until all have joined."""
     last = time.monotonic()
-    while process.poll() is None and not heard.joined:
+    while process.poll() is None and not output.joined:
         time.sleep(_LOOK_FOR_SIGNALS_SECONDS)
-        if time.monotonic() > last + REPORT_SECONDS and not heard.joined:
+        if time.monotonic() > last + REPORT_SECONDS and not output.joined:
             last = time.monotonic()
-            heard.stream.write(f"{heard.started} of {ranks} processes have started\n")
-            heard.stream.flush()
+            output.stream.write(f"{output.started} of {ranks} processes have started\n")
+            output.stream.flush()
 
 
 def _end_of(process: subprocess.Popen[str]) -> int:
@@ -721,7 +711,7 @@ def _played(has_resume: bool) -> str:
 def _told(
     status: int,
     received: Sequence[int],
-    heard: LauncherOutput,
+    output: LauncherOutput,
     *,
     again: bool = False,
     deaths: int = 0,
@@ -732,38 +722,38 @@ def _told(
     After a signal n to this process the exit status is 128 + n, after a kill of the launcher or its processes 1.
     """
     killed = -status if status < 0 else status - 128 if 128 < status < 128 + signal.NSIG else 0
-    if (received or killed) and heard.listener is None and sys.stdout.isatty():  # rank 0 has not closed its display
+    if (received or killed) and output.listener is None and sys.stdout.isatty():  # rank 0 has not closed its display
         sys.stdout.write(OwnEscapes(f"{_SHOW_CURSOR}\n"))
         sys.stdout.flush()
     if received and status == 128 + signal.SIGUSR2:  # rank 0 does not know which signal this process got
-        heard.write(f"arena: ended by {signal.Signals(received[0]).name}")
+        output.write(f"arena: ended by {signal.Signals(received[0]).name}")
         return 128 + received[0]
     if received:
-        heard.write(f"arena: ended by {signal.Signals(received[0]).name}; {_played(has_resume)}")
+        output.write(f"arena: ended by {signal.Signals(received[0]).name}; {_played(has_resume)}")
         return 128 + received[0]
-    if status == 0 and heard.confirmed:
+    if status == 0 and output.confirmed:
         return 0
-    if not heard.joined and heard.unconnected:
-        heard.write(
+    if not output.joined and output.unconnected:
+        output.write(
             "arena: Open MPI's launcher finds no network interface that is up, not even loopback; start the container "
             "with one (`ip link set lo up`), or use `--ranks 1`"
         )
         return 1
-    if not heard.joined and heard.unstarted:
-        heard.write(f"arena: MPI's launcher has failed {STARTS} times: {UNSTARTED}; start the run again")
+    if not output.joined and output.unstarted:
+        output.write(f"arena: MPI's launcher has failed {STARTS} times: {UNSTARTED}; start the run again")
         return 1
-    if not heard.is_death(status, again=again):
+    if not output.is_death(status, again=again):
         return status if status in (0, 1, _MISTAKE) else 1  # others are the launcher's
     often = f", {deaths} deaths without a new boundary, more than `restarts` allows" if deaths else ""
-    heard.write(f"arena: the run has ended: {heard.cause(status)}{often}; {_played(has_resume)}")
+    output.write(f"arena: the run has ended: {output.cause(status)}{often}; {_played(has_resume)}")
     return 1
 
 
-def _pass_on(source: IO[str], heard: LauncherOutput) -> None:
+def _pass_on(source: IO[str], output: LauncherOutput) -> None:
     with source:
-        for line in without_banners(heard.listen(source)):
-            heard.stream.write(line)
-            heard.stream.flush()
+        for line in without_banners(output.listen(source)):
+            output.stream.write(line)
+            output.stream.flush()
 
 
 def without_banners(lines: Iterable[str]) -> Iterator[str]:
@@ -794,7 +784,7 @@ def without_banners(lines: Iterable[str]) -> Iterator[str]:
 
 @contextmanager
 def _forwarding(
-    process: subprocess.Popen[str], heard: LauncherOutput, received: list[int], requeue: list[bool], *, graceful: bool
+    process: subprocess.Popen[str], output: LauncherOutput, received: list[int], requeue: list[bool], *, graceful: bool
 ) -> Iterator[None]:
     """Inside this context, SIGINT, SIGTERM and SIGHUP end the launcher and all its processes; notes those received.
 
@@ -815,7 +805,7 @@ def _forwarding(
             return  # of the same request
         since.append(time.monotonic())
         received.append(number)
-        if graceful and heard.joined and len(received) == 1:
+        if graceful and output.joined and len(received) == 1:
             process.send_signal(signal.SIGUSR2)
             _later(_SAVING_SECONDS, end)
         else:
@@ -826,7 +816,7 @@ def _forwarding(
         threading.Thread(target=send_when_joined, args=(number,), daemon=True).start()
 
     def send_when_joined(number: int) -> None:
-        while not heard.joined and process.poll() is None:
+        while not output.joined and process.poll() is None:
             time.sleep(_LOOK_FOR_SIGNALS_SECONDS)
         process.send_signal(number)
 

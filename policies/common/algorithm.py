@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
@@ -114,7 +115,7 @@ Backward = Callable[[Any], Tensor]
 """Adds the gradient of a minibatch's mean loss to `grad` of the weights; returns the metrics, means over it."""
 
 
-class Algorithm:
+class Algorithm(ABC):
     """One worker of a policy that learns.
 
     Args:
@@ -356,13 +357,13 @@ class Algorithm:
         self.group.broadcast(self.network)
         return self.group.broadcast_object(metrics) or {}
 
+    @abstractmethod
     def acting_state(self) -> dict[str, Any]:
         """What a worker needs to play as this one does, without a barrier."""
-        raise NotImplementedError
 
+    @abstractmethod
     def load_acting_state(self, state: Mapping[str, Any]) -> None:
-        """Plays on with that."""
-        raise NotImplementedError
+        """Plays on with the state of another worker, as `acting_state` returns it."""
 
     def parts_without_barrier(self, samples: AsyncSamples) -> Iterator[list[Any]]:
         """At rank 0, the fragments of each update that can be made now; the others load the newest weights.
@@ -437,7 +438,7 @@ class Algorithm:
         """What only this worker has: samples that no update has learned from yet; empty if there are none."""
         return {}
 
-    def load_worker_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_worker_state_dict(self, state: Mapping[str, Any]) -> None:  # noqa: B027  (some have no such samples)
         """Continues with these samples, as far as they fit the seat and the options."""
 
 

@@ -9,7 +9,7 @@ How it acts and its loss stand in each algorithm's file.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
@@ -152,7 +152,7 @@ class LearnedActions(Protocol):
         ...
 
 
-class OffPolicy(Algorithm, ABC):
+class OffPolicy(Algorithm):
     """One worker of an off-policy algorithm.
 
     A subclass makes its networks and calls `set_up`; it says how it acts, and has a `loss`.

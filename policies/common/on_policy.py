@@ -8,6 +8,7 @@ ends in the middle of a rollout, each worker keeps its part as its own state and
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
@@ -408,10 +409,11 @@ class OnPolicy(Algorithm):
         """The transitions of older weights with importance weights; see `corrected`."""
         return corrected(stale, self.network, self.device, gamma=self.options.gamma, gae_lambda=self.options.gae_lambda)
 
+    @abstractmethod
     def evaluate(self) -> Evaluation:
         """Log-probabilities, values, advantages and returns of the rollout's transitions; called once per rollout."""
-        raise NotImplementedError
 
+    @abstractmethod
     def update(self, batch: Batch, largest: int) -> Metrics:
         """The gradient steps of an update; means of the metrics.
 
@@ -419,7 +421,6 @@ class OnPolicy(Algorithm):
             batch: on the device.
             largest: transitions of the worker that has the most, which all workers agree on.
         """
-        raise NotImplementedError
 
     def learned(self) -> Iterator[Metrics]:
         """Learns from the complete rollout: yields the metrics of each update when it is made, and ends with the last.

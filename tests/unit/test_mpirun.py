@@ -272,9 +272,9 @@ def test_cursor_is_not_restored_twice(monkeypatch: pytest.MonkeyPatch, capsys: p
 
 def test_launcher_that_never_starts_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     notice = [RULE, f"{mpirun.UNSTARTED}.\n", RULE]
-    heard = output()
-    assert list(mpirun.without_banners(heard.listen(notice))) == []
-    assert mpirun._told(213, [], heard) == 1
+    written = output()
+    assert list(mpirun.without_banners(written.listen(notice))) == []
+    assert mpirun._told(213, [], written) == 1
     assert capsys.readouterr().err.startswith("arena: MPI's launcher has failed 3 times: The PMIx server's listener ")
 
 
@@ -306,9 +306,9 @@ def test_failed_launcher_start_is_not_reported_as_killed(capsys: pytest.CaptureF
 def test_silently_ended_process_is_named(
     banner: str, status: int, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    heard = output()
-    list(heard.listen(banner.splitlines(keepends=True)))
-    assert mpirun._told(status, [], heard) == 1
+    written = output()
+    list(written.listen(banner.splitlines(keepends=True)))
+    assert mpirun._told(status, [], written) == 1
     assert words in capsys.readouterr().err
 
 
@@ -323,9 +323,9 @@ def test_resume_is_suggested_if_the_command_has_it(
 
 
 def test_failures_are_not_reported_twice(capsys: pytest.CaptureFixture[str]) -> None:
-    heard = output()
-    list(heard.listen(["\0arena: error: no\n", "prterun has exited due to process rank 0 with PID 1\n"]))
-    assert mpirun._told(2, [], heard) == 2
+    written = output()
+    list(written.listen(["\0arena: error: no\n", "prterun has exited due to process rank 0 with PID 1\n"]))
+    assert mpirun._told(2, [], written) == 2
     assert capsys.readouterr().err == ""
 
 
@@ -644,17 +644,17 @@ def test_a_signal_between_two_starts_ends_the_run(
 
 def test_a_dead_host_is_named_and_not_what_ended_here_with_it() -> None:
     watched = mpirun.ProcessWatch()
-    heard = mpirun.LauncherOutput(mpirun.Known(), watched)
+    written = mpirun.LauncherOutput(mpirun.Known(), watched)
     banner = (*ABORTED[:8], ABORTED[8].replace("node here", "node n2").replace("rank 0", "rank 3"), *ABORTED[9:])
-    list(heard.listen(banner))
+    list(written.listen(banner))
     watched.dead = [mpirun.Started(rank, 1, 1, mpirun._this_node()) for rank in (0, 1)]
-    assert (heard.dead, heard.cause(1)) == ([3], "rank 3 on n2 has died")
+    assert (written.dead, written.cause(1)) == ([3], "rank 3 on n2 has died")
 
 
 def test_damaged_reports_are_lines_of_the_run() -> None:
-    heard = mpirun.LauncherOutput(mpirun.Known(), mpirun.ProcessWatch())
+    written = mpirun.LauncherOutput(mpirun.Known(), mpirun.ProcessWatch())
     lines = [f"{mpirun._STARTED}[1, 2\n", f"{mpirun._NOTE}no\n", "more\n"]
-    assert list(heard.listen(lines)) == lines
+    assert list(written.listen(lines)) == lines
 
 
 def test_hosts_that_do_not_answer_are_left_out(lonely: Path, monkeypatch: pytest.MonkeyPatch) -> None:
