@@ -126,7 +126,12 @@ class AsyncSamples:
 
     def state_dict(self) -> dict[str, Any]:
         """At the root, the fragments that no `get` has returned yet; the version of the weights."""
-        return {"version": self.version, "waiting": [[tuple(one) for one in queue] for queue in self._waiting]}
+        # In the next leg, "the beginning of the leg" is another one.
+        waiting = [
+            [(size, self._began if version is None else version, samples) for size, version, samples in queue]
+            for queue in self._waiting
+        ]
+        return {"version": self.version, "waiting": waiting}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continues with the fragments of a `state_dict`, of as many workers as there are now."""

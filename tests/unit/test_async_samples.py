@@ -149,6 +149,29 @@ def test_fragments_left_over_are_used_in_the_next_leg() -> None:
     assert [None if parts is None else len(parts[0]) for parts in found] == [3, 2, None]
 
 
+def test_lag_of_fragments_left_over_counts_from_the_leg_that_played_them() -> None:
+    lags: list[int] = []
+
+    def root(endpoint: RoleEndpoint, fragments: AsyncSamples) -> None:
+        fragments.put(np.arange(3), 3)
+        meet(endpoint)
+        assert fragments.get() is not None
+        state = fragments.state_dict()
+        fresh = AsyncSamples(endpoint, (0, 1), StoppedWatch(), max_lag=2)
+        fresh.load_state_dict({**state, "waiting": state["waiting"][:2]})
+        fresh.put(np.arange(3), 3)
+        assert fresh.get() is not None
+        lags.extend(fresh.lags)
+
+    def other(endpoint: RoleEndpoint, fragments: AsyncSamples) -> None:
+        for _ in range(2 if endpoint.address == 1 else 1):
+            fragments.put(np.arange(2), 2)
+        meet(endpoint)
+
+    together(root, other, other)
+    assert lags == [0, 1]
+
+
 @pytest.mark.parametrize("max_lag", [0, 2])
 @pytest.mark.parametrize("sync", ["gradients", "samples"])
 def test_group_has_async_samples_if_configured(sync: str, max_lag: int) -> None:
