@@ -105,9 +105,13 @@ def over_http(address: str, requests: int, notes: str) -> None:
 
     def step(kind: str, data: bytes = b"") -> tuple[bytes, bytes]:
         head = (
-            f"POST /step HTTP/1.1\r\nhost: a\r\ngame_id: g\r\nstep_kind: {kind}\r\ncontent-length: {len(data)}\r\n\r\n"
+            "POST /step HTTP/1.1",
+            "host: 127.0.0.1",
+            "game_id: g",
+            f"step_kind: {kind}",
+            f"content-length: {len(data)}",
         )
-        connection.sendall(head.encode() + data)
+        connection.sendall("\r\n".join((*head, "", "")).encode() + data)
         answer = connection.recv(65536)
         while not is_whole(answer):
             answer += connection.recv(65536)
