@@ -20,7 +20,7 @@ from gymnasium.spaces import Space
 
 from arena import registry
 from arena.preflight.stubs import SpecVectorEnv, StubGroup, from_spaces
-from arena.serving.engines import Engine, eager, onnx_engine
+from arena.serving.export import Engine, eager, onnx_engine
 from arena.serving.onnx_model import describe
 from harness import Case, Report, Sample, Settings, interleave, main, method, say
 

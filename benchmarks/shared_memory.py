@@ -35,7 +35,7 @@ import numpy as np
 
 import runs
 from arena.external.shared_memory import Driver
-from arena.external.shared_memory.turn_wait import TurnWait
+from arena.external.shared_memory.link_file import TurnWait
 from harness import HERE, Case, Report, Sample, Settings, Unavailable, interleave, main, method, say
 
 PEERS = HERE.parent / ".venv-peers" / "bin" / "python"

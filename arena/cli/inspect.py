@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,41 +39,35 @@ def _inspect(arguments: argparse.Namespace) -> int:
     from arena.external.shared_memory.layout import decode
 
     try:
-        image = decode(data, source=str(path))
+        content = decode(data, source=str(path))
     except LayoutError as error:
         raise ConfigError(str(error)) from error
-    # The fields of a file, for JSON.
-    from arena.external.shared_memory.layout import encode, split_messages
-
-    messages = split_messages(image.area[: image.message_bytes])
-    groups, at = [], 22 + len(image.area)
-    for group in image.groups:
-        spec, n = group.spec, group.n
-        groups.append(
-            {
-                "name": spec.name,
-                "agents": spec.agents,
-                "continuous": spec.continuous,
-                "branches": None if spec.branches is None else list(spec.branches),
-                "observations": [list(shape) for shape in spec.observations],
-                "n": n,
-                "ids": group.ids[:n].tolist(),
-                "done": group.done[:n].tolist(),
-                "max_step": group.max_step[:n].tolist(),
-                "offsets": spec.offsets(at),
-            }
-        )
-        at += spec.nbytes
+    header = content.header
+    groups = [
+        {
+            "name": spec.name,
+            "agents": spec.agents,
+            "continuous": spec.continuous,
+            "branches": None if spec.branches is None else list(spec.branches),
+            "observations": [list(shape) for shape in spec.observations],
+            "n": len(rows.ids),
+            "ids": rows.ids.tolist(),
+            "done": rows.done.tolist(),
+            "max_step": rows.max_step.tolist(),
+            "offsets": offsets,
+        }
+        for spec, offsets, rows, _ in content.groups
+    ]
     found = {
-        "length": len(encode(image)),
-        "version": image.version,
-        "turn": int(image.turn),
-        "command": int(image.command),
-        "capacity": len(image.area) + 4,
-        "messages": [{"guid": str(guid), "bytes": len(data)} for guid, data in messages],
+        "length": header.length,
+        "version": header.version,
+        "turn": int(header.turn != 0),
+        "command": header.command,
+        "capacity": header.capacity,
+        "messages": [{"guid": str(guid), "bytes": len(data)} for guid, data in content.messages],
         "groups": groups,
     }
-    say(json.dumps(found) if arguments.json else "\n".join([str(path), *_lines(found, image)]))
+    say(json.dumps(found) if arguments.json else "\n".join([str(path), *_lines(found, content.groups)]))
     return 0
 
 
@@ -84,7 +79,7 @@ def _in_use(path: Path) -> Path:
     return max(later, key=lambda one: len(one.name), default=path)
 
 
-def _lines(found: dict[str, Any], image: Any) -> list[str]:
+def _lines(found: dict[str, Any], contents: Sequence[Any]) -> list[str]:
     sides, commands = ("the arena's", "the simulator's"), ("step", "reset", "change file", "close")
     lines = [
         f"     0  length    {found['length']}",
@@ -97,12 +92,12 @@ def _lines(found: dict[str, Any], image: Any) -> list[str]:
     lines += [f"            {message['guid']}, {message['bytes']} bytes" for message in found["messages"]]
     groups = "in the next file" if found["command"] == 2 else len(found["groups"])
     lines.append(f"{found['capacity'] + 14:6}  groups    {groups}")
-    for group, content in zip(found["groups"], image.groups, strict=True):
+    for group, content in zip(found["groups"], contents, strict=True):
         n, rows = group["n"], f"{group['n']} of {group['agents']} rows of"
         values = {"name": group["name"], "agents": group["agents"], "n": n, "action size": content.spec.action_size}
         values |= {"observation count": len(group["observations"]), "mask": f"{rows} [{content.spec.choices}]"}
         values |= {f"observation {number}": f"{rows} {shape}" for number, shape in enumerate(group["observations"])}
-        values |= {"reward": content.rewards[:n].tolist(), "action": content.actions[:n].tolist()}
+        values |= {"reward": content.rows.rewards.tolist(), "action": content.actions.tolist()}
         values |= {"id": group["ids"], "done": group["done"], "max_step": group["max_step"]}
         values |= {"continuous": int(group["continuous"] is not None), "branches": group["branches"]}
         values |= {f"shape {number}": shape for number, shape in enumerate(group["observations"])}

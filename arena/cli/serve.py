@@ -37,13 +37,11 @@ from arena.records.folder import RunFolder
 from arena.records.scoreboard import Scoreboard
 from arena.run.evaluation import result_words
 from arena.run.opponents import policy_at, policy_versions
-from arena.serving.algorithm import load_algorithm
 from arena.serving.clones import Clones
-from arena.serving.exported import Exporter, ExportFailed, can_export
-from arena.serving.follow import Follower
+from arena.serving.exported import Exporter, ExportFailed, Follower, can_export
 from arena.serving.models import Model, PureModel, model_of
 from arena.serving.player import Player
-from arena.serving.policy import configured_policy, first_seat
+from arena.serving.policy import configured_policy, first_seat, load_algorithm
 from arena.serving.server import Server
 from arena.terminal.output import complain
 

@@ -1,7 +1,8 @@
 """External games: a game that runs elsewhere asks for actions, over threads, HTTP, polling or shared memory.
 
-    interface    `ExternalGames`, the protocol of all kinds of connections; `Answers`; the errors that a game gets
-    slots        `Slots`, the games of one match: which entities ask, and when a tick is formed from their requests
+    interface    `ExternalGames`, the protocol of all kinds of connections
+    slots        `Slots`, the games of one match: which entities ask, and when a tick is formed; `Answers`, its actions
+    errors       the errors that a game gets
     desk         requests of many threads, passed to the table in order
     thread       `ExternalEnv`: a user's loop in a thread of the environment's process
     client       `PolicyClient`: the methods of `ExternalEnv` over HTTP, in any process or machine
@@ -19,8 +20,9 @@ A kind of connection knows nothing of ticks, seats and MPI; the environment know
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from arena.external.interface import Answers, ExternalClosed, ExternalError, ExternalGames
-from arena.external.slots import Slots
+from arena.external.errors import ExternalClosed, ExternalError
+from arena.external.interface import ExternalGames
+from arena.external.slots import Answers, Slots
 from arena.external.thread import ExternalEnv
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ import stat
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 
 from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError
@@ -41,7 +40,17 @@ class Access:
         self, host: str, token_file: str | None, insecure: bool, path: str, allowed_hosts: Iterable[str] = ()
     ) -> None:
         self._hosts = [host, *allowed_hosts, *([] if host in _LOOPBACK else [socket.gethostname()])]
-        self._token = None if token_file is None else _token(anchored(token_file))
+        self._token: bytes | None = None
+        if token_file is not None:
+            file = anchored(token_file)
+            try:
+                self._token, mode = file.read_bytes().strip(), file.stat().st_mode
+            except OSError as error:
+                raise ConfigError(f"{file} cannot be read: {error.strerror}", path="token_file") from error
+            if not self._token:
+                raise ConfigError(f"{file} is empty", path="token_file")
+            if mode & (stat.S_IRGRP | stat.S_IROTH):
+                _log.warning("the token in %s can be read by other users of this machine", file)
         if host not in _LOOPBACK and self._token is None and not insecure:
             raise ConfigError(
                 f"{host} can be reached by other machines: set `token_file` (arena serve: --token-file), or "
@@ -49,18 +58,16 @@ class Access:
                 path=path,
             )
 
-    def refusal(self, token: bytes) -> str:
-        """The message for a client whose token is not allowed."""
-        return "this server needs another token" if token else "no token was sent, and this server needs one"
+    def refusal(self, tokens: Sequence[bytes]) -> str:
+        """The message for a request with these tokens; empty if one is allowed, or none is needed.
 
-    @property
-    def is_open(self) -> bool:
-        """Whether no token is needed."""
-        return self._token is None
-
-    def allows(self, token: bytes) -> bool:
-        """Whether this is the token, or none is needed; takes the same time for all wrong tokens."""
-        return self._token is None or hmac.compare_digest(token, self._token)
+        Comparing takes the same time for all wrong tokens.
+        """
+        if self._token is None or any(hmac.compare_digest(token, self._token) for token in tokens):
+            return ""
+        if tokens and tokens[-1]:
+            return "this server needs another token"
+        return "no token was sent, and this server needs one; send the header `token`, or `authorization: Bearer`"
 
     def wrong_host(self, sent: Sequence[bytes], local: tuple[str, int | None] | None) -> str:
         """The message for a request with these headers Host that came to this address; empty if they are allowed."""
@@ -84,19 +91,6 @@ def is_own_host(sent: Sequence[bytes], allowed: Iterable[str]) -> bool:
     """
     names = {name.strip("[]").lower() for name in (*_LOOPBACK, *allowed)}
     return len(sent) == 1 and _PORT.sub("", sent[0].decode("latin-1")).strip("[]").lower() in names
-
-
-def _token(path: Path) -> bytes:
-    try:
-        token = path.read_bytes().strip()
-        mode = path.stat().st_mode
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}", path="token_file") from error
-    if not token:
-        raise ConfigError(f"{path} is empty", path="token_file")
-    if mode & (stat.S_IRGRP | stat.S_IROTH):
-        _log.warning("the token in %s can be read by other users of this machine", path)
-    return token
 
 
 class Ends:

@@ -12,13 +12,14 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from gymnasium.spaces import Space
 
-from arena.external.desk import Desk, DeskGame, Told
-from arena.external.interface import ExternalError, check_outcome
+from arena.external.desk import Desk, DeskGame, Settled, ignore
+from arena.external.errors import ExternalError, check_outcome
 from arena.external.samples import fitted, fitted_mask
+from arena.external.slots import Ask, End
 from arena.game.api import Info
 
 
@@ -80,12 +81,11 @@ class EntityLink:
     ) -> None:
         interface = desk.interface
         self.desk, self.entity, self.policy, self.deliver, self.clone = desk, entity, policy, deliver, clone
-        self.name = interface.entities[entity]
+        self.name, self.mask_size = interface.entities[entity], interface.mask_sizes[entity]
         self.observation_space, self.action_space = (
             interface.observation_spaces[entity],
             interface.action_spaces[entity],
         )
-        self.mask_size = interface.mask_sizes[entity]
         self.version = -1
         self.pushed = 0
         self.play(DeskGame("", ()))
@@ -99,53 +99,63 @@ class EntityLink:
         self.info: Info = {}
         self._asked: Forward | None = None
 
-    def prepare(self, observation: Any, mask: Any = None, given: Any = None) -> Request:
-        """Checks a request for an action; nothing changes.
+    def check(self) -> None:
+        """Raises `ExternalError` if the entity may not ask or end now."""
+        if not self.takes_part:
+            raise ExternalError("unknown_entity", f"{self.name!r} takes no part in the game {self.game.name!r}")
+        if self.ended:
+            raise ExternalError("ended", f"{self.name!r} has ended in the game {self.game.name!r}")
+        if self._asked is not None and not self._asked.done:
+            raise ExternalError("already_asking", f"{self.name!r} has a request without an answer")
+
+    def prepare(self, observation: Any, mask: Any = None, given: Any = None) -> Ask:
+        """A checked request for an action; nothing changes.
 
         Raises:
             ExternalError: see `RemoteModel.forward`.
         """
         self.check()
-        return Request(
-            self.fitted_observation(observation),
-            self.fitted_mask(mask),
-            None if given is None else fitted(self.action_space, given, f"action of {self.name!r}", "bad_action"),
-        )
+        if given is not None:
+            given = fitted(self.action_space, given, f"action of {self.name!r}", "bad_action")
+        return Ask(self.fitted_observation(observation), mask=self.fitted_mask(mask), given=given)
 
-    def ask(self, request: Request) -> Forward | None:
+    def fitted_observation(self, observation: Any) -> Any:
+        """The observation as a sample of the entity's space; `bad_observation` if it does not fit."""
+        return fitted(self.observation_space, observation, f"observation of {self.name!r}", "bad_observation")
+
+    def fitted_mask(self, mask: Any) -> Any:
+        """The mask as int8 [mask_size], None: all actions are allowed; `bad_mask` if it does not fit."""
+        return None if mask is None else fitted_mask(self.mask_size, mask, self.name)
+
+    def checked_reward(self, reward: Any) -> float:
+        """The reward as a finite number; else `bad_reward`."""
+        try:
+            value = float(reward)
+        except (TypeError, ValueError):
+            raise ExternalError("bad_reward", f"the reward {reward!r} of {self.name!r} is no number") from None
+        if not math.isfinite(value):
+            raise ExternalError("bad_reward", f"the reward {reward!r} of {self.name!r} is not finite")
+        return value
+
+    def ask(self, request: Ask) -> Forward | None:
         """Asks for an action, with the rewards pushed before it; None if the game has taken the action by itself."""
         forward = self._asked = Forward(self) if request.given is None else None
-        reward, void, info = self._take_pushed()
-        self.desk.ask(
-            self.game,
-            self.entity,
-            request.observation,
-            told=_ignored if forward is None else forward.told,
-            answered=None if forward is None else forward.answered,
-            reward=reward,
-            mask=request.mask,
-            given=request.given,
-            void=void,
-            info=info,
-        )
+        ask = request._replace(reward=self.reward, void=self.void, info=self.info or None)
+        self.reward, self.void, self.info = 0.0, False, {}
+        if forward is None:
+            self.desk.ask(self.game, {self.entity: ask}, ignore)
+        else:
+            self.desk.ask(self.game, {self.entity: ask}, forward.settled, {self.entity: forward.answered})
         return forward
 
     def end(
-        self, seen: Any = None, *, truncated: bool = False, info: Info | None = None, told: Told | None = None
+        self, seen: Any = None, *, truncated: bool = False, info: Info | None = None, settled: Settled = ignore
     ) -> None:
         """Ends the entity's episode, with the rewards pushed before; `seen` is a sample of the space."""
-        reward, void, pushed = self._take_pushed()
+        end = End(seen, self.reward, truncated, void=self.void, info={**self.info, **(info or {})} or None)
+        self.reward, self.void, self.info = 0.0, False, {}
         self.ended = True
-        self.desk.end(
-            self.game,
-            self.entity,
-            seen,
-            reward=reward,
-            truncated=truncated,
-            void=void,
-            info={**(pushed or {}), **(info or {})} or None,
-            told=told or _ignored,
-        )
+        self.desk.end(self.game, self.entity, end, settled)
 
     def is_asking(self, forward: Forward) -> bool:
         """Whether this is the entity's newest request."""
@@ -156,62 +166,6 @@ class EntityLink:
         if self.reward and self.takes_part and not self.ended:
             reward, self.reward = self.reward, 0.0
             self.desk.pay(self.game, self.entity, reward)
-
-    def check(self) -> None:
-        """Raises `ExternalError` if the entity may not ask or end now."""
-        if not self.takes_part:
-            raise ExternalError("unknown_entity", f"{self.name!r} takes no part in the game {self.game.name!r}")
-        if self.ended:
-            raise ExternalError("ended", f"{self.name!r} has ended in the game {self.game.name!r}")
-        if self._asked is not None and not self._asked.done:
-            raise ExternalError("already_asking", f"{self.name!r} has a request without an answer")
-
-    def fitted_observation(self, observation: Any) -> Any:
-        """The observation as a sample of the entity's space.
-
-        Raises:
-            ExternalError: `bad_observation`.
-        """
-        return fitted(self.observation_space, observation, f"observation of {self.name!r}", "bad_observation")
-
-    def fitted_mask(self, mask: Any) -> Any:
-        """The mask as int8 [mask_size]; None: all actions are allowed.
-
-        Raises:
-            ExternalError: `bad_mask`.
-        """
-        return None if mask is None else fitted_mask(self.mask_size, mask, self.name)
-
-    def checked_reward(self, reward: Any) -> float:
-        """The reward as a number.
-
-        Raises:
-            ExternalError: `bad_reward`.
-        """
-        try:
-            value = float(reward)
-        except (TypeError, ValueError):
-            raise ExternalError("bad_reward", f"the reward {reward!r} of {self.name!r} is no number") from None
-        if not math.isfinite(value):
-            raise ExternalError("bad_reward", f"the reward {reward!r} of {self.name!r} is not finite")
-        return value
-
-    def _take_pushed(self) -> tuple[float, bool, Info | None]:
-        pushed = self.reward, self.void, self.info or None
-        self.reward, self.void, self.info = 0.0, False, {}
-        return pushed
-
-
-class Request(NamedTuple):
-    """A checked request for an action."""
-
-    observation: Any
-    mask: Any = None
-    given: Any = None
-
-
-def _ignored(error: ExternalError | None) -> None:
-    """Takes the outcome of a request that no caller waits for."""
 
 
 class Forward:
@@ -235,7 +189,12 @@ class Forward:
     def __await__(self) -> Generator[Any, None, Any]:
         if not self.done:
             future = asyncio.get_running_loop().create_future()
-            self._call_when_done(lambda: self._link.deliver(lambda: _wake(future)))
+
+            def wake() -> None:
+                if not future.done():
+                    future.set_result(None)
+
+            self._call_when_done(lambda: self._link.deliver(wake))
             yield from future
         return self._outcome()
 
@@ -267,8 +226,8 @@ class Forward:
         """The policy has answered."""
         self._finish(action, version, None)
 
-    def told(self, error: ExternalError | None) -> None:
-        """The request is taken (None), or will have no answer."""
+    def settled(self, error: ExternalError | None) -> None:
+        """The table has taken the request (None), or there will be no answer."""
         if error is not None:
             self._finish(None, -1, error)
 
@@ -294,11 +253,6 @@ class Forward:
                 self._waiters.append(waiter)
                 return
         waiter()
-
-
-def _wake(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
 
 
 class RemoteModel:
@@ -428,5 +382,5 @@ class RemoteBuffer:
         self._link.check()
         check_outcome(outcome)
         seen = None if observation is None else self._link.fitted_observation(observation)
-        said = dict(info or {}) if outcome is None else {**(info or {}), "outcome": outcome}
-        self._link.end(seen, truncated=truncated, info=said)
+        stated = {} if outcome is None else {"outcome": outcome}
+        self._link.end(seen, truncated=truncated, info={**(info or {}), **stated})

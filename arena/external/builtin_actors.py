@@ -12,9 +12,10 @@ from gymnasium.spaces import Discrete, Space
 from numpy.typing import NDArray
 
 from arena.errors import ConfigError
-from arena.external.actor import Agent, EntityLink, Forward, Request
-from arena.external.interface import ExternalError, check_outcome
+from arena.external.actor import Agent, EntityLink, Forward
+from arena.external.errors import ExternalError, check_outcome
 from arena.external.samples import as_json
+from arena.external.slots import Ask
 from arena.game.api import Interface
 from arena.game.spaces import flatten, leaves_of, row, unflatten
 
@@ -50,7 +51,7 @@ class BuiltinActor:
         raise ExternalError("bad_body")
 
 
-class _Said(msgspec.Struct, forbid_unknown_fields=True):
+class _Part(msgspec.Struct, forbid_unknown_fields=True):
     """The part of a body that is about one entity, in a tick or at the end."""
 
     observation: Any = None
@@ -63,8 +64,8 @@ class _Said(msgspec.Struct, forbid_unknown_fields=True):
     outcome: str | None = None  # as `check_outcome` takes it
 
 
-class _Body(_Said, forbid_unknown_fields=True):
-    entities: dict[str, _Said] | None = None
+class _Body(_Part, forbid_unknown_fields=True):
+    entities: dict[str, _Part] | None = None
 
 
 _start = msgspec.json.Decoder(Starting)
@@ -92,7 +93,7 @@ class JsonActor(BuiltinActor):
     async def tick(self, data: bytes) -> bytes:
         """See the class."""
         body = _decoded(_body, data)
-        forwards = self._tell(self._said(body))
+        forwards = self._apply(self._parts(body))
         actions = {}
         for link, forward in forwards:
             actions[link.name] = {"action": as_json(link.action_space, await forward)}
@@ -104,38 +105,36 @@ class JsonActor(BuiltinActor):
         """See the class."""
         body = _decoded(_body, data) if data else _Body()
         if body.entities is None and not any(value for value in (body.observation, body.reward, body.outcome)):
-            said = {name: body for name, link in self.links.items() if not link.ended}  # the same for all
+            parts = {name: body for name, link in self.links.items() if not link.ended}  # the same for all
         else:
-            said = self._said(body)
-        for one in said.values():
+            parts = self._parts(body)
+        for one in parts.values():
             one.end = True
-        self._tell(said)
+        self._apply(parts)
         return b"{}"
 
-    def _said(self, body: _Body) -> dict[str, _Said]:
+    def _parts(self, body: _Body) -> dict[str, _Part]:
         if body.entities is not None:
             return body.entities
         if len(self.links) > 1:
             raise ExternalError("bad_body", f'several entities: {{"entities": {{{", ".join(self.links)}}}}}')
         return dict.fromkeys(self.links, body)
 
-    def _tell(self, said: dict[str, _Said]) -> list[tuple[EntityLink, Forward]]:
-        """Checks everything, then tells it; returns the requests that wait for actions."""
-        checked: list[tuple[EntityLink, _Said, Any]] = []
-        for name, one in said.items():
+    def _apply(self, parts: dict[str, _Part]) -> list[tuple[EntityLink, Forward]]:
+        """Checks everything, then passes it on; returns the requests that wait for actions."""
+        checked: list[tuple[EntityLink, _Part, Any]] = []
+        for name, one in parts.items():
             link = self.links.get(name)
             if link is None:
                 raise ExternalError("unknown_entity", f"{name!r}; there are {', '.join(self.links)}")
+            link.check()
+            found = None
             if one.end:
-                link.check()
                 check_outcome(one.outcome)
-                seen = None if one.observation is None else link.fitted_observation(one.observation)
-                checked.append((link, one, seen))
+                found = None if one.observation is None else link.fitted_observation(one.observation)
             elif one.observation is not None:
-                checked.append((link, one, link.prepare(one.observation, one.mask, one.given)))
-            else:
-                link.check()
-                checked.append((link, one, None))
+                found = link.prepare(one.observation, one.mask, one.given)
+            checked.append((link, one, found))
         forwards = []
         for link, one, found in checked:
             link.reward += one.reward
@@ -214,7 +213,7 @@ class RawActor(BuiltinActor):
         link.check()
         mask = link.fitted_mask(np.frombuffer(view[size:], np.int8)) if link.mask_size else None
         link.reward += reward
-        forward = link.ask(Request(self.observation.unpack(view[:size], f"observation of {link.name!r}"), mask))
+        forward = link.ask(Ask(self.observation.unpack(view[:size], f"observation of {link.name!r}"), mask=mask))
         assert forward is not None, "no action was given"
         return self.action.pack(await forward)
 
@@ -249,11 +248,9 @@ def raw_actor(interface: Interface) -> type[RawActor]:
     """
     if len(interface.entities) != 1:
         raise ConfigError(f"raw is for games of one entity; there are {', '.join(interface.entities)}; use json")
+    spaces = {"observation": interface.observation_spaces[0], "action": interface.action_spaces[0]}
     try:
-        codecs = {
-            "observation": Codec(interface.observation_spaces[0]),
-            "action": Codec(interface.action_spaces[0]),
-        }
+        codecs = {name: Codec(space) for name, space in spaces.items()}
     except ConfigError as error:
         raise ConfigError(f"raw: {interface.entities[0]!r}: {error.message}") from None
     return type("RawActor", (RawActor,), codecs)
@@ -269,14 +266,13 @@ class FakeActor:
     observation_space = action_space = Discrete(1)
 
     def __init__(self, agents: dict[str, Agent], config: Any, game_id: str, data: bytes) -> None:
-        self._tick, self._end = config["tick"], config["end"]
+        self._tick: bytes = config["tick"]
+        self._end: bytes = config["end"]
 
     async def tick(self, data: bytes) -> bytes:
         """See the class."""
-        tick: bytes = self._tick
-        return tick
+        return self._tick
 
     async def end(self, data: bytes) -> bytes:
         """See the class."""
-        end: bytes = self._end
-        return end
+        return self._end

@@ -16,14 +16,15 @@ import select
 import socket
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, cast
 
 import msgspec
 
-from arena.external.interface import Code, ExternalClosed, ExternalError, check_outcome
+from arena.external.desk import entity_index
+from arena.external.errors import Code, ExternalClosed, ExternalError, check_outcome
 from arena.external.samples import as_json, fitted, fitted_mask
 from arena.game.api import Info, Interface
 from arena.records.space_json import space_from_json
@@ -116,17 +117,12 @@ class PolicyClient:
 
     def _connect(self) -> None:
         """Asks for the interface of the games; a server that does not listen yet is tried again."""
-        deadline, pause = time.monotonic() + self._timeout_s, _FIRST_PAUSE_S
-        while True:
+
+        def attempt() -> Any:
             self._gone = None
-            try:
-                said = msgspec.json.decode(self._call("GET", "/interface"))
-                break
-            except ExternalClosed:
-                if time.monotonic() + pause > deadline:
-                    raise
-            time.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE_S)
+            return msgspec.json.decode(self._call("GET", "/interface"))
+
+        said = self._retried(attempt, lambda error: isinstance(error, ExternalClosed))
         if said["actor"] != "json":
             raise ExternalError("bad_body", f"the server has the actor {said['actor']}; `actor: json` is expected")
         entities = said["entities"]
@@ -138,12 +134,20 @@ class PolicyClient:
         )
         self.policies = tuple(entity["policy"] for entity in entities)
 
+    def _retried(self, attempt: Callable[[], Any], is_temporary: Callable[[Exception], bool]) -> Any:
+        """Calls a function until it succeeds, with growing pauses for at most `timeout_s`; returns its result."""
+        deadline, pause = time.monotonic() + self._timeout_s, _FIRST_PAUSE_S
+        while True:
+            try:
+                return attempt()
+            except (ExternalClosed, ExternalError) as error:
+                if not is_temporary(error) or time.monotonic() + pause > deadline:
+                    raise
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_S)
+
     def start_episode(
-        self,
-        episode_id: str | None = None,
-        *,
-        training_enabled: bool = True,
-        entities: Sequence[str] | None = None,
+        self, episode_id: str | None = None, *, training_enabled: bool = True, entities: Sequence[str] | None = None
     ) -> str:
         """See `ExternalEnv.start_episode`; waits for a free slot for at most `timeout_s`."""
         name = uuid.uuid4().hex if episode_id is None else episode_id
@@ -151,17 +155,12 @@ class PolicyClient:
             raise ExternalError("bad_body", f"the id {name!r}: expected 1 to 256 visible ASCII characters")
         playing = {self.interface.entities[self._index(entity)] for entity in entities or self.interface.entities}
         said = {"entities": None if entities is None else list(entities), "training": training_enabled}
-        deadline, pause = time.monotonic() + self._timeout_s, _FIRST_PAUSE_S
-        while True:
-            try:
-                self._call("POST", "/step", "start", name, said)
-                self._episodes[name] = _Episode(playing)
-                return name
-            except ExternalError as error:
-                if error.code not in ("no_slot", "not_ready") or time.monotonic() + pause > deadline:
-                    raise
-            time.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE_S)
+        self._retried(
+            lambda: self._call("POST", "/step", "start", name, said),
+            lambda error: isinstance(error, ExternalError) and error.code in ("no_slot", "not_ready"),
+        )
+        self._episodes[name] = _Episode(playing)
+        return name
 
     def get_action(self, episode_id: str, observation: Any, *, entity: str | None = None, mask: Any = None) -> Any:
         """See `ExternalEnv.get_action`."""
@@ -232,13 +231,7 @@ class PolicyClient:
     # ------------------------------------------------------------------------------------------------------- requests
 
     def _index(self, entity: str | None) -> int:
-        names = self.interface.entities
-        if entity is None and len(names) == 1:
-            return 0
-        if entity not in names:
-            found = "say which entity it is" if entity is None else f"there is no entity {entity!r}"
-            raise ExternalError("unknown_entity", f"{found}; known: {', '.join(names)}")
-        return names.index(entity)
+        return entity_index(self.interface, range(len(self.interface.entities)), entity)
 
     def _episode(self, name: str) -> _Episode:
         if self._gone is not None:
@@ -301,7 +294,9 @@ class PolicyClient:
             self._busy.add(connection)
             try:
                 connection.request(method, path, body, headers)
-                while not _is_readable(connection.sock, self._timeout_s):
+                waiting = select.poll()
+                waiting.register(connection.sock, select.POLLIN)
+                while not waiting.poll(self._timeout_s * 1000):
                     if path != "/step":
                         raise TimeoutError(f"no answer within {self._timeout_s:g} s")
                     self._call("GET", "/healthz")  # an answer may take long: while a run evaluates, limits stand still
@@ -351,9 +346,3 @@ class _Refusal(msgspec.Struct):
     error: str
     detail: str = ""
     reason: str = ""
-
-
-def _is_readable(connection: socket.socket, seconds: float) -> bool:
-    waiting = select.poll()
-    waiting.register(connection, select.POLLIN)
-    return bool(waiting.poll(seconds * 1000))

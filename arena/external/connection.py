@@ -104,7 +104,7 @@ class Connection:
         if hasattr(games, "policies"):
             games.policies = policies_of(self._match, games.interface)
         if hasattr(games, "log"):
-            games.log = self._log_of
+            games.log = self._open_log
         if hasattr(games, "restarted"):
             games.restarted = lambda error, lost: self.restarted(error, lost)
         games.open(self._match.lanes, lambda: self.bell())
@@ -115,8 +115,7 @@ class Connection:
             raise
         return games
 
-    def _log_of(self, program: int) -> IO[bytes] | None:
-        """Opens the file for the output of a program."""
+    def _open_log(self, program: int) -> IO[bytes] | None:
         if self._logs is None:
             return None
         return open(self._logs / f"simulator-{self._match.match}-{program}.log", "a+b", opener=private)

@@ -48,7 +48,24 @@ def declared_interface(
     if isinstance(entities, Interface):
         return entities
     if like is None:
-        return _of_entities(entities)
+        if not isinstance(entities, Mapping) or not entities:
+            raise ConfigError(f"{entities!r} is no mapping of entities to their spaces", path="entities")
+        observations, actions, sizes = [], [], []
+        for entity, written in entities.items():
+            at = f"entities.{entity}"
+            if not isinstance(written, Mapping) or not {"observation", "action"} <= set(written):
+                raise ConfigError(f"{written!r}; expected {{observation: SPACE, action: SPACE}}", path=at)
+            if unknown := set(written) - {"observation", "action", "masks"}:
+                raise ConfigError(f"unknown keys {sorted(unknown)}; known: observation, action, masks", path=at)
+            observations.append(_space(written["observation"], f"{at}.observation"))
+            actions.append(action := _space(written["action"], f"{at}.action"))
+            masks, size = written.get("masks", False), mask_size(action)
+            if not isinstance(masks, bool):
+                raise ConfigError(f"{masks!r}; expected true or false", path=f"{at}.masks")
+            if masks and not size:
+                raise ConfigError(f"{action} takes no action masks; Discrete and MultiDiscrete do", path=f"{at}.masks")
+            sizes.append(size if masks else 0)
+        return Interface(tuple(map(str, entities)), tuple(observations), tuple(actions), tuple(sizes))
     if not isinstance(like, Mapping) or "make" not in like or not set(like) <= {"make", "kwargs"}:
         raise ConfigError(f"{like!r}; expected {{make: ..., kwargs: {{...}}}}", path="like")
     with located(path="like"):
@@ -56,27 +73,6 @@ def declared_interface(
     interface = env.interface
     env.close()
     return interface
-
-
-def _of_entities(entities: Any) -> Interface:
-    if not isinstance(entities, Mapping) or not entities:
-        raise ConfigError(f"{entities!r} is no mapping of entities to their spaces", path="entities")
-    observations, actions, sizes = [], [], []
-    for entity, written in entities.items():
-        at = f"entities.{entity}"
-        if not isinstance(written, Mapping) or not {"observation", "action"} <= set(written):
-            raise ConfigError(f"{written!r}; expected {{observation: SPACE, action: SPACE}}", path=at)
-        if unknown := set(written) - {"observation", "action", "masks"}:
-            raise ConfigError(f"unknown keys {sorted(unknown)}; known: observation, action, masks", path=at)
-        observations.append(_space(written["observation"], f"{at}.observation"))
-        actions.append(_space(written["action"], f"{at}.action"))
-        masks, size = written.get("masks", False), mask_size(actions[-1])
-        if not isinstance(masks, bool):
-            raise ConfigError(f"{masks!r}; expected true or false", path=f"{at}.masks")
-        if masks and not size:
-            raise ConfigError(f"{actions[-1]} takes no action masks; Discrete and MultiDiscrete do", path=f"{at}.masks")
-        sizes.append(size if masks else 0)
-    return Interface(tuple(map(str, entities)), tuple(observations), tuple(actions), tuple(sizes))
 
 
 def _space(written: Any, at: str) -> Space[Any]:

@@ -13,19 +13,24 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-from arena.external.interface import CODES, Answers, Code, ExternalError
-from arena.external.slots import Ask, End, Slots
+from arena.config.schema import TickRules
+from arena.external.errors import CODES, Code, ExternalError
+from arena.external.slots import Answers, Ask, End, Slots
 from arena.game.api import Info, Interface
 from arena.game.arrays import copied
 from arena.game.spaces import row
 
-Told = Callable[[ExternalError | None], None]
+Settled = Callable[[ExternalError | None], None]
 """Called with None when the table has taken a request, with the error when it has refused it."""
 
 Answered = Callable[[Any, int], None]
 """Called with an action, a sample of the entity's space, and its version; see `Answers`."""
+
+
+def ignore(error: ExternalError | None) -> None:
+    """Takes the outcome of a request that no caller waits for."""
 
 
 @dataclass(eq=False)
@@ -51,16 +56,19 @@ class DeskGame:
     gone: str = ""
     _infos: dict[int, Info] = field(default_factory=dict)  # by entity, paid before its next observation
     _requests: deque[_Request] = field(default_factory=deque)
-    _waiting: dict[int, tuple[Answered, Told]] = field(default_factory=dict)  # by entity
+    _waiting: dict[int, tuple[Answered, Settled]] = field(default_factory=dict)  # by entity
+
+    @property
+    def begun_slot(self) -> int:
+        """The slot of a game that has begun."""
+        assert self.slot is not None, "it has begun"
+        return self.slot
 
 
-@dataclass(eq=False, slots=True)
-class _Request:
-    """Tells the table one thing; `do` raises `ExternalError` if the table refuses it."""
-
+class _Request(NamedTuple):
     game: DeskGame
-    do: Callable[[Slots], None]
-    told: Told
+    do: Callable[[Slots], None]  # raises `ExternalError` if the table refuses it
+    settled: Settled
 
 
 class Desk:
@@ -79,13 +87,13 @@ class Desk:
 
     @property
     def idle(self) -> bool:
-        """Whether no request waits to be told."""
+        """Whether no request waits for the table."""
         return not (self._arrived or self._queues)
 
     # ----------------------------------------------------------------------------------------------------- any thread
 
-    def begin(self, game: DeskGame, told: Told) -> None:
-        """The game wants a slot, and waits for it."""
+    def begin(self, game: DeskGame, settled: Settled) -> None:
+        """Requests a slot for the game, and waits for it."""
 
         def do(table: Slots) -> None:
             drains = table.most is not None and table.counts.begun >= table.most  # then `table.begin` refuses it
@@ -96,39 +104,18 @@ class Desk:
             game.slot = table.begin(game.name, game.entities, training=game.training, after=after)
             self._by_slot[game.slot] = game
 
-        self._put(_Request(game, do, told))
+        self._put(_Request(game, do, settled))
 
     def ask(
-        self,
-        game: DeskGame,
-        entity: int,
-        observation: Any,
-        *,
-        told: Told,
-        answered: Answered | None = None,
-        reward: float = 0.0,
-        mask: Any = None,
-        given: Any = None,
-        void: bool = False,
-        info: Info | None = None,
+        self, game: DeskGame, asks: Mapping[int, Ask], settled: Settled, answered: Mapping[int, Answered] | None = None
     ) -> None:
-        """An entity asks, or says what it did (`given`); see `Slots.ask`. The observation is copied here.
+        """Entities ask, or say what they did: all of them are taken for the same tick, or none is; see `Slots.ask`.
 
         Args:
-            told: see `Told`; called again, with an error, if the entity or the game ends before the answer.
-            answered: called with the answer; not needed with `given`.
-        """
-        asks = {entity: Ask(observation, reward, mask, given, void, info)}
-        self.ask_entities(game, asks, told=told, answered={} if answered is None else {entity: answered})
-
-    def ask_entities(
-        self, game: DeskGame, asks: Mapping[int, Ask], *, told: Told, answered: Mapping[int, Answered]
-    ) -> None:
-        """As `ask`, for several entities: all of them are taken for the same tick, or none is.
-
-        Args:
-            told: as for `ask`; the second call comes once per entity that waits.
-            answered: by the index of the entity; none for entities with given actions.
+            asks: by the index of the entity; copied here.
+            settled: called again, with an error, for each waiting entity that ends, or whose game ends, before the
+                answer.
+            answered: by entity; none for entities with given actions.
         """
         asks = {
             entity: ask._replace(observation=copied(ask.observation), info=copied(ask.info))
@@ -136,86 +123,65 @@ class Desk:
         }
 
         def do(table: Slots) -> None:
-            assert game.slot is not None, "it has begun"
             table.ask_entities(
-                game.slot,
+                game.begun_slot,
                 {entity: ask._replace(info=_joined(game._infos.get(entity), ask.info)) for entity, ask in asks.items()},
             )
             for entity in asks:
                 game._infos.pop(entity, None)
-                if entity in answered:
-                    game._waiting[entity] = answered[entity], told
+                if answered is not None and entity in answered:
+                    game._waiting[entity] = answered[entity], settled
 
-        self._put(_Request(game, do, told))
+        self._put(_Request(game, do, settled))
 
     def pay(
-        self,
-        game: DeskGame,
-        entity: int,
-        reward: float,
-        told: Told = lambda error: None,
-        *,
-        info: Info | None = None,
+        self, game: DeskGame, entity: int, reward: float, settled: Settled = ignore, *, info: Info | None = None
     ) -> None:
         """Adds a reward, see `Slots.pay`; the info goes with the entity's next observation."""
         info = copied(info)
 
         def do(table: Slots) -> None:
-            assert game.slot is not None, "it has begun"
             if info is not None and not isinstance(info, dict):
                 raise ExternalError("bad_body", f"the info {info!r} is no dict")
-            table.pay(game.slot, entity, reward)
+            table.pay(game.begun_slot, entity, reward)
             if info:
                 game._infos[entity] = {**game._infos.get(entity, {}), **info}
 
-        self._put(_Request(game, do, told))
+        self._put(_Request(game, do, settled))
 
-    def end(
-        self,
-        game: DeskGame,
-        entity: int | None,
-        observation: Any = None,
-        *,
-        told: Told,
-        reward: float = 0.0,
-        truncated: bool = False,
-        void: bool = False,
-        info: Info | None = None,
-    ) -> None:
-        """Ends an entity, or all that have not ended (None); see `Slots.end`."""
-        sample = None if observation is None else copied(observation)
-        info = copied(info)  # its owner may change it before the tick
+    def end(self, game: DeskGame, entity: int | None, end: End, settled: Settled) -> None:
+        """Ends an entity, or all that have not ended (None); see `Slots.end`. The observation is copied here."""
+        sample = None if end.observation is None else copied(end.observation)
+        end = end._replace(observation=sample, info=copied(end.info))  # its owner may change it before the tick
 
         def do(table: Slots) -> None:
-            slot = game.slot
-            assert slot is not None, "it has begun"
+            slot = game.begun_slot
             ending = table.playing(slot) if entity is None else (entity,)
-            end = End(sample, reward, truncated, None, void, info)
-            table.end_entities(slot, {each: end._replace(info=_joined(game._infos.get(each), info)) for each in ending})
+            infos = {each: _joined(game._infos.get(each), end.info) for each in ending}
+            table.end_entities(slot, {each: end._replace(info=infos[each]) for each in ending})
             for each in ending:
                 game._infos.pop(each, None)
-                self._answer_waiting(game, each, ExternalError("ended"))
+                self._refuse_waiting(game, ExternalError("ended"), (each,))
             if not table.playing(slot):
                 self._leave(game, "ended")
 
-        self._put(_Request(game, do, told))
+        self._put(_Request(game, do, settled))
 
     def lose(self, game: DeskGame, reason: str) -> None:
-        """Ends a game whose client has gone; its earlier requests are told to the table first."""
+        """Ends a game whose client has gone, after its earlier requests."""
         game.gone = reason
 
         def do(table: Slots) -> None:
             if game.slot is not None:
                 table.lose(game.slot, reason)
-            for entity in list(game._waiting):
-                self._answer_waiting(game, entity, ExternalError(_code(reason)))
+            self._refuse_waiting(game, ExternalError(_code(reason)))
             self._leave(game, reason)
 
-        self._put(_Request(game, do, lambda error: None))
+        self._put(_Request(game, do, ignore))
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """The requests that this thread makes inside are told in one `poll`, so that no tick comes between them."""
+        """The requests that this thread makes inside reach the table in one `poll`, with no tick between them."""
         requests: list[_Request] = []
         self._kept.requests = requests
         try:
@@ -236,7 +202,7 @@ class Desk:
                 self.ring()
                 return
         for request in requests:
-            request.told(ExternalError("over", self._closed))
+            request.settled(ExternalError("over", self._closed))
 
     # ------------------------------------------------------------------------------------ the environment's thread
 
@@ -245,25 +211,23 @@ class Desk:
         while self._arrived:
             request = self._arrived.popleft()
             # Slots go to games in the order of their requests, so no request may overtake one that waits.
-            if self._queues or not self._tell(request, table):
+            if self._queues or not self._pass_on(request, table):
                 request.game._requests.append(request)
                 self._queues[request.game] = None
-        while self._tell_waiting(table):
-            pass
+        slot_is_free = bool(self._queues)
+        while slot_is_free:  # an earlier game may now begin
+            slot_is_free = False
+            for game in list(self._queues):
+                free = table.free
+                while game._requests and self._pass_on(game._requests[0], table):
+                    game._requests.popleft()
+                if not game._requests:
+                    del self._queues[game]
+                if table.free > free:
+                    slot_is_free = True
+                    break
 
-    def _tell_waiting(self, table: Slots) -> bool:
-        """Passes waiting requests to the table; True: a slot has become free, so an earlier game may now begin."""
-        for game in list(self._queues):
-            free = table.free
-            while game._requests and self._tell(game._requests[0], table):
-                game._requests.popleft()
-            if not game._requests:
-                del self._queues[game]
-            if table.free > free:
-                return True
-        return False
-
-    def _tell(self, request: _Request, table: Slots) -> bool:
+    def _pass_on(self, request: _Request, table: Slots) -> bool:
         """Passes a request to the table; False: it comes too early."""
         game = request.game
         error: ExternalError | None = None
@@ -282,7 +246,7 @@ class Desk:
                 over = over or error.code  # the game may not begin: its later requests get `unknown_game`
         else:
             error = ExternalError("unknown_game", game.over)
-        request.told(error)  # before `_leave`: the connection forgets a refused game without another message
+        request.settled(error)  # before `_leave`: the connection forgets a refused game without another message
         if over:
             self._leave(game, over)
         return True
@@ -297,14 +261,13 @@ class Desk:
                 waiting[0](row(spaces[entity], answers.actions[entity], slot), answers.versions[entity])
 
     def drop(self, slot: int, reason: str) -> None:
-        """The arena gives the game in a slot up."""
+        """The arena gives up the game in a slot."""
         game = self._by_slot[slot]
-        for entity in list(game._waiting):
-            self._answer_waiting(game, entity, ExternalError(_code(reason)))
+        self._refuse_waiting(game, ExternalError(_code(reason)))
         self._leave(game, reason)
 
     def close(self, reason: str) -> None:
-        """Refuses all requests from now on; waiting ones are told the reason."""
+        """Refuses all requests from now on, also waiting ones, with the reason."""
         with self._lock:
             self._closed = reason
         error = ExternalError("over", reason)
@@ -313,23 +276,74 @@ class Desk:
             request = self._arrived.popleft()
             request.game._requests.append(request)
         for game in games:
-            for entity in list(game._waiting):
-                self._answer_waiting(game, entity, error)
+            self._refuse_waiting(game, error)
             while game._requests:
-                game._requests.popleft().told(error)
+                game._requests.popleft().settled(error)
             self._leave(game, reason)
         self._queues.clear()
 
-    def _answer_waiting(self, game: DeskGame, entity: int, error: ExternalError) -> None:
-        waiting = game._waiting.pop(entity, None)
-        if waiting is not None:
-            waiting[1](error)
+    def _refuse_waiting(self, game: DeskGame, error: ExternalError, entities: Sequence[int] | None = None) -> None:
+        """Refuses the requests that wait for an answer: of some entities, or of all (None)."""
+        for entity in list(game._waiting) if entities is None else entities:
+            waiting = game._waiting.pop(entity, None)
+            if waiting is not None:
+                waiting[1](error)
 
     def _leave(self, game: DeskGame, reason: str) -> None:
         game.over = reason
         if game.slot is not None and self._by_slot.get(game.slot) is game:
             del self._by_slot[game.slot]
         self._forget(game)
+
+
+class DeskGames:
+    """Games whose requests go through a desk, base class of all but simulators; see `ExternalGames`.
+
+    Attributes:
+        desk: of the requests of all games.
+        rules: of the match, set before `open`.
+        failure: what has ended the games' threads; None while all is well.
+    """
+
+    address = ""
+    closed_loop = False
+
+    def __init__(self, interface: Interface) -> None:
+        self.interface, self.rules = interface, TickRules()
+        self.desk = Desk(interface, self.forget)
+        self.failure: BaseException | None = None
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether no game will come any more."""
+        return False
+
+    def forget(self, game: DeskGame) -> None:
+        """A game is over."""
+
+    def fail(self, error: BaseException) -> None:
+        """Notes the first failure, for the next `poll`; in any thread."""
+        self.failure = self.failure or error
+        self.desk.ring()
+
+    def poll(self, table: Slots) -> float | None:
+        """Passes the requests that have come to the table; raises what has ended the games' threads."""
+        if self.failure is None:
+            self.desk.poll(table)  # a refusal may be a failure
+        if self.failure is not None:
+            raise self.failure
+        return None
+
+    def answer(self, actions: Answers) -> None:
+        """Passes the actions on; does not wait for a game."""
+        self.desk.answer(actions)
+
+    def drop(self, slot: int, reason: str) -> None:
+        """Gives a game up; its next request is refused with the reason."""
+        self.desk.drop(slot, reason)
+
+    def pause(self, on: bool) -> None:
+        """Nothing: requests wait until they are polled."""
 
 
 def _joined(first: Info | None, then: Info | None) -> Info | None:
@@ -342,11 +356,7 @@ def _code(reason: str) -> Code:
 
 
 def entity_index(interface: Interface, entities: Sequence[int], entity: str | None) -> int:
-    """The index of an entity by its name; None: the only one.
-
-    Raises:
-        ExternalError: `unknown_entity`.
-    """
+    """The index of an entity by its name; None: the only one of `entities`. `unknown_entity` if there is none."""
     if entity is None:
         if len(entities) == 1:
             return entities[0]

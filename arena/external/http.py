@@ -21,28 +21,27 @@ from typing import Any
 
 import msgspec
 
-from arena.config.schema import TickRules
 from arena.errors import ConfigError
 from arena.external.access import Access
 from arena.external.actor import Clone
 from arena.external.builtin_actors import JsonActor, raw_actor
 from arena.external.declaration import declared_interface
-from arena.external.desk import Desk, DeskGame
+from arena.external.desk import DeskGame, DeskGames
 from arena.external.http_loop import ServerLoop
 from arena.external.http_metrics import Metrics
 from arena.external.http_requests import Requests
 from arena.external.http_sessions import Sessions
-from arena.external.interface import Answers
-from arena.external.slots import Slots
+from arena.external.slots import Answers
 from arena.external.thread import interface_of
+from arena.external.threads import ActorThreads
 from arena.game.api import Interface
 from arena.records.space_json import space_to_json
 
 _log = logging.getLogger(__name__)
 
 
-class HttpGames:
-    """The games that clients play over HTTP; see `ExternalGames`.
+class HttpGames(DeskGames):
+    """The games that clients play over HTTP.
 
     Args:
         host: at which to listen.
@@ -73,8 +72,6 @@ class HttpGames:
         ConfigError: an argument is wrong, or the extra `http` is not installed.
     """
 
-    closed_loop = False
-    exhausted = False
     own_limits = True
 
     def __init__(
@@ -115,21 +112,19 @@ class HttpGames:
             raise ConfigError(f"{port + copy}; expected at most 65535", path="port")
         if dialect not in ("published", "later"):
             raise ConfigError(f"{dialect!r}; expected published or later", path="dialect")
-        self.address = ""
-        self.interface, self._actor = _interface_and_actor(actor, entities, like)
-        self.rules = TickRules()
+        if isinstance(allowed_hosts, str) or not all(isinstance(name, str) for name in allowed_hosts):
+            raise ConfigError(f"{allowed_hosts!r}; expected a list of names", path="allowed_hosts")
+        interface, self._actor = _interface_and_actor(actor, entities, like)
+        super().__init__(interface)
         self.policies: Sequence[str] = [""] * len(self.interface.entities)
         self.metrics = Metrics()
         self.clone: Clone | None = None
         self._host, self._port = host, port + copy if port else 0
-        if isinstance(allowed_hosts, str) or not all(isinstance(name, str) for name in allowed_hosts):
-            raise ConfigError(f"{allowed_hosts!r}; expected a list of names", path="allowed_hosts")
         self._access = Access(host, token_file, insecure, "host", allowed_hosts)
         self._config = {} if config is None else config
         self._max_body, self._queue, self._keep_alive_s, self.drain_s = max_body, queue, keep_alive_s, drain_s
         self._actor_name, self._later = actor, dialect == "later"
         self._actor_threads, self._stateless = actor_threads, stateless_actors
-        self._desk = Desk(self.interface, self._forget)
         self._loop = ServerLoop()
         self._sessions: Sessions | None = None
         self._closed = False
@@ -142,7 +137,7 @@ class HttpGames:
         """
         from arena.external.http_connection import Connections
 
-        self._desk.ring = ring
+        self.desk.ring = ring
         family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
         try:
             listener = socket.create_server((self._host.strip("[]"), self._port), family=family, backlog=1024)
@@ -152,55 +147,60 @@ class HttpGames:
         host = f"[{self._host.strip('[]')}]" if family == socket.AF_INET6 else self._host
         self.address = f"http://{host}:{listener.getsockname()[1]}/step"
         sessions = self._sessions = Sessions(
-            self._desk,
+            self.desk,
             self._actor,
             self._config,
             slots=slots,
             rules=self.rules,
             queue=self._queue,
             stateless=self._stateless,
-            threads=self._actor_threads or slots,
+            threads=ActorThreads(self._actor_threads or slots, self._loop.deliver),
             deliver=self._loop.deliver,
             clone=self.clone,
             policies=self.policies,
             metrics=self.metrics,
         )
         connections = Connections(4 * slots + 64, self._keep_alive_s, self._access)
+        interface = self.interface
+        entities = [
+            {
+                "name": name,
+                "observation": space_to_json(interface.observation_spaces[entity]),
+                "action": space_to_json(interface.action_spaces[entity]),
+                "mask_size": interface.mask_sizes[entity],
+                "policy": self.policies[entity],
+            }
+            for entity, name in enumerate(interface.entities)
+        ]
+        page = msgspec.json.encode({"actor": self._actor_name, "entities": entities})  # for `PolicyClient`
 
         def look() -> None:
             connections.close_overdue(time.monotonic())
             sessions.look()
 
         self._loop.start(
-            Requests(sessions, self._access, self._interface_page, self._max_body, self._later),
+            Requests(sessions, self._access, page, self._max_body, self._later),
             listener,
             connections,
             self.rules.close_s,
             look,
-            failed=lambda: self._desk.ring(),  # then `poll` raises the error
+            failed=self.fail,
         )
-
-    def poll(self, table: Slots) -> float | None:
-        """Tells the table what clients have sent; raises the error that has ended the server's thread."""
-        if self._loop.failure is not None:
-            raise self._loop.failure
-        self._desk.poll(table)
-        return None
 
     def run_on_loop(self, turn: Callable[[], float | None]) -> None:
         """Calls `turn` on the server's loop whenever a request has come; returns after the last call.
 
         `turn` polls, answers and drops, and returns the seconds until it is to be called again, None at the end.
         """
-        self._desk.ring = self._loop.want_turn
+        self.desk.ring = self._loop.want_turn
         self._loop.take_turns(turn)
-        self._desk.ring = lambda: None
-        if self._loop.failure is not None:
-            raise self._loop.failure
+        self.desk.ring = lambda: None
+        if self.failure is not None:
+            raise self.failure
 
     def answer(self, actions: Answers) -> None:
         """Sends the actions to the actors; does not wait for clients."""
-        self._desk.answer(actions)
+        self.desk.answer(actions)
         rows = len(actions.slots)
         versions = dict(zip(self.policies, actions.versions, strict=True))
 
@@ -210,10 +210,6 @@ class HttpGames:
             self.metrics.versions.update(versions)
 
         self._loop.deliver(note)
-
-    def drop(self, slot: int, reason: str) -> None:
-        """Ends a game; its next request is told `reason`."""
-        self._desk.drop(slot, reason)
 
     def pause(self, on: bool) -> None:
         """Requests are taken and wait; games may begin from the first leg on."""
@@ -234,7 +230,7 @@ class HttpGames:
         sessions, seconds = self._sessions, self.rules.close_s
         if sessions is not None:
             self._loop.deliver(sessions.end_all)
-        self._desk.close(reason)
+        self.desk.close(reason)
         if sessions is None:
             return
         if not self._loop.stop(seconds + 1.0):
@@ -243,26 +239,11 @@ class HttpGames:
         if left:
             _log.warning("%d actors have not returned %g s after the end", len(left), seconds)
 
-    def _forget(self, game: DeskGame) -> None:
-        """Drops a game that is over, unless it has ended itself (`end` follows) or got no slot (`start` is told so)."""
+    def forget(self, game: DeskGame) -> None:
+        """Drops a game that is over, unless it has ended itself (`end` follows) or got no slot (`start` fails)."""
         sessions = self._sessions
         if game.over != "ended" and game.slot is not None and sessions is not None:
             self._loop.deliver(lambda: sessions.drop(game))
-
-    def _interface_page(self) -> bytes:
-        """The interface for `PolicyClient`."""
-        interface = self.interface
-        entities = [
-            {
-                "name": name,
-                "observation": space_to_json(interface.observation_spaces[entity]),
-                "action": space_to_json(interface.action_spaces[entity]),
-                "mask_size": interface.mask_sizes[entity],
-                "policy": self.policies[entity],
-            }
-            for entity, name in enumerate(interface.entities)
-        ]
-        return msgspec.json.encode({"actor": self._actor_name, "entities": entities})
 
 
 def _interface_and_actor(

@@ -16,14 +16,10 @@ LOOK_S = 0.25
 
 
 class ServerLoop:
-    """Runs an ASGI application from `start` to `stop`.
-
-    Attributes:
-        failure: what has ended the loop, or a turn; None while all is well.
-    """
+    """Runs an ASGI application from `start` to `stop`."""
 
     def __init__(self) -> None:
-        self.failure: BaseException | None = None
+        self._failed: Callable[[BaseException], None] = lambda error: None
         self._calls: deque[Callable[[], None]] = deque()
         self._lock = threading.Lock()
         self._calls_wanted = self._turn_wanted = False  # whether the loop is to make the calls, or a turn
@@ -40,7 +36,7 @@ class ServerLoop:
         connections: Any,
         close_s: float,
         look: Callable[[], None],
-        failed: Callable[[], None],
+        failed: Callable[[BaseException], None],
     ) -> None:
         """Starts the thread.
 
@@ -48,6 +44,7 @@ class ServerLoop:
             connections: their limits, see `http_connection.Connections`.
             close_s: seconds for connections to close at the end.
             look: called every `LOOK_S` seconds on the loop.
+            failed: called with what has ended the loop, or a turn.
         """
         import uvicorn
         import uvloop
@@ -74,7 +71,7 @@ class ServerLoop:
             )
         )
         self._loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
-        self._open = True
+        self._open, self._failed = True, failed
 
         def look_again() -> None:
             look()
@@ -85,8 +82,7 @@ class ServerLoop:
                 self._loop.call_later(LOOK_S, look_again)
                 self._loop.run_until_complete(self._server.serve(sockets=[listener]))
             except BaseException as error:
-                self.failure = error
-                failed()
+                failed(error)
             finally:
                 with self._lock:
                     self._open = False
@@ -158,7 +154,8 @@ class ServerLoop:
         try:
             seconds = self._turn()
         except BaseException as error:
-            self.failure, seconds = error, None
+            self._failed(error)
+            seconds = None
         if seconds is None:
             self._turns_over.set()
         elif seconds == 0.0:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from arena.external.access import Access
@@ -13,7 +14,8 @@ from arena.external.http_sessions import STATUS_OF, Refused, Sessions
 _KINDS = {b"start": "start", b"tick": "tick", b"end": "end", b"auto": "auto"}
 _LATER_KINDS = {**_KINDS, b"stop": "end"}
 _NAME = re.compile(rb"[\x21-\x7e]{1,256}")
-_PAGES = ("/healthz", "/readyz", "/metrics", "/interface")
+_HEALTH = ("/healthz", "/readyz")
+_PAGES = (*_HEALTH, "/metrics", "/interface")
 _BYTES = [(b"content-type", b"application/octet-stream")]
 _JSON = [(b"content-type", b"application/json")]
 _TEXT = [(b"content-type", b"text/plain; charset=utf-8")]
@@ -26,115 +28,68 @@ _HEADERS = {
 
 
 class Requests:
-    """Reads requests, checks what holds for all games, and sends the answers."""
+    """Reads requests, checks what holds for all games, and sends the answers.
 
-    def __init__(
-        self, sessions: Sessions, access: Access, interface: Callable[[], bytes], max_body: int, later: bool
-    ) -> None:
+    Args:
+        interface: the page `/interface`.
+        later: whether requests are of the later dialect.
+    """
+
+    def __init__(self, sessions: Sessions, access: Access, interface: bytes, max_body: int, later: bool) -> None:
         self._sessions, self._access, self._interface = sessions, access, interface
         self._max_body, self._later = max_body, later
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Handles one request."""
-        since, kind, name, metrics = time.monotonic(), "", None, self._sessions.metrics
+        since, kind, name, path, sessions = time.monotonic(), "", None, scope["path"], self._sessions
+        status, content = 200, _TEXT
         try:
-            path = scope["path"]
             if path == "/step":
                 kind = "step"
-                self._check_method(scope, b"POST")
-                self._check_token(scope)
-                kind, name, length = self._step_headers(scope)
+                self._check(scope, b"POST", needs_token=True)
+                kind, name, length = step_headers(scope["headers"], self._later)
                 if length > self._max_body:
                     raise Refused("too_large", f"{length} bytes; at most {self._max_body} are taken")
-
-                async def read() -> bytes:
-                    return await self._body(receive)
-
-                status, content = 200, _BYTES
-                body = await self._sessions.step(kind, name, scope["client"], read, since)
+                content = _BYTES
+                body = await sessions.step(kind, name, scope["client"], partial(self._body, receive), since)
+            elif path not in _PAGES:
+                raise Refused("not_found", f"there is no {path[:256]}; games call /step")
             else:
-                status, body, content = self._page(path, scope)
+                self._check(scope, b"GET", needs_token=path not in _HEALTH)
+                body = b"ok"
+                if path == "/interface":
+                    body, content = self._interface, _JSON
+                elif path == "/metrics":
+                    body = sessions.metrics.text(sessions.held).encode()
+                elif path == "/readyz" and not sessions.ready:
+                    status, body = 503, b"not ready"
         except Refused as refused:
             status, body = STATUS_OF[refused.code], refused.body(name)
             content = [*_JSON, *_HEADERS.get(refused.code, ()), *refused.headers]
         except _Gone:
             return
         if kind:
-            metrics.requests[kind, status] += 1
+            sessions.metrics.requests[kind, status] += 1
             if kind != "step":
-                metrics.answer_seconds.add(time.monotonic() - since)
+                sessions.metrics.answer_seconds.add(time.monotonic() - since)
         headers = [*content, (b"content-length", str(len(body)).encode())]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
-    def _page(self, path: str, scope: Any) -> tuple[int, bytes, list[tuple[bytes, bytes]]]:
-        """Status, body and headers of the answer to a request for anything but a step."""
-        if path not in _PAGES:
-            raise Refused("not_found", f"there is no {path[:256]}; games call /step")
-        self._check_method(scope, b"GET")
-        if path == "/healthz":
-            return 200, b"ok", _TEXT
-        if path == "/readyz":
-            return (200, b"ok", _TEXT) if self._sessions.ready else (503, b"not ready", _TEXT)
-        self._check_token(scope)
-        if path == "/interface":
-            return 200, self._interface(), _JSON
-        return 200, self._sessions.metrics.text(self._sessions.held).encode(), _TEXT
-
-    def _check_method(self, scope: Any, method: bytes) -> None:
+    def _check(self, scope: Any, method: bytes, *, needs_token: bool) -> None:
         found = scope["method"].encode()
         if found != method and not (found == b"HEAD" and method == b"GET"):
             allowed = b"GET, HEAD" if method == b"GET" else method
             raise Refused("method_not_allowed", f"expected {method.decode()}", headers=[(b"allow", allowed)])
-
-    def _check_token(self, scope: Any) -> None:
-        if self._access.is_open:
-            return
-        sent = b""
-        for key, value in scope["headers"]:
-            if key == b"authorization" and value[:7].lower() == b"bearer ":
-                sent = value[7:].strip()
-            elif key == b"token":
-                sent = value.strip()
-            else:
-                continue
-            if self._access.allows(sent):
-                return
-        where = "" if sent else "; send the header `token`, or `authorization: Bearer`"
-        raise Refused("unauthorized", self._access.refusal(sent) + where)
-
-    def _step_headers(self, scope: Any) -> tuple[str, str, int]:
-        """Kind of a request, name of its game (empty for `auto`), and `content-length` (0 if missing)."""
-        kinds, names, size = set(), set(), 0
-        for key, value in scope["headers"]:
-            if key == b"content-length":
-                size = int(value)
-            elif key.endswith((b"kind", b"id", b"session")):
-                known = key.replace(b"_", b"-").removeprefix(b"x-")
-                if known == b"step-kind":
-                    kinds.add(value)
-                elif known == b"game-id" or (known == b"session" and self._later):
-                    names.add(value)
-        if not kinds and self._later:
-            return "auto", "", size
-        if not kinds:
-            raise Refused("missing_step_kind", "the header step_kind says start, tick, end or auto")
-        if len(kinds) > 1:
-            raise Refused("conflicting_headers", "the header step_kind comes with different values")
-        written = kinds.pop()
-        kind = (_LATER_KINDS if self._later else _KINDS).get(written)
-        if kind is None:
-            raise Refused("bad_step_kind", f"{written[:64].decode('latin-1')!r}; expected start, tick, end or auto")
-        if kind == "auto":
-            return kind, "", size
-        if not names:
-            raise Refused("missing_game_id", "the header game_id names the game")
-        if len(names) > 1:
-            raise Refused("conflicting_headers", "the header game_id comes with different values")
-        name = names.pop()
-        if _NAME.fullmatch(name) is None:
-            raise Refused("bad_game_id", "the header game_id has 1 to 256 visible ASCII characters")
-        return kind, name.decode("ascii"), size
+        if needs_token:
+            tokens = []
+            for key, value in scope["headers"]:
+                if key == b"authorization" and value[:7].lower() == b"bearer ":
+                    tokens.append(value[7:].strip())
+                elif key == b"token":
+                    tokens.append(value.strip())
+            if refusal := self._access.refusal(tokens):
+                raise Refused("unauthorized", refusal)
 
     async def _body(self, receive: Any) -> bytes:
         message = await receive()
@@ -152,6 +107,40 @@ class Requests:
             message = await receive()
             parts.append(message.get("body", b""))
             size += len(parts[-1])
+
+
+def step_headers(headers: Sequence[tuple[bytes, bytes]], later: bool) -> tuple[str, str, int]:
+    """Kind of a request, name of its game (empty for `auto`), and `content-length` (0 if missing)."""
+    kinds, names, size = set(), set(), 0
+    for key, value in headers:
+        if key == b"content-length":
+            size = int(value)
+        elif key.endswith((b"kind", b"id", b"session")):
+            known = key.replace(b"_", b"-").removeprefix(b"x-")
+            if known == b"step-kind":
+                kinds.add(value)
+            elif known == b"game-id" or (known == b"session" and later):
+                names.add(value)
+    if not kinds and later:
+        return "auto", "", size
+    if not kinds:
+        raise Refused("missing_step_kind", "the header step_kind says start, tick, end or auto")
+    if len(kinds) > 1:
+        raise Refused("conflicting_headers", "the header step_kind comes with different values")
+    written = kinds.pop()
+    kind = (_LATER_KINDS if later else _KINDS).get(written)
+    if kind is None:
+        raise Refused("bad_step_kind", f"{written[:64].decode('latin-1')!r}; expected start, tick, end or auto")
+    if kind == "auto":
+        return kind, "", size
+    if not names:
+        raise Refused("missing_game_id", "the header game_id names the game")
+    if len(names) > 1:
+        raise Refused("conflicting_headers", "the header game_id comes with different values")
+    name = names.pop()
+    if _NAME.fullmatch(name) is None:
+        raise Refused("bad_game_id", "the header game_id has 1 to 256 visible ASCII characters")
+    return kind, name.decode("ascii"), size
 
 
 class _Gone(Exception):

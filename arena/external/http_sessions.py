@@ -9,6 +9,7 @@ import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -18,29 +19,18 @@ from arena.config.schema import TickRules
 from arena.external.access import Ends
 from arena.external.actor import Agent, Clone, EntityLink, RemoteBuffer, RemoteModel
 from arena.external.builtin_actors import BuiltinActor, Starting
-from arena.external.desk import Desk, DeskGame, entity_index
+from arena.external.desk import Desk, DeskGame, Settled, entity_index
+from arena.external.errors import ExternalError
 from arena.external.http_metrics import Metrics
-from arena.external.interface import ExternalError
 from arena.external.threads import ActorThreads
 
 _log = logging.getLogger(__name__)
 
 STATUSES: dict[int, tuple[str, ...]] = {
     400: (
-        "missing_step_kind",
-        "bad_step_kind",
-        "missing_game_id",
-        "bad_game_id",
-        "conflicting_headers",
-        "bad_observation",
-        "bad_mask",
-        "bad_action",
-        "bad_reward",
-        "already_asking",
-        "ended",
-        "unknown_entity",
-        "bad_body",
-        "bad_request",
+        *("missing_step_kind", "bad_step_kind", "missing_game_id", "bad_game_id", "conflicting_headers", "bad_request"),
+        *("bad_observation", "bad_mask", "bad_action", "bad_reward", "bad_body"),
+        *("already_asking", "ended", "unknown_entity"),
     ),
     401: ("unauthorized",),
     404: ("not_found", "unknown_game"),
@@ -68,45 +58,44 @@ class Refused(Exception):
     ) -> None:
         super().__init__(code)
         self.code, self.headers = code, headers
-        self._said = {"error": code, "detail": detail, "game_id": None, **({"reason": reason} if reason else {})}
+        self._body = {"error": code, "detail": detail, "game_id": None, **({"reason": reason} if reason else {})}
 
     def body(self, game: str | None) -> bytes:
         """The answer to a request of the game of this name."""
-        return msgspec.json.encode({**self._said, "game_id": game or None})
+        return msgspec.json.encode({**self._body, "game_id": game or None})
 
 
+@dataclass(eq=False)
 class Sessions:
     """The games that clients play, and what becomes of each request.
 
     Args:
+        actor: the class of the actors.
+        config: given to each of them.
+        queue: requests of one game that wait.
         stateless: actors for requests without a game.
-        threads: the largest number of threads for actors whose methods are functions.
+        threads: for actors whose methods are functions.
         deliver: calls a function on the loop, from any thread.
         clone: see `RemoteModel.clone`.
+        policies: the names of the policies, by entity.
     """
 
-    def __init__(
-        self,
-        desk: Desk,
-        actor: Any,
-        config: Any,
-        *,
-        slots: int,
-        rules: TickRules,
-        queue: int,
-        stateless: int,
-        threads: int,
-        deliver: Callable[[Callable[[], None]], None],
-        clone: Clone | None,
-        policies: Sequence[str],
-        metrics: Metrics,
-    ) -> None:
-        self._desk, self._actor, self._config = desk, actor, config
-        self._slots, self._rules, self._queue, self._stateless = slots, rules, queue, stateless
-        self._deliver, self._clone, self._policies, self.metrics = deliver, clone, policies, metrics
-        self._is_async = {name: inspect.iscoroutinefunction(getattr(actor, name)) for name in ("tick", "end")}
-        self._is_builtin = issubclass(actor, BuiltinActor)
-        self.threads = ActorThreads(threads, deliver)
+    desk: Desk
+    actor: Any
+    config: Any
+    slots: int
+    rules: TickRules
+    queue: int
+    stateless: int
+    threads: ActorThreads
+    deliver: Callable[[Callable[[], None]], None]
+    clone: Clone | None
+    policies: Sequence[str]
+    metrics: Metrics
+
+    def __post_init__(self) -> None:
+        self._is_async = {name: inspect.iscoroutinefunction(getattr(self.actor, name)) for name in ("tick", "end")}
+        self._is_builtin = issubclass(self.actor, BuiltinActor)
         self._sessions: dict[str, _Session] = {}
         self._unnamed: list[_Session] = []  # of requests without a game
         self._ends = Ends()
@@ -136,7 +125,7 @@ class Sessions:
         if self._paused_at is not None:
             passed, self._paused_at = now - self._paused_at, None
             for session in self._all():
-                session.heard_at += passed
+                session.active_at += passed
                 for ticket in session.tickets:
                     ticket.since += passed
 
@@ -149,9 +138,9 @@ class Sessions:
         now = time.monotonic()
         for session in self._all() if self._paused_at is None else ():
             if session.tickets:
-                if now - session.tickets[0].since >= self._rules.answer_s:
+                if now - session.tickets[0].since >= self.rules.answer_s:
                     self._lose(session, "timeout")
-            elif session.name and now - session.heard_at >= self._rules.idle_s:
+            elif session.name and now - session.active_at >= self.rules.idle_s:
                 self._lose(session, "expired")
 
     def drop(self, game: DeskGame) -> None:
@@ -180,18 +169,33 @@ class Sessions:
         Raises:
             Refused: there is no answer.
         """
-        data = b""
-        if kind == "start":
-            session = self._new_session(name, client)
-        elif kind == "auto":
-            data = await read()  # before the request takes its turn: others must not wait for its body
-            session = self._unnamed_session()
+        data = await read() if kind == "auto" else b""  # others must not wait for the body of a request without a game
+        if kind in ("start", "auto"):
+            if kind == "auto" and self._over:
+                raise Refused("over", "the run has ended")
+            if kind == "start" and self.draining:
+                raise Refused("draining", "no game may begin any more")
+            if name in self._sessions:
+                raise Refused("already_started", f"the game {name!r} is running")
+            if not self._playing:
+                raise Refused("not_ready", "the run has not begun")
+            if kind == "auto":  # the actor with the fewest requests
+                if len(self._unnamed) < self.stateless and all(session.tickets for session in self._unnamed):
+                    self._unnamed.append(_Session("", None))
+                session = min(self._unnamed, key=lambda session: len(session.tickets))
+            else:
+                session = _Session(name, client)
+            playing = len(self._sessions) + sum(bool(session.tickets) for session in self._unnamed)
+            if not session.tickets and playing >= self.slots:
+                raise Refused("no_slot", f"all {self.slots} slots hold a game")
+            if name:
+                self._sessions[name] = session
         elif name in self._sessions:
             session = self._sessions[name]
         else:
             raise self._unknown(name)
-        if len(session.tickets) > self._queue:
-            raise Refused("too_many_requests", f"{self._queue} requests of this game wait already")
+        if len(session.tickets) > self.queue:
+            raise Refused("too_many_requests", f"{self.queue} requests of this game wait already")
         task = asyncio.current_task()
         assert task is not None, "a request is a task"
         ticket = _Ticket(task, since)
@@ -205,14 +209,7 @@ class Sessions:
             ticket.served = True
             if session.over:
                 raise self._unknown(name)
-            if kind == "start":
-                return await self._start(session, data)
-            if kind == "auto":
-                return await self._auto(session, data)
-            body = await self._call(session, kind, data)
-            if kind == "end":
-                await self._end(session)
-            return body
+            return await self._serve(session, kind, data)
         except asyncio.CancelledError:
             if not ticket.over:
                 raise
@@ -221,92 +218,78 @@ class Sessions:
             if kind == "start" and not session.begun and not session.over:
                 self._leave(session, "never")
             session.tickets.remove(ticket)
-            session.heard_at = time.monotonic()
+            session.active_at = time.monotonic()
             if session.tickets:
                 turn = session.tickets[0].turn
                 if turn is not None and not turn.done():
                     turn.set_result(None)
 
-    def _new_session(self, name: str, client: Any) -> _Session:
-        if self.draining:
-            raise Refused("draining", "no game may begin any more")
-        if name in self._sessions:
-            raise Refused("already_started", f"the game {name!r} is running")
-        if not self._playing:
-            raise Refused("not_ready", "the run has not begun")
-        self._check_capacity()
-        session = self._sessions[name] = _Session(name, client)
-        return session
-
-    def _unnamed_session(self) -> _Session:
-        """The actor with the fewest requests among those for requests without a game."""
-        if self._over:
-            raise Refused("over", "the run has ended")
-        if not self._playing:
-            raise Refused("not_ready", "the run has not begun")
-        if len(self._unnamed) < self._stateless and all(session.tickets for session in self._unnamed):
-            self._unnamed.append(_Session("", None))
-        session = min(self._unnamed, key=lambda session: len(session.tickets))
-        if not session.tickets:
-            self._check_capacity()
-        return session
-
-    def _check_capacity(self) -> None:
-        if len(self._sessions) + sum(bool(session.tickets) for session in self._unnamed) >= self._slots:
-            raise Refused("no_slot", f"all {self._slots} slots hold a game")
-
-    async def _start(self, session: _Session, data: bytes) -> bytes:
-        """Gives a game its slot and makes its actor."""
-        interface = self._desk.interface
-        try:
-            said = self._actor.starting(data) if self._is_builtin else Starting()
-            names = interface.entities if said.entities is None else said.entities
-            entities = sorted({entity_index(interface, range(len(interface.entities)), name) for name in names})
-            if not entities:
-                raise ExternalError("unknown_entity", "a game needs at least one entity")
-            after = self._last_slots.get(session.client)
-            await self._begin(session, DeskGame(session.name, tuple(entities), said.training, after=after))
-        except ExternalError as error:
-            raise Refused(error.code, error.message) from None
-        session.begun = True
-        self.metrics.begun += 1
-        await self._make_actor(session, data)
-
-        async def start_reply() -> Any:
-            return getattr(session.actor, "start_reply", b"Game started.")
-
-        return await self._guarded(session, start_reply)
-
-    async def _auto(self, session: _Session, data: bytes) -> bytes:
-        """A request without a game: it takes a slot until it is answered, and is not learned from."""
-        try:
-            await self._begin(session, DeskGame("", tuple(range(len(self._policies))), training=False))
-        except ExternalError as error:
-            raise Refused(error.code, error.message) from None
-        try:
-            if session.actor is None:
-                await self._make_actor(session, b"")
-            return await self._call(session, "tick", data)
-        except Refused:
-            session.actor = None if not self._is_builtin else session.actor
-            raise
-        finally:
+    async def _serve(self, session: _Session, kind: str, data: bytes) -> bytes:
+        """The answer to a request whose turn has come."""
+        interface = self.desk.interface
+        if kind in ("start", "auto"):
+            game = DeskGame("", tuple(range(len(interface.entities))), training=False)
+            try:
+                if kind == "start":
+                    start = self.actor.starting(data) if self._is_builtin else Starting()
+                    names = interface.entities if start.entities is None else start.entities
+                    entities = sorted({entity_index(interface, range(len(interface.entities)), one) for one in names})
+                    if not entities:
+                        raise ExternalError("unknown_entity", "a game needs at least one entity")
+                    after = self._last_slots.get(session.client)
+                    game = DeskGame(session.name, tuple(entities), start.training, after=after)
+                session.game = game
+                await self._taken(lambda settled: self.desk.begin(game, settled))
+            except ExternalError as error:
+                raise Refused(error.code, error.message) from None
+            session.links = session.links or [
+                EntityLink(self.desk, entity, policy, self.deliver, self.clone)
+                for entity, policy in enumerate(self.policies)
+            ]
             for link in session.links:
-                if not link.ended:
-                    link.end()
+                link.play(game)
+        if kind == "start":
+            session.begun = True
+            self.metrics.begun += 1
+            await self._make_actor(session, data)
 
-    async def _begin(self, session: _Session, game: DeskGame) -> None:
-        """Waits until the table has given the game a slot; raises `ExternalError` if it has not."""
-        session.game = game
-        await self._told(lambda told: self._desk.begin(game, told))
-        session.links = session.links or [
-            EntityLink(self._desk, entity, policy, self._deliver, self._clone)
-            for entity, policy in enumerate(self._policies)
-        ]
-        for link in session.links:
-            link.play(game)
+            async def start_reply() -> Any:
+                return getattr(session.actor, "start_reply", b"Game started.")
 
-    async def _told(self, put: Callable[[Callable[[ExternalError | None], None]], None]) -> None:
+            return await self._guarded(session, start_reply)
+        if kind == "auto":  # it has a slot until it is answered, and is not learned from
+            try:
+                if session.actor is None:
+                    await self._make_actor(session, b"")
+                return await self._call(session, "tick", data)
+            except Refused:
+                session.actor = None if not self._is_builtin else session.actor
+                raise
+            finally:
+                for link in session.links:
+                    if not link.ended:
+                        link.end()
+        body = await self._call(session, kind, data)
+        if kind == "end":  # all entities end, and the slot is free
+            playing = [link for link in session.links if link.takes_part and not link.ended]
+            for link in playing[:-1]:
+                link.end()
+            if playing:
+                try:
+                    await self._taken(lambda settled: playing[-1].end(settled=settled))
+                except ExternalError:  # the arena has given the game up meanwhile
+                    reason = session.game.over or "over"
+                    self._leave(session, reason)
+                    raise self._why_over(session.name, reason, served=True) from None
+            self.metrics.ended += 1
+            if session.game.slot is not None and session.client is not None:
+                self._last_slots[session.client] = session.game.slot
+                if len(self._last_slots) > 4 * self.slots + 64:
+                    self._last_slots.popitem(last=False)
+            self._leave(session, "ended")
+        return body
+
+    async def _taken(self, put: Callable[[Settled], None]) -> None:
         """Puts a request to the desk and waits until the table has taken it; raises `ExternalError` if it has not."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -314,19 +297,19 @@ class Sessions:
             if not future.done():
                 future.set_result(None) if error is None else future.set_exception(error)
 
-        put(lambda error: self._deliver(partial(settle, error)))
+        put(lambda error: self.deliver(partial(settle, error)))
         await future
 
     # ---------------------------------------------------------------------------------------------------------- actors
 
     async def _make_actor(self, session: _Session, data: bytes) -> None:
         if self._is_builtin:
-            session.actor = self._actor(session.links)
+            session.actor = self.actor(session.links)
             return
         agents = {link.name: Agent(RemoteModel(link), RemoteBuffer(link)) for link in session.links if link.takes_part}
 
         async def make() -> None:
-            call = partial(self._actor, agents, self._config, session.name, data)
+            call = partial(self.actor, agents, self.config, session.name, data)
             session.actor = call() if self._is_async["tick"] else await self.threads.run(partial(session.run, call))
 
         await self._guarded(session, make)
@@ -369,29 +352,10 @@ class Sessions:
 
     # ---------------------------------------------------------------------------------------------------------- the end
 
-    async def _end(self, session: _Session) -> None:
-        """After `end` of the actor: all entities have ended, and the slot is free."""
-        playing = [link for link in session.links if link.takes_part and not link.ended]
-        for link in playing[:-1]:
-            link.end()
-        if playing:
-            try:
-                await self._told(lambda told: playing[-1].end(told=told))
-            except ExternalError:  # the arena has given the game up meanwhile
-                reason = session.game.over or "over"
-                self._leave(session, reason)
-                raise self._why_over(session.name, reason, served=True) from None
-        self.metrics.ended += 1
-        if session.game.slot is not None and session.client is not None:
-            self._last_slots[session.client] = session.game.slot
-            if len(self._last_slots) > 4 * self._slots + 64:
-                self._last_slots.popitem(last=False)
-        self._leave(session, "ended")
-
     def _lose(self, session: _Session, reason: str) -> None:
         """Ends a game, also in the table."""
         self._leave(session, reason)
-        self._desk.lose(session.game, reason)
+        self.desk.lose(session.game, reason)
 
     def _leave(self, session: _Session, reason: str) -> None:
         """A game is over; its requests that wait are answered with the reason.
@@ -429,14 +393,14 @@ class Sessions:
             def begin() -> None:
                 session.closing = asyncio.get_running_loop().create_task(close())
 
-            session.when_free(lambda: self._deliver(begin))
+            session.when_free(lambda: self.deliver(begin))
         if not session.name and not self._is_builtin:
             session.actor = None
 
     def _why_over(self, name: str, reason: str, *, served: bool) -> Refused:
         """The answer to a request whose game is over meanwhile."""
         if reason == "timeout" and served:
-            return Refused("timeout", f"no answer within {self._rules.answer_s:g} s; the game is over")
+            return Refused("timeout", f"no answer within {self.rules.answer_s:g} s; the game is over")
         if reason == "policy_error" and served:
             return Refused("policy_error", "the policy has failed on this observation; the game is over")
         return self._unknown(name, "failed" if reason == "policy_error" else reason)
@@ -446,7 +410,7 @@ class Sessions:
         if reason == "over" or self._over:
             return Refused("over", "the run has ended")
         if reason == "timeout" and not name:
-            return Refused("timeout", f"no answer within {self._rules.answer_s:g} s")
+            return Refused("timeout", f"no answer within {self.rules.answer_s:g} s")
         words = {"never": "no game of this name has begun", "ended": "this game has ended"}
         return Refused("unknown_game", words.get(reason, f"this game is over: {reason}"), reason=reason)
 
@@ -455,14 +419,15 @@ def _log_failure(session: _Session, error: BaseException) -> None:
     _log.error("the actor of the game %r has failed", session.name, exc_info=error)
 
 
+@dataclass(eq=False)
 class _Ticket:
     """A request of a game, from its headers to its answer."""
 
-    def __init__(self, task: asyncio.Task[Any], since: float) -> None:
-        self.task, self.since = task, since
-        self.served = False  # its turn has come
-        self.over = ""  # why the game is over, if the request was cancelled for that
-        self.turn: asyncio.Future[None] | None = None
+    task: asyncio.Task[Any]
+    since: float
+    served: bool = False  # its turn has come
+    over: str = ""  # why the game is over, if the request was cancelled for that
+    turn: asyncio.Future[None] | None = None
 
 
 class _Session:
@@ -475,7 +440,7 @@ class _Session:
         self.actor: Any = None
         self.begun = False
         self.over = ""
-        self.heard_at = time.monotonic()
+        self.active_at = time.monotonic()
         self.tickets: deque[_Ticket] = deque()
         self.closing: asyncio.Task[None] | None = None  # the loop holds only a weak reference to tasks
         self._lock = threading.Lock()

@@ -1,94 +1,12 @@
-"""The protocol of connections to external games, and the errors and answers that an external game gets."""
+"""The protocol of connections to external games."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, get_args, runtime_checkable
+from collections.abc import Callable
+from typing import Protocol, runtime_checkable
 
-import numpy as np
-from numpy.typing import NDArray
-
+from arena.external.slots import Answers, Slots
 from arena.game.api import Interface
-
-if TYPE_CHECKING:
-    from arena.external.slots import Slots
-
-Code = Literal[
-    # The request is refused; the game goes on.
-    "already_asking",
-    "bad_action",
-    "bad_body",
-    "bad_mask",
-    "bad_observation",
-    "bad_reward",
-    "ended",
-    "not_yet",
-    "too_large",
-    "unauthorized",
-    "unknown_entity",
-    "unknown_game",
-    # The game cannot begin.
-    "already_started",
-    "draining",
-    "no_slot",
-    "not_ready",
-    # The game is over.
-    "actor_bad_return",
-    "actor_error",
-    "expired",
-    "failed",
-    "lost",
-    "over",
-    "policy_error",
-    "timeout",
-    "too_many_requests",
-]
-"""Why a request of an external game is refused. `not_yet` is told to connections alone, never to a client."""
-
-CODES: tuple[Code, ...] = get_args(Code)
-
-
-class ExternalError(Exception):
-    """A request of an external game is refused.
-
-    Args:
-        code: one of `CODES`.
-        message: one sentence for the author of the game.
-    """
-
-    def __init__(self, code: Code, message: str = "") -> None:
-        super().__init__(f"{code}: {message}" if message else code)
-        self.code = code
-        self.message = message
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return ExternalError, (self.code, self.message)
-
-
-def check_outcome(outcome: Any) -> None:
-    """Checks the outcome that a game gives; None: it gives none.
-
-    Raises:
-        ExternalError: `bad_body`: it is neither `win` nor `loss` nor `draw`.
-    """
-    if outcome not in (None, "win", "loss", "draw"):
-        raise ExternalError("bad_body", f"outcome: {outcome!r}; expected win, loss or draw")
-
-
-class ExternalClosed(Exception):
-    """The run is over, or the connection to it is lost; its argument says why."""
-
-
-class Answers(NamedTuple):
-    """The actions of one tick, for the entities that asked for them.
-
-    The action of row k is `actions[entity[k]][slots[k]]`; the arrays are valid until `ExternalGames.answer` returns.
-    """
-
-    slots: NDArray[np.intp]  # [K] ascending; rows with given actions are not answered
-    entity: NDArray[np.intp]  # [K]
-    actions: Sequence[Any]  # [E] batched samples [L, ...] of all slots
-    versions: Sequence[int]  # [E] the tick of the checkpoint that has chosen the actions; -1: unknown
 
 
 @runtime_checkable

@@ -10,7 +10,7 @@ from gymnasium import spaces
 from gymnasium.spaces import Space
 from numpy.typing import NDArray
 
-from arena.external.interface import Code, ExternalError
+from arena.external.errors import Code, ExternalError
 from arena.game.arrays import lost_value
 
 _EXACT = 2**53  # up to here a float64 holds every whole number
@@ -24,14 +24,13 @@ def fitted(space: Space[Any], written: Any, what: str, code: Code) -> Any:
             names it.
     """
     if isinstance(space, spaces.Dict):
+        keys = ", ".join(space.spaces)
         if not isinstance(written, dict):
-            raise ExternalError(code, f"{what}: {type(written).__name__}; expected a mapping with {_keys(space)}")
-        for key in space.spaces:
-            if key not in written:
-                raise ExternalError(code, f"{what}[{key!r}] is missing; expected {_keys(space)}")
-        for key in written:
-            if key not in space.spaces:
-                raise ExternalError(code, f"{what}[{key!r}] is unknown; expected {_keys(space)}")
+            raise ExternalError(code, f"{what}: {type(written).__name__}; expected a mapping with {keys}")
+        for key in (*space.spaces, *written):
+            if key not in written or key not in space.spaces:
+                fault = "is unknown" if key in written else "is missing"
+                raise ExternalError(code, f"{what}[{key!r}] {fault}; expected {keys}")
         return {key: fitted(part, written[key], f"{what}[{key!r}]", code) for key, part in space.spaces.items()}
     if isinstance(space, spaces.Tuple):
         if not isinstance(written, (list, tuple)) or len(written) != len(space.spaces):
@@ -43,11 +42,27 @@ def fitted(space: Space[Any], written: Any, what: str, code: Code) -> Any:
         raise ExternalError(code, f"{what}: lists of different lengths; expected {space.dtype} {space.shape}") from None
     dtype = space.dtype
     assert dtype is not None, "the space has a fixed layout"
-    if array.dtype.kind not in "biuf":
-        raise ExternalError(code, f"{what}: {_kind(written)}; expected numbers: {dtype} {space.shape} of {space}")
+    kind, target = array.dtype.kind, dtype.kind
+    if kind not in "biuf":
+        found = f"{type(written).__name__} {written!r:.40}"
+        if written is None:
+            found = "nothing"
+        elif isinstance(written, Mapping):
+            found = f"a mapping with {', '.join(map(repr, written))}"
+        raise ExternalError(code, f"{what}: {found}; expected numbers: {dtype} {space.shape} of {space}")
     if array.shape != space.shape:
         raise ExternalError(code, f"{what}: shape {array.shape}; expected {space.shape} of {space}")
-    if not _keeps(array, dtype):
+    # Whole numbers may become integers, any numbers floats, and bools only flags.
+    if array.dtype == dtype or (target == "f" and kind in "bf"):
+        keeps = kind != "b"
+    elif kind == "b":
+        keeps = target == "b" or dtype == np.int8  # flags of a MultiBinary
+    elif kind == "f":
+        whole = (array == np.trunc(array)) & (np.abs(array) <= _EXACT)
+        keeps = bool(whole.all()) and lost_value(array.astype(np.int64), dtype) is None
+    else:
+        keeps = lost_value(array, dtype) is None
+    if not keeps:
         raise ExternalError(code, f"{what}: {array.dtype} would not keep its values; expected {dtype} of {space}")
     with np.errstate(over="ignore", invalid="ignore"):  # a number beyond the dtype becomes infinite
         typed = np.array(array, dtype)
@@ -71,31 +86,6 @@ def fitted_mask(size: int, mask: Any, entity: str) -> NDArray[np.int8]:
     if not np.isin(array, (0, 1)).all() or not array.any():
         raise ExternalError("bad_mask", f"mask of {entity!r}: expected 0 and 1, and at least one 1")
     return array.astype(np.int8)
-
-
-def _keeps(array: NDArray[Any], dtype: np.dtype[Any]) -> bool:
-    """Whether an array may be converted: whole numbers to integers, any numbers to floats, bools only to flags."""
-    if array.dtype == dtype or (dtype.kind == "f" and array.dtype.kind in "bf"):
-        return array.dtype.kind != "b"
-    if array.dtype.kind == "b":
-        return dtype.kind == "b" or dtype == np.int8  # flags of a MultiBinary
-    if array.dtype.kind == "f":
-        whole = (array == np.trunc(array)) & (np.abs(array) <= _EXACT)
-        return bool(whole.all()) and lost_value(array.astype(np.int64), dtype) is None
-    return lost_value(array, dtype) is None
-
-
-def _kind(written: Any) -> str:
-    """Describes a value that is not numeric, for an error message."""
-    if written is None:
-        return "nothing"
-    if isinstance(written, Mapping):
-        return f"a mapping with {', '.join(map(repr, written))}"
-    return f"{type(written).__name__} {written!r:.40}"
-
-
-def _keys(space: spaces.Dict) -> str:
-    return ", ".join(space.spaces)
 
 
 def as_json(space: Space[Any], sample: Any) -> Any:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from arena.config.schema import TickRules
 from arena.errors import ConfigError
-from arena.external.interface import Answers, Code, ExternalError
+from arena.external.errors import Code, ExternalError
 from arena.game.api import Frame, Info, Interface, Outside, Step
 from arena.game.arrays import is_finite, lost_value
 from arena.game.infos import refused_key
@@ -60,51 +60,41 @@ class End(NamedTuple):
 
 @dataclass
 class Game:
-    """The account of one game, across the legs of a run.
-
-    Args:
-        slot: its slot.
-        name: its name outside the arena.
-        training: whether algorithms learn from it.
-        takes_part: bool [E].
-        lengths: int64 [E], answered or given actions; set when the game is over, as `returns`.
-        returns: float64 [E].
-        asked: whether an entity has asked in a tick; set when the game is over.
-        outcomes: by entity, the outcome that the game has stated.
-        metrics: by entity, the metrics that it has stated at its end.
-        terminated: whether any entity has ended by the game's rules.
-        truncated: whether any entity has ended from outside.
-        lost: the reason given to `Slots.lose`; empty if the game has ended by itself.
-    """
+    """The account of one game, across the legs of a run."""
 
     slot: int
-    name: str
-    training: bool
-    takes_part: Flags
-    lengths: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
-    returns: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0, np.float64))
-    asked: bool = False
-    outcomes: dict[int, str] = field(default_factory=dict)
-    metrics: dict[int, dict[str, float]] = field(default_factory=dict)
-    terminated: bool = False
-    truncated: bool = False
-    lost: str = ""
+    name: str  # outside the arena
+    training: bool  # whether algorithms learn from it
+    takes_part: Flags  # [E]
+    lengths: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))  # [E] actions, set at the end
+    returns: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0, np.float64))  # [E] set at the end
+    asked: bool = False  # whether an entity has asked in a tick; set at the end
+    outcomes: dict[int, str] = field(default_factory=dict)  # that the game has stated, by entity
+    metrics: dict[int, dict[str, float]] = field(default_factory=dict)  # that it has stated at its end, by entity
+    terminated: bool = False  # whether any entity has ended by the game's rules
+    truncated: bool = False  # whether any entity has ended from outside
+    lost: str = ""  # the reason given to `Slots.lose`; empty if the game has ended by itself
 
 
 class Tick(NamedTuple):
-    """A formed tick.
+    """A formed tick."""
 
-    Attributes:
-        step: as of any game; `step.frame.outside` holds what only external games have.
-        begun: the frame after finished games have left their slots, which are then free or hold the next game.
-        over: [L] the slots whose game is over.
-        finished: the accounts of these games.
+    step: Step  # as of any game; `step.frame.outside` holds what only external games have
+    begun: Frame  # after finished games have left their slots, which are then free or hold the next game
+    over: Flags  # [L] the slots whose game is over
+    finished: Sequence[Game]  # the accounts of these games
+
+
+class Answers(NamedTuple):
+    """The actions of one tick, for the entities that asked for them.
+
+    The action of row k is `actions[entity[k]][slots[k]]`; the arrays are valid until `ExternalGames.answer` returns.
     """
 
-    step: Step
-    begun: Frame
-    over: Flags
-    finished: Sequence[Game]
+    slots: NDArray[np.intp]  # [K] ascending; rows with given actions are not answered
+    entity: NDArray[np.intp]  # [K]
+    actions: Sequence[Any]  # [E] batched samples [L, ...] of all slots
+    versions: Sequence[int]  # [E] the tick of the checkpoint that has chosen the actions; -1: unknown
 
 
 @dataclass
@@ -155,7 +145,7 @@ class Slots:
         entities = len(interface.entities)
         shape = (slots, entities)
         self._games: list[Game | None] = [None] * slots
-        self._held = np.zeros(slots, np.bool_)
+        self._occupied = np.zeros(slots, np.bool_)
         self._over: list[Game] = []  # ended since the last tick
         self._left = np.zeros(slots, np.bool_)  # held one of these
         self._plays = np.zeros(shape, np.bool_)  # takes part, has not ended
@@ -174,7 +164,7 @@ class Slots:
         self._asked = np.zeros(slots, np.bool_)  # whether the game in the slot has asked in a tick
         self._untrained = np.zeros(slots, np.bool_)
         self._asked_at = np.zeros(shape, np.float64)
-        self._heard_at = np.zeros(slots, np.float64)
+        self._active_at = np.zeros(slots, np.float64)
         self._observations = [_Batch(space, slots) for space in interface.observation_spaces]
         self._last = [_Batch(space, slots) for space in interface.observation_spaces]  # of rows that end
         self._actions = [_Batch(space, slots) for space in interface.action_spaces]  # given ones
@@ -184,7 +174,7 @@ class Slots:
         self._infos: dict[tuple[int, int], Info] = {}  # of observations
         self._shown_infos: dict[tuple[int, int], Info] = {}  # of the newest tick's observations
         self._last_infos: dict[tuple[int, int], Info] = {}  # of ends
-        self._told_at: float | None = None  # when the first request of the next tick came
+        self._first_at: float | None = None  # when the first request of the next tick came
         self._formed_at = clock()
         self._complete = False
         self._paused_at: float | None = None
@@ -200,7 +190,7 @@ class Slots:
     @property
     def free(self) -> int:
         """The number of slots that hold no game."""
-        return len(self._games) - int(np.count_nonzero(self._held))
+        return len(self._games) - int(np.count_nonzero(self._occupied))
 
     def game(self, slot: int) -> Game:
         """The game in a slot that holds one."""
@@ -210,7 +200,7 @@ class Slots:
 
     def holds(self, slot: int) -> bool:
         """Whether a game is in the slot."""
-        return bool(self._held[slot])
+        return bool(self._occupied[slot])
 
     def playing(self, slot: int) -> list[int]:
         """The entities of the game in the slot that have not ended."""
@@ -253,21 +243,21 @@ class Slots:
             takes_part[entity] = True
         if not takes_part.any():
             raise self._refuse("unknown_entity", "a game needs at least one entity")
-        if after is not None and 0 <= after < len(self._held) and not self._held[after]:
+        if after is not None and 0 <= after < len(self._occupied) and not self._occupied[after]:
             slot = after
-        elif self._held.all():
-            raise self._refuse("no_slot", f"all {len(self._held)} slots hold a game")
+        elif self._occupied.all():
+            raise self._refuse("no_slot", f"all {len(self._occupied)} slots hold a game")
         else:
-            slot = int(np.argmin(self._held))
+            slot = int(np.argmin(self._occupied))
         self._games[slot] = Game(slot, name, training, takes_part)
         self._untrained[slot] = not training
         self._asked[slot] = False
         self._lengths[slot] = 0
         self._returns[slot] = 0.0
-        self._held[slot] = True
+        self._occupied[slot] = True
         self._plays[slot] = takes_part
         self._acted[slot] = False
-        self._heard_at[slot] = self._clock()
+        self._active_at[slot] = self._clock()
         self.counts.begun += bool(name)
         return slot
 
@@ -319,19 +309,10 @@ class Slots:
                 action = self._sample(self._actions[entity], entity, ask.given, "action", "bad_action")
             checked.append((entity, leaves, allowed, action, reward, ask.void or not game.training, ask.info))
         for entity, leaves, allowed, action, reward, void, info in checked:
-            if action is not None:
-                self._actions[entity].write(slot, action)
-                self._given[slot, entity] = True
-            self._observations[entity].write(slot, leaves)
-            into = self._masks[entity]
-            if into is not None:
-                into[slot] = 1 if allowed is None else allowed
             if info:
                 self._infos[slot, entity] = info
             self._pay(slot, entity, reward)
-            now = self._note(slot)
-            self._asks[slot, entity] = True
-            self._asked_at[slot, entity] = now
+            self._ask(slot, entity, leaves, allowed, action)
             if void and not self._ends(slot, entity):  # otherwise the transition of the previous game would be void
                 self._make_void(slot, entity)
 
@@ -354,33 +335,39 @@ class Slots:
         Raises:
             ExternalError: as `ask`; nothing has changed for any game then.
         """
-        slots = np.asarray(slots, np.intp)
-        self._check_rows(slots, entity)
-        asks, asking = self._asks[:, entity], self._asks[:, entity][slots]  # faster than indexing with both at once
-        if asking.any():
-            if self._given[slots[asking], entity].any():
-                raise self._refuse("not_yet", "the last given action is not part of a tick yet")
-            raise self._refuse("already_asking", f"{self._name(entity)} has a request without an answer")
-        rewards = self._reward_rows(rewards, len(slots))
+        slots, rewards = self._checked_rows(slots, entity, rewards, ends=False)
         batch = self._observations[entity]
         leaves = self._sample(batch, entity, observations, "observations", "bad_observation", len(slots))
         allowed = self._mask(entity, masks, (len(slots),))
+        actions = None
         if given is not None:
             actions = self._sample(self._actions[entity], entity, given, "actions", "bad_action", len(slots))
-            self._actions[entity].write(slots, actions)
-            self._given[slots, entity] = True
-        batch.write(slots, leaves)
-        into = self._masks[entity]
-        if into is not None:
-            into[slots] = 1 if allowed is None else allowed
         self._pay_rows(slots, entity, rewards)
-        now = self._note(slots)
-        asks[slots] = True
-        self._asked_at[:, entity][slots] = now
+        self._ask(slots, entity, leaves, allowed, actions)
         if self._untrained.any():
             for slot in slots[self._untrained[slots]].tolist():
                 if not self._ends(slot, entity):
                     self._make_void(slot, entity)
+
+    def _ask(
+        self,
+        slots: Any,
+        entity: int,
+        leaves: Sequence[NDArray[Any]],
+        allowed: NDArray[np.int8] | None,
+        action: Sequence[NDArray[Any]] | None,
+    ) -> None:
+        """Rows ask, which may ask: one slot, or [K]; the rewards are paid already."""
+        if action is not None:
+            self._actions[entity].write(slots, action)
+            self._given[slots, entity] = True
+        self._observations[entity].write(slots, leaves)
+        into = self._masks[entity]
+        if into is not None:
+            into[slots] = 1 if allowed is None else allowed
+        now = self._note(slots)
+        self._asks[:, entity][slots] = True
+        self._asked_at[:, entity][slots] = now
 
     def pay(self, slot: int, entity: int, reward: float) -> None:
         """Adds a reward between two requests of an entity.
@@ -390,7 +377,7 @@ class Slots:
         """
         self._game(slot, entity)
         self._pay(slot, entity, self._reward(reward))
-        self._heard_at[slot] = self._clock()
+        self._active_at[slot] = self._clock()
 
     def end(
         self,
@@ -458,11 +445,7 @@ class Slots:
         Raises:
             ExternalError: as `end`; nothing has changed for any game then.
         """
-        slots = np.asarray(slots, np.intp)
-        self._check_rows(slots, entity)
-        if any(not self.ready(slot, entity) for slot in slots.tolist()):
-            raise self._refuse("not_yet", "an earlier end or given action of a row is not part of a tick yet")
-        rewards = self._reward_rows(rewards, len(slots))
+        slots, rewards = self._checked_rows(slots, entity, rewards, ends=True)
         batch = self._last[entity]
         leaves = self._sample(batch, entity, observations, "observations", "bad_observation", len(slots))
         self._pay_rows(slots, entity, rewards)
@@ -508,23 +491,23 @@ class Slots:
 
     def overdue(self) -> list[tuple[int, Code]]:
         """The games whose time is over, with the reason; the caller drops them from the connection and calls `lose`."""
-        if self._no_limits or self._paused_at is not None or not self._held.any():
+        if self._no_limits or self._paused_at is not None or not self._occupied.any():
             return []
         now = self._clock()
         if now < self._first_limit(now):
             return []
         late = np.any(self._waits() & (now - self._asked_at >= self._rules.answer_s), axis=1)
-        silent = self._silent() & (now - self._heard_at >= self._rules.idle_s)
+        silent = self._silent() & (now - self._active_at >= self._rules.idle_s)
         return [(slot, "timeout" if late[slot] else "expired") for slot in np.flatnonzero(late | silent).tolist()]
 
     def seconds(self) -> float | None:
         """Seconds until a tick is to be formed, or a game is overdue, if nothing else comes; None: never."""
         now, ends = self._clock(), []
-        if self._told_at is not None:
-            ends.append(self._told_at + self._rules.max_delay_s)
+        if self._first_at is not None:
+            ends.append(self._first_at + self._rules.max_delay_s)
         elif self._rules.idle_tick_s is not None:
             ends.append(self._formed_at + self._rules.idle_tick_s)
-        if not self._no_limits and self._held.any():
+        if not self._no_limits and self._occupied.any():
             ends.append(self._first_limit(now))
         return max(0.0, min(ends) - now) if ends else None
 
@@ -537,10 +520,17 @@ class Slots:
         Returns:
             the tick, with every row that asks; its arrays are valid until the next call. None: it is not time.
         """
-        due = at_once or self._is_due()
+        now, rules, complete = self._clock(), self._rules, self._complete
         self._complete = False
-        if not due:
-            return None
+        if at_once:
+            pass
+        elif self._first_at is None:
+            if rules.idle_tick_s is None or now - self._formed_at < rules.idle_tick_s:
+                return None
+        elif not (complete or now - self._first_at >= rules.max_delay_s):
+            asking = self._asks.any(axis=1)
+            if int(np.count_nonzero(asking)) < rules.min_asking or not (asking | ~self._occupied).all():
+                return None
         counts, asks, given = self.counts, self._asks, self._given
         over = np.zeros(len(self._games), np.bool_)
         finished = tuple(self._over)
@@ -575,12 +565,16 @@ class Slots:
         masks = self._masks
         outside = Outside(self._void.copy(), given.copy(), [batch.batch for batch in self._actions], absent)
         active = asks.copy()
-        size = len(self._observations)
+
+        def listed(infos: dict[tuple[int, int], Info]) -> Sequence[Sequence[Info]] | None:
+            columns = range(len(self._observations))
+            return [[infos.get((slot, one), {}) for one in columns] for slot in range(len(over))] if infos else None
+
         shown_infos = {row: info for row, info in self._infos.items() if not ended[row]}  # else of the next game
-        last_infos = _listed({**shown_infos, **self._last_infos}, len(over), size)
+        last_infos = listed({**shown_infos, **self._last_infos})
         frame = Frame(observations, active, masks, last_infos, final_masks, outside)
         step = Step(frame, self._rewards.copy(), self._terminated | (absent & over[:, None]), self._truncated.copy())
-        infos = _listed(self._infos, len(over), size)
+        infos = listed(self._infos)
         begun = Frame([batch.batch for batch in self._observations], active, masks, infos, None, outside)
         self._shown = active
         self._acted |= asks
@@ -594,7 +588,7 @@ class Slots:
         self._left[...] = False
         self._shown_infos, self._infos = self._infos, {}
         self._last_infos.clear()
-        self._told_at = None
+        self._first_at = None
         self._formed_at = self._clock()
         return Tick(step, begun, over, finished)
 
@@ -608,14 +602,14 @@ class Slots:
         Returns:
             the answers to all rows that have asked and have no given action.
         """
-        acted = self._shown & self._held[:, None]
+        acted = self._shown & self._occupied[:, None]
         asked = acted & ~self._given
         now = self._clock()
         self.waits += (now - self._asked_at[asked]).tolist()
         del self.waits[:-_MOST_WAITS]
         self._lengths += acted
         self._under_way |= acted
-        self._heard_at[asked.any(axis=1)] = now
+        self._active_at[asked.any(axis=1)] = now
         self._given[...] = False
         self._shown = np.zeros_like(self._shown)
         slots, entity = np.nonzero(asked)
@@ -643,8 +637,8 @@ class Slots:
         self._shown = np.zeros_like(self._shown)
         self._acted[...] = False
         self._under_way[...] = False
-        if self._asks.any() and self._told_at is None:
-            self._told_at = self._clock()
+        if self._asks.any() and self._first_at is None:
+            self._first_at = self._clock()
         return goes_on, void
 
     def pause(self, on: bool) -> None:
@@ -655,22 +649,13 @@ class Slots:
         elif self._paused_at is not None:
             passed, self._paused_at = now - self._paused_at, None
             self._asked_at += passed
-            self._heard_at += passed
+            self._active_at += passed
             self._formed_at += passed
             self._limit_at += passed
-            if self._told_at is not None:
-                self._told_at += passed
+            if self._first_at is not None:
+                self._first_at += passed
 
     # ------------------------------------------------------------------------------------------------------------ rules
-
-    def _is_due(self) -> bool:
-        now, rules = self._clock(), self._rules
-        if self._told_at is None:
-            return rules.idle_tick_s is not None and now - self._formed_at >= rules.idle_tick_s
-        if self._complete or now - self._told_at >= rules.max_delay_s:
-            return True
-        asking = self._asks.any(axis=1)
-        return int(np.count_nonzero(asking)) >= rules.min_asking and bool((asking | ~self._held).all())
 
     def _first_limit(self, now: float) -> float:
         """A time before which no game is overdue, whatever requests come until then.
@@ -683,13 +668,13 @@ class Slots:
             if waits.any():
                 ends.append(float(self._asked_at[waits].min()) + rules.answer_s)
             if silent.any():
-                ends.append(float(self._heard_at[silent].min()) + rules.idle_s)
+                ends.append(float(self._active_at[silent].min()) + rules.idle_s)
             self._limit_at = min(ends)
         return self._limit_at
 
     def _silent(self) -> Flags:
         """[L] the games without a request for the next tick."""
-        return self._held & ~self._asks.any(axis=1)
+        return self._occupied & ~self._asks.any(axis=1)
 
     def _waits(self) -> Flags:
         """[L, E] the rows that wait for an answer."""
@@ -698,9 +683,9 @@ class Slots:
     def _note(self, slots: Any) -> float:
         """Notes the time of a request of the next tick, and returns it."""
         now = self._clock()
-        self._heard_at[slots] = now
-        if self._told_at is None:
-            self._told_at = now
+        self._active_at[slots] = now
+        if self._first_at is None:
+            self._first_at = now
         return now
 
     def _ends(self, slot: int, entity: int) -> bool:
@@ -756,7 +741,7 @@ class Slots:
     def _vacate(self, slot: int) -> None:
         """Frees a slot; its rows show zeros until a game asks in it."""
         self._games[slot] = None
-        self._held[slot] = False
+        self._occupied[slot] = False
         self._plays[slot] = False
         for batch in self._observations:
             batch.write(slot, batch.zeros)
@@ -780,10 +765,6 @@ class Slots:
         elif self._acted[slot, entity]:
             self._rewards[slot, entity] += reward
 
-    def _pay_rows(self, slots: NDArray[np.intp], entity: int, rewards: NDArray[np.float64]) -> None:
-        self._rewards[:, entity][slots] += rewards * self._acted[:, entity][slots]
-        self._returns[:, entity][slots] += rewards
-
     # ----------------------------------------------------------------------------------------------------------- checks
 
     def _refuse(self, code: Code, message: str) -> ExternalError:
@@ -806,15 +787,32 @@ class Slots:
             raise self._refuse("ended", f"{self._name(entity)} has ended in the game {game.name!r}")
         return game
 
-    def _check_rows(self, slots: NDArray[np.intp], entity: int) -> None:
+    def _checked_rows(
+        self, slots: Any, entity: int, rewards: Any, *, ends: bool
+    ) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+        """The checked slots [K] of rows that ask or end, and their rewards [K]."""
+        slots = np.asarray(slots, np.intp)
         listed = slots.tolist()
         if len(set(listed)) != len(listed):
             raise ValueError("each slot may come once")
         inside = bool(listed) and min(listed) >= 0 and max(listed) < len(self._games)
-        if inside and 0 <= entity < self._plays.shape[1] and self._plays[:, entity][slots].all():
-            return
-        for slot in listed:
-            self._game(slot, entity)
+        if not (inside and 0 <= entity < self._plays.shape[1] and self._plays[:, entity][slots].all()):
+            for slot in listed:
+                self._game(slot, entity)
+        asking = self._asks[:, entity][slots]  # faster than indexing with both at once
+        if ends and any(not self.ready(slot, entity) for slot in listed):
+            raise self._refuse("not_yet", "an earlier end or given action of a row is not part of a tick yet")
+        if not ends and asking.any():
+            if self._given[slots[asking], entity].any():
+                raise self._refuse("not_yet", "the last given action is not part of a tick yet")
+            raise self._refuse("already_asking", f"{self._name(entity)} has a request without an answer")
+        try:
+            values = np.asarray(rewards, np.float64)
+        except (OverflowError, TypeError, ValueError) as error:
+            raise self._refuse("bad_reward", f"the rewards are no numbers: {error}") from None
+        if values.shape != slots.shape or not np.isfinite(values).all():
+            raise self._refuse("bad_reward", f"rewards {values}; expected {len(slots)} finite numbers")
+        return slots, values
 
     def _check_info(self, info: Any) -> None:
         if info is not None and not isinstance(info, dict):
@@ -831,14 +829,9 @@ class Slots:
             raise self._refuse("bad_reward", f"the reward {reward!r} is not finite")
         return value
 
-    def _reward_rows(self, rewards: Any, count: int) -> NDArray[np.float64]:
-        try:
-            values = np.asarray(rewards, np.float64)
-        except (OverflowError, TypeError, ValueError) as error:
-            raise self._refuse("bad_reward", f"the rewards are no numbers: {error}") from None
-        if values.shape != (count,) or not np.isfinite(values).all():
-            raise self._refuse("bad_reward", f"rewards {values}; expected {count} finite numbers")
-        return values
+    def _pay_rows(self, slots: NDArray[np.intp], entity: int, rewards: NDArray[np.float64]) -> None:
+        self._rewards[:, entity][slots] += rewards * self._acted[:, entity][slots]
+        self._returns[:, entity][slots] += rewards
 
     def _sample(
         self, batch: _Batch, entity: int, sample: Any, what: str, code: Code, count: int | None = None
@@ -852,8 +845,11 @@ class Slots:
                 return [sample]
         try:
             arrays = flatten(space, sample)
-            if len(arrays) != len(batch.leaves) or (not batch.plain and _unknown_keys(space, sample)):
-                raise KeyError(*_unknown_keys(space, sample))
+            known: Any = getattr(space, "spaces", None)  # of a Dict or Tuple space
+            keys = sample if isinstance(known, dict) and isinstance(sample, dict) else ()
+            unknown = [key for key in keys if key not in known]
+            if len(arrays) != len(batch.leaves) or unknown:
+                raise KeyError(*unknown)
         except (KeyError, IndexError, OverflowError, TypeError, ValueError) as error:
             found = f"{what} of {self._name(entity)}: {type(sample).__name__} ({type(error).__name__} {error})"
             raise self._refuse(code, f"{found}; expected a sample of {space}") from None
@@ -909,9 +905,12 @@ class _Batch:
         self.space = space
         self.batch = empty_batch(space, slots)
         self.leaves = flatten(space, self.batch)
-        self.plain = isinstance(self.batch, np.ndarray)
         self.is_box = isinstance(space, Box)
-        self.has_choices = any(not isinstance(part, Box) for part in _array_spaces(space))
+        parts = [space]  # the space and those inside
+        for part in parts:
+            inner = getattr(part, "spaces", ())
+            parts += inner.values() if isinstance(inner, dict) else inner
+        self.has_choices = any(not isinstance(part, Box) for part in parts if not hasattr(part, "spaces"))
         self.zeros = [np.zeros(leaf.shape[1:], leaf.dtype) for leaf in self.leaves]
         if any(leaf.dtype == object for leaf in self.leaves):
             raise ConfigError(f"the space {space} has no fixed layout")
@@ -923,23 +922,3 @@ class _Batch:
     def copy_rows(self, other: _Batch, rows: Flags) -> None:
         for leaf, array in zip(self.leaves, other.leaves, strict=True):
             leaf[rows] = array[rows]
-
-
-def _array_spaces(space: Any) -> list[Any]:
-    parts = getattr(space, "spaces", None)
-    if parts is None:
-        return [space]
-    return [inner for part in (parts.values() if isinstance(parts, dict) else parts) for inner in _array_spaces(part)]
-
-
-def _unknown_keys(space: Any, sample: Any) -> list[Any]:
-    """The keys of a sample of a Dict space that the space does not have."""
-    known = getattr(space, "spaces", None)
-    return [key for key in sample if key not in known] if isinstance(known, dict) and isinstance(sample, dict) else []
-
-
-def _listed(infos: dict[tuple[int, int], Info], slots: int, entities: int) -> Sequence[Sequence[Info]] | None:
-    """Infos by slot and entity; None if there are none."""
-    if not infos:
-        return None
-    return [[infos.get((slot, entity), {}) for entity in range(entities)] for slot in range(slots)]

@@ -6,15 +6,16 @@ import threading
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 from gymnasium.spaces import Space
 
-from arena.config.schema import TickRules
 from arena.errors import ConfigError
-from arena.external.desk import Desk, DeskGame, entity_index
-from arena.external.interface import Answers, ExternalClosed, ExternalError, check_outcome
-from arena.external.slots import Ask, Slots
+from arena.external.desk import DeskGame, DeskGames, Settled, entity_index
+from arena.external.errors import ExternalClosed, ExternalError, check_outcome
+from arena.external.slots import Ask, End
 from arena.game.api import Info, Interface
 
 
@@ -119,10 +120,8 @@ class ExternalEnv(ABC):
         """
         table = self._table
         game = table.game(episode_id)
-        index = entity_index(table.interface, game.entities, entity)
-        waiter = Waiter()
-        table.desk.ask(game, index, observation, given=action, mask=mask, told=waiter.told)
-        waiter.wait()
+        asks = {entity_index(table.interface, game.entities, entity): Ask(observation, mask=mask, given=action)}
+        table.wait(lambda settled: table.desk.ask(game, asks, settled))
 
     def log_returns(
         self, episode_id: str, reward: float, info: Info | None = None, *, entity: str | None = None
@@ -136,9 +135,8 @@ class ExternalEnv(ABC):
         """
         table = self._table
         game = table.game(episode_id)
-        waiter = Waiter()
-        table.desk.pay(game, entity_index(table.interface, game.entities, entity), reward, waiter.told, info=info)
-        waiter.wait()
+        index = entity_index(table.interface, game.entities, entity)
+        table.wait(lambda settled: table.desk.pay(game, index, reward, settled, info=info))
 
     def end_episode(
         self,
@@ -164,9 +162,8 @@ class ExternalEnv(ABC):
         index = None if entity is None else entity_index(table.interface, game.entities, entity)
         if isinstance(info, dict):  # else refused by the table
             check_outcome(info.get("outcome"))
-        waiter = Waiter()
-        table.desk.end(game, index, observation, truncated=truncated, info=info, told=waiter.told)
-        waiter.wait()
+        end = End(observation, truncated=truncated, info=info)
+        table.wait(lambda settled: table.desk.end(game, index, end, settled))
         table.left_slot.number = game.slot
 
     @property
@@ -176,59 +173,35 @@ class ExternalEnv(ABC):
         return self._played_by
 
 
-class Waiter:
-    """Lets a thread wait for the outcome of a request."""
-
-    def __init__(self, answered: bool = False) -> None:
-        self._event = threading.Event()
-        self._answered = answered
-        self._error: ExternalError | None = None
-        self.action: Any = None
-
-    def told(self, error: ExternalError | None) -> None:
-        """The table has taken the request, or refused it."""
-        self._error = error
-        if error is not None or not self._answered:
-            self._event.set()
-
-    def answer(self, action: Any, version: int) -> None:
-        """The answer has come."""
-        self.action = action
-        self._event.set()
-
-    def wait(self) -> None:
-        """Returns when the request is taken or answered; raises `ExternalError` or `ExternalClosed` if it is not."""
-        self._event.wait()
-        if self._error is not None:
-            raise ExternalClosed(self._error.message) if self._error.code == "over" else self._error
-
-
-class ThreadGames:
-    """The connection to an `ExternalEnv`; see `ExternalGames`.
+class ThreadGames(DeskGames):
+    """The connection to an `ExternalEnv`.
 
     Attributes:
-        desk: of the requests of all episodes.
         left_slot: `number`: the slot of the episode that a thread has ended last.
 
     Raises:
         ConfigError: the spaces are missing, or do not belong together.
     """
 
-    address = ""
-    closed_loop = False
-
     def __init__(self, env: ExternalEnv) -> None:
-        self.interface = interface_of(env)
-        self.desk = Desk(self.interface, self._forget)
+        super().__init__(interface_of(env))
         self.left_slot = threading.local()
-        self.rules = TickRules()
         self._env, env._played_by = env, self
         self._games: dict[str, DeskGame] = {}  # by name
         self._lock = threading.Lock()
         self._closed = ""
         self._drains = self._returned = False  # whether no episode may begin any more; whether `run` is over
-        self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name=f"{type(env).__name__}.run", daemon=True)
+
+        def run() -> None:
+            try:
+                env.run()
+            except BaseException as error:
+                if not ((self._closed or self._drains) and isinstance(error, ExternalClosed)):
+                    self.failure = error
+            self._returned = True
+            self.desk.ring()
+
+        self._thread = threading.Thread(target=run, name=f"{type(env).__name__}.run", daemon=True)
 
     # ----------------------------------------------------------------------------------------------- the game's threads
 
@@ -241,12 +214,10 @@ class ThreadGames:
             if name in self._games:
                 raise ExternalError("already_started", f"the episode {name!r} is running")
             self._games[name] = game
-        waiter = Waiter()
-        self.desk.begin(game, waiter.told)
         try:
-            waiter.wait()
+            self.wait(lambda settled: self.desk.begin(game, settled))
         except ExternalError as error:
-            self._forget(game)
+            self.forget(game)
             if error.code == "draining":
                 self._drains = True
                 raise ExternalClosed(error.message) from None
@@ -264,35 +235,38 @@ class ThreadGames:
 
     def ask(self, game: DeskGame, observations: Mapping[int, Any], masks: Mapping[int, Any]) -> dict[int, Any]:
         """Asks for several entities and waits for all answers."""
-        waiters = {entity: Waiter(answered=True) for entity in observations}
+        answers: dict[int, Future[Any]] = {entity: Future() for entity in observations}
 
-        def told(error: ExternalError | None) -> None:
-            for waiter in waiters.values():
-                waiter.told(error)
+        def settled(error: ExternalError | None) -> None:
+            for answer in answers.values():
+                if error is not None and not answer.done():
+                    answer.set_exception(error)
 
-        self.desk.ask_entities(
-            game,
-            {entity: Ask(observation, mask=masks.get(entity)) for entity, observation in observations.items()},
-            told=told,
-            answered={entity: waiter.answer for entity, waiter in waiters.items()},
-        )
-        for waiter in waiters.values():
-            waiter.wait()
-        return {entity: waiter.action for entity, waiter in waiters.items()}
+        asks = {entity: Ask(seen, mask=masks.get(entity)) for entity, seen in observations.items()}
+        handlers = {entity: partial(_answered, answer) for entity, answer in answers.items()}
+        self.desk.ask(game, asks, settled, handlers)
+        return {entity: _result(answer) for entity, answer in answers.items()}
 
-    def _forget(self, game: DeskGame) -> None:
+    def wait(self, put: Callable[[Settled], None]) -> None:
+        """Puts a request to the desk and waits until the table has taken it.
+
+        Raises:
+            ExternalError: the table has refused it.
+            ExternalClosed: the run has ended.
+        """
+        taken: Future[None] = Future()
+
+        def settled(error: ExternalError | None) -> None:
+            taken.set_result(None) if error is None else taken.set_exception(error)
+
+        put(settled)
+        _result(taken)
+
+    def forget(self, game: DeskGame) -> None:
+        """An episode is over."""
         with self._lock:
             if self._games.get(game.name) is game:
                 del self._games[game.name]
-
-    def _run(self) -> None:
-        try:
-            self._env.run()
-        except BaseException as error:
-            if not ((self._closed or self._drains) and isinstance(error, ExternalClosed)):
-                self._failure = error
-        self._returned = True
-        self.desk.ring()
 
     # ----------------------------------------------------------------------------------------- the environment's thread
 
@@ -306,24 +280,6 @@ class ThreadGames:
         self.desk.ring = ring
         self._thread.start()
 
-    def poll(self, table: Slots) -> float | None:
-        """Passes the thread's requests to the table; raises the exception of `run`, if there is one."""
-        if self._failure is not None:
-            raise self._failure
-        self.desk.poll(table)
-        return None
-
-    def answer(self, actions: Answers) -> None:
-        """Passes the actions on."""
-        self.desk.answer(actions)
-
-    def drop(self, slot: int, reason: str) -> None:
-        """Ends an episode; a caller that waits for its action gets an `ExternalError`."""
-        self.desk.drop(slot, reason)
-
-    def pause(self, on: bool) -> None:
-        """Nothing: requests wait until they are polled."""
-
     def close(self, reason: str) -> None:
         """Every blocked or later call raises `ExternalClosed`; waits for `run` to return, at most `close_s`."""
         self._env.closed = True
@@ -331,6 +287,20 @@ class ThreadGames:
         self.desk.close(reason)
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(self.rules.close_s)
+
+
+def _answered(answer: Future[Any], action: Any, version: int) -> None:
+    if not answer.done():  # another entity of the request has not ended before
+        answer.set_result(action)
+
+
+def _result(future: Future[Any]) -> Any:
+    try:
+        return future.result()
+    except ExternalError as error:
+        if error.code == "over":
+            raise ExternalClosed(error.message) from None
+        raise
 
 
 def interface_of(source: Any) -> Interface:

@@ -8,21 +8,15 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from enum import Enum, auto
+from functools import partial
 from typing import Any
-
-
-class _State(Enum):
-    QUEUED = auto()
-    RUNNING = auto()  # a thread is in the call
-    SETTLED = auto()  # the call has returned, or was cancelled
 
 
 @dataclass(eq=False)
 class _Call:
     do: Callable[[], Any]
     future: asyncio.Future[Any]
-    state: _State = _State.QUEUED
+    state: str = "queued"  # then running, then settled: the call has returned, or was cancelled
 
 
 class ActorThreads:
@@ -36,7 +30,7 @@ class ActorThreads:
         self._most, self._deliver = most, deliver
         self._calls: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
         self._threads: set[threading.Thread] = set()
-        self._given_up = 0  # threads whose call was cancelled and has not returned
+        self._abandoned = 0  # threads whose call was cancelled and has not returned
         self._idle = 0  # waiting threads minus waiting calls
         self._lock = threading.Lock()
 
@@ -55,11 +49,11 @@ class ActorThreads:
             return await work.future
         except asyncio.CancelledError:
             with self._lock:
-                before, work.state = work.state, _State.SETTLED
-                if before is _State.QUEUED:
+                before, work.state = work.state, "settled"
+                if before == "queued":
                     self._idle += 1
-                elif before is _State.RUNNING:
-                    self._given_up += 1
+                elif before == "running":
+                    self._abandoned += 1
                     with suppress(RuntimeError):  # the system starts no more threads: the others take the calls
                         self._start_if_needed()
             raise
@@ -76,7 +70,7 @@ class ActorThreads:
 
     def _start_if_needed(self) -> None:
         """Starts a thread if a call waits for one and the limit allows it; called with the lock."""
-        if self._idle < 0 and len(self._threads) - self._given_up < self._most:
+        if self._idle < 0 and len(self._threads) - self._abandoned < self._most:
             thread = threading.Thread(target=self._work, name=f"actor {len(self._threads)}", daemon=True)
             thread.start()  # may fail: then nothing is counted
             self._threads.add(thread)
@@ -86,32 +80,26 @@ class ActorThreads:
         while (work := self._calls.get()) is not None:
             with self._lock:
                 if work.future.cancelled():  # before its turn
-                    self._idle += work.state is _State.QUEUED
-                    work.state = _State.SETTLED
+                    self._idle += work.state == "queued"
+                    work.state = "settled"
                     continue
-                work.state = _State.RUNNING
+                work.state = "running"
             outcome: Any = None
             error: BaseException | None = None
             try:
                 outcome = work.do()
-            except BaseException as raised:
-                error = raised
+            except BaseException as raised:  # a future refuses a StopIteration
+                error = RuntimeError("StopIteration") if isinstance(raised, StopIteration) else raised
             with self._lock:
-                if work.state is _State.SETTLED:  # this thread was given up, and may have been replaced
-                    self._given_up -= 1
+                if work.state == "settled":  # this thread was abandoned, and may have been replaced
+                    self._abandoned -= 1
                     self._threads.discard(threading.current_thread())
                     return
-                work.state = _State.SETTLED
+                work.state = "settled"
                 self._idle += 1
-            self._deliver(lambda work=work, outcome=outcome, error=error: _settle(work.future, outcome, error))  # type: ignore[misc]
+            self._deliver(partial(_settle, work.future, outcome, error))
 
 
 def _settle(future: asyncio.Future[Any], outcome: Any, error: BaseException | None) -> None:
-    if future.done():
-        return
-    if error is None:
-        future.set_result(outcome)
-    elif isinstance(error, StopIteration):  # a future refuses it
-        future.set_exception(RuntimeError("StopIteration"))
-    else:
-        future.set_exception(error)
+    if not future.done():
+        future.set_result(outcome) if error is None else future.set_exception(error)

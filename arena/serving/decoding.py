@@ -90,52 +90,38 @@ class Decoder:
             random: a generator per row, from which actions are sampled; None: the best actions.
         """
         decoding, first = self._decoding, outputs[0]
+        actions: Array
+
+        def noisy(values: Array, kind: str, scale: Any = 1) -> Array:
+            """With noise of a standard distribution [K, n], each row of its own generator, if there are generators."""
+            if random is None:
+                return values
+            noise = np.stack([getattr(generator, kind)(size=values.shape[1]) for generator in random])
+            disturbed: Array = values + scale * noise
+            return disturbed
+
         if masks is not None and self.mask_size:
             first = np.where(np.asarray(masks, np.bool_), first, np.float32(FORBIDDEN))
         if isinstance(decoding, Categorical):
-            return self._shaped(_chosen(first, _gumbel(first, random)) + self._start)
-        if isinstance(decoding, Values):
-            best = _chosen(first, None)
+            actions = noisy(first, "gumbel").argmax(-1) + self._start
+        elif isinstance(decoding, Values):
+            actions = first.argmax(-1) + self._start
             if random is not None:
                 explores = np.array([generator.random() < decoding.epsilon for generator in random])
-                uniform = _chosen(np.where(first > FORBIDDEN, 0.0, FORBIDDEN), _gumbel(first, random))
-                best = np.where(explores, uniform, best)
-            return self._shaped(best + self._start)
-        if isinstance(decoding, MultiCategorical):
-            noise = _gumbel(first, random)
-            disturbed = first if noise is None else first + noise
-            parts = [part.argmax(-1) for part in np.split(disturbed, self._cuts, -1)]
-            return self._shaped(np.stack(parts, -1) + self._start)
-        if isinstance(decoding, Bernoulli):
-            noise = None if random is None else _drawn(first, random, "logistic")
-            return self._shaped((first if noise is None else first + noise) > 0)
-        if isinstance(decoding, Gaussian):
-            free = first if random is None else first + self._std * _drawn(first, random, "normal")
-            return self._scaled(free)
-        if isinstance(decoding, SquashedGaussian):
-            free = first if random is None else first + np.exp(outputs[1]) * _drawn(first, random, "normal")
-            return self._scaled(np.tanh(free))
-        return self._scaled(first)
-
-    def _scaled(self, unit: Array) -> Array:
-        """Numbers as the environment takes them: between two bounds, -1 low and 1 high."""
-        low, high = (bound.astype(self._dtype) for bound in (self._low, self._high))
-        stretched = (self._middle + self._reach * unit).astype(self._dtype)
-        return self._shaped(np.clip(stretched, low, high))  # rounding may have passed them
-
-    def _shaped(self, actions: Array) -> Array:
+                allowed = np.where(first > FORBIDDEN, 0.0, FORBIDDEN)
+                actions = np.where(explores, noisy(allowed, "gumbel").argmax(-1) + self._start, actions)
+        elif isinstance(decoding, MultiCategorical):
+            parts = np.split(noisy(first, "gumbel"), self._cuts, -1)
+            actions = np.stack([part.argmax(-1) for part in parts], -1) + self._start
+        elif isinstance(decoding, Bernoulli):
+            actions = noisy(first, "logistic") > 0
+        else:
+            free = first
+            if isinstance(decoding, Gaussian):
+                free = noisy(first, "normal", self._std)
+            elif isinstance(decoding, SquashedGaussian):
+                free = np.tanh(noisy(first, "normal", np.exp(outputs[1])))
+            # As the environment takes them: between two bounds, -1 low and 1 high; rounding may have passed them.
+            low, high = (bound.astype(self._dtype) for bound in (self._low, self._high))
+            actions = np.clip((self._middle + self._reach * free).astype(self._dtype), low, high)
         return actions.reshape(len(actions), *self._shape).astype(self._dtype, copy=False)
-
-
-def _chosen(logits: Array, noise: Array | None) -> Array:
-    found: Array = (logits if noise is None else logits + noise).argmax(-1)
-    return found
-
-
-def _gumbel(like: Array, random: Random | None) -> Array | None:
-    return None if random is None else _drawn(like, random, "gumbel")
-
-
-def _drawn(like: Array, random: Random, kind: str) -> Array:
-    """Noise of a standard distribution [K, n], each row of its own generator."""
-    return np.stack([getattr(generator, kind)(size=like.shape[1]) for generator in random])

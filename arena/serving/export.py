@@ -14,13 +14,14 @@ import math
 import os
 import statistics
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from arena import registry
 from arena.diagnostics.start_folder import anchored
@@ -28,29 +29,73 @@ from arena.errors import ConfigError, ExportError, located
 from arena.records.atomic import make_folder, refuse_links, replace_folder
 from arena.records.folder import NAMES, RunFolder
 from arena.records.formats import EngineReport, ExportReport, ModelFile, document_text
-from arena.serving import engines
-from arena.serving.algorithm import load_algorithm
 from arena.serving.comparison import Outputs, compare
-from arena.serving.engines import EAGER, ONNX, Run
 from arena.serving.model_rows import Rows, rows_of
 from arena.serving.onnx_model import (
     DESCRIPTION,
+    METADATA,
     MODEL,
     REPORT,
     describe,
     differences,
     first_line,
+    metadata_text,
     onnx_packages,
     read_description,
     read_onnx,
     session_of,
     sha256,
 )
+from arena.serving.policy import load_algorithm
+
+Array = NDArray[Any]
+Run = Callable[[Sequence[Array]], Sequence[Array]]
+"""An engine, on one thread of the CPU: from arrays of all inputs to arrays of all outputs."""
+
+EAGER, ONNX = "eager", "onnx"
+"""The module itself, by torch: the reference. An ONNX file by ONNX Runtime."""
 
 SAMPLES, LEAST_SAMPLES = 512, 256
 BATCH_SIZES = (1, 7, 64)
 _WARM_UP, _CALLS, _ROUNDS = 50, 200, 5
 _FASTER = 0.95  # the file is chosen if it needs at most so much of eager's time
+
+
+class Engine(NamedTuple):
+    """A way to run a model."""
+
+    run: Run
+    content: bytes | None = None  # of its file
+
+
+def eager(exported: Any) -> Engine:
+    """The reference."""
+    return Engine(registry.load_object("policies.exporting.engines:eager")(exported))
+
+
+def onnx_engine(exported: Any, file: ModelFile) -> Engine:
+    """The engine of ONNX Runtime.
+
+    Raises:
+        ValueError: the file has other inputs or outputs than it should.
+        Exception: whatever torch, onnx and the runtime find wrong with the model.
+    """
+    onnx, _ = onnx_packages()
+    content = registry.load_object("policies.exporting.engines:onnx_bytes")(exported)
+    model = onnx.load_model_from_string(content)
+    onnx.checker.check_model(model)
+    onnx.helper.set_model_props(model, {METADATA: metadata_text(file)})
+    content = model.SerializeToString(deterministic=True)
+    session = session_of(content, "the exported file")
+    if problems := differences(session, file):
+        raise ValueError(problems[0])
+    return Engine(runner(session, file), content)
+
+
+def runner(session: Any, file: ModelFile) -> Run:
+    """A session as a function of the arrays of all inputs, in the order of the description, to all outputs."""
+    inputs, outputs = [tensor.name for tensor in file.inputs], [node.name for node in session.get_outputs()]
+    return lambda arrays: session.run(outputs, dict(zip(inputs, arrays, strict=True)))
 
 
 class Export(NamedTuple):
@@ -96,13 +141,22 @@ def export(
         loaded = load_algorithm(run, policy, checkpoint)
         exported = loaded.algorithm.exported()
     folder = RunFolder(Path(run)).models / policy / str(loaded.tick) if output is None else anchored(output)
-    _check_output(folder, given=output is not None)
+    option = "" if output is None else "--output"
+    if output is not None and not folder.absolute().parent.is_dir():
+        raise ConfigError(f"there is no folder {str(folder.absolute().parent)!r}", path=option)
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"{str(folder)!r} is a file; name a folder", path=option)
+    others = sorted({path.name for path in folder.glob("*")} - {MODEL, DESCRIPTION, REPORT})
+    if others:
+        raise ConfigError(
+            f"the folder {str(folder)!r} holds other files, as {others[0]!r}; name a new folder", path=option
+        )
     with _step("1, restore"):
         home = Path(os.path.relpath(anchored(run).resolve(), folder.resolve()))
         file = describe(
             exported, policy=policy, algorithm=loaded.name, tick=loaded.tick, run=home.as_posix(), engine=EAGER
         )
-        reference = engines.eager(exported)
+        reference = eager(exported)
     with _step("2, inputs"):
         rows = rows_of(RunFolder(Path(run)), policy, loaded.observation_space, file.inputs, reference.run, samples)
     with _step("3, reference"):
@@ -110,7 +164,7 @@ def export(
     made, reports = {EAGER: reference}, [EngineReport(name=EAGER, seconds=0.0, verdict="ok")]
     begun, reason = time.perf_counter(), ""  # 4
     try:
-        made[ONNX] = engines.onnx_engine(exported, msgspec.structs.replace(file, engine=ONNX))
+        made[ONNX] = onnx_engine(exported, msgspec.structs.replace(file, engine=ONNX))
     except Exception as error:  # torch, onnx and the runtime have no common class of errors
         reason = f"step 4, ONNX file: {_words(error)}"
     seconds = round(time.perf_counter() - begun, 3)
@@ -150,7 +204,8 @@ def export(
         weights_sha256=sha256(loaded.checkpoint.read_bytes()),
         onnx_sha256=None if content is None else sha256(content),
     )
-    files = {DESCRIPTION: _text(file), REPORT: _text(document)}
+    documents: dict[str, ModelFile | ExportReport] = {DESCRIPTION: file, REPORT: document}
+    files = {name: document_text(one).encode() + b"\n" for name, one in documents.items()}
     if output is None:
         make_folder(folder.parent.parent)
         make_folder(folder.parent)
@@ -222,12 +277,12 @@ def verify(
         return problems
     problems += [f"{folder / MODEL}: {words}" for words in differences(session, expected)]
     with _step("2, inputs"):
-        reference = engines.eager(exported).run
+        reference = eager(exported).run
         rows = rows_of(RunFolder(home), file.policy, loaded.observation_space, expected.inputs, reference, samples)
     with _step("3, reference"):
         outputs = _reference(reference, rows, expected, batch_sizes)
     report = EngineReport(name=file.engine, seconds=0.0, verdict="ok")
-    verified = _verified(report, engines.runner(session, expected), rows, outputs, expected)
+    verified = _verified(report, runner(session, expected), rows, outputs, expected)
     if verified.verdict != "ok":
         problems.append(f"{folder / MODEL}: {file.engine}: {verified.reason}")
     return problems
@@ -249,20 +304,6 @@ def _step(name: str, *, mistakes: bool = False) -> Iterator[None]:
 
 def _words(error: Exception) -> str:
     return str(error) if isinstance(error, ConfigError) else f"{type(error).__name__}: {first_line(error)}"
-
-
-def _check_output(folder: Path, *, given: bool) -> None:
-    """Refuses to write into a folder that holds other files."""
-    option = "--output" if given else ""
-    if given and not folder.absolute().parent.is_dir():
-        raise ConfigError(f"there is no folder {str(folder.absolute().parent)!r}", path=option)
-    if folder.exists() and not folder.is_dir():
-        raise ConfigError(f"{str(folder)!r} is a file; name a folder", path=option)
-    others = sorted({path.name for path in folder.glob("*")} - {MODEL, DESCRIPTION, REPORT})
-    if others:
-        raise ConfigError(
-            f"the folder {str(folder)!r} holds other files, as {others[0]!r}; name a new folder", path=option
-        )
 
 
 def _outputs(run: Run, rows: Rows, batch_sizes: Sequence[int]) -> dict[int, list[Any]]:
@@ -321,7 +362,3 @@ def _latencies(runs: Mapping[str, Run], rows: Rows, batch_sizes: Sequence[int]) 
         for name, seconds in calls.items():
             timed[name][str(size)] = round(statistics.median(seconds) * 1e6, 2)
     return timed
-
-
-def _text(document: ModelFile | ExportReport) -> bytes:
-    return document_text(document).encode() + b"\n"

@@ -1,4 +1,4 @@
-"""Models for ONNX Runtime, as `arena export` writes them: exported in another process if they are not there yet."""
+"""Newer models for a server: for ONNX Runtime, exported in another process, and of newer checkpoints of a run."""
 
 from __future__ import annotations
 
@@ -7,28 +7,29 @@ import sys
 import threading
 from collections.abc import Callable
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError
 from arena.records import checkpoint
 from arena.records.folder import RunFolder
-from arena.serving.models import Model, Random
+from arena.serving.models import Masks, Memory, Model, Numbers, Random
 from arena.serving.onnx_model import DESCRIPTION, OnnxModel, load_model, sha256
+
+_LOOK_S = 1.0
 
 
 class ExportFailed(Exception):
     """An exported model differs from its checkpoint; the message says where."""
 
 
-class ExportedModel:
-    """A model that ONNX Runtime computes; see `arena.serving.models.Model`.
+class ExportedModel(Model):
+    """A model that ONNX Runtime computes.
 
     Args:
-        model: reads the file.
         entities: of the policy in each game; a row is one of them.
     """
 
@@ -38,17 +39,7 @@ class ExportedModel:
         self._model, self._entities = model, entities
         self.version, self.memory_size = model.file.tick, model.memory_size
 
-    def begin(self, row: int) -> None:
-        """Nothing: the server keeps the memory."""
-
-    def act(
-        self,
-        rows: NDArray[np.intp],
-        observations: Any,
-        masks: NDArray[np.int8] | None,
-        memory: NDArray[np.float32],
-        random: Random,
-    ) -> tuple[Any, NDArray[np.float32]]:
+    def act(self, rows: Numbers, observations: Any, masks: Masks, memory: Memory, random: Random) -> tuple[Any, Memory]:
         """See `Model`."""
         places = (rows % self._entities).astype(np.int64)
         return self._model.act(observations, masks, memory, random, places)
@@ -73,7 +64,23 @@ class Exporter:
         """
         home = self._folder.models / policy / str(tick)
         if not (home / DESCRIPTION).is_file():
-            self._export(policy, tick)
+            command = [sys.executable, "-m", "arena", "export", str(self._folder.path), "--policy", policy]
+            process = subprocess.Popen(
+                [*command, "--checkpoint", str(tick)],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                cwd=anchored("."),
+            )
+            self._processes.add(process)
+            if self._closed:
+                process.terminate()
+            output, errors = process.communicate()
+            self._processes.discard(process)
+            if process.returncode:
+                last = (errors.strip() or output.strip() or "it was ended").splitlines()[-1]
+                reason = last.removeprefix("arena: error: ").removeprefix("arena: failed: ")
+                raise ConfigError(reason) if process.returncode == 2 else ExportFailed(reason)
         model = load_model(home)
         weights = sha256(checkpoint.path_of(self._folder.checkpoints_path(policy), tick).read_bytes())
         if model.file.weights_sha256 != weights:
@@ -107,30 +114,58 @@ class Exporter:
             process.terminate()
             process.wait()
 
-    def _export(self, policy: str, tick: int) -> None:
-        command = [sys.executable, "-m", "arena", "export", str(self._folder.path), "--policy", policy]
-        process = subprocess.Popen(
-            [*command, "--checkpoint", str(tick)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=anchored("."),
-        )
-        self._processes.add(process)
-        if self._closed:
-            process.terminate()
-        output, errors = process.communicate()
-        self._processes.discard(process)
-        if process.returncode:
-            lines = (errors.strip() or output.strip()).splitlines()
-            last = lines[-1] if lines else "it was ended"
-            words = last.removeprefix("arena: error: ").removeprefix("arena: failed: ")
-            if process.returncode == 2:
-                raise ConfigError(words)
-            raise ExportFailed(words)
-
 
 def can_export(algorithm: Any) -> bool:
     """Whether an algorithm can be exported, with the packages that are installed."""
     installed = all(find_spec(package) is not None for package in ("onnx", "onnxruntime", "onnxscript"))
     return installed and getattr(algorithm, "exported", None) is not None
+
+
+class Follower:
+    """Looks at the checkpoints of one policy every second, in a thread."""
+
+    def __init__(
+        self,
+        folder: Path,
+        load: Callable[[int], Model],
+        swap: Callable[[Model], None],
+        say: Callable[[str], None],
+        newest: int,
+    ) -> None:
+        self._folder, self._load, self._swap, self._say, self._newest = folder, load, swap, say, newest
+        self._damaged: set[int] = set()
+        self._ends = threading.Event()
+
+        def follow() -> None:
+            while not self._ends.wait(_LOOK_S):
+                self.look()
+
+        self._thread = threading.Thread(target=follow, name=f"checkpoints of {folder.name}", daemon=True)
+
+    def start(self) -> None:
+        """Begins to look."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Ends the thread, if it has begun."""
+        self._ends.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def look(self) -> None:
+        """Takes the newest checkpoint, if it is newer and whole."""
+        ticks = [checkpoint.ticks_of(path) for path in checkpoint.list_checkpoints(self._folder)]
+        for tick in sorted(ticks, reverse=True):
+            if tick <= self._newest:
+                return
+            if tick in self._damaged:
+                continue
+            try:
+                model = self._load(tick)
+            except (ConfigError, ExportFailed, OSError) as error:  # OSError: removed as there are newer ones
+                self._damaged.add(tick)
+                self._say(f"the checkpoint of tick {tick} is passed over: {error}")
+                continue
+            self._newest = tick
+            self._swap(model)
+            return

@@ -38,9 +38,17 @@ def rows_of(
     Raises:
         ConfigError: a part of the recorded samples is damaged.
     """
-    random = np.random.default_rng(_SEED)
-    recorded = _recorded(folder, policy, space, count)
-    drawn = _drawn(space, count - len(recorded[0]), random)
+    found: list[list[Array]] = []  # by episode, the leaves [n, ...] of recorded observations
+    if folder.samples.is_dir():
+        samples = open_dataset(folder.path)
+        if policy in samples.policies and samples.entity(policy).observation_space == space:
+            for episode in samples.episodes(policy):
+                found.append(flatten(space, episode.observations))
+                if sum(len(leaves[0]) for leaves in found) >= count:
+                    break
+    empty = [np.zeros((0, *leaf.shape), leaf.dtype) for leaf in leaves_of(space)]
+    recorded = [np.concatenate(column)[:count] for column in zip(empty, *found, strict=True)]
+    drawn = _drawn(space, count - len(recorded[0]), np.random.default_rng(_SEED))
     leaves = iter([np.concatenate(pair).astype(pair[1].dtype) for pair in zip(recorded, drawn, strict=True)])
     arrays = [
         next(leaves)
@@ -57,22 +65,6 @@ def rows_of(
             before = slice(start - _BEGINNING, start - _BEGINNING + rows)
             arrays[place][start : start + rows] = engine([array[before] for array in arrays])[-1]
     return Rows(tuple(arrays), len(recorded[0]))
-
-
-def _recorded(folder: RunFolder, policy: str, space: Space[Any], count: int) -> list[Array]:
-    """The leaves [n, ...] of recorded observations, n <= count."""
-    found: list[list[Array]] = []
-    rows = 0
-    if folder.samples.is_dir():
-        samples = open_dataset(folder.path)
-        if policy in samples.policies and samples.entity(policy).observation_space == space:
-            for episode in samples.episodes(policy):
-                found.append(flatten(space, episode.observations))
-                rows += len(found[-1][0])
-                if rows >= count:
-                    break
-    empty = [np.zeros((0, *leaf.shape), leaf.dtype) for leaf in leaves_of(space)]
-    return [np.concatenate(column)[:count] for column in zip(empty, *found, strict=True)]
 
 
 def _drawn(space: Space[Any], count: int, random: np.random.Generator) -> list[Array]:

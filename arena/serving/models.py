@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 from arena.game.spaces import flatten, leaves_of, unflatten
 from arena.serving.policy import Policy
 
+Numbers = NDArray[np.intp]
+Masks = NDArray[np.int8] | None
+Memory = NDArray[np.float32]
 Random = Sequence[np.random.Generator] | None
 
 
@@ -20,26 +23,19 @@ class Model(Protocol):
     Attributes:
         version: the tick of the checkpoint; -1: there is none.
         engine: what computes it.
-        memory_size: numbers that a row remembers.
+        memory_size: numbers that a row remembers, in the server; 0: none.
     """
 
     version: int
     engine: str
-    memory_size: int
+    memory_size: int = 0
 
     def begin(self, row: int) -> None:
         """A game begins in a row; for models that keep a state of their own."""
-        ...
+        return
 
-    def act(
-        self,
-        rows: NDArray[np.intp],
-        observations: Any,
-        masks: NDArray[np.int8] | None,
-        memory: NDArray[np.float32],
-        random: Random,
-    ) -> tuple[Any, NDArray[np.float32]]:
-        """The actions of some rows.
+    def act(self, rows: Numbers, observations: Any, masks: Masks, memory: Memory, random: Random) -> tuple[Any, Memory]:
+        """The actions of some rows [K, ...], and the memory after them.
 
         Args:
             rows: [K] their numbers.
@@ -47,14 +43,11 @@ class Model(Protocol):
             masks: [K, mask_size] the allowed actions; None: all.
             memory: [K, memory_size]; zeros at the beginning of a game.
             random: a generator for each row; None: the best actions.
-
-        Returns:
-            a batched action [K, ...], and the memory after it.
         """
         ...
 
 
-class PureModel:
+class PureModel(Model):
     """A model that is a function: of algorithms that have `served()`."""
 
     engine = "torch"
@@ -62,29 +55,18 @@ class PureModel:
     def __init__(self, algorithm: Any, version: int) -> None:
         self.algorithm, self.version = algorithm, version
         self._served = algorithm.served()
-        self.memory_size: int = self._served.memory_size
+        self.memory_size = self._served.memory_size
 
-    def begin(self, row: int) -> None:
-        """Nothing: the server keeps the memory."""
-
-    def act(
-        self,
-        rows: NDArray[np.intp],
-        observations: Any,
-        masks: NDArray[np.int8] | None,
-        memory: NDArray[np.float32],
-        random: Random,
-    ) -> tuple[Any, NDArray[np.float32]]:
+    def act(self, rows: Numbers, observations: Any, masks: Masks, memory: Memory, random: Random) -> tuple[Any, Memory]:
         """See `Model`."""
-        acted: tuple[Any, NDArray[np.float32]] = self._served.act(observations, masks, memory, random)
+        acted: tuple[Any, Memory] = self._served.act(observations, masks, memory, random)
         return acted
 
 
-class ActorModel:
+class ActorModel(Model):
     """A model of an algorithm that has `actor()` alone, which acts in all rows and keeps their state."""
 
     engine = "actor"
-    memory_size = 0
 
     def __init__(self, policy: Policy, rows: int, *, greedy: bool) -> None:
         self.version = -1 if policy.ticks is None else policy.ticks
@@ -97,14 +79,7 @@ class ActorModel:
         """The actor forgets what it knows of the row."""
         self._begun[row] = True
 
-    def act(
-        self,
-        rows: NDArray[np.intp],
-        observations: Any,
-        masks: NDArray[np.int8] | None,
-        memory: NDArray[np.float32],
-        random: Random,
-    ) -> tuple[Any, NDArray[np.float32]]:
+    def act(self, rows: Numbers, observations: Any, masks: Masks, memory: Memory, random: Random) -> tuple[Any, Memory]:
         """See `Model`."""
         for leaf, seen in zip(self._leaves, flatten(self._space, observations), strict=True):
             leaf[rows] = seen

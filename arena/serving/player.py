@@ -49,7 +49,7 @@ class Player:
         self._action_space = interface.action_spaces[self.entities[0]]
         rows = slots * len(self.entities)
         self._memory = np.zeros((rows, model.memory_size), np.float32)
-        self._random: list[np.random.Generator | None] = [None] * rows
+        self._random: dict[int, np.random.Generator] = {}  # by row whose game has begun
 
     def take(self, model: Model) -> bool:
         """Replaces the model by a newer one, or by another engine of the same; returns whether it did.
@@ -106,77 +106,53 @@ class Player:
         Returns:
             the slots on which the model has failed.
         """
+        count = len(self.entities)
         slots = [np.flatnonzero(asks[:, entity]) for entity in self.entities]
-        rows = np.concatenate([found * len(self.entities) + place for place, found in enumerate(slots)])
+        rows = np.concatenate([found * count + place for place, found in enumerate(slots)])
         if not len(rows):
             return []
-        seen = self._gathered(self._observation_space, observations, slots)
+        by_entity = [
+            [leaf[found] for leaf in flatten(self._observation_space, observations[entity])]
+            for entity, found in zip(self.entities, slots, strict=True)
+        ]
+        seen = by_entity[0] if count == 1 else [np.concatenate(leaf) for leaf in zip(*by_entity, strict=True)]
         given = [masks[entity] for entity in self.entities]
         allowed = None
         if given[0] is not None:
             allowed = np.concatenate(
                 [mask[found] for mask, found in zip(given, slots, strict=True) if mask is not None]
             )
+
+        def compute(batch: NDArray[np.intp]) -> tuple[NDArray[np.intp], list[NDArray[Any]]]:
+            """The rows of a batch of positions, and the leaves of their actions; their memory is kept."""
+            which = rows[batch]
+            acted, memory = self.model.act(
+                which,
+                unflatten(self._observation_space, [leaf[batch] for leaf in seen]),
+                None if allowed is None else allowed[batch],
+                self._memory[which],
+                None if self._seed is None else [self._random[row] for row in which.tolist()],
+            )
+            if self.model.memory_size:
+                self._memory[which] = memory
+            return which, flatten(self._action_space, acted)
+
         failed: list[int] = []
-        chosen: list[list[NDArray[Any]]] = []  # by batch the leaves of its actions
-        kept: list[NDArray[np.intp]] = []  # positions in `rows` of these
+        computed: list[tuple[NDArray[np.intp], list[NDArray[Any]]]] = []
         for begin in range(0, len(rows), self._max_batch):
             batch = np.arange(begin, min(begin + self._max_batch, len(rows)))
             try:
-                parts = [(batch, self._compute(rows, seen, allowed, batch))]
+                computed.append(compute(batch))
             except Exception:
-                parts = []
                 for position in batch:
-                    one = np.array([position])
                     try:
-                        parts.append((one, self._compute(rows, seen, allowed, one)))
+                        computed.append(compute(np.array([position])))
                     except Exception:
                         _log.exception("policy %r has failed on one observation", self.name)
-                        failed.append(int(rows[position]) // len(self.entities))
-            for which, leaves in parts:
-                kept.append(which)
-                chosen.append(leaves)
-        if kept:
-            self._write(
-                actions, rows[np.concatenate(kept)], [np.concatenate(leaf) for leaf in zip(*chosen, strict=True)]
-            )
+                        failed.append(int(rows[position]) // count)
+        for which, leaves in computed:
+            for place, entity in enumerate(self.entities):
+                own = which % count == place
+                for into, leaf in zip(flatten(self._action_space, actions[entity]), leaves, strict=True):
+                    into[which[own] // count] = leaf[own]
         return failed
-
-    def _compute(
-        self,
-        rows: NDArray[np.intp],
-        seen: Sequence[NDArray[Any]],
-        allowed: NDArray[np.int8] | None,
-        batch: NDArray[np.intp],
-    ) -> list[NDArray[Any]]:
-        """The leaves of the actions of a batch of positions; their memory is kept."""
-        which = rows[batch]
-        random = None if self._seed is None else [self._generator(row) for row in which.tolist()]
-        acted, memory = self.model.act(
-            which,
-            unflatten(self._observation_space, [leaf[batch] for leaf in seen]),
-            None if allowed is None else allowed[batch],
-            self._memory[which],
-            random,
-        )
-        if self.model.memory_size:
-            self._memory[which] = memory
-        return flatten(self._action_space, acted)
-
-    def _generator(self, row: int) -> np.random.Generator:
-        generator = self._random[row]
-        assert generator is not None, "its game has begun"
-        return generator
-
-    def _gathered(self, space: Any, batches: Sequence[Any], slots: Sequence[NDArray[np.intp]]) -> list[NDArray[Any]]:
-        parts = [
-            [leaf[found] for leaf in flatten(space, batches[entity])]
-            for entity, found in zip(self.entities, slots, strict=True)
-        ]
-        return [np.concatenate(leaf) for leaf in zip(*parts, strict=True)] if len(parts) > 1 else parts[0]
-
-    def _write(self, actions: Sequence[Any], rows: NDArray[np.intp], leaves: Sequence[NDArray[Any]]) -> None:
-        for place, entity in enumerate(self.entities):
-            own = rows % len(self.entities) == place
-            for into, leaf in zip(flatten(self._action_space, actions[entity]), leaves, strict=True):
-                into[rows[own] // len(self.entities)] = leaf[own]

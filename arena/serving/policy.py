@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 from arena import registry
 from arena.config.load import load_config
 from arena.config.schema import Config, PolicyConfig
-from arena.errors import ConfigError, nearest
+from arena.errors import ConfigError, located, nearest
 from arena.game.api import Interface
 from arena.game.arrays import lost_value
 from arena.game.ragged import Ragged
-from arena.game.spaces import Leaf, flatten, leaves_of, row, unflatten
+from arena.game.spaces import flatten, leaves_of, row, unflatten
 from arena.league import rounds_file
 from arena.plan.build import make_plan
 from arena.plan.seats import resolve_entities
@@ -34,7 +34,6 @@ from arena.preflight.spec import spec_of
 from arena.preflight.stubs import SpecVectorEnv, StubGroup, from_spaces
 from arena.records import boundary
 from arena.records import checkpoint as checkpoints
-from arena.records.checkpoint import Checkpoint
 from arena.records.folder import RunFolder
 from arena.run.later_seats import later_plans
 
@@ -78,8 +77,15 @@ class Policy:
             ValueError: the observation has other shapes than the space, with or without a leading axis.
         """
         arrays, leaves = flatten(self.observation_space, observation), leaves_of(self.observation_space, ragged=True)
-        single = all(_is_single(array, leaf) for array, leaf in zip(arrays, leaves, strict=True))
-        if not single and not all(_is_batch(array, leaf) for array, leaf in zip(arrays, leaves, strict=True)):
+        single = batched = True
+        for array, leaf in zip(arrays, leaves, strict=True):
+            if leaf.ragged:
+                single &= isinstance(array, np.ndarray) and array.ndim > 0 and array.shape[1:] == leaf.shape
+                batched &= isinstance(array, Ragged) and array.shape == leaf.shape
+            else:
+                single &= array.shape == leaf.shape
+                batched &= array.shape[1:] == leaf.shape
+        if not single and not batched:
             found = ", ".join(str(array.shape) for array in arrays)
             raise ValueError(
                 f"got an observation of shape {found}, expected one of {self.observation_space} or a batch"
@@ -92,9 +98,11 @@ class Policy:
             pairs = zip(arrays, leaves, strict=True)
             arrays = [Ragged(array, [len(array)]) if leaf.ragged else array[None] for array, leaf in pairs]
             mask = None if mask is None else mask[None]
+        rows = len(arrays[0])
+        if greedy not in self._actors or self._actors[greedy][0] != rows:
+            self._actors[greedy] = rows, self.actor(rows, greedy=greedy)
         infos = {} if mask is None else {"action_mask": mask}
-        actor = self._actor(len(arrays[0]), greedy=greedy)
-        actions = actor(unflatten(self.observation_space, arrays), infos)
+        actions = self._actors[greedy][1](unflatten(self.observation_space, arrays), infos)
         return row(self.action_space, actions, 0) if single else actions
 
     def reset(self) -> None:
@@ -124,25 +132,6 @@ class Policy:
         algorithm = self.algorithm if learns else self._make(rows)
         acting: Callable[[Any, Any], Any] = algorithm.actor(greedy=greedy)
         return acting
-
-    def _actor(self, rows: int, *, greedy: bool) -> Callable[[Any, Any], Any]:
-        if greedy not in self._actors or self._actors[greedy][0] != rows:
-            self._actors[greedy] = rows, self.actor(rows, greedy=greedy)
-        return self._actors[greedy][1]
-
-
-def _is_single(array: Any, leaf: Leaf) -> bool:
-    """Whether an array is the leaf of one observation."""
-    if leaf.ragged:
-        return isinstance(array, np.ndarray) and array.ndim > 0 and array.shape[1:] == leaf.shape
-    return bool(array.shape == leaf.shape)
-
-
-def _is_batch(array: Any, leaf: Leaf) -> bool:
-    """Whether an array is the leaf of a batch of observations."""
-    if leaf.ragged:
-        return isinstance(array, Ragged) and array.shape == leaf.shape
-    return bool(array.shape[1:] == leaf.shape)
 
 
 def load_policy(
@@ -201,7 +190,16 @@ def configured_policy(
         action_space = action_space or seat.action_spaces[0]
     if spec_of(cls).checks_spaces:
         cls.check(observation_space, action_space)
-    found = _checkpoint(folder, name, given, checkpoint)
+    found = None
+    own = [] if folder is None else boundary.checkpoints_of(folder, name)
+    if folder is not None and checkpoint is not None:
+        snapshot = folder.snapshot_path(name, checkpoint)
+        in_run = checkpoints.path_of(folder.checkpoints_path(name), checkpoint)
+        found = checkpoints.load_to_act(snapshot if snapshot.exists() else in_run)
+    elif own:
+        found = checkpoints.load_to_act(own[-1])
+    elif given.load is not None:
+        found = checkpoints.load_to_act(checkpoints.find(given.load, name))
     group = StubGroup(name, given.sync, seed=config.seed, shared_seed=config.seed)
 
     def make(rows: int) -> Any:
@@ -257,13 +255,67 @@ def with_learned_options(folder: RunFolder, name: str, config: Config, tick: int
     return msgspec.structs.replace(given, options=options)
 
 
-def _checkpoint(folder: RunFolder | None, name: str, given: PolicyConfig, tick: int | None) -> Checkpoint | None:
-    """What the policy has learned; None if there is no checkpoint of it."""
-    if folder is not None:
-        home = folder.checkpoints_path(name)
-        if tick is not None:
-            snapshot = folder.snapshot_path(name, tick)
-            return checkpoints.load_to_act(snapshot if snapshot.exists() else checkpoints.path_of(home, tick))
-        if own := boundary.checkpoints_of(folder, name):
-            return checkpoints.load_to_act(own[-1])
-    return None if given.load is None else checkpoints.load_to_act(checkpoints.find(given.load, name))
+class LoadedAlgorithm(NamedTuple):
+    """An algorithm in its first seat, with what it has learned; it cannot play."""
+
+    algorithm: Any
+    name: str  # of the algorithm, as configured
+    observation_space: Space[Any]  # of one entity
+    checkpoint: Path
+    tick: int  # of the checkpoint
+
+
+def load_algorithm(run: Path | str, policy: str, checkpoint: str) -> LoadedAlgorithm:
+    """The algorithm of a policy of a run, for `arena export`; also one that learns as a team.
+
+    Raises:
+        ConfigError: no such run, policy or checkpoint; no `exported()`; or the algorithm cannot be made.
+    """
+    folder = RunFolder.existing(run)
+    config = load_config(folder.config)
+    registry.import_plugins(config.imports)
+    if policy not in config.policies:
+        raise ConfigError(f"no policy {policy!r} in this run; {nearest(policy, config.policies)}", source=str(run))
+    own = boundary.checkpoints_of(folder, policy)
+    files, load, file = list(own), config.policies[policy].load, None
+    if not files and load is not None:  # without checkpoints of its own in this run, the one that it was loaded from
+        found = checkpoints.find(load, policy)
+        files = checkpoints.list_checkpoints(found)[-1:] if found.is_dir() else [found]
+    if files:
+        every = [*folder.snapshots_path(policy).glob("*.ckpt"), *files]
+        ticks = (checkpoints.ticks_of(one) if one.stem.isdecimal() else checkpoints.load(one).boundary for one in every)
+        known = dict(zip(map(str, ticks), every, strict=True)) | {"first": files[0], "last": files[-1]}
+        if checkpoint not in known:
+            raise ConfigError(
+                f"there is no checkpoint {checkpoint!r} of {policy!r}; {nearest(checkpoint, known)}",
+                path="--checkpoint",
+                source=str(folder.path),
+            )
+        file = known[checkpoint]
+    tick = checkpoints.ticks_of(file) if own and file is not None else None
+    given = with_learned_options(folder, policy, config, tick)
+    cls, options = registry.configured_algorithm(
+        given.algorithm, given.options, acts=given.frozen, any_device=True, path=f"policies.{policy}"
+    )
+    if not spec_of(cls).exports:
+        raise ConfigError(
+            f"the algorithm {given.algorithm!r} of {policy!r} cannot be exported: it has no exported()", path="--policy"
+        )
+    if file is None:
+        raise ConfigError(f"there is no checkpoint of {policy!r}", source=str(run))
+    seat = first_seat(config, policy)
+    entities = seat.interface.entities if spec_of(cls).checks_team else ("alone",)
+    observation_space, action_space = seat.interface.observation_spaces[0], seat.interface.action_spaces[0]
+    env = SpecVectorEnv(observation_space, action_space, rows=len(entities), entities=entities)
+    workers = len(seat.teams) * len(seat.teams[0])
+    group = StubGroup(policy, given.sync, config.seed, config.seed, size=workers, team=seat.teams[0], teams=seat.teams)
+    algorithm = from_spaces(cls, env, group, ticks=config.ticks, options=options)
+    loaded = checkpoints.load_to_act(file)
+    if loaded.algorithm != given.algorithm:
+        raise ConfigError(
+            f"is of the algorithm {loaded.algorithm!r}, the policy {policy!r} uses {given.algorithm!r}",
+            source=str(file),
+        )
+    with located(source=str(file)):
+        algorithm.load_state_dict(loaded.state)
+    return LoadedAlgorithm(algorithm, given.algorithm, observation_space, file, loaded.boundary)

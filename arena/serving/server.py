@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from arena.errors import pluralize
 from arena.external.connection import Connection
@@ -76,7 +75,7 @@ class Server:
         self._journal = None if records is None else Journal(records / "episodes.jsonl")
         self._counts = None if records is None else Journal(records / "games.jsonl")
         self._actions = [empty_batch(space, match.lanes) for space in self.interface.action_spaces]
-        self._held: list[Game | None] = [None] * match.lanes
+        self._in_slots: list[Game | None] = [None] * match.lanes
         self._bell = threading.Event()
         connection.bell = self._ring
         self._calls: deque[Callable[[], None]] = deque()
@@ -185,8 +184,8 @@ class Server:
         self._batches += bool(asks.any())
         for slot in np.flatnonzero(asks.any(axis=1)).tolist():
             game = table.game(slot)
-            if game is not self._held[slot]:
-                self._held[slot] = game
+            if game is not self._in_slots[slot]:
+                self._in_slots[slot] = game
                 self._unnamed += not game.name
                 for player in self._players:
                     player.begin(slot, game.name or f"request {self._unnamed}")
@@ -204,15 +203,12 @@ class Server:
             games.answer(answers)
         if tick.finished:
             self._finished += tick.finished
-            self._record(tick.over)
-
-    def _record(self, over: NDArray[np.bool_]) -> None:
-        records = self._tracker.finish(over, self._ticks)
-        if self._limit is not None:
-            self.episodes += records
-        if self._journal is not None:
-            self._journal.extend(records)
-            self._journal.flush()
+            records = self._tracker.finish(tick.over, self._ticks)
+            if self._limit is not None:
+                self.episodes += records
+            if self._journal is not None:
+                self._journal.extend(records)
+                self._journal.flush()
 
     def _count(self) -> None:
         if self._counts is not None:

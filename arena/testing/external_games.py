@@ -21,7 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arena.config.schema import TickRules
-from arena.external.interface import ExternalClosed, ExternalError, ExternalGames
+from arena.external.errors import ExternalClosed, ExternalError
+from arena.external.interface import ExternalGames
 from arena.external.slots import Ask, End, Game, Slots, Tick
 from arena.game import spaces
 from arena.game.api import Interface

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arena.errors import GameError
-from arena.external.interface import ExternalError
+from arena.external.errors import ExternalError
 from arena.external.samples import fitted
 from arena.game.api import Frame, Interface, Step
 from arena.game.arrays import copied, lost_value

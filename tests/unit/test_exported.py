@@ -14,7 +14,7 @@ from arena.preflight.spec import spec_of
 from arena.records.formats import Decoding, ModelFile
 from arena.serving.comparison import compare
 from arena.serving.decoding import Decoder
-from arena.serving.engines import Engine, onnx_engine
+from arena.serving.export import Engine, onnx_engine
 from arena.serving.onnx_model import describe
 from exporting import ACTIONS, CASES, algorithm_of, inputs_of, observations_of
 from policies.exporting.engines import eager

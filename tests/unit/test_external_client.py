@@ -202,7 +202,7 @@ def test_a_call_that_waits_is_told_the_end() -> None:
             playing.stop()
             thread = threading.Thread(target=ask)
             thread.start()
-            while playing.games._desk.idle:
+            while playing.games.desk.idle:
                 time.sleep(0.005)
             if end == "client":
                 client.close()

@@ -7,8 +7,10 @@ from gymnasium.spaces import Box, Discrete
 
 from arena.external import ExternalError, Slots
 from arena.external.desk import Desk, DeskGame
+from arena.external.slots import Ask, End
 from arena.game.api import Interface
 
+SEEN = np.zeros(1, np.float32)
 INTERFACE = Interface(("hero",), (Box(-1.0, 1.0, (1,), np.float32),), (Discrete(2),), (0,))
 
 
@@ -24,7 +26,7 @@ def test_a_freed_slot_goes_to_the_game_that_has_waited_longest() -> None:
     for _ in range(20):
         desk.poll(table)
     assert (first.slot, waiting.slot) == (0, None)
-    desk.end(first, None, np.zeros(1, np.float32), told=accept)
+    desk.end(first, None, End(SEEN), accept)
     desk.begin(late, accept)
     desk.poll(table)
     assert (waiting.slot, late.slot) == (0, None)
@@ -36,7 +38,7 @@ def test_refused_game_is_unknown_to_later_requests() -> None:
     table.most = 0
     game, codes = DeskGame("game", (0,)), []
     desk.begin(game, lambda error: codes.append(error and error.code))
-    desk.ask(game, 0, np.zeros(1, np.float32), told=lambda error: codes.append(error and error.code))
+    desk.ask(game, {0: Ask(SEEN)}, lambda error: codes.append(error and error.code))
     desk.poll(table)
     assert codes == ["draining", "unknown_game"]
 
@@ -45,11 +47,11 @@ def test_an_info_is_copied() -> None:
     desk, table = Desk(INTERFACE), Slots(INTERFACE, 1)
     game, info = DeskGame("game", (0,)), {"outcome": "win"}
     desk.begin(game, accept)
-    desk.ask(game, 0, np.zeros(1, np.float32), told=accept)
+    desk.ask(game, {0: Ask(SEEN)}, accept)
     desk.poll(table)
     table.form(at_once=True)
     table.answers([np.zeros(1, np.int64)])
-    desk.end(game, None, np.zeros(1, np.float32), info=info, told=accept)
+    desk.end(game, None, End(SEEN, info=info), accept)
     desk.poll(table)
     info["outcome"] = "loss"
     tick = table.form(at_once=True)
@@ -63,13 +65,13 @@ def test_info_of_a_reward_arrives_with_the_next_observation() -> None:
     desk.begin(game, accept)
     desk.pay(game, 0, 1.0, accept, info={"speed": 1, "lives": 3})
     desk.pay(game, 0, 1.0, lambda error: codes.append(error and error.code), info=[1])  # type: ignore[arg-type]
-    desk.ask(game, 0, np.zeros(1, np.float32), info={"speed": 2}, told=accept)
+    desk.ask(game, {0: Ask(SEEN, info={"speed": 2})}, accept)
     desk.poll(table)
     tick = table.form(at_once=True)
     assert tick is not None and tick.begun.infos == [[{"speed": 2, "lives": 3}]] and codes == ["bad_body"]
     table.answers([np.zeros(1, np.int64)])
     desk.pay(game, 0, 1.0, accept, info={"speed": 5})
-    desk.end(game, None, told=accept)
+    desk.end(game, None, End(), accept)
     desk.poll(table)
     tick = table.form(at_once=True)
     assert tick is not None and tick.step.frame.infos == [[{"speed": 5}]]
@@ -82,6 +84,6 @@ def test_joint_requests_are_delivered_in_one_poll() -> None:
         desk.begin(game, accept)
         desk.poll(table)
         assert not table.held
-        desk.ask(game, 0, np.zeros(1, np.float32), told=accept)
+        desk.ask(game, {0: Ask(SEEN)}, accept)
     desk.poll(table)
     assert table.held == 1 and table.form(at_once=True) is not None

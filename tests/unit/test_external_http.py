@@ -151,7 +151,7 @@ def test_accepted_end_is_answered_while_the_server_closes() -> None:
         polled = games.poll
 
         def poll(table: Any) -> Any:
-            if games._desk.idle:
+            if games.desk.idle:
                 return polled(table)
             games._loop.deliver(gate.wait)
             again = polled(table)

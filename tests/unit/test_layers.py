@@ -229,7 +229,6 @@ LEFT: dict[str, set[str]] = {
     "arena.cli.tournament": {"arena.cli.tournament_run"},
     "arena.cli.train": {"arena.cli.train_run"},
     "arena.dataset.batch": {"arena.dataset.reader"},
-    "arena.external.interface": {"arena.external.slots"},
 }
 """By module, imports for types or inside of functions that still close a circle; to be emptied."""
 

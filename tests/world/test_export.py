@@ -22,8 +22,8 @@ from arena.cli.main import main
 from arena.errors import ConfigError
 from arena.records import checkpoint as checkpoints
 from arena.serving import load_policy
-from arena.serving.algorithm import load_algorithm
 from arena.serving.onnx_model import load_model, sha256
+from arena.serving.policy import load_algorithm
 from in_process import play
 from policies.exporting.network import Exported
 

@@ -23,7 +23,7 @@ from arena.cli import serve
 from arena.cli.main import main
 from arena.errors import ConfigError
 from arena.external import ExternalError, PolicyClient
-from arena.external.interface import Answers
+from arena.external.slots import Answers
 from arena.records import checkpoint
 from arena.records.journal import JournalReader
 from arena.serving import load_policy

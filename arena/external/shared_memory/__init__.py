@@ -1,12 +1,13 @@
 """External simulators, connected by a shared file in which both sides take turns.
 
-layout        the bytes of the file: `decode`, `encode`, and every check
+layout        the bytes of the file: `decode`, and every check
 link_file     the file of a link, used by either side: takes and gives the turn, changes the file
 driver        the trainer's side: `Driver`
 simulator     the other side: `Simulator`
 files         private folders and files
 program       a simulator's process
 keeper        a process that cleans up when this one is killed
+games         `SharedMemoryGames`: the simulators of a match; `settings`, its arguments
 lives         the lives of agents, as games in slots
 """
 
@@ -24,12 +25,9 @@ from arena.errors import (
 from arena.external.shared_memory.driver import Driver
 from arena.external.shared_memory.layout import (
     Command,
-    FileImage,
-    GroupImage,
     GroupSpec,
     Rows,
     decode,
-    encode,
     join_messages,
     split_messages,
 )
@@ -39,8 +37,6 @@ __all__ = [
     "ActionError",
     "Command",
     "Driver",
-    "FileImage",
-    "GroupImage",
     "GroupSpec",
     "LayoutError",
     "LinkError",
@@ -53,7 +49,6 @@ __all__ = [
     "UnsafeFile",
     "VersionError",
     "decode",
-    "encode",
     "join_messages",
     "split_messages",
 ]

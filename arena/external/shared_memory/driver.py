@@ -16,11 +16,10 @@ from numpy.typing import NDArray
 from arena.diagnostics.start_folder import anchored
 from arena.errors import ActionError, LinkError, NoRoom, PeerClosed, PeerGone, PeerSilent, ProtocolError, UnsafeFile
 from arena.external.shared_memory import files, layout
-from arena.external.shared_memory.keeper import LINK_VARIABLE, keeper
+from arena.external.shared_memory.keeper import LINK_VARIABLE, files_of, keeper
 from arena.external.shared_memory.layout import Command, GroupSpec, Rows
-from arena.external.shared_memory.link_file import DRIVER, SIMULATOR, LinkFile
+from arena.external.shared_memory.link_file import DRIVER, SIMULATOR, LinkFile, TurnWait
 from arena.external.shared_memory.program import Program, end_programs
-from arena.external.shared_memory.turn_wait import TurnWait
 from arena.records.lock import lock_descriptor
 
 PROFILES = ("published", "release-0.2")
@@ -43,9 +42,8 @@ class Driver:
         side_channel_bytes: bytes of the first file's message area, its length included; None: 4, or 65,536 in release
             0.2.
         messages: sent with the first reset.
-        start_s: seconds until the first hand-over of a program that was started.
-        step_s: seconds until any other one.
-        close_s: seconds for the program to end after it was told to.
+        start_s: seconds until the first hand-over of a program that was started; then `step_s` for each.
+        close_s: seconds for the program to end after it was asked to.
         folder: where the folder of the link is made; None: in shared memory, or among temporary files.
         cwd: of the program; None: the current folder.
         environment: variables added to those of this process.
@@ -53,7 +51,7 @@ class Driver:
 
     Attributes:
         handovers: of the simulator.
-        changes: of the file.
+        first_path: the path of the first file, which a program looks for.
 
     Raises:
         ValueError: both or none of `command` and `attach`, or an unknown profile.
@@ -89,38 +87,31 @@ class Driver:
         self._rows: dict[str, Rows] | None = None  # of the newest hand-over, while it is the driver's turn
         self._begun = self._greeted = self._asked_to_close = self._closed = False
         self._wait = TurnWait()
-        self._taken_at = self._looked_at = 0.0
-        self.handovers = self.changes = 0
+        self.handovers = 0
         self.simulator_s = self.driver_s = 0.0
-        self._given_at = self._usual_s = 0.0
-        capacity = side_channel_bytes or _CAPACITIES[profile]
+        self._taken_at = self._looked_at = self._given_at = self._usual_s = 0.0
         self._folder: files.LinkFolder | None = None
         if attach is None:
             self._folder = files.LinkFolder(None if folder is None else anchored(folder))
-            first = self._folder.first
+            self.first_path = self._folder.first
         else:
-            first = files.attach_path(attach)
-            files.remove_unused(first)
-        self._first = first
+            self.first_path = files.attach_path(attach)
+            files.remove_unused(self.first_path)
+        capacity = side_channel_bytes or _CAPACITIES[profile]
         try:
-            self._file = LinkFile.make(first, capacity, masks_at_max_step=self._old_release)
+            self._file = LinkFile.make(self.first_path, capacity, masks_at_max_step=self._old_release)
         except BaseException:
             if self._folder is not None:
                 self._folder.remove()
             raise
         if attach is not None and lock_descriptor(self._file.descriptor) is False:
-            raise UnsafeFile("another driver uses this file", source=str(first))
-        keeper.add(first, None if self._folder is None else self._folder.path)
+            raise UnsafeFile("another driver uses this file", source=str(self.first_path))
+        keeper.add(self.first_path, None if self._folder is None else self._folder.path)
 
     @property
     def path(self) -> Path:
         """The path of the file in use."""
         return self._file.path
-
-    @property
-    def first_path(self) -> Path:
-        """The path of the first file, which a program looks for."""
-        return self._first
 
     @property
     def pid(self) -> int | None:
@@ -133,6 +124,11 @@ class Driver:
         return {name: group.spec for name, group in self._file.groups.items()}
 
     @property
+    def changes(self) -> int:
+        """How often the file was changed."""
+        return self._file.changes
+
+    @property
     def bytes_moved(self) -> tuple[int, int]:
         """Bytes read and written."""
         return self._file.bytes_read, self._file.bytes_written
@@ -141,8 +137,6 @@ class Driver:
         """The offset in the file of an element; a flag has one byte, any other element four."""
         width = 1 if field in ("done", "max_step", "mask") else 4
         return self._file.groups[group].offsets[field] + width * element
-
-    # ------------------------------------------------------------------------------------------------- with waiting
 
     def reset(self) -> dict[str, Rows]:
         """Resets the simulator, started first if it has not been; returns the rows of its next hand-over.
@@ -154,10 +148,7 @@ class Driver:
         return self.await_rows()
 
     def step(self, actions: Mapping[str, NDArray[Any]]) -> dict[str, Rows]:
-        """Gives actions and returns the rows of the next hand-over.
-
-        Args:
-            actions: [n, A] for each group with rows.
+        """Gives actions [n, A] for each group with rows, and returns the rows of the next hand-over.
 
         Raises:
             ActionError: they do not fit; nothing was written.
@@ -176,16 +167,12 @@ class Driver:
         """
         if self._rows is not None or not self._begun:
             raise ProtocolError("there is nothing to wait for: call `reset` or `give` first")
-        while True:
-            rows = self.poll()
-            if rows is not None:
-                return rows
+        while (rows := self.poll()) is None:
             self._wait.pause()
-
-    # ---------------------------------------------------------------------------------------------- without waiting
+        return rows
 
     def give(self, actions: Mapping[str, NDArray[Any]] | None = None, *, reset: bool = False) -> None:
-        """Hands the turn over.
+        """Hands the turn over; the first time, starts the program, which finds its turn when it opens the file.
 
         Args:
             actions: as of `step`; None: zeros, and for branches the first allowed choice.
@@ -193,12 +180,32 @@ class Driver:
         Raises:
             ActionError, ProtocolError: as `step`.
             NoRoom: a message does not fit, and the file cannot be changed.
+            PeerGone: the program cannot be started.
         """
-        if not self._begun and reset and actions is None:
-            self._begin()
-            return
         if not self._begun:
-            raise ProtocolError("the link has not begun: call `reset` first")
+            if not reset or actions is not None:
+                raise ProtocolError("the link has not begun: call `reset` first")
+            self._begun = True
+            if self._old_release:
+                self._file.give(Command.STEP, SIMULATOR)  # a greeting; the reset follows when it was answered
+            else:
+                self._hand_over(Command.RESET)
+            if self._command is not None:
+                path = str(self.first_path)
+                filled = [
+                    one.replace("{memory_path}", path).replace("{python}", sys.executable) for one in self._command
+                ]
+                if not any("{memory_path}" in part for part in self._command):
+                    filled += ["--memory-path", path]
+                variables = {**(self._environment or {}), LINK_VARIABLE: path}
+                try:
+                    self._program = Program(
+                        filled, output=self._output, cwd=anchored(self._cwd or "."), environment=variables
+                    )
+                except OSError as error:
+                    raise PeerGone(f"{{simulator}} cannot be started: {filled[0]}: {error.strerror}") from error
+            self._wait, self._given_at = TurnWait(), time.monotonic()
+            return
         if self._rows is None:
             raise ProtocolError("there is no hand-over to answer: it is the simulator's turn")
         rows, specs = self._rows, {name: self._file.groups[name].spec for name in self._rows}
@@ -216,28 +223,81 @@ class Driver:
             self._file.write(self._file.groups[name].offsets["action"], data)
         self._hand_over(Command.RESET if reset else Command.STEP)
 
+    def _hand_over(self, command: Command) -> None:
+        messages = layout.join_messages(self._outgoing)
+        if messages and len(messages) > self._file.room():
+            if self._old_release and self._file.groups:
+                raise NoRoom(
+                    f"{len(messages)} bytes of messages do not fit, and programs of release 0.2 do not follow a change "
+                    "of file once a group is registered: raise `side_channel_bytes`",
+                    source=str(self.path),
+                )
+            self._file.replace(2 * len(messages) + 20, DRIVER)
+            if self._command is None:
+                lock_descriptor(self._file.descriptor)
+        self._file.give(command, SIMULATOR, messages)
+        self._outgoing.clear()
+        now = time.monotonic()
+        self.driver_s += now - self._taken_at if self._taken_at else 0.0
+        self._rows, self._given_at, self._wait = None, now, TurnWait(self._usual_s)
+
     def poll(self) -> dict[str, Rows] | None:
         """The rows of a hand-over that has come since the last `give`; None: not yet.
 
         Raises:
             LinkError: as `reset`.
         """
-        if self._rows is not None or not self._begun:
-            self._look_at_program()
-            return None
-        while self._file.turn == DRIVER:
-            rows = self._take()
-            if rows is not None:
-                return rows
-        self._look_at_program()
-        limit = self._step_s if self.handovers else self._start_s
+        is_awaited = self._rows is None and self._begun
+        while is_awaited and self._file.turn == DRIVER:
+            command, messages = self._file.take(from_simulator=self._greeted or not self._old_release)
+            if command is Command.CHANGE_FILE:  # the messages are in the next file as well
+                self._file.follow()
+                if self._command is None:
+                    lock_descriptor(self._file.descriptor)
+                continue
+            self._received += messages
+            if command is Command.CLOSE:
+                self._file.remove()
+                raise PeerClosed(f"{self._named()} has closed the link after {self.handovers} hand-overs")
+            self._rows = self._file.rows()
+            self._taken_at = time.monotonic()
+            passed = self._taken_at - self._given_at
+            self.simulator_s += passed
+            self._usual_s += _NEWEST * (min(passed, 1.0) - self._usual_s)
+            if self._old_release and not self._greeted:  # rows that come with the greeting are not played
+                self._greeted = True
+                self._hand_over(Command.RESET)
+                continue
+            self.handovers += 1
+            return self._rows
+        now = time.monotonic()
+        if self._program is not None and now - self._looked_at >= _LOOK_S:
+            self._looked_at = now
+            ending = self._program.ending()
+            if not ending:
+                self._program.limit_output()
+            elif self._rows is not None or self._file.turn != DRIVER:  # else its last hand-over is still to be taken
+                waited = ""
+                if self._rows is not None:
+                    waited = f", after it had waited {now - self._taken_at:.0f} s for its turn"
+                words = f"{self._named()} {ending} after {self.handovers} hand-overs{waited}"
+                raise PeerGone(words + self._last_lines(), source=str(self.path))
         waits_for_person = self._command is None and not self.handovers
-        if self._wait.look() > limit and not waits_for_person:
-            raise self._silent(limit)
+        limit = self._step_s if self.handovers else self._start_s
+        if is_awaited and self._wait.look() > limit and not waits_for_person:
+            state = "" if self._program is None else f"; the program is {self._program.state()}"
+            what = f"has not handed over for {limit:g} s"
+            if not self.handovers:
+                what = f"has not answered since it was started, {limit:g} s ago"
+            words = (
+                f"{self._named()} {what}: {self.path}, turn {self._file.turn}, command {self._file.command}, "
+                f"{self.handovers} hand-overs{state}"
+            )
+            raise PeerSilent(words + self._last_lines(), source=str(self.path))
         return None
 
     def pause_s(self) -> float:
-        """Seconds until the next look at the turn; 0.0: as soon as other threads and processes have run."""
+        """Seconds until the next `poll`; 0.0: as soon as other threads and processes have run."""
         return self._wait.pause_s()
 
     def stand_still(self) -> None:
@@ -253,108 +313,8 @@ class Driver:
         found, self._received = self._received, []
         return found
 
-    # ------------------------------------------------------------------------------------------------------- inside
-
-    def _begin(self) -> None:
-        """Gives the first turn, and then starts the program: it finds its turn when it opens the file."""
-        self._begun = True
-        if self._old_release:
-            self._file.give(Command.STEP, SIMULATOR)  # a greeting; the reset follows when it was answered
-        else:
-            self._hand_over(Command.RESET)
-        if self._command is not None:
-            path = str(self._first)
-            filled = [part.replace("{memory_path}", path).replace("{python}", sys.executable) for part in self._command]
-            if not any("{memory_path}" in part for part in self._command):
-                filled += ["--memory-path", path]
-            environment = {**(self._environment or {}), LINK_VARIABLE: path}
-            try:
-                self._program = Program(
-                    filled, output=self._output, cwd=anchored(self._cwd or "."), environment=environment
-                )
-            except OSError as error:
-                raise PeerGone(f"{{simulator}} cannot be started: {filled[0]}: {error.strerror}") from error
-        self._wait, self._given_at = TurnWait(), time.monotonic()
-
-    def _hand_over(self, command: Command) -> None:
-        messages = layout.join_messages(self._outgoing)
-        if messages and len(messages) > self._file.room():
-            if self._old_release and self._file.groups:
-                raise NoRoom(
-                    f"{len(messages)} bytes of messages do not fit, and programs of release 0.2 do not follow a change "
-                    "of file once a group is registered: raise `side_channel_bytes`",
-                    source=str(self.path),
-                )
-            self._file = self._file.replace(2 * len(messages) + 20, DRIVER)
-            self.changes += 1
-            if self._command is None:
-                lock_descriptor(self._file.descriptor)
-        self._file.give(command, SIMULATOR, messages)
-        self._outgoing.clear()
-        now = time.monotonic()
-        self.driver_s += now - self._taken_at if self._taken_at else 0.0
-        self._rows, self._given_at, self._wait = None, now, TurnWait(self._usual_s)
-
-    def _take(self) -> dict[str, Rows] | None:
-        """Takes the turn; None: the simulator has changed the file, and goes on in the next one."""
-        command, messages = self._file.take(from_simulator=self._greeted or not self._old_release)
-        if command is Command.CHANGE_FILE:  # the messages are in the next file as well
-            self._file = self._file.follow()
-            self.changes += 1
-            if self._command is None:
-                lock_descriptor(self._file.descriptor)
-            return None
-        self._received += messages
-        if command is Command.CLOSE:
-            self._file.remove()
-            raise PeerClosed(f"{{simulator}}{self._number()} has closed the link after {self.handovers} hand-overs")
-        rows = self._file.rows()
-        now = time.monotonic()
-        passed = now - self._given_at
-        self.simulator_s += passed
-        self._usual_s += _NEWEST * (min(passed, 1.0) - self._usual_s)
-        self._taken_at = now
-        if self._old_release and not self._greeted:  # rows that come with the greeting are not played
-            self._greeted, self._rows = True, rows
-            self._hand_over(Command.RESET)
-            return None
-        self.handovers += 1
-        self._rows = rows
-        return rows
-
-    def _look_at_program(self) -> None:
-        """Raises `PeerGone` if the program has ended, unless its last hand-over is still to be taken."""
-        now = time.monotonic()
-        if self._program is None or now - self._looked_at < _LOOK_S:
-            return
-        self._looked_at = now
-        ending = self._program.ending()
-        if not ending:
-            self._program.limit_output()
-            return
-        if self._rows is None and self._file.turn == DRIVER:
-            return
-        waited = ""
-        if self._rows is not None:
-            waited = f", after it had waited {now - self._taken_at:.0f} s for its turn"
-        words = f"{{simulator}}{self._number()} {ending} after {self.handovers} hand-overs{waited}"
-        raise PeerGone(words + self._last_lines(), source=str(self.path))
-
-    def _silent(self, limit: float) -> PeerSilent:
-        state = "" if self._program is None else f"; the program is {self._program.state()}"
-        what = (
-            f"has not handed over for {limit:g} s"
-            if self.handovers
-            else f"has not answered since it was started, {limit:g} s ago"
-        )
-        words = (
-            f"{{simulator}}{self._number()} {what}: {self.path}, turn {self._file.turn}, command {self._file.command}, "
-            f"{self.handovers} hand-overs{state}"
-        )
-        return PeerSilent(words + self._last_lines(), source=str(self.path))
-
-    def _number(self) -> str:
-        return "" if self.pid is None else f" (pid {self.pid})"
+    def _named(self) -> str:
+        return "{simulator}" if self.pid is None else f"{{simulator}} (pid {self.pid})"
 
     def _last_lines(self) -> str:
         lines = "" if self._program is None else self._program.last_lines()
@@ -364,8 +324,6 @@ class Driver:
     def seconds_since_taken(self) -> float:
         """Seconds for which the simulator has waited for its turn; 0 if it has it."""
         return 0.0 if self._rows is None else time.monotonic() - self._taken_at
-
-    # -------------------------------------------------------------------------------------------------------- the end
 
     def close(self) -> None:
         """Closes the link: the program is told to end, and ended if it does not; all files are removed."""
@@ -383,44 +341,43 @@ class Driver:
     ) -> None:
         self.close()
 
-    def _ask_to_close(self) -> bool:
+
+def close_drivers(drivers: Sequence[Driver], *, polite: bool = True) -> None:
+    """Closes links together: at most the longest `close_s`, and three seconds for programs that do not end."""
+
+    def has_ended(driver: Driver) -> bool:
         """Gives the command to close if it is the driver's turn; returns whether there is nothing to wait for."""
-        if self._program is None and not (self._begun and self.handovers):
+        program, file = driver._program, driver._file
+        if program is None and not (driver._begun and driver.handovers):
             return True  # no simulator has ever come
-        if self._program is not None and self._program.ending():
+        if program is not None and program.ending():
             return True
         try:
-            while self._file.turn == DRIVER and self._file.command == Command.CHANGE_FILE:
-                self._file = self._file.follow()
-            if self._program is None and self._file.turn == DRIVER and self._file.command == Command.CLOSE:
+            while file.turn == DRIVER and file.command == Command.CHANGE_FILE:
+                file.follow()
+            if program is None and file.turn == DRIVER and file.command == Command.CLOSE:
                 return True  # the simulator has closed the link
-            if not self._asked_to_close and self._file.turn == DRIVER:
-                self._file.give(Command.CLOSE, SIMULATOR)
-                self._asked_to_close = True
+            if not driver._asked_to_close and file.turn == DRIVER:
+                file.give(Command.CLOSE, SIMULATOR)
+                driver._asked_to_close = True
         except LinkError:
             return True  # the file is broken: the program is ended by signals
         return False
 
-    def _clean_up(self) -> None:
-        self._closed = True
-        for path in files.files_of(self._first):
-            with suppress(OSError):  # it was removed by hand
-                path.unlink()
-        if self._folder is not None:
-            self._folder.remove()
-        self._file.close()
-        keeper.remove(self._first)
-
-
-def close_drivers(drivers: Sequence[Driver], *, polite: bool = True) -> None:
-    """Closes links together: at most the longest `close_s`, and three seconds for programs that do not end."""
     open_drivers = [driver for driver in drivers if not driver._closed]
     if polite:
         deadline = time.monotonic() + max((driver.close_s for driver in open_drivers), default=0.0)
         wait = TurnWait()
         asked = open_drivers
-        while (asked := [driver for driver in asked if not driver._ask_to_close()]) and time.monotonic() < deadline:
+        while (asked := [driver for driver in asked if not has_ended(driver)]) and time.monotonic() < deadline:
             wait.pause()
     end_programs([driver._program for driver in open_drivers if driver._program is not None])
     for driver in open_drivers:
-        driver._clean_up()
+        driver._closed = True
+        for path in files_of(driver.first_path):
+            with suppress(OSError):  # it was removed by hand
+                path.unlink()
+        if driver._folder is not None:
+            driver._folder.remove()
+        driver._file.close()
+        keeper.remove(driver.first_path)

@@ -9,10 +9,9 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from arena.external.shared_memory.driver import Driver
-from arena.external.shared_memory.layout import GroupSpec, Rows
+from arena.external.shared_memory.layout import GroupSpec
 from arena.external.shared_memory.lives import check_rows
 
 
@@ -52,23 +51,19 @@ def play(driver: Driver, handovers: int, seed: int) -> Played:
         played += bool(found)
         if played >= handovers:
             return Played(played, lives, rows, statistics.median(times) * 1e6 if times else 0.0)
-        actions = {name: _random_actions(driver.groups[name], some, rng) for name, some in found.items()}
+        actions = {}
+        for name, some in found.items():
+            spec, n, first = driver.groups[name], len(some.ids), 0
+            actions[name] = np.zeros((n, spec.action_size), spec.action_dtype)
+            if spec.branches is None:
+                actions[name][...] = rng.uniform(-1.0, 1.0, actions[name].shape)
+            for branch, choices in enumerate(spec.branches or ()):
+                allowed = np.ones((n, choices)) if some.masks is None else ~some.masks[:, first : first + choices]
+                actions[name][:, branch] = np.argmax(rng.random((n, choices)) * allowed, axis=1)
+                first += choices
         began = time.perf_counter()
         found = driver.step(actions)
         times.append(time.perf_counter() - began)
-
-
-def _random_actions(spec: GroupSpec, rows: Rows, rng: np.random.Generator) -> NDArray[Any]:
-    n = len(rows.ids)
-    if spec.branches is None:
-        return rng.uniform(-1.0, 1.0, (n, spec.action_size)).astype(np.float32)
-    actions = np.zeros((n, spec.action_size), np.int32)
-    first = 0
-    for branch, choices in enumerate(spec.branches):
-        allowed = np.ones((n, choices)) if rows.masks is None else ~rows.masks[:, first : first + choices]
-        actions[:, branch] = np.argmax(rng.random((n, choices)) * allowed, axis=1)
-        first += choices
-    return actions
 
 
 def groups_text(groups: Mapping[str, GroupSpec], *, as_json: bool = False) -> str:
@@ -82,9 +77,8 @@ def groups_text(groups: Mapping[str, GroupSpec], *, as_json: bool = False) -> st
             found[name]["branches"] = list(spec.branches)
     if as_json:
         return json.dumps(found)
-    lines = [f"  {json.dumps(name)}: {_flow(group)}" for name, group in found.items()]
-    return "\n".join(["groups:", *lines])
-
-
-def _flow(group: Mapping[str, Any]) -> str:
-    return "{" + ", ".join(f"{key}: {json.dumps(value)}" for key, value in group.items()) + "}"
+    lines = ["groups:"]
+    for name, group in found.items():
+        content = ", ".join(f"{key}: {json.dumps(value)}" for key, value in group.items())
+        lines.append(f"  {json.dumps(name)}: {{{content}}}")
+    return "\n".join(lines)

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from gymnasium.spaces import Box, Discrete, MultiDiscrete, Space
+from gymnasium.spaces import Box, Discrete, MultiDiscrete
 from numpy.typing import NDArray
 
 from arena import registry
 from arena.errors import ConfigError, PeerClosed
 from arena.external.shared_memory.layout import GroupSpec, Rows
 from arena.external.shared_memory.simulator import Simulator
-from arena.game.api import BatchedEnv, Frame, Interface
+from arena.game.api import BatchedEnv, Frame
 
 
 class FakeSimulator:
@@ -33,7 +33,24 @@ class FakeSimulator:
     def __init__(self, make: str, kwargs: Mapping[str, Any], agents: int, seed: int) -> None:
         self._env: BatchedEnv = registry.adapt_environment(make, kwargs, agents)
         interface = self._env.interface
-        self.specs = [_spec(interface, entity, agents) for entity in range(len(interface.entities))]
+        self.specs = []
+        for name, seen, acts in zip(
+            interface.entities, interface.observation_spaces, interface.action_spaces, strict=True
+        ):
+            if not isinstance(seen, Box) or seen.dtype != np.float32 or not 1 <= len(seen.shape) <= 3:
+                raise ConfigError(f"the observations of {name!r} are {seen}; a file holds Box spaces of float32")
+            continuous: int | None = None
+            branches: tuple[int, ...] | None = None
+            if isinstance(acts, Box) and acts.dtype == np.float32:
+                continuous = int(np.prod(acts.shape))
+            elif isinstance(acts, Discrete):
+                branches = (int(acts.n),)
+            elif isinstance(acts, MultiDiscrete) and acts.nvec.ndim == 1:
+                branches = tuple(map(int, acts.nvec))
+            else:
+                raise ConfigError(f"the actions of {name!r} are {acts}; a file holds Box, Discrete and MultiDiscrete")
+            shapes = (tuple(map(int, seen.shape)),)
+            self.specs.append(GroupSpec(name, 2 * agents, shapes, continuous, branches))
         self._seed = seed
         shape = (agents, len(self.specs))
         self._ids = np.zeros(shape, np.int32)
@@ -62,12 +79,36 @@ class FakeSimulator:
         seeds = [(self._seed + lane) % 2**32 for lane in range(len(lanes))]
         frame = self._env.reset(lanes, seeds)
         self._begin(lanes)
-        rows, asked = self._rows(frame, [[] for _ in self.specs])
-        while (answer := simulator.ask(rows)) is not None:
-            step = self._env.step(self._actions(answer, asked))
+        ends: list[list[tuple[Any, ...]]] = [[] for _ in self.specs]  # by entity, rows of the next hand-over
+        while True:
+            rows: dict[str, Rows] = {}
+            asked: list[NDArray[np.intp]] = []  # by entity, the instances that ask
+            for entity, spec in enumerate(self.specs):
+                asked.append(np.flatnonzero(frame.active[:, entity] & self._playing[:, entity]))
+                found = ends[entity] + [self._row(frame, lane, entity, None) for lane in asked[-1].tolist()]
+                if found:
+                    ids, seen, rewards, done, max_step, masks = map(np.array, zip(*found, strict=True))
+                    rows[spec.name] = Rows(ids, (seen,), rewards, done, max_step, masks if spec.branches else None)
+            answer = simulator.ask(rows)
+            if answer is None:
+                return
+            actions: list[Any] = []  # those of instances that have not asked are ignored
+            for spec, space, acting in zip(self.specs, self._env.interface.action_spaces, asked, strict=True):
+                batch = np.zeros((len(self._ids), spec.action_size), spec.action_dtype)
+                if len(acting):
+                    batch[acting] = answer[spec.name][-len(acting) :]
+                if isinstance(space, Box):
+                    shaped = batch.reshape(len(batch), *space.shape).astype(space.dtype)
+                    actions.append(np.clip(shaped, space.low, space.high))
+                elif isinstance(space, Discrete):
+                    actions.append(batch[:, 0].astype(np.int64) + space.start)
+                else:
+                    assert isinstance(space, MultiDiscrete), "other spaces are refused"
+                    actions.append(batch.astype(space.dtype) + space.start)
+            step = self._env.step(actions)
             self._owed += step.rewards
             ended = (step.terminated | step.truncated) & self._playing
-            ends: list[list[tuple[Any, ...]]] = [[] for _ in self.specs]
+            ends = [[] for _ in self.specs]
             for lane, entity in np.argwhere(ended).tolist():
                 ends[entity].append(self._row(step.frame, lane, entity, bool(step.truncated[lane, entity])))
             self._playing &= ~ended
@@ -76,14 +117,19 @@ class FakeSimulator:
             if over.any():
                 begun = self._env.reset(over)
                 self._begin(over)
-                frame = _joined(frame, begun, over)
-            rows, asked = self._rows(frame, ends)
+                observations = [np.array(before) for before in frame.observations]
+                for batch, after in zip(observations, begun.observations, strict=True):
+                    batch[over] = after[over]
+                pairs = zip(frame.masks, begun.masks, strict=True)
+                joined = [
+                    None if one is None or two is None else np.where(over[:, None], two, one) for one, two in pairs
+                ]
+                frame = Frame(observations, np.where(over[:, None], begun.active, frame.active), joined)
 
     def _begin(self, lanes: NDArray[np.bool_]) -> None:
-        for entity in range(len(self.specs)):
-            count = np.count_nonzero(lanes)
-            self._ids[lanes, entity] = self._next_id[entity] + np.arange(count)
-            self._next_id[entity] += count
+        count = np.count_nonzero(lanes)
+        self._ids[lanes] = self._next_id + np.arange(count)[:, None]
+        self._next_id += count
         self._owed[lanes] = 0.0
         self._playing[lanes] = True
 
@@ -95,66 +141,3 @@ class FakeSimulator:
         forbidden = np.zeros(choices, np.bool_) if mask is None else mask[lane] == 0
         observation = np.array(frame.observations[entity][lane])
         return self._ids[lane, entity], observation, reward, max_step is not None, bool(max_step), forbidden
-
-    def _rows(self, frame: Frame, ends: list[list[tuple[Any, ...]]]) -> tuple[dict[str, Rows], list[NDArray[np.intp]]]:
-        """The rows of the next hand-over, ends first, and by entity the instances that ask."""
-        rows, asked = {}, []
-        for entity, spec in enumerate(self.specs):
-            asks = np.flatnonzero(frame.active[:, entity] & self._playing[:, entity])
-            found = ends[entity] + [self._row(frame, lane, entity, None) for lane in asks.tolist()]
-            asked.append(asks)
-            if found:
-                ids, observations, rewards, done, max_step, masks = map(np.array, zip(*found, strict=True))
-                rows[spec.name] = Rows(ids, (observations,), rewards, done, max_step, masks if spec.branches else None)
-        return rows, asked
-
-    def _actions(self, answer: Mapping[str, NDArray[Any]], asked: list[NDArray[np.intp]]) -> list[Any]:
-        """The batched actions of the environment; those of instances that have not asked are ignored."""
-        actions = []
-        for entity, (spec, lanes) in enumerate(zip(self.specs, asked, strict=True)):
-            space = self._env.interface.action_spaces[entity]
-            batch = np.zeros((len(self._ids), spec.action_size), spec.action_dtype)
-            if len(lanes):
-                batch[lanes] = answer[spec.name][-len(lanes) :]
-            if isinstance(space, Box):
-                shaped = batch.reshape(len(batch), *space.shape).astype(space.dtype)
-                actions.append(np.clip(shaped, space.low, space.high))
-            elif isinstance(space, Discrete):
-                actions.append(batch[:, 0].astype(np.int64) + space.start)
-            else:
-                assert isinstance(space, MultiDiscrete), "`_spec` takes no other spaces"
-                actions.append(batch.astype(space.dtype) + space.start)
-        return actions
-
-
-def _spec(interface: Interface, entity: int, agents: int) -> GroupSpec:
-    name, seen = interface.entities[entity], interface.observation_spaces[entity]
-    acts = interface.action_spaces[entity]
-    if not isinstance(seen, Box) or seen.dtype != np.float32 or not 1 <= len(seen.shape) <= 3:
-        raise ConfigError(f"the observations of {name!r} are {seen}; a file holds Box spaces of float32")
-    shapes = (tuple(map(int, seen.shape)),)
-    return GroupSpec(name, 2 * agents, shapes, *_action_sizes(name, acts))
-
-
-def _action_sizes(name: str, acts: Space[Any]) -> tuple[int | None, tuple[int, ...] | None]:
-    if isinstance(acts, Box) and acts.dtype == np.float32:
-        return int(np.prod(acts.shape)), None
-    if isinstance(acts, Discrete):
-        return None, (int(acts.n),)
-    if isinstance(acts, MultiDiscrete) and acts.nvec.ndim == 1:
-        return None, tuple(map(int, acts.nvec))
-    raise ConfigError(f"the actions of {name!r} are {acts}; a file holds Box, Discrete and MultiDiscrete")
-
-
-def _joined(frame: Frame, begun: Frame, lanes: NDArray[np.bool_]) -> Frame:
-    """A frame whose rows of some lanes are those of another one."""
-    observations = []
-    for before, after in zip(frame.observations, begun.observations, strict=True):
-        joined = np.array(before)
-        joined[lanes] = after[lanes]
-        observations.append(joined)
-    masks: list[NDArray[np.int8] | None] = []
-    for before, after in zip(frame.masks, begun.masks, strict=True):
-        masks.append(None if before is None or after is None else np.where(lanes[:, None], after, before))
-    active = np.where(lanes[:, None], begun.active, frame.active)
-    return Frame(observations, active, masks)

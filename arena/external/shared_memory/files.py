@@ -17,11 +17,11 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from arena.errors import NoRoom, UnsafeFile
+from arena.external.shared_memory.keeper import files_of
 from arena.records.lock import lock_descriptor
 
 SHARED_MEMORY = Path("/dev/shm")
 _LEAST_ROOM = 64 * 2**20  # bytes
-_NAME_LENGTH = 20
 _SAFE = os.O_CLOEXEC | os.O_NOFOLLOW
 
 
@@ -40,12 +40,10 @@ class LinkFolder:
         parent: where it is made; None: `default_folder()`.
 
     Attributes:
-        path: of the folder.
         first: the path of the first file, which is not made yet.
 
     Raises:
-        UnsafeFile: a folder on the path belongs to another user, or other users may access it.
-        NoRoom: the file system is full.
+        UnsafeFile, NoRoom: as `private_folder`.
     """
 
     def __init__(self, parent: Path | None = None) -> None:
@@ -53,13 +51,21 @@ class LinkFolder:
         guard = os.open(outer, os.O_RDONLY | os.O_DIRECTORY | _SAFE)
         try:
             lock_descriptor(guard, wait=True)  # else another driver takes the new folder for a leftover
-            _remove_leftovers(outer)
-            self.path = private_folder(outer / _random_name())
+            for inner in outer.iterdir():
+                try:
+                    lock = os.open(inner, os.O_RDONLY | os.O_DIRECTORY | _SAFE)
+                except OSError:  # a file, or a folder that is being removed
+                    continue
+                if lock_descriptor(lock):  # its driver is dead
+                    shutil.rmtree(inner, ignore_errors=True)
+                os.close(lock)
+            first, second = ("".join(random.SystemRandom().choices(string.ascii_letters, k=20)) for _ in range(2))
+            self.path = private_folder(outer / first)
             self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | _SAFE)
             lock_descriptor(self._lock, wait=True)
         finally:
             os.close(guard)
-        self.first = self.path / _random_name()
+        self.first = self.path / second
 
     def remove(self) -> None:
         """Removes the folder and what is in it."""
@@ -77,12 +83,10 @@ def private_folder(path: Path, *, others_may_read: bool = False) -> Path:
         UnsafeFile: it belongs to another user, or is not a folder, or other users may access it.
         NoRoom: it cannot be made.
     """
-    with suppress(FileExistsError):
-        try:
-            os.mkdir(path, 0o700)
-        except FileExistsError:
-            raise
-        except OSError as error:
+    try:
+        os.mkdir(path, 0o700)
+    except OSError as error:
+        if not isinstance(error, FileExistsError):
             raise NoRoom(f"the folder cannot be made: {error.strerror}", source=str(path)) from error
     found = os.lstat(path)
     if not stat.S_ISDIR(found.st_mode):
@@ -93,21 +97,6 @@ def private_folder(path: Path, *, others_may_read: bool = False) -> Path:
         what = "write to" if others_may_read else "access"
         raise UnsafeFile(f"other users may {what} the folder (mode {found.st_mode & 0o777:o})", source=str(path))
     return path
-
-
-def _remove_leftovers(outer: Path) -> None:
-    for inner in outer.iterdir():
-        try:
-            lock = os.open(inner, os.O_RDONLY | os.O_DIRECTORY | _SAFE)
-        except OSError:  # a file, or a folder that is being removed
-            continue
-        if lock_descriptor(lock):
-            shutil.rmtree(inner, ignore_errors=True)
-        os.close(lock)
-
-
-def _random_name() -> str:
-    return "".join(random.SystemRandom().choices(string.ascii_letters, k=_NAME_LENGTH))
 
 
 def make_file(path: Path, nbytes: int) -> int:
@@ -147,28 +136,21 @@ def open_file(path: Path) -> int:
     except OSError as error:
         what = "this is a symbolic link" if path.is_symlink() else f"the file cannot be opened: {error.strerror}"
         raise UnsafeFile(what, source=str(path)) from error
-    try:
-        _check_own_file(os.fstat(descriptor), path)
-    except UnsafeFile:
-        os.close(descriptor)
-        raise
-    return descriptor
-
-
-def _check_own_file(found: os.stat_result, path: Path) -> None:
+    found, fault = os.fstat(descriptor), ""
     if not stat.S_ISREG(found.st_mode):
-        raise UnsafeFile("this is not a regular file", source=str(path))
-    if found.st_uid != os.getuid():
-        raise UnsafeFile(f"the file belongs to user {found.st_uid}, not to {os.getuid()}", source=str(path))
-    if found.st_nlink != 1:
-        raise UnsafeFile(f"the file has {found.st_nlink} names (hard links)", source=str(path))
+        fault = "this is not a regular file"
+    elif found.st_uid != os.getuid():
+        fault = f"the file belongs to user {found.st_uid}, not to {os.getuid()}"
+    elif found.st_nlink != 1:
+        fault = f"the file has {found.st_nlink} names (hard links)"
+    if fault:
+        os.close(descriptor)
+        raise UnsafeFile(fault, source=str(path))
+    return descriptor
 
 
 def attach_path(name: str) -> Path:
     """The path at which a program that is started by hand finds the file; makes the folder.
-
-    Args:
-        name: `default`, where programs of the published package look, or another name.
 
     Raises:
         UnsafeFile: the folder is another user's, or other users may write to it.
@@ -191,12 +173,3 @@ def remove_unused(first: Path) -> None:
                 raise UnsafeFile("another driver uses this file; give `attach` another name", source=str(path))
         for path in found:
             path.unlink()
-
-
-def files_of(first: Path) -> list[Path]:
-    """The files of a link that are there: each is named like the one before it, with `_` behind."""
-    try:
-        names = [path for path in first.parent.iterdir() if path.name.startswith(first.name)]
-    except FileNotFoundError:  # the folder was removed by hand
-        return []
-    return sorted(path for path in names if not path.name.removeprefix(first.name).strip("_"))

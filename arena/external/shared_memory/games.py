@@ -8,19 +8,19 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
 from typing import IO, Any
 
 import numpy as np
 
 from arena.config.schema import TickRules
 from arena.errors import ConfigError, LinkError, PeerGone
-from arena.external.interface import Answers
 from arena.external.shared_memory.driver import Driver, close_drivers
 from arena.external.shared_memory.layout import GroupSpec, Rows
 from arena.external.shared_memory.lives import AskedRows, Lives, interface_of_groups
-from arena.external.shared_memory.messages import Channel, Message, Reported, parameter_message, property_message
+from arena.external.shared_memory.messages import Channel, Reported
 from arena.external.shared_memory.settings import Settings, checked_split
-from arena.external.slots import Slots
+from arena.external.slots import Answers, Slots
 from arena.game.api import Interface
 
 _log = logging.getLogger(__name__)
@@ -28,8 +28,8 @@ _log = logging.getLogger(__name__)
 _TRIED_HANDOVERS = 64  # by `arena check`
 _LEARNED_HANDOVERS = 64  # with rows, after which the groups that are registered are the interface
 _LOOK_S = 0.25  # between two looks at programs that wait for their turn
-_PATIENCE_S = 25.0  # a program that waited for its turn for longer may have given up: published ones do after 30 s
-_MOST_GIVEN_UP, _WINDOW_S = 5, 600.0
+_PATIENCE_S = 25.0  # a program may end by itself that waits longer for its turn: published ones do after 30 s
+_MOST_IMPATIENT, _WINDOW_S = 5, 600.0
 _SEEDS = 2**24  # values of `seed_property`: whole numbers that float32 represents exactly
 
 
@@ -64,6 +64,28 @@ class SharedMemoryGames:
         self._simulators = [_Simulator(number) for number in range(settings.simulators)]
         self._warned = False  # of `max_step` without `done`
 
+    def _learn_groups(self) -> tuple[GroupSpec, ...]:
+        """Starts one simulator, and takes the groups that it registers in its first hand-overs."""
+        number = 0
+        try:
+            with self.settings.driver(0, 0, self.settings.messages(None), None) as driver:
+                rows, begun = driver.reset(), time.monotonic()
+                while (number := number + bool(rows)) < _LEARNED_HANDOVERS:
+                    if not number and time.monotonic() - begun > self.settings.start_s:
+                        made = f"{driver.handovers} hand-overs in {self.settings.start_s:g} s without a row"
+                        raise ConfigError(f"the program has made {made}: write its groups here", path="groups")
+                    driver.give()
+                    rows = driver.await_rows()
+                groups = tuple(driver.groups.values())
+        except LinkError as error:
+            raise ConfigError(str(error), path="command") from error
+        for spec in groups:
+            if not spec.observations or spec.continuous == 0:
+                what = "actions" if spec.observations else "observations"
+                raise ConfigError(f"the group {spec.name!r} of the program has no {what}", path="command")
+        checked_split(self.settings.split, groups)
+        return groups
+
     def seed(self, entropy: int) -> None:
         """Sets the seed of the match's first lane, from which the seeds of the simulators are derived."""
         self._entropy = entropy
@@ -76,13 +98,37 @@ class SharedMemoryGames:
         """
         if self.settings.profile == "release-0.2" and any(spec.branches for spec in self._groups.values()):
             _log.warning("profile release-0.2: masks lie at `max_step`, and agents of discrete groups have no ids")
-        try:
+        with self._closed_by_failure():
             for simulator in self._simulators:
                 with _numbered(simulator):
                     simulator.driver = self._start(simulator)
+
+    @contextmanager
+    def _closed_by_failure(self) -> Iterator[None]:
+        """Closes the games and raises `ConfigError` if a link fails."""
+        try:
+            yield
         except LinkError as error:
             self.close("failed")
             raise ConfigError(str(error)) from error
+
+    def _start(self, simulator: _Simulator) -> Driver:
+        settings = self.settings
+        sequence = np.random.SeedSequence((self._entropy, simulator.number, simulator.starts))
+        seed = int(sequence.generate_state(1)[0])
+        simulator.starts += 1
+        simulator.channels = [channel() for channel in settings.channel_classes()]
+        if simulator.output is None:
+            simulator.output = self.log(simulator.number)
+        messages = settings.messages(float(seed % _SEEDS))
+        messages += [(channel.guid, data) for channel in simulator.channels for data in channel.outgoing()]
+        driver = settings.driver(simulator.number, seed, messages, simulator.output)
+        try:
+            driver.give(reset=True)
+        except BaseException:
+            driver.abandon()
+            raise
+        return driver
 
     @property
     def address(self) -> str:
@@ -106,14 +152,11 @@ class SharedMemoryGames:
         if self.settings.attach is not None:
             return None
         waiting = [simulator for simulator in self._simulators if simulator.rows is None]
-        try:
+        with self._closed_by_failure():
             for simulator in waiting:
                 with _numbered(simulator):
                     simulator.rows = simulator.link.poll()
                     self._check_groups(simulator.link.groups)
-        except LinkError as error:
-            self.close("failed")
-            raise ConfigError(str(error)) from error
         return min((one.link.pause_s() for one in waiting if one.rows is None), default=None)
 
     def try_out(self) -> None:
@@ -125,14 +168,28 @@ class SharedMemoryGames:
         if self.settings.attach is not None:
             return  # the program may be started much later
         simulator = self._simulators[0]
-        try:
-            with _numbered(simulator):
-                for _ in range(_TRIED_HANDOVERS):
-                    simulator.link.give()
-                    simulator.link.await_rows()
-                    self._check_groups(simulator.link.groups)
-        except LinkError as error:
-            raise ConfigError(str(error)) from error
+        with self._closed_by_failure(), _numbered(simulator):
+            for _ in range(_TRIED_HANDOVERS):
+                simulator.link.give()
+                simulator.link.await_rows()
+                self._check_groups(simulator.link.groups)
+
+    def _check_groups(self, groups: Mapping[str, GroupSpec]) -> None:
+        if groups.items() <= self._groups.items():
+            return
+        for name, spec in groups.items():
+            expected = self._groups.get(name)
+            if expected is None:
+                known = ", ".join(self._groups)
+                raise LinkError(f"a group {name!r} was registered, but `groups` has {known}: name it there")
+            for what, found, configured in (
+                ("agents", spec.agents, expected.agents),
+                ("observations", list(map(list, spec.observations)), list(map(list, expected.observations))),
+                ("continuous actions", spec.continuous, expected.continuous),
+                ("branches", spec.branches, expected.branches),
+            ):
+                if found != configured:
+                    raise LinkError(f"group {name} has {found} {what}, the configuration says {configured}")
 
     def hint(self, slots: int) -> str:
         """A warning if there may be more rows than slots; otherwise empty."""
@@ -145,7 +202,7 @@ class SharedMemoryGames:
         )
 
     def poll(self, table: Slots) -> float | None:
-        """Tells the table what has been handed over.
+        """Passes what has been handed over to the table.
 
         Raises:
             LinkError: a simulator has failed, more often than `restarts` allows.
@@ -163,7 +220,8 @@ class SharedMemoryGames:
         return min(min(driver.pause_s() for driver in computing), _LOOK_S)
 
     def _advance(self, simulator: _Simulator, table: Slots) -> None:
-        driver = simulator.link
+        """Passes a hand-over of one simulator to the table, if there is a new one."""
+        driver, number = simulator.link, simulator.number
         if simulator.failure is not None:
             raise simulator.failure
         if simulator.asked is not None:
@@ -177,16 +235,53 @@ class SharedMemoryGames:
             if rows is None:
                 return
         self._check_groups(driver.groups)
-        self._receive(simulator)
-        simulator.asked = self._lives.tell(table, simulator.number, rows, driver.offset_of)
+        for guid, data in driver.received():
+            channel = next((channel for channel in simulator.channels if channel.guid == guid), None)
+            if channel is not None:
+                channel.receive(data)
+            elif not simulator.reported.receive((guid, data)):
+                simulator.reported.unknown += 1
+                if guid not in simulator.unknown:
+                    simulator.unknown.add(guid)
+                    _log.warning("simulator %d sends messages of an unknown channel, %s", number, guid)
+        simulator.asked = self._lives.tell(table, number, rows, driver.offset_of)
         for asked in simulator.asked.values():
             for slots in asked.slots.values():
                 simulator.waiting.update(slots.tolist())
-        if self._lives.counts[simulator.number].max_step_without_done and not self._warned:
+        if self._lives.counts[number].max_step_without_done and not self._warned:
             self._warned = True
-            _log.warning("simulator %d: rows with `max_step` without `done` do not end a life", simulator.number)
+            _log.warning("simulator %d: rows with `max_step` without `done` do not end a life", number)
         if not simulator.waiting:
             self._give(simulator, None)
+
+    def _restart(self, simulator: _Simulator, table: Slots, error: LinkError) -> None:
+        """Starts a simulator again that has failed; raises the error if that was done as often as is allowed."""
+        driver, restarts = simulator.link, self.settings.restarts
+        waited, now = driver.seconds_since_taken, time.monotonic()
+        was_impatient = isinstance(error, PeerGone) and waited > _PATIENCE_S
+        times, most = (simulator.impatient, _MOST_IMPATIENT) if was_impatient else (simulator.failed, restarts)
+        while times and now - times[0] >= _WINDOW_S:
+            times.popleft()
+        if len(times) >= most:
+            if restarts and not was_impatient:
+                first, *lines = error.message.split("\n")
+                error.message = "\n".join([f"{first}; `restarts: {restarts}` is used up", *lines])
+            raise error
+        times.append(now)
+        before = simulator.counts()
+        driver.abandon()
+        lost = self._lives.lose(table, simulator.number)
+        simulator.asked = simulator.rows = simulator.failure = None
+        simulator.waiting.clear()
+        with _numbered(simulator):
+            simulator.driver = self._start(simulator)
+        simulator.before = before
+        if was_impatient:
+            message = "simulator %d gave up after %.0f s without its turn: it was started again"
+            _log.warning(message, simulator.number, waited)
+        else:
+            _log.warning("%s; it was started again", error)
+        self.restarted(error, lost)
 
     def answer(self, actions: Answers) -> None:
         """Gives the actions to the simulators that wait for them; the next `poll` reports simulators that failed."""
@@ -225,164 +320,42 @@ class SharedMemoryGames:
         """Ends all programs, and removes all files."""
         close_drivers([simulator.driver for simulator in self._simulators if simulator.driver is not None])
         for simulator in self._simulators:
-            simulator.close_output()
+            if simulator.output is not None:
+                simulator.output.close()
+                simulator.output = None
 
     def report(self) -> dict[str, Any]:
         """The keys of a line of `games.jsonl` for simulators: `links`, and `reported` if one has reported something."""
         from arena.records.formats import LinkLine  # imported where it is needed: others do without msgspec
 
-        links = []
+        links, reported = [], {}
         for simulator in self._simulators:
-            counts = self._lives.counts[simulator.number]
-            links.append(
-                LinkLine(
-                    simulator=simulator.number,
-                    **simulator.counts(),
-                    starts=simulator.starts,
-                    lost=counts.lost,
-                    never_asked=counts.never_asked,
-                    max_step_without_done=counts.max_step_without_done,
-                    first_rewards=counts.first_rewards,
-                    unknown_messages=simulator.reported.unknown,
-                )
-            )
-        reported = {str(simulator.number): simulator.reported.take() for simulator in self._simulators}
-        told = {number: values for number, values in reported.items() if values}
-        return {"links": links, **({"reported": told} if told else {})}
-
-    # ------------------------------------------------------------------------------------------------------- inside
-
-    def _start(self, simulator: _Simulator) -> Driver:
-        settings = self.settings
-        sequence = np.random.SeedSequence((self._entropy, simulator.number, simulator.starts))
-        seed = int(sequence.generate_state(1)[0])
-        simulator.starts += 1
-        simulator.channels = [channel() for channel in settings.channel_classes()]
-        if simulator.output is None:
-            simulator.output = self.log(simulator.number)
-        messages = self._messages(float(seed % _SEEDS))
-        messages += [(channel.guid, data) for channel in simulator.channels for data in channel.outgoing()]
-        driver = settings.driver(simulator.number, seed, messages, simulator.output)
-        try:
-            driver.give(reset=True)
-        except BaseException:
-            driver.abandon()
-            raise
-        return driver
-
-    def _messages(self, seed: float | None = None) -> list[Message]:
-        """The messages of the first reset: engine, properties, parameters."""
-        settings = self.settings
-        messages = [] if settings.engine is None else settings.engine.messages()
-        messages += [property_message(key, value) for key, value in settings.properties.items()]
-        if settings.seed_property is not None and seed is not None:
-            messages.append(property_message(settings.seed_property, seed))
-        return messages + [parameter_message(key, value) for key, value in settings.parameters.items()]
-
-    def _learn_groups(self) -> tuple[GroupSpec, ...]:
-        """Starts one simulator, and takes the groups that it registers in its first hand-overs."""
-        number = 0
-        try:
-            with self.settings.driver(0, 0, self._messages(), None) as driver:
-                rows, begun = driver.reset(), time.monotonic()
-                while True:
-                    number += bool(rows)
-                    if number >= _LEARNED_HANDOVERS:
-                        break
-                    if not number and time.monotonic() - begun > self.settings.start_s:
-                        made = f"{driver.handovers} hand-overs in {self.settings.start_s:g} s without a row"
-                        raise ConfigError(f"the program has made {made}: write its groups here", path="groups")
-                    driver.give()
-                    rows = driver.await_rows()
-                groups = tuple(driver.groups.values())
-        except LinkError as error:
-            raise ConfigError(str(error), path="command") from error
-        for spec in groups:
-            if not spec.observations or spec.continuous == 0:
-                what = "actions" if spec.observations else "observations"
-                raise ConfigError(f"the group {spec.name!r} of the program has no {what}", path="command")
-        checked_split(self.settings.split, groups)
-        return groups
-
-    def _check_groups(self, groups: Mapping[str, GroupSpec]) -> None:
-        if groups.items() <= self._groups.items():
-            return
-        for name, spec in groups.items():
-            expected = self._groups.get(name)
-            if expected is None:
-                known = ", ".join(self._groups)
-                raise LinkError(f"a group {name!r} was registered, but `groups` has {known}: name it there")
-            for words, found, wanted in (
-                ("agents", spec.agents, expected.agents),
-                ("observations", list(map(list, spec.observations)), list(map(list, expected.observations))),
-                ("continuous actions", spec.continuous, expected.continuous),
-                ("branches", spec.branches, expected.branches),
-            ):
-                if found != wanted:
-                    raise LinkError(f"group {name} has {found} {words}, the configuration says {wanted}")
-
-    def _receive(self, simulator: _Simulator) -> None:
-        for guid, data in simulator.link.received():
-            channel = next((channel for channel in simulator.channels if channel.guid == guid), None)
-            if channel is not None:
-                channel.receive(data)
-            elif not simulator.reported.receive((guid, data)):
-                simulator.reported.unknown += 1
-                if guid not in simulator.unknown:
-                    simulator.unknown.add(guid)
-                    _log.warning("simulator %d sends messages of an unknown channel, %s", simulator.number, guid)
-
-    def _restart(self, simulator: _Simulator, table: Slots, error: LinkError) -> None:
-        """Starts a simulator again that has failed."""
-        driver = simulator.link
-        waited = driver.seconds_since_taken
-        given_up = isinstance(error, PeerGone) and waited > _PATIENCE_S
-        restarts = self.settings.restarts
-        times, most = (simulator.given_up, _MOST_GIVEN_UP) if given_up else (simulator.failed, restarts)
-        now = time.monotonic()
-        while times and now - times[0] >= _WINDOW_S:
-            times.popleft()
-        if len(times) >= most:
-            if restarts and not given_up:
-                words, *lines = error.message.split("\n")
-                error.message = "\n".join([f"{words}; `restarts: {restarts}` is used up", *lines])
-            raise error
-        times.append(now)
-        before = simulator.counts()
-        driver.abandon()
-        lost = self._lives.lose(table, simulator.number)
-        simulator.asked = simulator.rows = simulator.failure = None
-        simulator.waiting.clear()
-        with _numbered(simulator):
-            simulator.driver = self._start(simulator)
-        simulator.before = before
-        if given_up:
-            _log.warning(
-                "simulator %d gave up after %.0f s without its turn: it was started again", simulator.number, waited
-            )
-        else:
-            _log.warning("%s; it was started again", error)
-        self.restarted(error, lost)
+            number, unknown = simulator.number, simulator.reported.unknown
+            counts = {**simulator.counts(), **asdict(self._lives.counts[number])}
+            links.append(LinkLine(simulator=number, starts=simulator.starts, unknown_messages=unknown, **counts))
+            if values := simulator.reported.take():
+                reported[str(number)] = values
+        return {"links": links, **({"reported": reported} if reported else {})}
 
 
+@dataclass(eq=False)
 class _Simulator:
-    """One simulator of a match."""
+    """One simulator of a match, through all drivers that it has had."""
 
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.driver: Driver | None = None
-        self.rows: dict[str, Rows] | None = None  # rows of the first hand-over, before the table gets them
-        self.asked: dict[str, AskedRows] | None = None  # rows that wait for actions
-        self.waiting: set[int] = set()  # slots of these
-        self.failure: LinkError | None = None  # for the next `poll`
-        self.starts = 0
-        self.before: dict[str, Any] = {}  # the counts of earlier drivers
-        self.failed: deque[float] = deque()
-        self.given_up: deque[float] = deque()
-        self.channels: list[Channel] = []
-        self.reported = Reported()
-        self.unknown: set[uuid.UUID] = set()
-        self.output: IO[bytes] | None = None
+    number: int
+    driver: Driver | None = None
+    rows: dict[str, Rows] | None = None  # rows of the first hand-over, before the table gets them
+    asked: dict[str, AskedRows] | None = None  # rows that wait for actions
+    waiting: set[int] = field(default_factory=set)  # slots of these
+    failure: LinkError | None = None  # for the next `poll`
+    starts: int = 0
+    before: dict[str, Any] = field(default_factory=dict)  # the counts of earlier drivers
+    failed: deque[float] = field(default_factory=deque)  # times of restarts
+    impatient: deque[float] = field(default_factory=deque)  # likewise, as the program did not wait for its turn
+    channels: list[Channel] = field(default_factory=list)
+    reported: Reported = field(default_factory=Reported)
+    unknown: set[uuid.UUID] = field(default_factory=set)
+    output: IO[bytes] | None = None
 
     @property
     def link(self) -> Driver:
@@ -403,12 +376,6 @@ class _Simulator:
             "arena_s": round(driver.driver_s, 3),
         }
         return {key: self.before.get(key, 0) + value for key, value in now.items()}
-
-    def close_output(self) -> None:
-        """Closes the file of the program's output."""
-        if self.output is not None:
-            self.output.close()
-            self.output = None
 
 
 @contextmanager

@@ -28,10 +28,7 @@ _PAUSE_S = 0.02
 
 
 class Keeper:
-    """The parent's side; one for all links of a process. The cleanup process runs while there are links.
-
-    All methods may be called by any thread.
-    """
+    """The parent's side, one for all links of a process; the cleanup process runs while there are links."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -39,11 +36,7 @@ class Keeper:
         self._process: subprocess.Popen[bytes] | None = None
 
     def add(self, path: Path, folder: Path | None) -> None:
-        """Registers a link for cleanup.
-
-        Args:
-            folder: the folder that is removed with the files; None: it stays.
-        """
+        """Registers a link for cleanup, with the folder that is removed with its files; None: it stays."""
         with self._lock:
             self._links[str(path)] = None if folder is None else str(folder)
             if self._process is None:
@@ -78,24 +71,22 @@ keeper = Keeper()
 
 
 def clean_up(links: dict[str, str | None]) -> None:
-    """Ends all processes of the links and removes their files.
-
-    Args:
-        links: by the path of the first file, the folder that is removed as well.
-    """
+    """Ends all processes of the links and removes their files, as of `Keeper.add`."""
     for number, seconds in ((signal.SIGTERM, TERMINATE_S), (signal.SIGKILL, _KILL_S)):
         deadline = time.monotonic() + seconds
-        told: set[int] = set()
+        signaled: set[int] = set()
         while pids := processes_of(links):
-            for pid in pids - told:  # also those that were started meanwhile
+            for pid in pids - signaled:  # also those that were started meanwhile
                 with suppress(ProcessLookupError):
                     os.kill(pid, number)
-            told |= pids
+            signaled |= pids
             if time.monotonic() > deadline:
                 break
             time.sleep(_PAUSE_S)
     for first, folder in links.items():
-        remove_files(Path(first))
+        for path in files_of(Path(first)):
+            with suppress(OSError):
+                path.unlink()
         if folder is not None:
             with suppress(OSError):
                 os.rmdir(folder)
@@ -103,25 +94,25 @@ def clean_up(links: dict[str, str | None]) -> None:
 
 def processes_of(links: dict[str, str | None]) -> set[int]:
     """The living processes that were started for one of the links, and their children."""
-    wanted = {f"{LINK_VARIABLE}={path}".encode() for path in links}
+    variables = {f"{LINK_VARIABLE}={path}".encode() for path in links}
     found = set()
     for place in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it has ended, or is another user's; what has ended has no environment left
-            if wanted & set((place / "environ").read_bytes().split(b"\0")):
+            if variables & set((place / "environ").read_bytes().split(b"\0")):
                 found.add(int(place.name))
     return found
 
 
-def remove_files(first: Path) -> None:
-    """Removes the files of a link: each is named like the one before it, with `_` behind."""
-    with suppress(OSError):
-        for path in first.parent.iterdir():
-            if path.name.startswith(first.name) and not path.name.removeprefix(first.name).strip("_"):
-                with suppress(OSError):
-                    path.unlink()
+def files_of(first: Path) -> list[Path]:
+    """The files of a link that are there: each is named like the one before it, with `_` behind."""
+    try:
+        names = [path for path in first.parent.iterdir() if path.name.startswith(first.name)]
+    except OSError:  # the folder was removed by hand
+        return []
+    return sorted(path for path in names if not path.name.removeprefix(first.name).strip("_"))
 
 
-def _main() -> None:
+if __name__ == "__main__":
     os.chdir("/")
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # of a launcher that ends all processes of a job
         signal.signal(number, signal.SIG_IGN)
@@ -130,7 +121,3 @@ def _main() -> None:
         if line.endswith(b"\n"):
             links = json.loads(line)
     clean_up(links)
-
-
-if __name__ == "__main__":
-    _main()

@@ -1,4 +1,4 @@
-"""The layout of the shared file, version 0 of the published protocol: its fields, their checks, and whole images.
+"""The layout of the shared file, version 0 of the published protocol: its fields and their checks.
 
 header    length, version, turn, command, capacity C, message bytes                     18 bytes
 messages  C - 4 bytes
@@ -107,8 +107,7 @@ class GroupSpec:
     @cached_property
     def nbytes(self) -> int:
         """The bytes of the group in a file."""
-        *_, last = self.sizes()
-        return self.offsets(0)[last[0]] + last[1]
+        return sum(nbytes for _, nbytes in self.sizes())
 
     def sizes(self) -> Iterator[tuple[str, int]]:
         """The fields of the group with their bytes, in the order of the file."""
@@ -153,41 +152,6 @@ class Rows(NamedTuple):
     masks: NDArray[np.bool_] | None = None  # [n, sum(branches)], true: forbidden; None if continuous
 
 
-@dataclass(frozen=True, eq=False)
-class GroupImage:
-    """A group of a file with its whole blocks, as copies."""
-
-    spec: GroupSpec
-    n: int
-    observations: tuple[NDArray[np.float32], ...]  # [M, *shape] each
-    rewards: NDArray[np.float32]  # [M]
-    done: NDArray[np.bool_]  # [M]
-    max_step: NDArray[np.bool_]  # [M]
-    ids: NDArray[np.int32]  # [M]
-    masks: NDArray[np.bool_] | None  # [M, sum(branches)], true: forbidden; None if continuous
-    actions: NDArray[Any]  # [M, A] float32 or int32
-
-
-@dataclass(frozen=True, eq=False)
-class FileImage:
-    """The content of a file.
-
-    Args:
-        turn: whether it is the simulator's turn.
-        area: the message area, C - 4 bytes.
-        message_bytes: how many of them are messages.
-        rest: the bytes after the area of a file with the command `CHANGE_FILE`; they are not decoded.
-    """
-
-    version: int = VERSION
-    turn: bool = False
-    command: Command = Command.STEP
-    area: bytes = b""
-    message_bytes: int = 0
-    groups: tuple[GroupImage, ...] = ()
-    rest: bytes = b""
-
-
 class Header(NamedTuple):
     """The first fields of a file; `turn` as the byte that was found."""
 
@@ -205,6 +169,23 @@ class PlacedGroup(NamedTuple):
     spec: GroupSpec
     base: int
     offsets: dict[str, int]
+
+
+class GroupContent(NamedTuple):
+    """A group of a file with its rows and their actions."""
+
+    spec: GroupSpec
+    offsets: dict[str, int]
+    rows: Rows
+    actions: NDArray[Any]  # [n, A] float32 or int32
+
+
+class FileContent(NamedTuple):
+    """The content of a file; one with the command `CHANGE_FILE` has no groups."""
+
+    header: Header
+    messages: list[tuple[uuid.UUID, bytes]]
+    groups: tuple[GroupContent, ...]
 
 
 def read_header(data: bytes, size: int, source: str = "", *, from_simulator: bool = False) -> Header:
@@ -238,101 +219,75 @@ def read_header(data: bytes, size: int, source: str = "", *, from_simulator: boo
 
 
 def read_groups(read: Read, header: Header, source: str = "") -> tuple[PlacedGroup, ...]:
-    """The fixed parts of all groups, checked; every block of each lies within the file.
+    """The fixed parts of all groups, checked; every block of each lies within the file, which ends after the last one.
 
     Raises:
         LayoutError: the first fault.
     """
-    at = AREA_AT - 4 + header.capacity
-    (count,) = _I32.unpack(read(at, 4))
+    length, at = header.length, AREA_AT + header.capacity
+    name = ""  # of the group that is read
+
+    def fault(field: str, found: object, expected: str, offset: int) -> LayoutError:
+        return LayoutError(offset, f"{name}.{field}", found, expected, source=source)
+
+    def skip(field: str, nbytes: int) -> int:
+        nonlocal at
+        if at + nbytes > length:
+            raise fault(field, f"the end of the file at {length}", f"{nbytes} bytes", at)
+        at += nbytes
+        return at - nbytes
+
+    def integer(field: str, least: int) -> int:
+        value: int = _I32.unpack(read(skip(field, 4), 4))[0]
+        if value < least:
+            raise fault(field, value, f"at least {least}", at - 4)
+        return value
+
+    (count,) = _I32.unpack(read(at - 4, 4))
     if not 0 <= count <= MOST_GROUPS:
-        raise LayoutError(at, "groups", count, f"0 to {MOST_GROUPS}", source=source)
+        raise LayoutError(at - 4, "groups", count, f"0 to {MOST_GROUPS}", source=source)
     groups: list[PlacedGroup] = []
-    base = at + 4
     for number in range(count):
-        groups.append(_read_group(read, header.length, number, base, source))
-        base += groups[-1].spec.nbytes
+        name, base = f"group {number}", at
+        text = read(skip("name", NAME_BYTES), NAME_BYTES)
+        size, letters = text[0], text[1 : 1 + text[0]]
+        if not 1 <= size < NAME_BYTES or any(not 0x20 <= one <= 0x7E for one in letters) or any(text[1 + size :]):
+            raise fault("name", text.rstrip(b"\0"), "a length of 1 to 63, as many ASCII characters, zeros", base)
+        name = letters.decode("ascii")
+        agents = integer("agents", 1)
+        kind = read(skip("continuous", 1), 1)[0]
+        if kind > 1:
+            raise fault("continuous", kind, "0 or 1", at - 1)
+        size = integer("action size", 1 - kind)
+        branches = None if kind else tuple(integer("branches", 1) for _ in range(size))
+        shapes = []
+        for index in range(integer("observation count", 0)):
+            sizes = struct.unpack("<3i", read(skip(f"shape {index}", 12), 12))
+            used = max((place + 1 for place, value in enumerate(sizes) if value), default=1)
+            for place in range(used):
+                if sizes[place] < 1:
+                    raise fault(f"shape {index}", sizes, "sizes of at least 1, then zeros", at - 12 + 4 * place)
+            shapes.append(sizes[:used])
+        spec = GroupSpec(name, agents, tuple(shapes), size if kind else None, branches)
+        fields = iter(spec.sizes())
+        next(field for field, _ in fields if field == "n")
+        read_count(read(skip("n", 4), 4), spec, at - 4, source)
+        for field, nbytes in fields:
+            skip(field, nbytes)
+        groups.append(PlacedGroup(spec, base, spec.offsets(base)))
     names: set[str] = set()
     for group in groups:
         if group.spec.name in names:
             where = f"{group.spec.name}.name"
             raise LayoutError(group.base, where, group.spec.name, "a name that no other group has", source=source)
         names.add(group.spec.name)
+    if length != at:
+        raise LayoutError(0, "length", length, f"{at}, the sum of all parts", source=source)
     return tuple(groups)
 
 
-def check_length(header: Header, groups: Iterable[PlacedGroup], source: str = "") -> None:
-    """Checks that the groups end where the file does.
-
-    Raises:
-        LayoutError: they do not.
-    """
-    expected = AREA_AT + header.capacity + sum(group.spec.nbytes for group in groups)
-    if header.length != expected:
-        raise LayoutError(0, "length", header.length, f"{expected}, the sum of all parts", source=source)
-
-
-def _read_group(read: Read, length: int, number: int, base: int, source: str) -> PlacedGroup:
-    name, at = f"group {number}", base
-
-    def fault(field: str, found: object, expected: str, offset: int) -> LayoutError:
-        return LayoutError(offset, f"{name}.{field}", found, expected, source=source)
-
-    def take(field: str, nbytes: int) -> bytes:
-        nonlocal at
-        if at + nbytes > length:
-            raise fault(field, f"the end of the file at {length}", f"{nbytes} bytes", at)
-        at += nbytes
-        return read(at - nbytes, nbytes)
-
-    def integer(field: str, least: int) -> int:
-        value: int = _I32.unpack(take(field, 4))[0]
-        if value < least:
-            raise fault(field, value, f"at least {least}", at - 4)
-        return value
-
-    text = take("name", NAME_BYTES)
-    letters = text[1 : 1 + text[0]]
-    if (
-        not 1 <= text[0] < NAME_BYTES
-        or any(not 0x20 <= letter <= 0x7E for letter in letters)
-        or any(text[1 + text[0] :])
-    ):
-        raise fault("name", text.rstrip(b"\0"), "a length of 1 to 63, as many ASCII characters, zeros", base)
-    name = letters.decode("ascii")
-    agents = integer("agents", 1)
-    kind = take("continuous", 1)[0]
-    if kind > 1:
-        raise fault("continuous", kind, "0 or 1", at - 1)
-    size = integer("action size", 1 - kind)
-    branches = None if kind else tuple(integer("branches", 1) for _ in range(size))
-    shapes = []
-    for index in range(integer("observation count", 0)):
-        sizes = struct.unpack("<3i", take(f"shape {index}", 12))
-        used = max((place + 1 for place, value in enumerate(sizes) if value), default=1)
-        for place in range(used):
-            if sizes[place] < 1:
-                raise fault(f"shape {index}", sizes, "sizes of at least 1, then zeros", at - 12 + 4 * place)
-        shapes.append(sizes[:used])
-    spec = GroupSpec(name, agents, tuple(shapes), size if kind else None, branches)
-    moving = False
-    for field, nbytes in spec.sizes():
-        moving = moving or field == "n"
-        if field == "n":
-            read_count(take("n", 4), spec, at - 4, source)
-        elif moving:
-            if at + nbytes > length:
-                raise fault(field, f"the end of the file at {length}", f"{nbytes} bytes", at)
-            at += nbytes
-    return PlacedGroup(spec, base, spec.offsets(base))
-
-
 def read_count(data: bytes, spec: GroupSpec, offset: int, source: str = "") -> int:
-    """The number of rows n of a group.
-
-    Raises:
-        LayoutError: it is not 0 to M.
-    """
+    """The number of rows n of a group; a `LayoutError` if it is not 0 to M."""
     n: int = _I32.unpack(data)[0]
     if not 0 <= n <= spec.agents:
         raise LayoutError(offset, f"{spec.name}.n", n, f"0 to {spec.agents}", source=source)
@@ -350,64 +305,46 @@ def read_rows(read: ReadRows, group: PlacedGroup, n: int, source: str = "", *, m
         LayoutError: a flag is neither 0 nor 1, or two rows have the id of the same living agent.
     """
     spec, at = group.spec, group.offsets
-    observations = tuple(
-        _own(np.frombuffer(read(at[f"observation {number}"], 4 * n * prod(shape)), _F4).reshape(n, *shape))
-        for number, shape in enumerate(spec.observations)
-    )
+
+    def flags(field: str, count: int) -> NDArray[np.bool_]:
+        data = read(at[field], count)
+        if count and (max(data) if count <= _FEW else np.frombuffer(data, np.uint8).max()) > 1:
+            index = next(index for index, byte in enumerate(data) if byte > 1)
+            raise LayoutError(at[field] + index, f"{spec.name}.{field}", data[index], "0 or 1", source=source)
+        return np.frombuffer(data, np.bool_).copy()
+
+    observations = []
+    for number, shape in enumerate(spec.observations):
+        array = np.frombuffer(read(at[f"observation {number}"], 4 * n * prod(shape)), _F4).reshape(n, *shape)
+        is_own = array.flags.writeable and array.dtype == np.float32  # it was read into memory of its own
+        observations.append(array if is_own else array.astype(np.float32))
     rewards = np.frombuffer(read(at["reward"], 4 * n), _F4).astype(np.float32)
-    done = _flags(read, group, "done", n, source)
+    done = flags("done", n)
     overwritten = masks_at_max_step and spec.branches is not None
     if overwritten:
         max_step, ids = np.zeros(n, np.bool_), np.arange(n, dtype=np.int32)
     else:
-        max_step = _flags(read, group, "max_step", n, source)
-        ids = np.frombuffer(read(at["id"], 4 * n), _I4).astype(np.int32)
-        _check_ids(group, ids, done, source)
+        max_step, ids = flags("max_step", n), np.frombuffer(read(at["id"], 4 * n), _I4).astype(np.int32)
+        numbers = ids.tolist()
+        if len(set(numbers)) < n:
+            living: set[int] = set()
+            for row, number in enumerate(numbers):
+                if number in living:
+                    expected = "an id that no earlier row has, unless that is done"
+                    raise LayoutError(at["id"] + 4 * row, f"{spec.name}.id", number, expected, source=source)
+                if not done[row]:
+                    living.add(number)
     masks = None
     if spec.branches is not None:
-        masks = _flags(read, group, "max_step" if overwritten else "mask", n * spec.choices, source)
-        masks = masks.reshape(n, spec.choices)
-    return Rows(ids, observations, rewards, done, max_step, masks)
+        masks = flags("max_step" if overwritten else "mask", n * spec.choices).reshape(n, spec.choices)
+    return Rows(ids, tuple(observations), rewards, done, max_step, masks)
 
 
-def _own(array: NDArray[Any]) -> NDArray[np.float32]:
-    """An array that the caller may write: a copy, unless it was read into memory of its own."""
-    return array if array.flags.writeable and array.dtype == np.float32 else array.astype(np.float32)
-
-
-def _flags(read: ReadRows, group: PlacedGroup, field: str, count: int, source: str) -> NDArray[np.bool_]:
-    offset = group.offsets[field]
-    data = read(offset, count)
-    if count and (max(data) if count <= _FEW else np.frombuffer(data, np.uint8).max()) > 1:
-        index = next(index for index, byte in enumerate(data) if byte > 1)
-        raise LayoutError(offset + index, f"{group.spec.name}.{field}", data[index], "0 or 1", source=source)
-    return np.frombuffer(data, np.bool_).copy()
-
-
-def _check_ids(group: PlacedGroup, ids: NDArray[np.int32], done: NDArray[np.bool_], source: str) -> None:
-    numbers = ids.tolist()
-    if len(set(numbers)) == len(numbers):
-        return
-    living: set[int] = set()
-    for row, number in enumerate(numbers):
-        if number in living:
-            offset, where = group.offsets["id"] + 4 * row, f"{group.spec.name}.id"
-            raise LayoutError(
-                offset, where, number, "an id that no earlier row has, unless that is done", source=source
-            )
-        if not done[row]:
-            living.add(number)
-
-
-def pack_actions(spec: GroupSpec, n: int, actions: Any, masks: NDArray[np.bool_] | None = None) -> bytes:
-    """The bytes of the actions of rows 0 to n - 1.
-
-    Args:
-        actions: [n, A] float32 or int32, or of a dtype that keeps all values.
-        masks: [n, sum(branches)], true: forbidden; None: nothing is.
+def pack_actions(spec: GroupSpec, n: int, actions: Any) -> bytes:
+    """The bytes of the actions [n, A] of rows 0 to n - 1: float32 or int32, or of a dtype that keeps all values.
 
     Raises:
-        ActionError: another shape or dtype, a number that is not finite, a choice that is not there or is forbidden.
+        ActionError: another shape or dtype, a number that is not finite, or a choice that is not there.
     """
     array = np.asarray(actions)
     if array.shape != (n, spec.action_size):
@@ -423,16 +360,6 @@ def pack_actions(spec: GroupSpec, n: int, actions: Any, masks: NDArray[np.bool_]
             row, branch = np.argwhere(wrong)[0].tolist()
             expected = f"0 to {spec.branches[branch] - 1} in branch {branch}"
             raise ActionError(spec.name, f"{array[row, branch]} in row {row}", expected)
-        if masks is not None and masks.any():
-            firsts = np.cumsum((0, *spec.branches[:-1]))
-            forbidden = np.take_along_axis(masks, array.astype(np.intp) + firsts, axis=1)
-            if forbidden.any():
-                row, branch = np.argwhere(forbidden)[0].tolist()
-                raise ActionError(
-                    spec.name,
-                    f"the forbidden choice {array[row, branch]} of branch {branch} in row {row}",
-                    "a choice that the mask allows",
-                )
     packed: bytes = array.astype(spec.action_dtype).tobytes()
     return packed
 
@@ -448,76 +375,28 @@ def no_op_actions(spec: GroupSpec, rows: Rows) -> NDArray[Any]:
     return actions
 
 
-def decode(data: bytes | bytearray | memoryview, *, source: str = "") -> FileImage:
+def decode(data: bytes, *, source: str = "") -> FileContent:
     """The content of a file.
 
     Raises:
         LayoutError: the first fault.
     """
-    whole = bytes(data)
 
     def read(offset: int, count: int) -> bytes:
-        return whole[offset : offset + count]
+        return data[offset : offset + count]
 
-    header = read_header(whole, len(whole), source)
-    area = read(AREA_AT, header.capacity - 4)
-    split_messages(area[: header.message_bytes], source=source, base=AREA_AT)
-    command, turn = Command(header.command), header.turn != 0
-    if command is Command.CHANGE_FILE:
-        rest = whole[AREA_AT - 4 + header.capacity : header.length]
-        return FileImage(VERSION, turn, command, area, header.message_bytes, (), rest)
-    groups = read_groups(read, header, source)
-    counts = []
-    for group in groups:
-        offset = group.offsets["n"]
-        counts.append(read_count(read(offset, 4), group.spec, offset, source))
-        read_rows(read, group, counts[-1], source)
-    check_length(header, groups, source)
-    images = tuple(_image(whole, group, n) for group, n in zip(groups, counts, strict=True))
-    return FileImage(VERSION, turn, command, area, header.message_bytes, images)
-
-
-def _image(data: bytes, group: PlacedGroup, n: int) -> GroupImage:
-    spec, at, rows = group.spec, group.offsets, group.spec.agents
-
-    def block(field: str, dtype: Any, *shape: int) -> NDArray[Any]:
-        return np.frombuffer(data, dtype, rows * prod(shape), at[field]).reshape(rows, *shape).copy()
-
-    observations = tuple(
-        block(f"observation {number}", _F4, *shape).astype(np.float32) for number, shape in enumerate(spec.observations)
-    )
-    masks = None if spec.branches is None else block("mask", np.uint8, spec.choices) != 0
-    return GroupImage(
-        spec,
-        n,
-        observations,
-        block("reward", _F4).astype(np.float32),
-        block("done", np.uint8) != 0,
-        block("max_step", np.uint8) != 0,
-        block("id", _I4).astype(np.int32),
-        masks,
-        block("action", spec.action_dtype, spec.action_size).astype(spec.action_dtype.newbyteorder("=")),
-    )
-
-
-def encode(image: FileImage) -> bytes:
-    """The bytes of a file; `encode(decode(x)) == x`.
-
-    Raises:
-        ValueError: an array does not have the shape of its group.
-    """
-    parts = [image.area]
-    if image.command is Command.CHANGE_FILE and image.rest:
-        parts.append(image.rest)
-    else:
-        parts.append(_I32.pack(len(image.groups)))
-        for group in image.groups:
-            parts += [fixed_part(group.spec), _I32.pack(group.n), *_blocks(group)]
-    capacity = len(image.area) + 4
-    length = HEADER.size + sum(map(len, parts))
-    return HEADER.pack(length, image.version, image.turn, image.command, capacity, image.message_bytes) + b"".join(
-        parts
-    )
+    header = read_header(data, len(data), source)
+    messages = split_messages(read(AREA_AT, header.message_bytes), source=source, base=AREA_AT)
+    if header.command == Command.CHANGE_FILE:
+        return FileContent(header, messages, ())
+    groups = []
+    for group in read_groups(read, header, source):
+        spec, at = group.spec, group.offsets
+        (n,) = _I32.unpack(read(at["n"], 4))
+        actions = np.frombuffer(read(at["action"], 4 * n * spec.action_size), spec.action_dtype)
+        rows = read_rows(read, group, n, source)
+        groups.append(GroupContent(spec, at, rows, actions.reshape(n, spec.action_size)))
+    return FileContent(header, messages, tuple(groups))
 
 
 def fixed_part(spec: GroupSpec) -> bytes:
@@ -530,27 +409,6 @@ def fixed_part(spec: GroupSpec) -> bytes:
     parts.append(_I32.pack(len(spec.observations)))
     parts += [struct.pack("<3i", *shape, *[0] * (3 - len(shape))) for shape in spec.observations]
     return b"".join(parts)
-
-
-def _blocks(group: GroupImage) -> Iterator[bytes]:
-    spec, rows = group.spec, group.spec.agents
-
-    def block(array: Any, dtype: Any, *shape: int) -> bytes:
-        array = np.asarray(array)
-        if array.shape != (rows, *shape):
-            raise ValueError(f"group {spec.name!r}: found shape {array.shape}, expected {(rows, *shape)}")
-        data: bytes = array.astype(dtype).tobytes()
-        return data
-
-    for array, shape in zip(group.observations, spec.observations, strict=True):
-        yield block(array, _F4, *shape)
-    yield block(group.rewards, _F4)
-    yield block(group.done, np.uint8)
-    yield block(group.max_step, np.uint8)
-    yield block(group.ids, _I4)
-    if spec.branches is not None:
-        yield block(group.masks, np.uint8, spec.choices)
-    yield block(group.actions, spec.action_dtype, spec.action_size)
 
 
 def split_messages(data: bytes, *, source: str = "", base: int = 0) -> list[tuple[uuid.UUID, bytes]]:

@@ -1,4 +1,4 @@
-"""A file of a link, as one side uses it: reads the turn, takes it, and gives it, through the descriptor alone.
+"""A file of a link, as one side uses it: waits for the turn, takes it, and gives it, through the descriptor alone.
 
 The file is never mapped: the other side may cut it at any moment, and reading a mapping beyond the end is a signal
 (SIGBUS) that would kill the process, while a short read is an error like any other.
@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import struct
+import time
 import uuid
-from collections.abc import Mapping
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -27,23 +28,31 @@ MOST_CHANGES = 200  # each adds a letter to the name, which has 255 at most
 _WHOLE = 64 * 2**10  # bytes: a file up to this size is read at once
 _LARGE = 4096  # bytes: so many are read into an array, which saves a copy
 _I32 = struct.Struct("<i")
+_YIELDS = 30
+_FIRST_PAUSE, _GROWTH = 20e-6, 1.3  # seconds
+_LONGEST_PAUSE, _LONGEST_LATER = 0.5e-3, 5e-3  # in the first second, and after it
+_LONG = 200e-6  # seconds that the yields take
+_GAP = 1.0  # seconds; a longer gap between two looks counts as this plus the CPU time of this process
 
 
 class LinkFile:
-    """An open file of a link.
+    """An open file of a link; after a change of file, the next one.
 
     Args:
         descriptor: open for reading and writing; closed by `close`.
 
     Attributes:
         groups: by name; read at the first `take`.
+        changes: how often the file was changed.
     """
 
     def __init__(self, path: Path, descriptor: int, *, masks_at_max_step: bool = False) -> None:
-        self.path = path
-        self.descriptor = descriptor
         self._masks_at_max_step = masks_at_max_step
-        self._source = str(path)
+        self.bytes_read = self.bytes_written = self.changes = 0
+        self._use(path, descriptor)
+
+    def _use(self, path: Path, descriptor: int) -> None:
+        self.path, self.descriptor, self._source = path, descriptor, str(path)
         self._header: layout.Header | None = None
         self.groups: dict[str, PlacedGroup] = {}
         self._fixed: dict[str, bytes] = {}  # by group, the bytes before n
@@ -51,7 +60,6 @@ class LinkFile:
         self._usual = b""  # the header of a hand-over without messages
         self._command = Command.STEP  # in the file, as far as this side knows
         self._unread = 0  # bytes of messages that were read, and are to be set to zero
-        self.bytes_read = self.bytes_written = 0
 
     @classmethod
     def make(cls, path: Path, capacity: int, **options: Any) -> LinkFile:
@@ -60,9 +68,10 @@ class LinkFile:
         Raises:
             UnsafeFile, NoRoom: as `make_file`.
         """
-        data = layout.encode(layout.FileImage(area=bytes(capacity - 4)))
-        file = cls(path, make_file(path, len(data)), **options)
-        file.write(0, data)
+        length = layout.AREA_AT + capacity
+        file = cls(path, make_file(path, length), **options)
+        header = layout.HEADER.pack(length, layout.VERSION, DRIVER, Command.STEP, capacity, 0)
+        file.write(0, header.ljust(length, b"\0"))
         return file
 
     @property
@@ -107,25 +116,11 @@ class LinkFile:
             self.read_groups()
         return command, messages
 
-    def check_header(self) -> layout.Header:
-        """The header.
-
-        Raises:
-            LayoutError: it is wrong.
-        """
-        size = os.fstat(self.descriptor).st_size
-        return layout.read_header(os.pread(self.descriptor, layout.HEADER.size, 0), size, self._source)
-
     def read_groups(self) -> None:
-        """Reads the fixed parts of all groups.
-
-        Raises:
-            LayoutError: one is wrong.
-        """
-        header = self._header = self.check_header()
+        """Reads the fixed parts of all groups; a `LayoutError` if one is wrong."""
+        header = self._header = read_header(self.path, self.descriptor)
         self._usual = layout.HEADER.pack(*header._replace(turn=DRIVER, command=Command.STEP, message_bytes=0))
         groups = layout.read_groups(self.read, header, self._source)
-        layout.check_length(header, groups, self._source)
         self._count = self.read(layout.AREA_AT - 4 + header.capacity, 4)
         for group in groups:
             self.groups[group.spec.name] = group
@@ -138,15 +133,19 @@ class LinkFile:
             LayoutError: as `layout.read_rows`, or something fixed has changed.
         """
         assert self._header is not None, "`take` has read the header"
-        read: layout.Read = self.read
-        read_own: layout.ReadRows = self._read_own
-        if self._header.length <= _WHOLE:
-            data = self.read(0, self._header.length)
+        whole = self.read(0, self._header.length) if self._header.length <= _WHOLE else None
 
-            def read(offset: int, count: int) -> bytes:
-                return data[offset : offset + count]
+        def read(offset: int, count: int) -> bytes:
+            return self.read(offset, count) if whole is None else whole[offset : offset + count]
 
-            read_own = read
+        def read_rows(offset: int, count: int) -> bytes | NDArray[np.uint8]:
+            if whole is not None or count < _LARGE:
+                return read(offset, count)
+            data = np.empty(count, np.uint8)
+            if os.preadv(self.descriptor, [data.data], offset) < count:
+                raise self._cut()
+            self.bytes_read += count
+            return data
 
         at = layout.AREA_AT - 4 + self._header.capacity
         if read(at, 4) != self._count:
@@ -157,12 +156,21 @@ class LinkFile:
             start, n_at = group.base, group.offsets["n"]
             part = read(start, n_at + 4 - start)
             if part[:-4] != self._fixed[name]:
-                raise self._changed(group, part[:-4])
+                before, sizes = self._fixed[name], dict(group.spec.sizes())
+                place = start + next(index for index in range(len(before)) if part[index] != before[index])
+                field, first = max((item for item in group.offsets.items() if item[1] <= place), key=itemgetter(1))
+                if sizes[field] % 4 == 0 and field != "name":
+                    first += (place - first) // 4 * 4
+                    values = [_I32.unpack_from(data, first - start)[0] for data in (part, before)]
+                else:
+                    span = slice(first - start, first - start + sizes[field])
+                    values = [data[span].strip(b"\0") for data in (part, before)]
+                expected = f"{values[1]} as before"
+                raise LayoutError(first, f"{name}.{field}", values[0], expected, source=self._source)
             n = layout.read_count(part[-4:], group.spec, n_at, self._source)
             if n:
-                found[name] = layout.read_rows(
-                    read_own, group, n, self._source, masks_at_max_step=self._masks_at_max_step
-                )
+                old_release = self._masks_at_max_step
+                found[name] = layout.read_rows(read_rows, group, n, self._source, masks_at_max_step=old_release)
         return found
 
     def give(self, command: Command, turn: int, messages: bytes = b"") -> None:
@@ -179,18 +187,16 @@ class LinkFile:
 
     def room(self) -> int:
         """The bytes of messages that fit."""
-        (capacity,) = _I32.unpack(self.read(layout.CAPACITY_AT, 4))
-        return int(capacity) - 4
+        return int(_I32.unpack(self.read(layout.CAPACITY_AT, 4))[0]) - 4
 
-    def replace(self, capacity: int, turn: int, more: bytes = b"", added: int = 0) -> LinkFile:
-        """Makes the next file with this one's groups, points to it from this one, and closes this one.
+    def replace(self, capacity: int, turn: int, more: bytes = b"", added: int = 0) -> None:
+        """Makes the next file with this one's groups, in the maker's turn, points to it from this one, and uses it.
 
         Args:
             capacity: of the next file's message area; the area is zeros.
             turn: the side that makes it.
-
-        Returns:
-            the next file, in the maker's turn.
+            more: the bytes of groups that are added.
+            added: their number.
 
         Raises:
             NoRoom: there is no room, or there were too many changes.
@@ -205,22 +211,20 @@ class LinkFile:
         groups = self.read(count_at + 4, length - count_at - 4) + more
         if added:
             self.write(count_at, _I32.pack(count + added))
-        area = bytes(capacity - 4)
-        header = layout.HEADER.pack(layout.AREA_AT + capacity + len(groups), version, turn, Command.STEP, capacity, 0)
+        length = layout.AREA_AT + capacity + len(groups)
         path = next_path(self.path)
-        following = LinkFile(
-            path, make_file(path, layout.AREA_AT + capacity + len(groups)), masks_at_max_step=self._masks_at_max_step
-        )
-        following.write(0, header + area + _I32.pack(count + added) + groups)
-        following.bytes_read, following.bytes_written = self.bytes_read, self.bytes_written
+        descriptor, before = make_file(path, length), self.descriptor
         self.write(layout.COMMAND_AT, bytes([Command.CHANGE_FILE]))
+        self._use(path, descriptor)
+        header = layout.HEADER.pack(length, version, turn, Command.STEP, capacity, 0)
+        self.write(0, header + bytes(capacity - 4) + _I32.pack(count + added) + groups)
         fence()
-        self.write(layout.TURN_AT, bytes([1 - turn]))
-        self.close()
-        return following
+        self.write(layout.TURN_AT, bytes([1 - turn]), before)
+        os.close(before)
+        self.changes += 1
 
-    def follow(self) -> LinkFile:
-        """Opens the next file, which the other side has made, and removes this one.
+    def follow(self) -> None:
+        """Uses the next file, which the other side has made, and removes this one.
 
         Raises:
             UnsafeFile: it is not there, or is not a private file of this user.
@@ -228,25 +232,21 @@ class LinkFile:
             NoRoom: there were too many changes.
         """
         path = next_path(self.path)
-        following = LinkFile(path, open_file(path), masks_at_max_step=self._masks_at_max_step)
-        following.bytes_read, following.bytes_written = self.bytes_read, self.bytes_written
+        descriptor = open_file(path)
         try:
-            following.check_header()
+            read_header(path, descriptor)
         except LayoutError:
-            following.close()
+            os.close(descriptor)
             raise
         self.remove()
         self.close()
-        return following
+        self._use(path, descriptor)
+        self.changes += 1
 
-    def write(self, offset: int, data: bytes) -> None:
-        """Writes bytes.
-
-        Raises:
-            NoRoom: the file was cut, and the file system is full.
-        """
+    def write(self, offset: int, data: bytes, descriptor: int | None = None) -> None:
+        """Writes bytes; `NoRoom` if the file was cut, and the file system is full."""
         try:
-            os.pwrite(self.descriptor, data, offset)
+            os.pwrite(self.descriptor if descriptor is None else descriptor, data, offset)
         except OSError as error:
             raise NoRoom(f"the file cannot be written: {error.strerror}", source=self._source) from error
         self.bytes_written += len(data)
@@ -262,23 +262,9 @@ class LinkFile:
             self.descriptor = -1
 
     def read(self, offset: int, count: int) -> bytes:
-        """Reads bytes.
-
-        Raises:
-            LayoutError: the file has become shorter.
-        """
+        """Reads bytes; a `LayoutError` if the file has become shorter."""
         data = os.pread(self.descriptor, count, offset)
         if len(data) < count:
-            raise self._cut()
-        self.bytes_read += count
-        return data
-
-    def _read_own(self, offset: int, count: int) -> bytes | NDArray[np.uint8]:
-        """As `read`; many bytes are read into a new array."""
-        if count < _LARGE:
-            return self.read(offset, count)
-        data = np.empty(count, np.uint8)
-        if os.preadv(self.descriptor, [data.data], offset) < count:
             raise self._cut()
         self.bytes_read += count
         return data
@@ -286,44 +272,25 @@ class LinkFile:
     def _cut(self) -> LayoutError:
         """The error for a file that has become shorter: names the first field that no longer fits."""
         size = os.fstat(self.descriptor).st_size
-        header = self._header
-        fields = {"length": (0, 4), "version": (4, 4), "turn": (8, 1), "command": (9, 1), "capacity": (10, 4)}
-        fields["message bytes"] = (14, 4)
-        if header is not None:
-            fields["messages"] = (layout.AREA_AT, header.capacity - 4)
-            fields["groups"] = (layout.AREA_AT - 4 + header.capacity, 4)
+        fields = [("length", 0, 4), ("version", 4, 4), ("turn", 8, 1), ("command", 9, 1), ("capacity", 10, 4)]
+        fields.append(("message bytes", 14, 4))
+        if self._header is not None:
+            capacity = self._header.capacity
+            fields += [("messages", layout.AREA_AT, capacity - 4), ("groups", layout.AREA_AT - 4 + capacity, 4)]
         for name, group in self.groups.items():
-            for (field, nbytes), offset in zip(group.spec.sizes(), group.offsets.values(), strict=True):
-                fields[f"{name}.{field}"] = (offset, nbytes)
-        for field, (offset, nbytes) in fields.items():
-            if offset + nbytes > size:
-                return LayoutError(
-                    offset, field, f"the end of the file at {size}", f"{nbytes} bytes", source=self._source
-                )
-        return LayoutError(0, "length", f"a file of {size} bytes", "a longer one", source=self._source)
+            fields += [(f"{name}.{field}", group.offsets[field], nbytes) for field, nbytes in group.spec.sizes()]
+        fields.append(("length", 0, size + 1))
+        field, offset, nbytes = next(item for item in fields if item[1] + item[2] > size)
+        return LayoutError(offset, field, f"the end of the file at {size}", f"{nbytes} bytes", source=self._source)
 
-    def _changed(self, group: PlacedGroup, part: bytes) -> LayoutError:
-        """The error for a fixed part that has changed: names the first field that differs."""
-        name = group.spec.name
-        before = self._fixed[name]
-        place = group.base + next(index for index in range(len(part)) if part[index] != before[index])
-        field, at = max((item for item in group.offsets.items() if item[1] <= place), key=lambda item: item[1])
-        sizes: Mapping[str, int] = dict(group.spec.sizes())
-        if sizes[field] % 4 == 0 and field != "name":
-            at += (place - at) // 4 * 4
-            values = [_I32.unpack_from(data, at - group.base)[0] for data in (part, before)]
-        else:
-            span = slice(at - group.base, at - group.base + sizes[field])
-            values = [data[span].strip(b"\0") for data in (part, before)]
-        return LayoutError(at, f"{name}.{field}", values[0], f"{values[1]} as before", source=self._source)
+
+def read_header(path: Path, descriptor: int) -> layout.Header:
+    """The header of an open file; a `LayoutError` if it is wrong."""
+    return layout.read_header(os.pread(descriptor, layout.HEADER.size, 0), os.fstat(descriptor).st_size, str(path))
 
 
 def next_path(path: Path) -> Path:
-    """The name of the file after this one.
-
-    Raises:
-        NoRoom: there were too many changes.
-    """
+    """The name of the file after this one; `NoRoom` if there were too many changes."""
     name = path.name + "_"
     if len(name) - len(name.rstrip("_")) > MOST_CHANGES:
         raise NoRoom(
@@ -331,3 +298,57 @@ def next_path(path: Path) -> Path:
             source=str(path),
         )
     return path.with_name(name)
+
+
+class TurnWait:
+    """One wait for the turn: yields the core, then sleeps, longer and longer.
+
+    The other side may need this side's core, so neither spins.
+
+    Args:
+        usual_s: mean time of recent waits; above 0.2 ms, a wait begins with a sleep of half this time, at most 0.5 ms.
+    """
+
+    def __init__(self, usual_s: float = 0.0) -> None:
+        self._yields, self._pause = _YIELDS, _FIRST_PAUSE
+        self._first = min(usual_s / 2, _LONGEST_PAUSE) if usual_s > _LONG else 0.0
+        self._looked = self._cpu_at = time.monotonic()
+        self._cpu = time.process_time()
+        self.seconds = 0.0
+
+    def look(self) -> float:
+        """The seconds of this wait, without time in which this process was stopped."""
+        now = time.monotonic()
+        gap, self._looked = now - self._looked, now
+        if gap > _GAP:
+            cpu = time.process_time()
+            gap, self._cpu, self._cpu_at = min(gap, _GAP + cpu - self._cpu), cpu, now
+        elif now - self._cpu_at > _GAP:
+            self._cpu, self._cpu_at = time.process_time(), now
+        self.seconds += gap
+        return self.seconds
+
+    def skip(self) -> None:
+        """Leaves out the time since the last look."""
+        self._looked = self._cpu_at = time.monotonic()
+        self._cpu = time.process_time()
+
+    def pause_s(self) -> float:
+        """Seconds of the next pause; 0.0: yields the core."""
+        if self._first:
+            first, self._first, self._yields = self._first, 0.0, 0
+            return first
+        if self._yields:
+            self._yields -= 1
+            return 0.0
+        pause = self._pause
+        self._pause = min(pause * _GROWTH, _LONGEST_PAUSE if self.seconds < 1.0 else _LONGEST_LATER)
+        return pause
+
+    def pause(self) -> None:
+        """Yields the core, or sleeps."""
+        pause = self.pause_s()
+        if pause:
+            time.sleep(pause)
+        else:
+            os.sched_yield()

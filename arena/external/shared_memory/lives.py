@@ -16,9 +16,9 @@ from gymnasium.spaces import Box, Discrete, MultiDiscrete, Space, Tuple
 from numpy.typing import NDArray
 
 from arena.errors import LayoutError, LinkError
-from arena.external.interface import Answers, ExternalError
+from arena.external.errors import ExternalError
 from arena.external.shared_memory.layout import GroupSpec, Rows, no_op_actions
-from arena.external.slots import Slots
+from arena.external.slots import Answers, Slots
 from arena.game.api import Interface
 
 OffsetOf = Callable[[str, str, int], int]
@@ -42,9 +42,8 @@ class Life:
 
 @dataclass
 class LifeCounts:
-    """What has happened to the agents of one simulator."""
+    """What has happened to the agents of one simulator, by the keys of `LinkLine`."""
 
-    lives: int = 0
     lost: int = 0
     never_asked: int = 0  # rows that end a life that has not begun
     max_step_without_done: int = 0
@@ -55,17 +54,9 @@ class AskedRows(NamedTuple):
     """The rows of one group that wait for actions."""
 
     rows: Rows
-    positions: Mapping[int, NDArray[np.intp]]  # by entity [K], among the rows of the group
-    slots: Mapping[int, NDArray[np.intp]]  # by entity [K]
+    positions: dict[int, NDArray[np.intp]]  # by entity [K], among the rows of the group
+    slots: dict[int, NDArray[np.intp]]  # by entity [K]
     dropped: Sequence[int]  # rows of agents without a game
-
-
-class _Sorted(NamedTuple):
-    """The rows of one group in one hand-over, by what they mean: position, id, and the life if it has begun."""
-
-    ends: list[tuple[int, int, Life]]
-    asks: list[tuple[int, int, Life | None]]
-    never_asked: int
 
 
 def interface_of_groups(
@@ -74,25 +65,18 @@ def interface_of_groups(
     """The entities that play groups: one for each, or several for a group in `split`."""
     names, observations, actions, sizes = [], [], [], []
     for spec in groups:
-        parts = split.get(spec.name, 0)
-        for name in [f"{spec.name}.{part}" for part in range(parts)] or [spec.name]:
+        boxes = [Box(-np.inf, np.inf, shape, np.float32) for shape in spec.observations]
+        action: Space[Any]
+        if spec.branches is None:
+            action = Box(*action_range, (spec.action_size,), np.float32)
+        else:
+            action = Discrete(spec.branches[0]) if len(spec.branches) == 1 else MultiDiscrete(list(spec.branches))
+        for name in [f"{spec.name}.{part}" for part in range(split.get(spec.name, 0))] or [spec.name]:
             names.append(name)
-            observations.append(_observation_space(spec))
-            actions.append(_action_space(spec, action_range))
-            sizes.append(sum(spec.branches or ()))
+            observations.append(boxes[0] if len(boxes) == 1 else Tuple(boxes))
+            actions.append(action)
+            sizes.append(spec.choices)
     return Interface(tuple(names), tuple(observations), tuple(actions), tuple(sizes))
-
-
-def _observation_space(spec: GroupSpec) -> Space[Any]:
-    boxes = [Box(-np.inf, np.inf, shape, np.float32) for shape in spec.observations]
-    return boxes[0] if len(boxes) == 1 else Tuple(boxes)
-
-
-def _action_space(spec: GroupSpec, action_range: tuple[float, float]) -> Space[Any]:
-    if spec.branches is None:
-        assert spec.continuous is not None, "a group has one of the two"
-        return Box(*action_range, (spec.continuous,), np.float32)
-    return Discrete(spec.branches[0]) if len(spec.branches) == 1 else MultiDiscrete(list(spec.branches))
 
 
 class Lives:
@@ -131,144 +115,105 @@ class Lives:
             LayoutError: a number is not finite, or a row forbids all choices; the table is unchanged.
             LinkError: more agents live than there are slots.
         """
-        counts = self.counts[simulator]
-        found = {group: self._sort(simulator, group, rows) for group, rows in handover.items() if len(rows.ids)}
-        for group, by_meaning in found.items():
-            told = sorted(position for position, _, _ in [*by_meaning.ends, *by_meaning.asks])
-            check_rows(self._groups[group], handover[group], offset_of, told)
-        for group, by_meaning in found.items():
+        counts, never_asked = self.counts[simulator], 0
+        ends: dict[str, list[tuple[int, int, Life]]] = {}  # by group: position, id and life of rows
+        asks: dict[str, list[tuple[int, int, Life | None]]] = {}
+        for group, rows in handover.items():
+            if not len(rows.ids):
+                continue
+            living, ends[group], asks[group] = self._living[simulator, group], [], []
+            ended: set[int] = set()
+            meanings = zip(rows.ids.tolist(), rows.done.tolist(), rows.max_step.tolist(), strict=True)
+            for position, (number, done, max_step) in enumerate(meanings):
+                life = None if number in ended else living.get(number)
+                if done and life is not None:
+                    ends[group].append((position, number, life))
+                    ended.add(number)
+                elif life is None and (done or max_step):
+                    never_asked += 1
+                else:
+                    asks[group].append((position, number, life))
+            checked = sorted(position for position, _, _ in [*ends[group], *asks[group]])
+            check_rows(self._groups[group], rows, offset_of, checked)
+        counts.never_asked += never_asked
+        for group, ending in ends.items():
+            rows = handover[group]
             self._handovers[simulator, group] += 1
-            for _, _, life in by_meaning.asks:
+            for _, _, life in asks[group]:
                 if life is not None:
                     life.seen = self._handovers[simulator, group]  # before any other agent may take its slot
-            counts.never_asked += by_meaning.never_asked
-            self._end(table, simulator, group, handover[group], by_meaning)
-        return {group: self._ask(table, simulator, group, handover, found) for group in found}
-
-    def _sort(self, simulator: int, group: str, rows: Rows) -> _Sorted:
-        living = self._living[simulator, group]
-        ends: list[tuple[int, int, Life]] = []
-        asks: list[tuple[int, int, Life | None]] = []
-        ended: set[int] = set()
-        never_asked = 0
-        told = zip(rows.ids.tolist(), rows.done.tolist(), rows.max_step.tolist(), strict=True)
-        for position, (number, done, max_step) in enumerate(told):
-            life = None if number in ended else living.get(number)
-            if done and life is not None:
-                ends.append((position, number, life))
-                ended.add(number)
-            elif life is None and (done or max_step):
-                never_asked += 1
-            else:
-                asks.append((position, number, life))
-        return _Sorted(ends, asks, never_asked)
-
-    def _end(self, table: Slots, simulator: int, group: str, rows: Rows, by_meaning: _Sorted) -> None:
-        by_entity: dict[int, list[tuple[int, int]]] = defaultdict(list)
-        for position, number, life in by_meaning.ends:
-            del self._living[simulator, group][number]
-            if life.slot is not None:
-                by_entity[life.entity].append((position, life.slot))
-        for entity, ends in by_entity.items():
-            positions, slots = np.array(ends, np.intp).T
-            table.end_rows(
-                slots,
-                entity,
-                _observations(rows, positions),
-                rewards=rows.rewards[positions].astype(np.float64),
-                truncated=rows.max_step[positions],
-            )
-
-    def _ask(
-        self, table: Slots, simulator: int, group: str, handover: Mapping[str, Rows], found: Mapping[str, _Sorted]
-    ) -> AskedRows:
-        rows, counts = handover[group], self.counts[simulator]
-        rewards = rows.rewards.astype(np.float64)
-        seen = self._handovers[simulator, group]
-        by_entity: dict[int, list[tuple[int, int]]] = defaultdict(list)
-        dropped = []
-        for position, number, life in found[group].asks:
-            if life is None:
-                life = self._begin(table, simulator, group, number, found)
-                counts.lives += 1
-                counts.first_rewards += bool(rewards[position])
-                rewards[position] = 0.0
-            elif rows.max_step[position]:
-                counts.max_step_without_done += 1
-            life.seen = seen
-            if life.slot is None:
-                dropped.append(position)
-            else:
-                by_entity[life.entity].append((position, life.slot))
-        positions, slots = {}, {}
-        for entity, asks in by_entity.items():
-            positions[entity], slots[entity] = np.array(asks, np.intp).T
-            masks = None if rows.masks is None else (~rows.masks[positions[entity]]).astype(np.int8)
-            table.ask_rows(
-                slots[entity],
-                entity,
-                _observations(rows, positions[entity]),
-                rewards=rewards[positions[entity]],
-                masks=masks,
-            )
-        return AskedRows(rows, positions, slots, dropped)
+            by_entity: dict[int, list[tuple[int, int]]] = defaultdict(list)
+            for position, number, life in ending:
+                del self._living[simulator, group][number]
+                if life.slot is not None:
+                    by_entity[life.entity].append((position, life.slot))
+            for entity, pairs in by_entity.items():
+                positions, slots = np.array(pairs, np.intp).T
+                paid, truncated = rows.rewards[positions].astype(np.float64), rows.max_step[positions]
+                table.end_rows(slots, entity, _observations(rows, positions), rewards=paid, truncated=truncated)
+        found = {}
+        for group in asks:
+            rows = handover[group]
+            rewards, by_entity = rows.rewards.astype(np.float64), defaultdict(list)
+            dropped = []
+            for position, number, life in asks[group]:
+                if life is None:
+                    life = self._begin(table, simulator, group, number, asks)
+                    counts.first_rewards += bool(rewards[position])
+                    rewards[position] = 0.0
+                elif rows.max_step[position]:
+                    counts.max_step_without_done += 1
+                life.seen = self._handovers[simulator, group]
+                if life.slot is None:
+                    dropped.append(position)
+                else:
+                    by_entity[life.entity].append((position, life.slot))
+            found[group] = asked = AskedRows(rows, {}, {}, dropped)
+            for entity, pairs in by_entity.items():
+                positions, slots = asked.positions[entity], asked.slots[entity] = np.array(pairs, np.intp).T
+                masks = None if rows.masks is None else (~rows.masks[positions]).astype(np.int8)
+                seen = _observations(rows, positions)
+                table.ask_rows(slots, entity, seen, rewards=rewards[positions], masks=masks)
+        return found
 
     def _begin(
-        self,
-        table: Slots,
-        simulator: int,
-        group: str,
-        number: int,
-        found: Mapping[str, _Sorted],
+        self, table: Slots, simulator: int, group: str, number: int, asks: Mapping[str, Sequence[tuple[int, int, Any]]]
     ) -> Life:
+        """Begins the life of an agent; without a free slot, another agent's may be taken, see `unseen`."""
         first, parts = self._entities[group]
-        entity = first + number % parts
-        agent = simulator, group, number
-        if not table.free:
-            self._take_unseen(table, simulator)
+        agent, entity = (simulator, group, number), first + number % parts
+        if not table.free:  # this simulator's agent with the most hand-overs without a row loses its slot
+            longest, whose = self._unseen - 1, None
+            for (owner, other), living in self._living.items():
+                for one, life in living.items() if owner == simulator else ():
+                    unseen = self._handovers[owner, other] - life.seen
+                    if unseen > longest and life.slot is not None and life.seen:
+                        longest, whose = unseen, (living, one, life.slot)
+            if whose is not None:
+                del whose[0][whose[1]]
+                table.lose(whose[2], "lost")
+                self.counts[simulator].lost += 1
         slot: int | None
         try:
-            slot = table.begin(
-                f"{simulator}/{group}/{number}",
-                (entity,),
-                after=next((slot for slot, last in self._left.items() if last == agent), None),
-            )
+            after = next((slot for slot, last in self._left.items() if last == agent), None)
+            slot = table.begin(f"{simulator}/{group}/{number}", (entity,), after=after)
+            self._left[slot] = agent
         except ExternalError as error:
             if error.code != "draining":
-                raise self._no_slot(table, simulator, found) from error
+                counts: Counter[str] = Counter(dict.fromkeys(self._groups, 0))
+                for (_, other), lives in self._living.items():
+                    counts[other] += len(lives)
+                for other, rows in asks.items():
+                    counts[other] += sum(one not in self._living[simulator, other] for _, one, _ in rows)
+                agents, each = counts.total(), ", ".join(f"{other} {count}" for other, count in counts.items())
+                refusal = LinkError(
+                    f"{agents} agents live, {table.size} slots (lanes): {each}; set lanes to {agents} or more"
+                )
+                refusal.simulator = simulator
+                raise refusal from error
             slot = None  # no game may begin any more
-        if slot is not None:
-            self._left[slot] = agent
         life = self._living[simulator, group][number] = Life(slot, entity, 0)
         return life
-
-    def _take_unseen(self, table: Slots, simulator: int) -> None:
-        """Loses this simulator's agent with the most hand-overs without a row, if there are at least `unseen`."""
-        longest, whose = self._unseen - 1, None
-        for (owner, group), living in self._living.items():
-            if owner == simulator:
-                for number, life in living.items():
-                    unseen = self._handovers[owner, group] - life.seen
-                    if unseen > longest and life.slot is not None and life.seen:
-                        longest, whose = unseen, (group, number)
-        if whose is not None:
-            group, number = whose
-            slot = self._living[simulator, group].pop(number).slot
-            assert slot is not None, "only agents with a game were looked at"
-            table.lose(slot, "lost")
-            self.counts[simulator].lost += 1
-
-    def _no_slot(self, table: Slots, simulator: int, found: Mapping[str, _Sorted]) -> LinkError:
-        living: Counter[str] = Counter(dict.fromkeys(self._groups, 0))
-        for (_, group), lives in self._living.items():
-            living[group] += len(lives)
-        for group, by_meaning in found.items():
-            living[group] += sum(number not in self._living[simulator, group] for _, number, _ in by_meaning.asks)
-        agents = sum(living.values())
-        each = ", ".join(f"{group} {count}" for group, count in living.items())
-        error = LinkError(f"{agents} agents live, {table.size} slots (lanes): {each}; set lanes to {agents} or more")
-        error.simulator = simulator
-        return error
 
     def drop(self, slot: int) -> None:
         """The arena has given a game up: its agent plays on without a policy, until its life ends."""
@@ -296,19 +241,19 @@ class Lives:
     ) -> dict[str, NDArray[Any]]:
         """The actions of a hand-over, by group [n, A]: zeros for rows that ended, no-ops for rows without an answer."""
         found = {}
-        for group, told in asked.items():
+        for group, (rows, by_entity, slots_of, dropped) in asked.items():
             spec = self._groups[group]
-            actions = np.zeros((len(told.rows.ids), spec.action_size), spec.action_dtype)
-            idle = list(told.dropped)
-            for entity, positions in told.positions.items():
-                slots = told.slots[entity]
+            actions = np.zeros((len(rows.ids), spec.action_size), spec.action_dtype)
+            idle = list(dropped)
+            for entity, positions in by_entity.items():
+                slots = slots_of[entity]
                 waits = np.array([slot in waiting for slot in slots.tolist()], np.bool_)
                 if answers is not None:
                     chosen = np.asarray(answers.actions[entity])[slots[waits]]
                     actions[positions[waits]] = chosen.reshape(-1, spec.action_size)
                 idle += positions[~waits].tolist()
             if idle:
-                actions[idle] = no_op_actions(spec, told.rows)[idle]
+                actions[idle] = no_op_actions(spec, rows)[idle]
             found[group] = actions
         return found
 
@@ -328,16 +273,16 @@ def check_rows(spec: GroupSpec, rows: Rows, offset_of: OffsetOf, positions: Sequ
     Raises:
         LayoutError: a number is not finite, or all choices of a branch are forbidden.
     """
-    told = np.arange(len(rows.ids)) if positions is None else np.array(positions, np.intp)
+    checked = np.arange(len(rows.ids)) if positions is None else np.array(positions, np.intp)
     fields = [(f"observation {number}", array) for number, array in enumerate(rows.observations)]
     for field, array in [*fields, ("reward", rows.rewards)]:
-        wrong = ~np.isfinite(array[told])
+        wrong = ~np.isfinite(array[checked])
         if wrong.any():
             index = np.argwhere(wrong)[0]
-            element = int(np.ravel_multi_index((told[index[0]], *index[1:]), array.shape))
+            element = int(np.ravel_multi_index((checked[index[0]], *index[1:]), array.shape))
             value = array.reshape(-1)[element]
             raise LayoutError(offset_of(spec.name, field, element), f"{spec.name}.{field}", value, "a finite number")
-    asks = told[~rows.done[told]]
+    asks = checked[~rows.done[checked]]
     if rows.masks is not None and len(asks):
         first = 0
         for branch, choices in enumerate(spec.branches or ()):

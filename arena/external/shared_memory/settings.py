@@ -8,7 +8,6 @@ import re
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import IO, Annotated, Any, Literal
 
 import msgspec
@@ -21,9 +20,11 @@ from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError, located, nearest
 from arena.external.shared_memory.driver import Driver
 from arena.external.shared_memory.layout import GroupSpec
-from arena.external.shared_memory.messages import Channel, Engine, Message
+from arena.external.shared_memory.messages import Channel, Engine, Message, parameter_message, property_message
 
 _ATTACH = re.compile(r"[A-Za-z0-9_-]{0,63}[A-Za-z0-9-]")  # the files after the first one end in `_`
+_NUMBERS = ("properties", "parameters")  # keys of settings: numbers by name
+_OF_DRIVER = ("attach", "profile", "side_channel_bytes", "start_s", "step_s", "close_s", "folder", "cwd", "environment")
 _STEP_S, _ATTACHED_STEP_S = 30.0, 3600.0  # an editor that is attached may be paused by hand
 
 
@@ -93,13 +94,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         if attach is not None and settings.simulators > 1:
             raise ConfigError(f"found {settings.simulators}; with `attach` there is 1", path="simulators")
         checked_split(settings.split, settings.specs)
-        for path in ("properties", "parameters"):
-            for key, value in getattr(settings, path).items():
-                _check_ascii(key, path)
-                if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-                    raise ConfigError(f"found {value!r}; expected a number", path=f"{path}.{key}")
+        named = [(path, key, value) for path in _NUMBERS for key, value in getattr(settings, path).items()]
         if settings.seed_property is not None:
-            _check_ascii(settings.seed_property, "seed_property")
+            named.append(("seed_property", settings.seed_property, 0.0))
+        for path, key, value in named:
+            if not key or not key.isascii():
+                raise ConfigError(f"found {key!r}; expected a text of ASCII characters", path=path)
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+                raise ConfigError(f"found {value!r}; expected a number", path=f"{path}.{key}")
         if len(settings.action_range) != 2 or settings.action_range[0] >= settings.action_range[1]:
             bounds = [*settings.action_range]
             raise ConfigError(f"found {bounds!r}; expected [low, high], low less than high", path="action_range")
@@ -109,16 +111,21 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
                 raise ConfigError(f"found {place!r}; expected a folder that is there", path=name)
         settings.channel_classes()
         if settings.command is not None:
-            settings._check_program(settings.command[0])
+            program = sys.executable if settings.command[0] == "{python}" else settings.command[0]
+            if os.sep in program:
+                file = anchored(settings.cwd or ".") / program
+                if shutil.which(file) is None:
+                    what = "is not executable" if file.is_file() else "does not exist"
+                    raise ConfigError(f"the program {file} {what}", path="command")
+            else:
+                searched = settings.environment.get("PATH") or os.environ.get("PATH")
+                if shutil.which(program, path=searched) is None:
+                    raise ConfigError(f"there is no program {program!r} in PATH ({searched})", path="command")
         return settings
 
     @property
     def specs(self) -> tuple[GroupSpec, ...] | None:
-        """The groups; None: they are learned from the program.
-
-        Raises:
-            ConfigError: a value is not allowed.
-        """
+        """The groups; None: they are learned from the program. A `ConfigError` if a value is not allowed."""
         if self.groups is None:
             return None
         specs = []
@@ -152,25 +159,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             seen[channel.guid] = channel
         return channels
 
-    def _check_program(self, program: str) -> None:
-        if program == "{python}":
-            program = sys.executable
-        path = (self.environment.get("PATH") or os.environ.get("PATH")) if os.sep not in program else None
-        place = str(anchored(self.cwd or ".") / program) if os.sep in program else program
-        if shutil.which(place, path=path) is None:
-            if os.sep not in program:
-                raise ConfigError(f"there is no program {program!r} in PATH ({path})", path="command")
-            what = "is not executable" if Path(place).is_file() else "does not exist"
-            raise ConfigError(f"the program {place} {what}", path="command")
+    def messages(self, seed: float | None) -> list[Message]:
+        """The messages of the first reset: engine, properties, parameters; the seed as `seed_property` if it is set."""
+        found = [] if self.engine is None else self.engine.messages()
+        properties = dict(self.properties)
+        if self.seed_property is not None and seed is not None:
+            properties[self.seed_property] = seed
+        found += [property_message(key, value) for key, value in properties.items()]
+        return found + [parameter_message(key, value) for key, value in self.parameters.items()]
 
     def driver(self, number: int, seed: int, messages: Sequence[Message], output: IO[bytes] | None) -> Driver:
-        """A new link to a simulator.
-
-        Args:
-            number: of the simulator.
-            seed: 32 bits.
-            messages: for the first reset.
-            output: of the program.
+        """A new link to a simulator of this number, with a seed of 32 bits, and messages for the first reset.
 
         Raises:
             UnsafeFile, NoRoom: the first file cannot be made.
@@ -178,20 +177,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         command = None
         if self.command is not None:
             command = [part.replace("{seed}", str(seed)).replace("{number}", str(number)) for part in self.command]
-        return Driver(
-            command,
-            attach=self.attach,
-            profile=self.profile,
-            side_channel_bytes=self.side_channel_bytes,
-            messages=messages,
-            start_s=self.start_s,
-            step_s=self.step_s,
-            close_s=self.close_s,
-            folder=self.folder,
-            cwd=self.cwd,
-            environment=self.environment,
-            output=output,
-        )
+        given = {name: getattr(self, name) for name in _OF_DRIVER}
+        return Driver(command, messages=messages, output=output, **given)
 
 
 def checked_split(split: Mapping[str, Any], groups: Sequence[GroupSpec] | None) -> None:
@@ -209,8 +196,3 @@ def checked_split(split: Mapping[str, Any], groups: Sequence[GroupSpec] | None) 
         taken = [part for part in range(parts) if f"{name}.{part}" in (names or ())]
         if taken:
             raise ConfigError(f"there is a group of the name {name}.{taken[0]} already", path=f"split.{name}")
-
-
-def _check_ascii(text: str, path: str) -> None:
-    if not text or not text.isascii():
-        raise ConfigError(f"found {text!r}; expected a text of ASCII characters", path=path)

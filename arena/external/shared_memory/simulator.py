@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 from arena.errors import PeerClosed, PeerSilent, UnsafeFile
 from arena.external.shared_memory import layout
 from arena.external.shared_memory.files import open_file
-from arena.external.shared_memory.layout import Command, GroupSpec, PlacedGroup, Rows
-from arena.external.shared_memory.link_file import DRIVER, SIMULATOR, LinkFile
-from arena.external.shared_memory.turn_wait import TurnWait
+from arena.external.shared_memory.layout import Command, GroupSpec, Rows
+from arena.external.shared_memory.link_file import DRIVER, SIMULATOR, LinkFile, TurnWait, read_header
 
 _I32 = struct.Struct("<i")
 
@@ -39,17 +38,25 @@ class Simulator:
     """
 
     def __init__(self, path: str | Path | None = None, *, profile: str = "published", step_s: float = 30.0) -> None:
-        place = Path(path) if path is not None else _given_path()
-        self._file = LinkFile(place, open_file(place))
         if profile not in ("published", "release-0.2"):
             raise ValueError(f"profile {profile!r}; known: published, release-0.2")
+        if path is None and "--memory-path" in sys.argv[:-1]:
+            path = sys.argv[sys.argv.index("--memory-path") + 1]
+        elif path is None:
+            path = Path(tempfile.gettempdir()) / "ml-agents" / "default"
+            if not path.exists():
+                message = "there is no file: give `--memory-path`, or start the driver first"
+                raise UnsafeFile(message, source=str(path))
+        place = Path(path)
+        descriptor = open_file(place)
+        read_header(place, descriptor)  # checks it
+        self._file = LinkFile(place, descriptor)
         self._old_release = profile == "release-0.2"
         self._step_s = step_s
         self._specs: dict[str, GroupSpec] = {}
         self._outgoing: list[tuple[uuid.UUID, bytes]] = []
         self._received: list[tuple[uuid.UUID, bytes]] = []
         self._has_turn = self._closed = False
-        self._file.check_header()
         if self._old_release:
             self._file.write(layout.COMMAND_AT, b"\0")
             self._file.write(layout.TURN_AT, bytes([DRIVER]))
@@ -89,24 +96,52 @@ class Simulator:
         for name in rows:
             if name not in self._specs:
                 raise ValueError(f"group {name!r} is not known: call `add` first")
-        new = [self._specs[name] for name in rows if name not in self._file.groups]
-        messages = layout.join_messages(self._outgoing)
-        room = self._file.room()
+        file = self._file
+        new = [self._specs[name] for name in rows if name not in file.groups]
+        messages, room = layout.join_messages(self._outgoing), file.room()
         if new or len(messages) > room:
             capacity = room + 4 if len(messages) <= room else 2 * len(messages) + 20
-            empty = b"".join(_empty_group(spec) for spec in new)
-            self._file = self._file.replace(capacity, SIMULATOR, empty, len(new))
-            self._file.read_groups()
+            file.replace(
+                capacity,
+                SIMULATOR,
+                b"".join(layout.fixed_part(spec).ljust(spec.nbytes, b"\0") for spec in new),
+                len(new),
+            )
+            file.read_groups()
+        groups = {name: file.groups[name] for name in rows}
         for name, some in rows.items():
-            self._write_rows(self._file.groups[name], some)
-        self._file.give(Command.STEP, DRIVER, messages)
+            spec, at, n = groups[name].spec, groups[name].offsets, len(some.ids)
+            if n > spec.agents:
+                raise ValueError(f"group {name!r}: {n} rows; at most {spec.agents} are allowed")
+            blocks: list[tuple[str, Any, tuple[int, ...], str]] = [
+                (f"observation {number}", array, (n, *shape), "<f4")
+                for number, (array, shape) in enumerate(zip(some.observations, spec.observations, strict=True))
+            ]
+            blocks += [("reward", some.rewards, (n,), "<f4"), ("done", some.done, (n,), "u1")]
+            if spec.branches is None or not self._old_release:
+                blocks += [("max_step", some.max_step, (n,), "u1"), ("id", some.ids, (n,), "<i4")]
+            if spec.branches is not None:
+                masks = np.zeros((n, spec.choices), np.bool_) if some.masks is None else some.masks
+                blocks.append(("max_step" if self._old_release else "mask", masks, (n, spec.choices), "u1"))
+            data = {}
+            for field, array, shape, dtype in blocks:
+                found = np.asarray(array)
+                if found.shape != shape:
+                    raise ValueError(f"group {name!r}: found an array of shape {found.shape}, expected {shape}")
+                data[field] = found.astype(dtype).tobytes()
+            for field, block in data.items():
+                file.write(at[field], block)
+            file.write(at["n"], _I32.pack(n))
+        file.give(Command.STEP, DRIVER, messages)
         self._outgoing.clear()
         self._has_turn = False
-        command = self._await_turn()
-        groups = {name: self._file.groups[name] for name in rows}
-        actions = {name: self._actions(group, len(rows[name].ids)) for name, group in groups.items()}
-        for group in groups.values():
-            self._file.write(group.offsets["n"], bytes(4))
+        command, actions = self._await_turn(), {}
+        groups = {name: file.groups[name] for name in rows}
+        for name, (spec, _, offsets) in groups.items():
+            n = len(rows[name].ids)
+            given = np.frombuffer(file.read(offsets["action"], 4 * n * spec.action_size), spec.action_dtype)
+            actions[name] = given.reshape(n, spec.action_size).astype(spec.action_dtype.newbyteorder("="))
+            file.write(offsets["n"], bytes(4))
         return None if command is Command.RESET else actions
 
     def send(self, guid: uuid.UUID, data: bytes) -> None:
@@ -143,7 +178,7 @@ class Simulator:
                 if command is not Command.CHANGE_FILE:  # else they are in the next file as well
                     self._received += messages
                     break
-                self._file = self._file.follow()
+                self._file.follow()
                 continue
             if wait.look() > self._step_s:
                 raise PeerSilent(f"the driver has not answered for {self._step_s:g} s", source=str(self._file.path))
@@ -156,50 +191,3 @@ class Simulator:
             raise PeerClosed("the driver has closed the link", source=str(self._file.path))
         self._has_turn = True
         return command
-
-    def _write_rows(self, group: PlacedGroup, rows: Rows) -> None:
-        spec, at, n = group.spec, group.offsets, len(rows.ids)
-        if n > spec.agents:
-            raise ValueError(f"group {spec.name!r}: {n} rows; at most {spec.agents} are allowed")
-        blocks: dict[str, bytes] = {}
-        for number, (array, shape) in enumerate(zip(rows.observations, spec.observations, strict=True)):
-            blocks[f"observation {number}"] = _bytes_of(spec, array, (n, *shape), "<f4")
-        blocks["reward"] = _bytes_of(spec, rows.rewards, (n,), "<f4")
-        blocks["done"] = _bytes_of(spec, rows.done, (n,), "u1")
-        if spec.branches is None or not self._old_release:
-            blocks["max_step"] = _bytes_of(spec, rows.max_step, (n,), "u1")
-            blocks["id"] = _bytes_of(spec, rows.ids, (n,), "<i4")
-        if spec.branches is not None:
-            masks = np.zeros((n, spec.choices), np.bool_) if rows.masks is None else rows.masks
-            place = "max_step" if self._old_release else "mask"
-            blocks[place] = _bytes_of(spec, masks, (n, spec.choices), "u1")
-        for field, data in blocks.items():
-            self._file.write(at[field], data)
-        self._file.write(at["n"], _I32.pack(n))
-
-    def _actions(self, group: PlacedGroup, n: int) -> NDArray[Any]:
-        spec = group.spec
-        data = self._file.read(group.offsets["action"], 4 * n * spec.action_size)
-        actions = np.frombuffer(data, spec.action_dtype).reshape(n, spec.action_size)
-        return actions.astype(spec.action_dtype.newbyteorder("="))
-
-
-def _given_path() -> Path:
-    if "--memory-path" in sys.argv[:-1]:
-        return Path(sys.argv[sys.argv.index("--memory-path") + 1])
-    default = Path(tempfile.gettempdir()) / "ml-agents" / "default"
-    if not default.exists():
-        raise UnsafeFile("there is no file: give `--memory-path`, or start the driver first", source=str(default))
-    return default
-
-
-def _empty_group(spec: GroupSpec) -> bytes:
-    fixed = layout.fixed_part(spec)
-    return fixed + bytes(spec.nbytes - len(fixed))
-
-
-def _bytes_of(spec: GroupSpec, array: Any, shape: tuple[int, ...], dtype: str) -> bytes:
-    found = np.asarray(array)
-    if found.shape != shape:
-        raise ValueError(f"group {spec.name!r}: found an array of shape {found.shape}, expected {shape}")
-    return found.astype(dtype).tobytes()
