@@ -27,26 +27,29 @@ from arena.config import load_config
 from arena.config.schema import Config
 from arena.errors import ConfigError, located, pluralize, shown
 from arena.launch.lead import Rank0Base
-from arena.league import read_results, rounds_file, tournament_file
-from arena.league.populations import every_meeting, populations_of
+from arena.league import read_results, rounds_file
+from arena.league.ratings.standings import populations_of
 from arena.league.results import Results
 from arena.league.tournament import (
     Batch,
     Rule,
     Table,
     distinct_settings,
+    every_meeting,
     games_of_a_meeting,
     next_batch,
+    read_terms,
     table,
     widened,
+    write_terms,
 )
 from arena.plan.build import make_plan
 from arena.preflight.outcomes import require_rules
 from arena.records import boundary as boundaries
 from arena.records import checkpoint
+from arena.records.figures import repetition_words
 from arena.records.folder import RunFolder
 from arena.records.formats import Round, Terms
-from arena.records.identical_games import repetition_words
 from arena.records.journal import JournalReader
 from arena.records.metrics import EpisodeRecord
 from arena.records.scoreboard import Scoreboard
@@ -108,7 +111,7 @@ class TournamentRun(Rank0Base):
         """
         rule = self._rule(run.folder)
         # With --resume, actions are chosen as they were before: see `continued`.
-        tournament_file.write(run.folder, Terms(greedy=self._request.greedy, error=rule.error, elo=rule.elo))
+        write_terms(run.folder, Terms(greedy=self._request.greedy, error=rule.error, elo=rule.elo))
         if not run.begun and run.leg.start == 0:
             return Stage(run)
         before = _whole(run.folder)
@@ -186,7 +189,7 @@ class TournamentRun(Rank0Base):
 
     def _rule(self, folder: RunFolder) -> Rule:
         """When this tournament ends."""
-        return rule_of(self._request, tournament_file.read(folder) if self._request.resume else None)
+        return rule_of(self._request, read_terms(folder) if self._request.resume else None)
 
     def _say(self, words: str) -> None:
         """Prints a line of progress; with --json stdout is for the result alone."""
@@ -274,7 +277,7 @@ def continued(config: Config, *, ranks: int, run_dir: str | None, greedy: bool) 
     """
     folder = existing_folder(config, run_dir)
     before = load_config(folder.config)
-    differences, terms = [*_differences(before, config)], tournament_file.read(folder)
+    differences, terms = [*_differences(before, config)], read_terms(folder)
     if terms is not None and terms.greedy != greedy:
         differences.append("it was played without --sample" if terms.greedy else "it was played with --sample")
     if differences:

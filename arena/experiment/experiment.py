@@ -20,7 +20,7 @@ from arena.experiment.plan import plan_experiment, slots_for
 from arena.experiment.tables import FollowedExperiment, outcome_data
 from arena.experiment.values import TrialRow, flat_numbers
 from arena.launch import mpirun
-from arena.results import read_results
+from arena.records.result_file import read_results
 
 if TYPE_CHECKING:
     from arena.trainer import Trainer

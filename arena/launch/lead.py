@@ -52,7 +52,7 @@ from arena.transport import Endpoint
 from arena.transport.scheduler import RoleScheduler
 
 if TYPE_CHECKING:
-    from arena.results.keeper import RunResults
+    from arena.records.results import RunResults
     from arena.transport.mpi import World
 
 _LOCK_SECONDS = 60.0  # until the lock of a dead root on another host is released, at most

@@ -5,21 +5,19 @@ What is known
     timeline                the games by ticks, with snapshots, resets and copies
     ratings/                strengths with intervals: `davidson` (draws), `whole_history` (policies that learn),
                             `standings` (tables), `contradictions` (pairs whose games contradict the order)
-    metagame/               players as strategies: `payoff`, `equilibrium`, `nash_averaging`, `alpha_rank`
+    metagame/               players as strategies: `payoff`, and `measures` (Nash averaging, alpha-rank)
     exploitability          what can be won from a policy
-    knockouts               the winners of the knockouts of a run
 
 What to do next
-    next_round, rounds      the next round; rounds as data
+    rounds_file             rounds as data
+    next_round              the next round; the winners of knockouts
     matchmaking, snapshots  the opponents of a learner; which past selves it may meet
     pairings                knockouts and Swiss
     custom, view            rules and generators of a user's own
     population              copies of the best
-    populations             two populations that only meet each other
     ratings/sprt            is A better than B by d Elo
     ratings/ranking         which pair to play, is the order decided
     tournament              batches until it is
-    rng                     random streams
 
 Nothing here imports MPI or torch. Modules that compute import scipy, which is slow; results and read_results do not.
 """

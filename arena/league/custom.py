@@ -24,7 +24,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from arena import registry
-from arena.config.matches import MatchConfig, MatchmakingConfig, OwnPairings, OwnRule, Pair, Team, generator_of
+from arena.config.matches import MatchConfig, MatchmakingConfig, OwnPairings, OwnRule, Pair, generator_of
 from arena.config.schema import Config
 from arena.errors import ConfigError, located, nearest
 from arena.league.view import LeagueView
@@ -37,13 +37,10 @@ class OpponentRule(Protocol):
     """What a class at `rule` has to have."""
 
     def opponents(self, learner: str, league: LeagueView, count: int, rng: np.random.Generator) -> Sequence[str]:
-        """The opponents of a learner in the next round, each for a match of its own.
+        """The opponents of a learner, one of `league.policies`, in the next round: `count` names of players.
 
-        Args:
-            learner: one of `league.policies`.
-            league: what is known.
-            count: how many to name; one may be named several times, and the learner itself too.
-            rng: for whatever is left to chance.
+        Each is for a match of its own; one may be named several times, and the learner itself too. `rng` is for
+        whatever is left to chance.
         """
 
 
@@ -51,12 +48,7 @@ class PairingGenerator(Protocol):
     """What a class at `generator` has to have."""
 
     def pairings(self, league: LeagueView, rng: np.random.Generator) -> Sequence[Sequence[str | Sequence[str]]]:
-        """The pairings of the next round: pairs of sides, each the name of a player, or a name for each of its seats.
-
-        Args:
-            league: what is known.
-            rng: for whatever is left to chance.
-        """
+        """The pairings of the next round: pairs of sides, each the name of a player, or a name for each seat."""
 
 
 def check_custom(config: Config) -> None:
@@ -70,47 +62,33 @@ def check_custom(config: Config) -> None:
             continue
         generator = generator_of(entry)
         if isinstance(generator, MatchmakingConfig) and isinstance(generator.rule, OwnRule):
-            _made_rule(generator.rule, path)
+            _made(generator.rule, path)
         elif isinstance(generator, OwnPairings):
-            _made_generator(generator, path)
+            _made(generator, path)
 
 
 def draw_opponents(
     entry: MatchmakingConfig, learner: str, league: LeagueView, count: int, rng: np.random.Generator, *, path: str
 ) -> list[str]:
-    """The opponents that a rule of the user's own draws for a learner.
-
-    Args:
-        entry: of the rule.
-        learner: one of its policies.
-        league: what the rule sees.
-        count: how many.
-        rng: for the rule.
-        path: of the entry in the configuration.
+    """The opponents that a rule of the user's own draws for a learner; `path` is that of the entry.
 
     Raises:
         ConfigError: the rule raises, or returns something else than `count` names of players.
     """
     assert isinstance(entry.rule, OwnRule), entry.rule
-    rule = _made_rule(entry.rule, path)
+    rule = _made(entry.rule, path)
     with located(path=f"{path}.rule"):
         found = _called(rule, "opponents", learner, league, count, rng)
         return checked_opponents(found, league.players, count, who=f"{type(rule).__name__}.opponents({learner!r})")
 
 
 def make_pairings(entry: OwnPairings, league: LeagueView, rng: np.random.Generator, *, path: str) -> list[Pair]:
-    """The pairings of the next round by a generator of the user's own.
-
-    Args:
-        entry: of the generator.
-        league: what the generator sees.
-        rng: for the generator.
-        path: of the entry in the configuration.
+    """The pairings of the next round by a generator of the user's own; `path` is that of the entry.
 
     Raises:
         ConfigError: the generator raises, or returns something else than pairings of players, or too many.
     """
-    generator = _made_generator(entry, path)
+    generator = _made(entry, path)
     with located(path=f"{path}.generator"):
         found = _called(generator, "pairings", league, rng)
         who = f"{type(generator).__name__}.pairings()"
@@ -149,16 +127,17 @@ def checked_pairings(found: Any, players: Collection[str], entry: OwnPairings, *
     for one in found:
         if isinstance(one, str) or not isinstance(one, Sequence) or len(one) != 2:
             raise ConfigError(f"{who} returned the pairing {one!r:.80}; expected {expected}")
-        pairs.append((_side(one[0], 0, players, entry, who), _side(one[1], 1, players, entry, who)))
+        teams = []
+        for side, given in enumerate(one):
+            if isinstance(given, str):
+                teams.append(entry.team(_known(given, players, who), side))
+            elif isinstance(given, Sequence) and len(given) == entry.sizes[side]:
+                teams.append(tuple(_known(name, players, who) for name in given))
+            else:
+                size = entry.sizes[side]
+                raise ConfigError(f"{who} returned the side {given!r:.80}; expected a name, or {size} of them")
+        pairs.append((teams[0], teams[1]))
     return pairs
-
-
-def _side(said: Any, side: int, players: Collection[str], entry: OwnPairings, who: str) -> Team:
-    if isinstance(said, str):
-        return entry.team(_known(said, players, who), side)
-    if not isinstance(said, Sequence) or len(said) != entry.sizes[side]:
-        raise ConfigError(f"{who} returned the side {said!r:.80}; expected a name, or {entry.sizes[side]} of them")
-    return tuple(_known(name, players, who) for name in said)
 
 
 def _known(name: Any, players: Collection[str], who: str) -> str:
@@ -167,20 +146,19 @@ def _known(name: Any, players: Collection[str], who: str) -> str:
     return str(name)
 
 
-def _made_rule(entry: OwnRule, path: str) -> Any:
-    return _made(entry.own.class_, entry.own.options, "opponents", OpponentRule, f"{path}.rule")
-
-
-def _made_generator(entry: OwnPairings, path: str) -> Any:
-    return _made(entry.generator, entry.options, "pairings", PairingGenerator, path)
-
-
-def _made(target: str, options: dict[str, Any], method: str, interface: type[Any], path: str) -> Any:
+def _made(entry: OwnRule | OwnPairings, path: str) -> Any:
+    """An object of the class of a rule or a generator, which has the method of its interface."""
+    if isinstance(entry, OwnRule):
+        target, options, method, path = entry.own.class_, entry.own.options, "opponents", f"{path}.rule"
+        interface: Any = OpponentRule.opponents
+    else:
+        target, options, method = entry.generator, entry.options, "pairings"
+        interface = PairingGenerator.pairings
     with located(path=path):
         cls = registry.load_class(target)
         if not callable(getattr(cls, method, None)):
             raise ConfigError(f"{target!r} has no method {method}()")
-        registry.check_method(cls, method, [*inspect.signature(getattr(interface, method)).parameters][1:])
+        registry.check_method(cls, method, [*inspect.signature(interface).parameters][1:])
     return registry.made_object(cls, options, path=path)
 
 

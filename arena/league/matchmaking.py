@@ -27,19 +27,16 @@ from arena.config.matches import (
     Exploiters,
     ExploitersRule,
     Fictitious,
-    FictitiousRule,
     MatchmakingConfig,
     OwnRule,
     PastSelves,
-    PastSelvesRule,
     UncertaintyRule,
 )
 from arena.league.custom import draw_opponents
 from arena.league.metagame.payoff import posterior
 from arena.league.ratings.ranking import Standings
 from arena.league.results import Results
-from arena.league.rng import systematic
-from arena.league.rounds import player_of
+from arena.league.rounds_file import player_of
 from arena.league.timeline import Timeline
 from arena.league.view import LeagueView
 
@@ -47,17 +44,11 @@ Weights: TypeAlias = dict[str, float]
 
 
 class OpponentPool(NamedTuple):
-    """All players that a learner can meet.
+    """All players that a learner can meet."""
 
-    Args:
-        results: of the games that count; of policies that learn with their ticks.
-        snapshots: per policy its snapshots in the league, the oldest first.
-        learns: the policies that learn.
-    """
-
-    results: Results | Timeline
-    snapshots: Mapping[str, Sequence[str]]
-    learns: frozenset[str]
+    results: Results | Timeline  # of the games that count; of policies that learn with their ticks
+    snapshots: Mapping[str, Sequence[str]]  # per policy its snapshots in the league, the oldest first
+    learns: frozenset[str]  # the policies that learn
 
     def past(self, members: Sequence[str]) -> list[str]:
         """The players that never change: snapshots, and policies that do not learn."""
@@ -68,15 +59,10 @@ class OpponentPool(NamedTuple):
         """The newest snapshot of a policy."""
         return next(reversed(self.snapshots.get(policy, ())), None)
 
-    def newest_of(self, policies: Sequence[str]) -> str:
-        """The newest snapshot of several policies; without one the first policy as it is."""
-        found = [name for name in map(self.newest, policies) if name is not None]
-        return max(found, key=lambda name: player_of(name).tick, default=policies[0])
-
 
 def draw(
     entry: MatchmakingConfig,
-    field: OpponentPool,
+    pool: OpponentPool,
     rng: np.random.Generator,
     *,
     tested: Mapping[str, str] = NO_SNAPSHOTS,
@@ -87,8 +73,8 @@ def draw(
 
     Args:
         entry: learners and rule.
-        field: all players that they can meet.
-        rng: what is left to chance.
+        pool: all players that they can meet.
+        rng: for what is left to chance.
         tested: per learner with a gate to pass, the snapshot that the gate compares it with: one match is against it.
         view: what a rule of the user's own sees.
         path: of the entry in the configuration, for errors of such a rule.
@@ -99,91 +85,103 @@ def draw(
     standings = None
     found: dict[str, Sequence[str]] = {}
     for learner in entry.learners:
-        newest = tested.get(learner)
+        newest, rivals = tested.get(learner), entry.rivals(learner)
         free = entry.copies - (0 if newest is None else 2 if entry.versus else 1)
         if isinstance(entry.rule, UncertaintyRule):
             if standings is None or entry.versus:
-                pool = entry.rivals(learner) or entry.members
-                current = [name for name in pool if name in field.learns]
+                members = rivals or entry.members
+                current = [name for name in members if name in pool.learns]
                 own = [learner] if entry.versus else []
-                standings = Standings(field.results, [*own, *current, *field.past(pool)])
+                standings = Standings(pool.results, [*own, *current, *pool.past(members)])
             pairs = [standings.next_pair(of=learner) for _ in range(free)]
             drawn = [second if first == learner else first for first, second in pairs]
         elif isinstance(entry.rule, OwnRule):
             assert view is not None, "given where the rule is the user's own"
-            seen = _view_of_rivals(view, entry, learner) if entry.versus else view
+            seen = view
+            if entry.versus:  # the policies of the learner's population, the players of the other one
+                past = (name for policy in rivals for name in view.snapshots.get(policy, ()))
+                policies = entry.versus if learner in entry.versus else entry.policies
+                seen = replace(view, policies=policies, players=(*rivals, *past))
             drawn = draw_opponents(entry, learner, seen, free, rng, path=path)
         else:
-            drawn = systematic(_weights(entry, learner, field), free, rng)
-        if newest is not None:
-            drawn = [*drawn, field.newest_of(entry.rivals(learner)) if entry.versus else newest]
-        found[learner] = drawn
+            drawn = systematic(_weights(entry, learner, pool), free, rng)
+        if newest is not None and entry.versus:  # the newest snapshot of all rivals; without one the first rival
+            newest_ones = [name for name in map(pool.newest, rivals) if name is not None]
+            newest = max(newest_ones, key=lambda name: player_of(name).tick, default=rivals[0])
+        found[learner] = drawn if newest is None else [*drawn, newest]
     return found
 
 
-def _view_of_rivals(view: LeagueView, entry: MatchmakingConfig, learner: str) -> LeagueView:
-    """What a user's own rule sees of two populations: the policies of the learner's, the players of the other."""
-    rivals = entry.rivals(learner)
-    return replace(
-        view,
-        policies=entry.versus if learner in entry.versus else entry.policies,
-        players=(*rivals, *(name for policy in rivals for name in view.snapshots.get(policy, ()))),
-    )
+def systematic(weights: Weights, count: int, rng: np.random.Generator) -> list[str]:
+    """Draws names so that each comes as often as its share says, to within one (Kitagawa 1996, appendix).
+
+    Of ten draws with shares 0.45 and 0.55 the first comes four or five times, 4.5 times in the mean. Independent draws
+    have the same mean, and would leave it out now and then. One number is taken from `rng`. The weights are at least 0,
+    not all 0.
+    """
+    shares = np.cumsum([*weights.values()])
+    places = (rng.random() + np.arange(count)) / count * shares[-1]
+    places = np.minimum(places, np.nextafter(shares[-1], 0.0))  # rounding must not lead behind the last one
+    names = [*weights]
+    return [names[place] for place in np.searchsorted(shares, places, side="right")]
 
 
 def due(
-    entry: MatchmakingConfig, field: OpponentPool, ages: Mapping[str, int], rng: np.random.Generator
+    entry: MatchmakingConfig, pool: OpponentPool, ages: Mapping[str, int], rng: np.random.Generator
 ) -> dict[str, bool]:
     """The exploiters whose snapshots join, after enough rounds or with success; true for those that begin anew.
 
-    Args:
-        entry: learners and rule.
-        field: all players that they can meet.
-        ages: for how many rounds each has learned.
-        rng: decides whether a league exploiter begins anew.
+    The ages are the rounds that each has learned; `rng` decides whether a league exploiter begins anew.
     """
     if not isinstance(entry.rule, ExploitersRule):
         return {}
-    rule, past = entry.rule.exploiters, field.past(entry.members)
+    rule, past = entry.rule.exploiters, pool.past(entry.members)
     targets = {**dict.fromkeys(rule.main_exploiters, rule.main), **dict.fromkeys(rule.league_exploiters, past)}
     found = {}
     for name, others in targets.items():
         limit = rule.reset
         late = limit.after is not None and ages[name] >= limit.after
-        if late or beats_all(field.results, name, others, score=limit.beats, confidence=limit.confidence):
+        if late or beats_all(pool.results, name, others, score=limit.beats, confidence=limit.confidence):
             found[name] = name in rule.main_exploiters or bool(rng.random() < limit.share)
     return found
 
 
-def _weights(entry: MatchmakingConfig, learner: str, field: OpponentPool) -> Weights:
+def _weights(entry: MatchmakingConfig, learner: str, pool: OpponentPool) -> Weights:
     """Weights of a learner's opponents: how often it is to meet each of them."""
-    if entry.versus:
-        return _of_rivals(entry, learner, field)
-    if isinstance(entry.rule, PastSelvesRule):
-        own = [*field.snapshots.get(learner, ()), *field.past(entry.against)]
-        return _mixed({learner: entry.rule.past_selves.self_play}, dict.fromkeys(own, 1.0))
-    if isinstance(entry.rule, FictitiousRule):
-        rule = entry.rule.fictitious
-        current = [name for name in entry.members if name != learner and name in field.learns]
-        opponents = [*current, *field.past(entry.members)]
-        return _mixed(
-            {learner: rule.self_play}, priorities(field.results, learner, opponents, weighting=rule.weighting)
-        )
-    if isinstance(entry.rule, ExploitersRule):
-        return _exploiters(entry.rule.exploiters, entry.members, learner, field)
-    raise TypeError(f"rule {entry.rule.kind!r}: arena.league.matchmaking says nothing about how it draws opponents")
-
-
-def _of_rivals(entry: MatchmakingConfig, learner: str, field: OpponentPool) -> Weights:
-    """Weights of the opponents in another population: its current policies with the share `self`, else by the rule."""
-    rivals, rule = entry.rivals(learner), entry.options
-    current = [name for name in rivals if name in field.learns]
+    rule, results = entry.options, pool.results
+    if entry.versus:  # the current policies of the other population with the share `self`, else by the rule
+        rivals = entry.rivals(learner)
+        current = [name for name in rivals if name in pool.learns]
+        if isinstance(rule, Fictitious):
+            weights = priorities(results, learner, [*current, *pool.past(rivals)], weighting=rule.weighting)
+        else:
+            assert isinstance(rule, PastSelves), f"rule {entry.rule.kind!r} is refused, or draws by itself"
+            weights = dict.fromkeys(pool.past(rivals), 1.0)
+        return _mixed({name: rule.self_play / len(current) for name in current}, weights)
+    if isinstance(rule, PastSelves):
+        own = [*pool.snapshots.get(learner, ()), *pool.past(entry.against)]
+        return _mixed({learner: rule.self_play}, dict.fromkeys(own, 1.0))
     if isinstance(rule, Fictitious):
-        weights = priorities(field.results, learner, [*current, *field.past(rivals)], weighting=rule.weighting)
-    else:
-        assert isinstance(rule, PastSelves), f"rule {entry.rule.kind!r} is refused, or draws by itself"
-        weights = dict.fromkeys(field.past(rivals), 1.0)
-    return _mixed({name: rule.self_play / len(current) for name in current}, weights)
+        current = [name for name in entry.members if name != learner and name in pool.learns]
+        opponents = [*current, *pool.past(entry.members)]
+        return _mixed({learner: rule.self_play}, priorities(results, learner, opponents, weighting=rule.weighting))
+    if not isinstance(rule, Exploiters):
+        raise TypeError(f"rule {entry.rule.kind!r}: arena.league.matchmaking says nothing about how it draws opponents")
+    if learner in rule.main_exploiters:  # each main, or its snapshots if the expected score is below `weak`
+        weights = {}
+        scores, _ = _moments(results, learner, rule.main)
+        for main, score in zip(rule.main, scores, strict=True):
+            snapshots = pool.snapshots.get(main, ())
+            if score >= rule.weak or not snapshots:
+                weights[main] = 1.0
+            else:
+                weights |= _mixed({}, priorities(results, learner, snapshots, weighting="variance"))
+        return weights
+    mains = dict.fromkeys(rule.main, 1.0)
+    past = priorities(results, learner, pool.past(entry.members), weighting="hard")
+    if learner in rule.league_exploiters:
+        return past or mains
+    return _mixed({name: rule.self_play / len(mains) for name in mains}, past) if past else mains
 
 
 def _mixed(first: Weights, second: Weights) -> Weights:
@@ -197,39 +195,11 @@ def _mixed(first: Weights, second: Weights) -> Weights:
     return found
 
 
-def _exploiters(rule: Exploiters, members: Sequence[str], learner: str, field: OpponentPool) -> Weights:
-    mains = dict.fromkeys(rule.main, 1.0)
-    if learner in rule.main_exploiters:
-        return _of_main_exploiter(rule, learner, field)
-    past = priorities(field.results, learner, field.past(members), weighting="hard")
-    if learner in rule.league_exploiters:
-        return past or mains
-    return _mixed({name: rule.self_play / len(mains) for name in mains}, past) if past else mains
-
-
-def _of_main_exploiter(rule: Exploiters, learner: str, field: OpponentPool) -> Weights:
-    """Weights of a main exploiter's opponents: each main, or its snapshots if the expected score is below `weak`."""
-    weights: Weights = {}
-    scores, _ = _moments(field.results, learner, rule.main)
-    for main, score in zip(rule.main, scores, strict=True):
-        snapshots = field.snapshots.get(main, ())
-        if score >= rule.weak or not snapshots:
-            weights[main] = 1.0
-        else:
-            weights |= _mixed({}, priorities(field.results, learner, snapshots, weighting="variance"))
-    return weights
-
-
 def priorities(results: Results | Timeline, learner: str, opponents: Sequence[str], *, weighting: str) -> Weights:
     """The mean of f(p) over the posterior of a learner's chance to score against each opponent.
 
-    With E[p] = m and Var[p] = v: E[(1 - p)^2] = (1 - m)^2 + v, E[p (1 - p)] = m (1 - m) - v, E[1 - p] = 1 - m.
-
-    Args:
-        results: of the games that count.
-        learner: the policy that learns.
-        opponents: the players that it can meet.
-        weighting: hard, variance or linear.
+    With E[p] = m and Var[p] = v: E[(1 - p)^2] = (1 - m)^2 + v, E[p (1 - p)] = m (1 - m) - v, E[1 - p] = 1 - m. The
+    `weighting` is hard, variance or linear.
     """
     mean, variance = _moments(results, learner, opponents)
     weights = {"hard": (1 - mean) ** 2 + variance, "variance": mean * (1 - mean) - variance, "linear": 1 - mean}

@@ -14,12 +14,14 @@ is drawn comes from (seed of the run, number of the round, purpose).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from enum import IntEnum
 from pathlib import PurePath
 from typing import Any, Literal, NamedTuple
 
 import msgspec
+import numpy as np
 
-from arena.config.league import LeagueConfig, SnapshotsConfig
+from arena.config.league import LeagueConfig
 from arena.config.matches import (
     Generator,
     KnockoutConfig,
@@ -33,14 +35,17 @@ from arena.config.members import gated, matchmaking_of, players, populations, sn
 from arena.config.schema import Config, PolicyConfig
 from arena.league import matchmaking, population, snapshots
 from arena.league import pairings as generators
+from arena.league import rounds_file as records
 from arena.league.custom import make_pairings
 from arena.league.matchmaking import OpponentPool
 from arena.league.ratings.ranking import decided
+from arena.league.read_results import GamesSoFar
 from arena.league.results import Played, Score
-from arena.league.rng import Purpose, stream
-from arena.league.rounds import History, names_of, player_of, snapshot_name
+from arena.league.rounds_file import History, player_of, snapshot_name
 from arena.league.timeline import Timeline
 from arena.league.view import LeagueView
+from arena.records import boundary as boundaries
+from arena.records.folder import RunFolder
 from arena.records.formats import Fork, GateRecord, Player, Round
 
 __all__ = [
@@ -55,6 +60,22 @@ __all__ = [
     "next_round",
     "round_config",
 ]
+
+_TOURNAMENTS = (KnockoutConfig, SwissConfig)
+
+
+class Purpose(IntEnum):
+    """What is drawn; it keeps the streams of a round apart. Never renumber: leagues would change."""
+
+    OPPONENTS = 1
+    COINS = 2
+    EVOLUTION = 3
+    RESETS = 4
+
+
+def _stream(config: Config, number: int, purpose: Purpose) -> np.random.Generator:
+    """The random numbers for one purpose in one round of a league."""
+    return np.random.default_rng(np.random.SeedSequence([config.seed, number, int(purpose)]))
 
 
 def first_round(config: Config) -> Round:
@@ -87,56 +108,76 @@ def next_round(
             larger errors than it states, and points that were won are not lost. (): no game counts.
     """
     history = History(config, before, played)
-    number, start = history.number, history.number * config.ticks
+    number, tick = history.number, history.number * config.ticks
     rule = config.league or LeagueConfig()
-    joining, resets = _joining(config, history, results, rule.snapshots)
-    whole = _in_the_league(history, joining.names, ())
-    dropped = tuple(name for own in whole.values() for name in snapshots.leaving(rule.snapshots, own, results))
+    # Exploiters that are due begin anew; their snapshots join, and those of policies that have passed their gates.
+    pool = OpponentPool(results, history.snapshots, config.learners)
+    rng, exploiters, resets = _stream(config, number, Purpose.RESETS), dict[str, None](), dict[str, None]()
+    for _, entry in _generators(config):
+        if isinstance(entry, MatchmakingConfig):
+            due = matchmaking.due(entry, pool, {name: history.age(name) for name in entry.policies}, rng)
+            exploiters |= dict.fromkeys(due)
+            resets |= dict.fromkeys(name for name, anew in due.items() if anew)
+    every = number % rule.snapshots.every == 0
+    eligible = [name for name in snapshotted(config) if every and history.has_played(name)]
+    candidates = [(name, next(reversed(history.snapshots[name]), None)) for name in eligible]
+    of_two_populations = {name for _, entry in matchmaking_of(config) if entry.versus for name in entry.learners}
+
+    def score(policy: str, newest: str) -> Score:
+        by_round = history.games_since_begun(policy)
+        if policy in of_two_populations:
+            return snapshots.paired(by_round, policy, newest)
+        return snapshots.balanced((one for games in by_round for one in games), policy, newest)
+
+    passed, gates = snapshots.joining(rule.snapshots, candidates, score, tick=tick)
+    joining = (*passed, *(snapshot_name(name, tick) for name in exploiters))
+    league = {policy: [*own] for policy, own in history.snapshots.items()}
+    for name in joining:
+        league[player_of(name).policy].append(name)
+    dropped = tuple(name for own in league.values() for name in snapshots.leaving(rule.snapshots, own, results))
+    # The worst of a population become copies of the best.
     forks: dict[str, Fork] = {}
     if rule.evolution is not None and number % rule.evolution.every == 0:
         by_rating = rule.evolution.by == "rating"
         fitness = population.of_ratings(results) if by_rating else population.of_returns(returns)
-        rng = stream(config.seed, number, Purpose.EVOLUTION)
+        rng = _stream(config, number, Purpose.EVOLUTION)
         forks = population.forks(rule.evolution, populations(config, rule.evolution), fitness, history.options, rng)
     # The options of players that differ from the configuration; a snapshot keeps those that it was made with.
-    options = {name: own for name, own in history.changed_options().items() if name not in dropped}
-    options |= {name: options[player_of(name).policy] for name in joining.names if player_of(name).policy in options}
+    options = {name: own for name, own in history.changed.items() if name not in dropped}
+    options |= {name: options[player_of(name).policy] for name in joining if player_of(name).policy in options}
     options |= {name: {**history.options[fork.source], **fork.options} for name, fork in forks.items()}
-    field = OpponentPool(
-        results.begun(joining.names, {name: fork.source for name, fork in forks.items()}, resets),
-        _in_the_league(history, joining.names, dropped),
+    # Who meets whom.
+    pool = OpponentPool(
+        results.begun(joining, {name: fork.source for name, fork in forks.items()}, resets),
+        {policy: [name for name in own if name not in dropped] for policy, own in league.items()},
         config.learners,
     )
-    pairings = _next_pairings(
-        config, history, generators.KnockoutRules(results, stream(config.seed, number, Purpose.COINS))
-    )
-    places, matches = zip(*_written_out(config, history, field, pairings), strict=True)
-    playing = sorted({name for match in matches for name in names_of(match) if name not in config.policies})
+    judge = generators.KnockoutRules(results, _stream(config, number, Purpose.COINS))
+    pairings = _next_pairings(config, history, judge)
+    places, matches = zip(*_written_out(config, history, pool, pairings), strict=True)
     return Round(
         number=number,
-        start=start,
+        start=tick,
         matches=matches,
         places=places,
-        players={name: player_of(name) for name in playing},
+        players=_snapshots_in(matches, config),
         options=options,
         pairings=pairings,
-        snapshots=joining.names,
+        snapshots=joining,
         dropped=dropped,
         forks=forks,
-        resets=resets,
-        gates=joining.gates,
+        resets=tuple(resets),
+        gates=gates,
     )
+
+
+def _snapshots_in(matches: Sequence[MatchConfig], config: Config) -> dict[str, Player]:
+    playing = sorted({name for match in matches for name in match.names if name not in config.policies})
+    return {name: player_of(name) for name in playing}
 
 
 def view_of(config: Config, before: Sequence[Round], planned: Round, results: Timeline) -> LeagueView:
-    """What a callback sees of the league before a round.
-
-    Args:
-        config: of the league.
-        before: all earlier rounds, the first one first.
-        planned: the round that the configuration makes.
-        results: the games that count.
-    """
+    """What a callback sees of the league before a round, which the configuration has planned."""
     timeline = results.begun(
         planned.snapshots, {name: one.source for name, one in planned.forks.items()}, planned.resets
     )
@@ -156,14 +197,9 @@ def view_of(config: Config, before: Sequence[Round], planned: Round, results: Ti
 
 def with_matches(config: Config, planned: Round, matches: tuple[MatchConfig, ...], *, by: str) -> Round:
     """A round with other matches, which a callback has proposed."""
-    playing = sorted({name for match in matches for name in names_of(match) if name not in config.policies})
-    return msgspec.structs.replace(
-        planned,
-        matches=matches,
-        places=tuple(f"{by}.on_next_round()[{number}]" for number in range(len(matches))),
-        players={name: player_of(name) for name in playing},
-        proposed_by=by,
-    )
+    places = tuple(f"{by}.on_next_round()[{number}]" for number in range(len(matches)))
+    playing = _snapshots_in(matches, config)
+    return msgspec.structs.replace(planned, matches=matches, places=places, players=playing, proposed_by=by)
 
 
 def looks_back(config: Config) -> bool:
@@ -172,23 +208,15 @@ def looks_back(config: Config) -> bool:
 
 
 class Champion(NamedTuple):
-    """The winner of a knockout, and what has decided the final.
+    """The winner of a knockout, and what has decided the final."""
 
-    Args:
-        place: of the knockout in the configuration.
-        player: the winner.
-        against: the other player of the final.
-        by: the points of the final's games; if equal, the higher rating; if that is equal too, a coin.
-        points: of the winner in the final.
-        games: of the final that count.
-    """
-
-    place: str
-    player: str
-    against: str
+    place: str  # of the knockout in the configuration
+    player: str  # the winner
+    against: str  # the other player of the final
     by: Literal["points", "rating", "coin"]
-    points: float
-    games: int
+    """The points of the final's games; if equal, the higher rating; if that is equal too, a coin."""
+    points: float  # of the winner in the final
+    games: int  # of the final that count
 
 
 def champions(
@@ -203,9 +231,9 @@ def champions(
         played: the games of all rounds.
     """
     found = []
-    for place, entry in over(config, len(before)):
+    for place, entry in _over(config, len(before)):
         history, after = History(config, before[: entry.rounds], played[: entry.rounds]), results(entry.rounds - 1)
-        judge = generators.KnockoutRules(after, stream(config.seed, history.number, Purpose.COINS))
+        judge = generators.KnockoutRules(after, _stream(config, history.number, Purpose.COINS))
         ((player,),) = _next_pairings(config, history, judge)[place]
         *_, pairings = history.pairings(place)
         *_, games = history.games()
@@ -217,7 +245,29 @@ def champions(
     return found
 
 
-def over(config: Config, rounds: int) -> list[tuple[str, KnockoutConfig]]:
+def knockouts_won(folder: RunFolder, config: Config, *, reached: int | None = None) -> list[Champion]:
+    """The winners of the knockouts of a run that are over, read from its folder.
+
+    Args:
+        folder: of a run, which may be under way.
+        config: of the run.
+        reached: the tick up to which it has played; None: the newest from which it can go on.
+
+    Raises:
+        ConfigError: a file is missing, damaged, or of another version of the arena.
+    """
+    if not _over(config, config.rounds):
+        return []
+    tick = (boundaries.newest_tick(folder) or 0) if reached is None else reached
+    known = records.read(folder) or [first_round(config)]  # a run of one round has not written it down
+    whole = [made for made in known if made.start + config.ticks <= tick]
+    games = GamesSoFar(folder, config, keeps_played=True)
+    numbers = sorted({entry.rounds - 1 for _, entry in _over(config, len(whole))})
+    timelines = {number: games.read(number).timeline for number in numbers}
+    return champions(config, whole, timelines.__getitem__, games.played)
+
+
+def _over(config: Config, rounds: int) -> list[tuple[str, KnockoutConfig]]:
     """The knockouts that have their winners after a number of rounds, with their places."""
     return [
         (place, entry)
@@ -227,14 +277,9 @@ def over(config: Config, rounds: int) -> list[tuple[str, KnockoutConfig]]:
 
 
 def is_over(config: Config, before: Sequence[Round], results: Timeline) -> bool:
-    """Whether the league is decided, though rounds may be left.
+    """Whether the league is decided after the rounds that were played, though others may be left.
 
     Either it has only knockouts, which all have their winners, or the order of all players is decided.
-
-    Args:
-        config: of the league.
-        before: all rounds that were played.
-        results: the games that count.
     """
     entries = [None if isinstance(entry, MatchConfig) else generator_of(entry) for _, entry in config.places()]
     if all(isinstance(entry, KnockoutConfig) and entry.rounds <= len(before) for entry in entries):
@@ -246,24 +291,15 @@ def is_over(config: Config, before: Sequence[Round], results: Timeline) -> bool:
 def round_config(config: Config, round: Round, snapshot_path: Callable[[str], PurePath]) -> Config:
     """The configuration of one round: its matches written out, the snapshots that play as frozen policies.
 
-    Args:
-        config: of the league.
-        round: one of its rounds.
-        snapshot_path: where a snapshot's checkpoint is, by the snapshot's name.
+    The checkpoint of a snapshot is at `snapshot_path` of its name.
     """
-    policies = {name: _with_options(policy, round.options.get(name)) for name, policy in config.policies.items()}
+    policies: dict[str, PolicyConfig] = dict(config.policies)
     for name, player in round.players.items():
         parent = config.policies[player.policy]
-        frozen = msgspec.structs.replace(parent, frozen=True, load=str(snapshot_path(name)))
-        policies[name] = _with_options(frozen, round.options.get(name))
+        policies[name] = msgspec.structs.replace(parent, frozen=True, load=str(snapshot_path(name)))
+    for name in round.options.keys() & policies.keys():
+        policies[name] = msgspec.structs.replace(policies[name], options=round.options[name])
     return msgspec.structs.replace(config, matches=round.matches, schedule=config.rounds, policies=policies)
-
-
-def _with_options(policy: PolicyConfig, options: dict[str, Any] | None) -> PolicyConfig:
-    return policy if options is None else msgspec.structs.replace(policy, options=options)
-
-
-_TOURNAMENTS = (KnockoutConfig, SwissConfig)
 
 
 def _generators(config: Config) -> list[tuple[str, Any]]:
@@ -271,48 +307,12 @@ def _generators(config: Config) -> list[tuple[str, Any]]:
     return [(place, generator_of(entry)) for place, entry in config.places() if not isinstance(entry, MatchConfig)]
 
 
-def _joining(
-    config: Config, history: History, results: Timeline, rule: SnapshotsConfig
-) -> tuple[snapshots.Joining, tuple[str, ...]]:
-    """The snapshots that join and what gates have decided; and the exploiters that begin anew."""
-    field = OpponentPool(results, history.snapshots, config.learners)
-    rng = stream(config.seed, history.number, Purpose.RESETS)
-    exploiters: dict[str, None] = {}  # whose snapshots join
-    resets: dict[str, None] = {}
-    for _, entry in _generators(config):
-        if isinstance(entry, MatchmakingConfig):
-            found = matchmaking.due(entry, field, {name: history.age(name) for name in entry.policies}, rng)
-            exploiters |= dict.fromkeys(found)
-            resets |= dict.fromkeys(name for name, anew in found.items() if anew)
-    tick, due_now = history.number * config.ticks, history.number % rule.every == 0
-    asked = [name for name in snapshotted(config) if due_now and history.has_played(name)]
-    candidates = [(name, next(reversed(history.snapshots[name]), None)) for name in asked]
-    apart = {name for _, entry in matchmaking_of(config) if entry.versus for name in entry.learners}
-
-    def score(policy: str, newest: str) -> Score:
-        if policy in apart:
-            return snapshots.paired(history.rounds_as_it_is(policy), policy, newest)
-        return snapshots.balanced(history.games_as_it_is(policy), policy, newest)
-
-    joining = snapshots.joining(rule, candidates, score, tick=tick)
-    names = (*joining.names, *(snapshot_name(name, tick) for name in exploiters))
-    return joining._replace(names=names), tuple(resets)
-
-
-def _in_the_league(history: History, joining: Sequence[str], dropped: Sequence[str]) -> dict[str, list[str]]:
-    """The snapshots of each policy in this round."""
-    found = {policy: [name for name in own if name not in dropped] for policy, own in history.snapshots.items()}
-    for name in joining:
-        found[player_of(name).policy].append(name)
-    return found
-
-
 def _written_out(
-    config: Config, history: History, field: OpponentPool, pairings: Mapping[str, generators.Pairings]
+    config: Config, history: History, pool: OpponentPool, pairings: Mapping[str, generators.Pairings]
 ) -> list[tuple[str, MatchConfig]]:
     """The matches of a round, each with the place of its entry."""
-    rng = stream(config.seed, history.number, Purpose.OPPONENTS)
-    tested = {name: newest for name in gated(config) if (newest := field.newest(name)) is not None}
+    rng = _stream(config, history.number, Purpose.OPPONENTS)
+    tested = {name: newest for name in gated(config) if (newest := pool.newest(name)) is not None}
     written: list[tuple[str, MatchConfig]] = []
     for place, entry in config.places_of(history.number):
         if isinstance(entry, MatchConfig):
@@ -322,11 +322,11 @@ def _written_out(
         if isinstance(generator, _TOURNAMENTS):
             made = generator.written_out(generators.teams(generator, pairings[place]))
         elif isinstance(generator, MatchmakingConfig):
-            view = _view(config, history, field, place, generator)
-            drawn = matchmaking.draw(generator, field, rng, tested=tested, view=view, path=place)
+            view = _view(config, history, pool, place, generator)
+            drawn = matchmaking.draw(generator, pool, rng, tested=tested, view=view, path=place)
             made = generator.drawn(drawn, number=history.number, tested=tested)
         elif isinstance(generator, OwnPairings):
-            view = _view(config, history, field, place, generator)
+            view = _view(config, history, pool, place, generator)
             made = generator.written_out(make_pairings(generator, view, rng, path=place))
         else:
             made = generator.matches()
@@ -334,10 +334,10 @@ def _written_out(
     return written
 
 
-def _view(config: Config, history: History, field: OpponentPool, place: str, entry: Generator) -> LeagueView:
+def _view(config: Config, history: History, pool: OpponentPool, place: str, entry: Generator) -> LeagueView:
     """What a rule or a generator of the user's own sees."""
-    snapshots = {name: tuple(field.snapshots.get(name, ())) for name in entry.members}
-    timeline = field.results
+    snapshots = {name: tuple(pool.snapshots.get(name, ())) for name in entry.members}
+    timeline = pool.results
     assert isinstance(timeline, Timeline), "a league's rounds are planned from all of its games"
     return LeagueView(
         round=history.number,

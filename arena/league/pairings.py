@@ -19,7 +19,6 @@ import numpy as np
 from arena.config.matches import KnockoutConfig, MatchConfig, Pair, SwissConfig, neighbors
 from arena.league.ratings.ratings import Ratings, fit
 from arena.league.results import Encounter, Results
-from arena.league.rounds import names_of
 from arena.league.timeline import Timeline
 
 _DIGITS = 5  # of an Elo; rounding of the fit is far smaller, and decides nothing
@@ -35,15 +34,17 @@ def shares(
     pairings: Pairings,
     games: Iterable[tuple[MatchConfig, Sequence[Encounter]]],
 ) -> Shares:
-    """The shares of one round.
+    """The shares of one round of a tournament.
 
-    Args:
-        entry: the tournament.
-        pairings: its pairings of this round.
-        games: of all matches of the round, of this tournament or not, each with its description.
+    The games are those of all matches of the round, of this tournament or not, each with its description.
     """
     results = results_of(entry, pairings, games)
-    return {name: _share(results[frozenset(players)], name, players) for players in pairings for name in players}
+    found = {}
+    for players in pairings:
+        for name in players:
+            score = results[frozenset(players)].between(name, *{*players} - {name}) if len(players) > 1 else None
+            found[name] = 1.0 if score is None else score.points / score.games if score.games else 0.5
+    return found
 
 
 def results_of(
@@ -57,7 +58,7 @@ def results_of(
     for match, found in games:
         if _game(match) in own:
             for game in found:
-                results[names_of(match)].add(*game)
+                results[frozenset(match.names)].add(*game)
     return results
 
 
@@ -66,21 +67,8 @@ def _game(match: MatchConfig) -> bytes:
     return msgspec.json.encode(msgspec.structs.replace(match, copies=1, lanes=1, pipeline=1))
 
 
-def _share(results: Results, player: str, players: Sequence[str]) -> float:
-    others = [name for name in players if name != player]
-    if not others:
-        return 1.0
-    score = results.between(player, *others)
-    return score.points / score.games if score.games else 0.5
-
-
 class KnockoutRules:
-    """The rules of winners and standings: points, then ratings, then a coin.
-
-    Args:
-        results: of the games that count for ratings.
-        rng: of its coins.
-    """
+    """The rules of winners and standings: points, then ratings by these results, then a coin of `rng`."""
 
     def __init__(self, results: Results | Timeline, rng: np.random.Generator) -> None:
         self._results = results
@@ -127,7 +115,7 @@ def next_pairings(
 
     Args:
         entry: the tournament.
-        before: its earlier pairings, the first ones first.
+        before: its earlier pairings, the first ones first; likewise `made`.
         made: what each player has scored in them.
         judge: decides between players with equal scores.
     """

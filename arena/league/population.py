@@ -39,20 +39,15 @@ def forks(
     """
     found: dict[str, Fork] = {}
     for population in populations:
-        for policy, source in _exploited(rule, [name for name in population if name in fitness], fitness, rng):
+        taking_part = [name for name in population if name in fitness]
+        known = {name: fitness[name] for name in taking_part if not math.isnan(fitness[name])}
+        ordered = sorted(taking_part, key=lambda name: (known.get(name, -math.inf), name))
+        worst, last = ordered[: rule.replaced(len(ordered))], ordered[len(ordered) - rule.sources(len(ordered)) :]
+        best = [name for name in last if name in known]
+        sources = [(name, best[rng.integers(len(best))]) for name in worst] if best else []
+        for policy, source in sources:
             found[policy] = Fork(source, explored(rule.perturb, options[source], rng))
     return found
-
-
-def _exploited(
-    rule: EvolutionConfig, population: Sequence[str], fitness: Mapping[str, float], rng: np.random.Generator
-) -> list[tuple[str, str]]:
-    """Each of the worst with its source among the best, whose fitness is not NaN."""
-    known = {name: fitness[name] for name in population if not math.isnan(fitness[name])}
-    ordered = sorted(population, key=lambda name: (known.get(name, -math.inf), name))
-    worst, last = ordered[: rule.replaced(len(ordered))], ordered[len(ordered) - rule.sources(len(ordered)) :]
-    best = [name for name in last if name in known]
-    return [(name, best[rng.integers(len(best))]) for name in worst] if best else []
 
 
 def explored(

@@ -6,7 +6,7 @@ player, and another team than `("a",)`. Player names are those of policies; a sn
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import NamedTuple, TypeAlias
 
@@ -62,11 +62,7 @@ _ONE: Mapping[Outcome, Score] = {"win": Score(wins=1), "draw": Score(draws=1), "
 
 
 class Results:
-    """Games of any number of players.
-
-    Args:
-        encounters: games to begin with.
-    """
+    """Games of any number of players."""
 
     def __init__(self, encounters: Iterable[Encounter] = ()) -> None:
         self._scores: dict[tuple[Team, Team], Score] = {}
@@ -76,13 +72,9 @@ class Results:
             self.add(*encounter)
 
     def add(self, first: Team, second: Team, outcome: Outcome, *, count: int = 1) -> None:
-        """Adds games with the same outcome; games of a team against itself only tell what the first side is worth.
+        """Adds games with the same outcome for the team on the first side; names are in any order.
 
-        Args:
-            first: the team on the first side, its names in any order.
-            second: the team on the other side.
-            outcome: for the first.
-            count: how many games.
+        Games of a team against itself only tell what the first side is worth.
         """
         won, drawn, lost = _ONE[outcome]
         self.add_score(first, second, Score(won * count, drawn * count, lost * count), sided=True)
@@ -116,22 +108,6 @@ class Results:
         """The other games, as `pairs`."""
         return dict(sorted(self._without.items()))
 
-    def without(self, players: Collection[str]) -> Results:
-        """The games in which none of these players took part."""
-        found = Results()
-        for first, second, score, sided in self.scores():
-            if not {*first, *second} & {*players}:
-                found.add_score(first, second, score, sided=sided)
-        return found
-
-    def renamed(self, old: str, new: str) -> Results:
-        """The games of one player, as if they were another one's."""
-        found = Results()
-        for first, second, score, sided in self.scores():
-            if old in (*first, *second):
-                found.add_score(_renamed(first, old, new), _renamed(second, old, new), score, sided=sided)
-        return found
-
     def scores(self) -> Iterator[tuple[Team, Team, Score, bool]]:
         """Two teams, what they have played, and whether the first one had the first side."""
         for scores, sided in ((self._by_side, True), (self._without, False)):
@@ -151,6 +127,12 @@ class Results:
                 found[player] = found.get(player, 0) + score.games
         return found
 
+    def duels(self) -> Iterator[tuple[str, str, Score, bool]]:
+        """The games of which each side, of whatever size, was filled by one player alone; as `scores`."""
+        for first, second, score, sided in self.scores():
+            if len({*first}) == len({*second}) == 1 and first[0] != second[0]:
+                yield first[0], second[0], score, sided
+
     def tallies(self) -> Mapping[str, Score]:
         """The games of each player, by side: a game in which it is on both sides counts for both."""
         found: dict[str, Score] = {}
@@ -168,12 +150,9 @@ class Results:
     def between(self, first: str, second: str) -> Score:
         """The games in which each of the two players alone filled a side, of whatever size."""
         total = _NOTHING
-        for teams, score in self._scores.items():
-            alone = [set(team) for team in teams]
-            if alone == [{first}, {second}]:
-                total = total.plus(score)
-            elif alone == [{second}, {first}]:
-                total = total.plus(score.reversed)
+        for one, other, score, _ in self.duels():
+            if {one, other} == {first, second}:
+                total = total.plus(score if one == first else score.reversed)
         return total
 
 
@@ -190,10 +169,9 @@ def encounters_of(
     is an encounter.
 
     Args:
-        players: the player of each seat.
-        sides: the seat indices of each side.
-        outcomes: per seat.
-        returns: per side, if the higher return decides; else (): the outcomes decide.
+        players: the player of each seat; likewise `outcomes`.
+        sides: the seats of each side.
+        returns: per side, if the higher return decides; else ().
     """
     teams = [tuple(sorted(players[seat] for seat in side)) for side in sides]
     if len(sides) != 2:
@@ -210,10 +188,6 @@ def encounters_of(
         return ()
     first, second = teams
     return (Encounter(first, second, mine),)
-
-
-def _renamed(team: Team, old: str, new: str) -> Team:
-    return tuple(new if name == old else name for name in team)
 
 
 def _count(scores: dict[tuple[Team, Team], Score], first: Team, second: Team, score: Score) -> None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from arena.errors import pluralize
 
 if TYPE_CHECKING:
-    from arena.plan.plan import MatchPlan, Plan
-    from arena.records.formats import Fork, Round
+    from arena.plan.plan import Plan
+    from arena.records.formats import Round
 
 
 _SHOWN = 6  # pairings of a round
@@ -18,7 +18,11 @@ _SHOWN = 6  # pairings of a round
 
 def round_words(plan: Plan) -> str:
     """A round of a league: its number, from 0, and who meets whom in it."""
-    games = Counter(_pairing(match) for match in plan.matches)
+    games = Counter[str]()
+    for match in plan.matches:  # a policy that plays against itself is named on both sides, on each of them once
+        names = [seat.policy for seat in match.seats]
+        sides = [" + ".join(dict.fromkeys(names[seat] for seat in side)) for side in match.sides]
+        games[" - ".join(sides or dict.fromkeys(names))] += 1
     shown = [f"{who} x{count}" if count > 1 else who for who, count in games.most_common(_SHOWN)]
     more = [f"and {len(games) - _SHOWN} more"] if len(games) > _SHOWN else []
     return f"round {plan.round} of 0 to {plan.config.rounds - 1}: {', '.join([*shown, *more])}"
@@ -31,27 +35,17 @@ def change_words(line: Round) -> list[str]:
         f"{joined} joined" if joined else "",
         f"{dropped} left" if dropped else "",
         f"{resets} began anew" if resets else "",
-        *(_fork_words(policy, fork) for policy, fork in line.forks.items()),
-        *(
-            f"{claim_words(gate.verdict, policy=gate.policy, against=gate.against)} ({pluralize(gate.games, 'game')})"
-            for gate in line.gates
-        ),
     ]
+    for policy, fork in line.forks.items():
+        options = ", ".join(
+            f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}"
+            for name, value in fork.options.items()
+        )
+        parts.append(f"{policy} is a copy of {fork.source}" + (f" with {options}" if options else ""))
+    for gate in line.gates:
+        claim = claim_words(gate.verdict, policy=gate.policy, against=gate.against)
+        parts.append(f"{claim} ({pluralize(gate.games, 'game')})")
     return [part for part in parts if part]
-
-
-def _fork_words(policy: str, fork: Fork) -> str:
-    options = ", ".join(
-        f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}" for name, value in fork.options.items()
-    )
-    return f"{policy} is a copy of {fork.source}" + (f" with {options}" if options else "")
-
-
-def _pairing(match: MatchPlan) -> str:
-    """`a - b`; a policy that plays against itself is named on both sides, on each of them once."""
-    names = [seat.policy for seat in match.seats]
-    sides = [" + ".join(dict.fromkeys(names[seat] for seat in side)) for side in match.sides]
-    return " - ".join(sides or dict.fromkeys(names))
 
 
 class VerdictWords(NamedTuple):

@@ -11,10 +11,10 @@ import numpy as np
 
 from arena.config.league import SnapshotsConfig
 from arena.config.matches import MatchConfig
-from arena.league.ratings.ratings import Ratings, fit
+from arena.league.ratings.ratings import fit
 from arena.league.ratings.sprt import Test, Verdict
 from arena.league.results import Encounter, Results, Score
-from arena.league.rounds import names_of, player_of, snapshot_name
+from arena.league.rounds_file import player_of, snapshot_name
 from arena.league.timeline import Timeline
 from arena.records.formats import GateRecord
 
@@ -62,15 +62,10 @@ def balanced(games: Games, policy: str, other: str) -> Score:
     One side may be better. If the players are equal, the first one wins a game from that side with the chance p, and
     loses one from the other side with p. The expected likelihood ratios of two such games are x and y with x + y = 2:
     their product is at most 1, so the bounds of the sequential test hold for pairs of games at any worth of the side.
-
-    Args:
-        games: of `policy`, against `other` and further players.
-        policy: the one player.
-        other: the other player.
     """
     settings: defaultdict[str, tuple[list[Score], list[Score]]] = defaultdict(lambda: ([], []))
     for match, played in games:
-        if names_of(match) == {policy, other}:
+        if {*match.names} == {policy, other}:
             from_first, from_second = settings[repr(msgspec.structs.replace(match, seats=(), copies=1))]
             from_first += [game.score for game in played if {*game.first} == {policy}]
             from_second += [game.score.reversed for game in played if {*game.second} == {policy}]
@@ -84,18 +79,14 @@ def paired(rounds: Iterable[Games], policy: str, other: str) -> Score:
     With strengths a and b against an opponent t, the chance that the first wins and the second loses, divided by the
     chance of the opposite, is p (1 - q) / ((1 - p) q) = exp(a - b) in Davidson's model, whatever t, the side and the
     share of draws are: as in a decided game between the two. (The test of two proportions in Wald 1947, "Sequential
-    Analysis", chapter 6.) Such a pair counts as won or lost; all other pairs, as drawn, say nothing.
-
-    Args:
-        rounds: the games of each round since the policy began as it is.
-        policy: the one player.
-        other: the other player, usually a snapshot of `policy`.
+    Analysis", chapter 6.) Such a pair counts as won or lost; all other pairs, as drawn, say nothing. The rounds are
+    those since the policy began as it is.
     """
     found = Score()
     for games in rounds:
         settings: defaultdict[str, tuple[list[Score], list[Score]]] = defaultdict(lambda: ([], []))
         for match, played in games:
-            names = names_of(match)
+            names = {*match.names}
             for place, player in enumerate((policy, other)):
                 if player in names and len(names) == 2:
                     (rival,) = names - {player}
@@ -111,44 +102,28 @@ def paired(rounds: Iterable[Games], policy: str, other: str) -> Score:
 
 
 def leaving(rule: SnapshotsConfig, snapshots: Sequence[str], results: Results | Timeline) -> list[str]:
-    """The surplus snapshots of one policy, in the order in which they leave.
+    """The surplus snapshots of one policy, the oldest first, in the order in which they leave.
 
     By count, the oldest leave. By spread, one after the other leaves, each time the one whose neighbors in strength are
     closest together; the newest, the weakest and the strongest stay.
-
-    Args:
-        rule: how many stay, and which.
-        snapshots: of the policy, the oldest first.
-        results: of the games that count.
     """
     too_many = max(0, len(snapshots) - rule.keep)
     if rule.keep_by == "count" or not too_many:
         return list(snapshots[:too_many])
-    strengths = dict(zip(snapshots, _strengths(snapshots, fit(results, coarse=True)), strict=True))
-    return _closest(strengths, too_many, newest=snapshots[-1])
-
-
-def _closest(strengths: dict[str, float], count: int, *, newest: str) -> list[str]:
-    left = sorted(strengths, key=strengths.__getitem__)
-    found = []
-    for _ in range(count):
+    # Elo of each; a snapshot that has not played is interpolated by its tick between those that have.
+    ratings, ticks = fit(results, coarse=True), {name: float(player_of(name).tick) for name in snapshots}
+    elo = {name: ratings.of(name).elo for name in snapshots if name in ratings.players}
+    strengths = ticks
+    if len(elo) > 1:
+        known = [ticks[name] for name in elo]
+        strengths = {name: float(np.interp(tick, known, [*elo.values()])) for name, tick in ticks.items()}
+    left, found = sorted(strengths, key=strengths.__getitem__), list[str]()
+    for _ in range(too_many):
         gaps = {
             name: strengths[left[place + 1]] - strengths[left[place - 1]]
             for place, name in enumerate(left)
-            if 0 < place < len(left) - 1 and name != newest
+            if 0 < place < len(left) - 1 and name != snapshots[-1]
         }
         found.append(min(gaps, key=gaps.__getitem__))
         left.remove(found[-1])
     return found
-
-
-def _strengths(snapshots: Sequence[str], ratings: Ratings) -> list[float]:
-    """Elo of each; a snapshot that has not played is interpolated by its tick between those that have."""
-    ticks = [float(player_of(name).tick) for name in snapshots]
-    rated = [
-        (tick, ratings.of(name).elo) for tick, name in zip(ticks, snapshots, strict=True) if name in ratings.players
-    ]
-    if len(rated) < 2:
-        return ticks
-    known, elo = zip(*rated, strict=True)
-    return [float(strength) for strength in np.interp(ticks, known, elo)]

@@ -19,57 +19,31 @@ _SINGLE = 16  # newest rounds with nodes of their own, where older ones are merg
 
 
 class Period(NamedTuple):
-    """A stretch of ticks, and the games that ended within it.
+    """A stretch of ticks, and the games that ended within it."""
 
-    Args:
-        start: the tick after which they ended.
-        end: the tick at which the last of them may have ended.
-        results: how they ended.
-        playing: policies and snapshots in the matches of its round; those of them that learn have changed.
-    """
-
-    start: int
-    end: int
+    start: int  # the tick after which they ended
+    end: int  # the tick at which the last of them may have ended
     results: Results
-    playing: frozenset[str]
-
-    @property
-    def ticks(self) -> int:
-        """Its length."""
-        return self.end - self.start
+    playing: frozenset[str]  # policies and snapshots in the matches of its round; of these, those that learn changed
 
 
 class Beginning(NamedTuple):
-    """A reset of a policy, or its replacement by a copy.
-
-    Args:
-        tick: at which.
-        source: the policy of which it becomes a copy; None: it is reset to its first weights.
-    """
+    """A reset of a policy, or its replacement by a copy."""
 
     tick: int
-    source: str | None
+    source: str | None  # the policy of which it becomes a copy; None: it is reset to its first weights
 
 
 @dataclass(frozen=True, eq=False)
 class Timeline:
-    """The games of a run, period by period.
+    """The games of a run, period by period."""
 
-    Args:
-        periods: in the order of their ticks.
-        round_ticks: how long a round is.
-        learners: the policies that learn; the strength of each other player never changes.
-        beginnings: when policies that learn have begun anew, the earliest first.
-        snapshots: that have joined; `p@t` is the policy `p` as it was at tick `t`.
-        prior: the strength of players at the beginning, in Elo, as an earlier run has found it.
-    """
-
-    periods: Sequence[Period]
-    round_ticks: int
-    learners: frozenset[str]
-    beginnings: Mapping[str, Sequence[Beginning]] = field(default_factory=dict)
-    snapshots: Sequence[str] = ()
-    prior: Mapping[str, float] = field(default_factory=dict)
+    periods: Sequence[Period]  # in the order of their ticks
+    round_ticks: int  # how long a round is
+    learners: frozenset[str]  # the policies that learn; the strength of each other player never changes
+    beginnings: Mapping[str, Sequence[Beginning]] = field(default_factory=dict)  # of policies, the earliest first
+    snapshots: Sequence[str] = ()  # that have joined; `p@t` is the policy `p` as it was at tick `t`
+    prior: Mapping[str, float] = field(default_factory=dict)  # of players at the beginning, in Elo, by an earlier run
 
     @cached_property
     def results(self) -> Results:
@@ -122,8 +96,7 @@ class Timeline:
     def groups(self, *, coarse: bool = False) -> Iterator[list[Period]]:
         """The periods of strength curves: groups of consecutive periods, at whose ends the curves have nodes.
 
-        Args:
-            coarse: whether rounds long ago are merged if there are very many.
+        If `coarse`, rounds long ago are merged if there are very many.
         """
         starts = sorted({self.round_of(period) for period in self.periods})
         parts = 2 ** int(math.log2(max(1.0, _NODES / max(1, len(starts)))))
@@ -148,13 +121,7 @@ class Timeline:
         return period.start - period.start % self.round_ticks
 
     def begun(self, snapshots: Iterable[str], forks: Mapping[str, str], resets: Iterable[str]) -> Timeline:
-        """The timeline at the beginning of the next round.
-
-        Args:
-            snapshots: that join.
-            forks: the policies that become copies, with their sources.
-            resets: the policies that are reset.
-        """
+        """The timeline at the beginning of the next round; forks are the policies that become copies, by source."""
         beginnings = {name: [*times] for name, times in self.beginnings.items()}
         for name, source in [*dict.fromkeys(resets).items(), *forks.items()]:
             beginnings.setdefault(name, []).append(Beginning(self.end, source))

@@ -25,61 +25,43 @@ import msgspec
 
 from arena.config.matches import MatchConfig, SeatEntry
 from arena.config.members import Sides
-from arena.league.populations import every_meeting, separate_standings
 from arena.league.ratings.contradictions import Contradiction, unmet
-from arena.league.ratings.ranking import Doubt, Standings, doubts, is_settled, most_informative, open_doubts
+from arena.league.ratings.ranking import Doubt, Standings, most_informative, open_doubts
 from arena.league.ratings.ratings import fit
 from arena.league.ratings.standings import Row, tables
 from arena.league.results import Results
+from arena.records import checksums
+from arena.records.folder import RunFolder
+from arena.records.formats import Terms, read_document
 
 _LANES = 16  # lanes, which frozen players play nearly as fast as one
 _PART = 4  # a batch has a quarter of the games before it
 
 
 class Rule(NamedTuple):
-    """When a tournament is over.
+    """When a tournament is over."""
 
-    Args:
-        games: the most games that are played.
-        error: how probable it may be that some two of the players are in the wrong order.
-        elo: the difference that the games are to resolve.
-    """
-
-    games: int
-    error: float
-    elo: float
+    games: int  # the most games that are played
+    error: float  # how probable it may be that some two of the players are in the wrong order
+    elo: float  # the difference that the games are to resolve
 
 
 class Batch(NamedTuple):
-    """What is played next.
-
-    Args:
-        matches: who meets whom.
-        episodes: how many each lane plays.
-    """
+    """What is played next."""
 
     matches: tuple[MatchConfig, ...]
-    episodes: int
+    episodes: int  # how many each lane plays
 
 
 class Table(NamedTuple):
-    """The state of a tournament.
+    """The state of a tournament."""
 
-    Args:
-        tables: of all players, see `standings.tables`.
-        doubts: about every two neighbors, the best ones first.
-        error: how large all doubts together may be.
-        prior: whether the strengths have a weak prior: see `Ratings`.
-        contradictions: the pairs whose own games contradict the order, those with the highest players first.
-        unmet: the pairs that have not met in a game that counts.
-    """
-
-    tables: list[list[Row]]
-    doubts: list[Doubt]
-    error: float
-    prior: bool
-    contradictions: Sequence[Contradiction] = ()
-    unmet: Sequence[tuple[str, str]] = ()
+    tables: list[list[Row]]  # of all players, see `standings.tables`
+    doubts: list[Doubt]  # about every two neighbors, the best ones first
+    error: float  # how large all doubts together may be
+    prior: bool  # whether the strengths have a weak prior: see `Ratings`
+    contradictions: Sequence[Contradiction] = ()  # pairs whose own games contradict the order, the highest first
+    unmet: Sequence[tuple[str, str]] = ()  # the pairs that have not met in a game that counts
 
     @property
     def rows(self) -> list[Row]:
@@ -94,7 +76,7 @@ class Table(NamedTuple):
     @property
     def settled(self) -> bool:
         """Whether the order would be decided if no pair contradicted it."""
-        return is_settled(self.doubts, self.error)
+        return not self.open
 
     @property
     def open(self) -> list[Doubt]:
@@ -104,47 +86,47 @@ class Table(NamedTuple):
     @property
     def equal(self) -> list[Doubt]:
         """The neighbors that have proved to be equal."""
-        return [doubt for doubt in self.doubts if doubt.equal and doubt not in self.open]
+        left_open = self.open
+        return [doubt for doubt in self.doubts if doubt.equal and doubt not in left_open]
+
+
+def write_terms(folder: RunFolder, terms: Terms) -> None:
+    """Writes `tournament.json`, atomically: how a tournament is played and when it is over."""
+    checksums.replace(folder.tournament, msgspec.json.encode(terms) + b"\n")
+
+
+def read_terms(folder: RunFolder) -> Terms | None:
+    """The terms; None if the run is no tournament, or an older arena has played its first batch only.
+
+    Raises:
+        ConfigError: the file is damaged, or of another version of the arena.
+    """
+    return read_document(folder.tournament, Terms) if folder.tournament.exists() else None
 
 
 def table(results: Results, players: Sequence[str], rule: Rule, *, sides: Sides | None = None) -> Table:
-    """The state of a tournament after these games.
+    """The state of a tournament of at least one player after these games.
 
-    Args:
-        results: all games so far.
-        players: at least one.
-        rule: when the tournament is over.
-        sides: the two populations that only meet each other, if there are two.
+    The players can be of two populations that only meet each other, the `sides`: each has an order of its own.
     """
     ratings = fit(results, players=players)
     found = tables(ratings, results, sides=sides)
-    if sides is not None:
-        within = separate_standings(results, sides, elo=rule.elo)
-        met = {*results.pairs()}
-        missing = [pair for pair in every_meeting(sides) if not any({*a, *b} == {*pair} for a, b in met)]
-        neighbors = [doubt for standings in within for doubt in doubts(standings)]
-        return Table(found, neighbors, rule.error, ratings.prior, (), missing)
-    standings = Standings(results, players, elo=rule.elo)
-    return Table(
-        found,
-        doubts(standings),
-        rule.error,
-        ratings.prior,
-        standings.contradictions(),
-        unmet(results, players),
-    )
+    if sides is None:
+        standings = Standings(results, players, elo=rule.elo)
+        contradictions, missing = standings.contradictions(), unmet(results, players)
+        return Table(found, standings.doubts, rule.error, ratings.prior, contradictions, missing)
+    within = [Standings(results, side, elo=rule.elo) for side in sides if len(side) > 1]
+    met = {*results.pairs()}
+    missing = [pair for pair in every_meeting(sides) if not any({*a, *b} == {*pair} for a, b in met)]
+    neighbors = [doubt for standings in within for doubt in standings.doubts]
+    return Table(found, neighbors, rule.error, ratings.prior, (), missing)
 
 
 def widened(settings: Sequence[MatchConfig], players: int, rule: Rule) -> tuple[MatchConfig, ...]:
-    """The settings with up to `_LANES` lanes, fewer if the budget is small.
+    """The settings with up to `_LANES` lanes, fewer if the budget of the rule is small for so many players.
 
     Each player can have at least 8 meetings, and at least half of the budget is left when every pair has met, if one
     lane allows that.
-
-    Args:
-        settings: as their configuration has them.
-        players: how many there are.
-        rule: with the budget.
     """
     lanes = min(_LANES, rule.games // (max(8, 2 * (players - 1)) * players * len(settings)))
     return tuple(msgspec.structs.replace(setting, lanes=max(setting.lanes, lanes)) for setting in settings)
@@ -195,10 +177,15 @@ def next_batch(
     wanted = min(left, max(len(players), played // (_PART * meeting)))
     count = min(wanted, len(players))
     episodes = wanted // count
+    games = meeting * episodes
     if circles := [pair.circle for pair in found.contradictions if pair.circle]:
-        pairs = _seldom_met(circles, results, count=count, games=meeting * episodes)
+        # The pairs within circles with the fewest games, chosen in turn.
+        had = {pair: results.between(*pair).games for circle in circles for pair in combinations(sorted(circle), 2)}
+        pairs = []
+        for _ in range(count):
+            pairs.append(min(had, key=had.__getitem__))
+            had[pairs[-1]] += games
     else:
-        games = meeting * episodes
         again = [(pair.upper, pair.lower) for pair in found.contradictions for _ in range(-(-pair.games // games))]
         pairs = again[:count]
         if not found.settled and len(pairs) < count:
@@ -216,14 +203,12 @@ def every_pair(players: Sequence[str]) -> list[tuple[str, str]]:
     return [(players[one], players[other]) for one, other in distinct.values()]
 
 
-def _seldom_met(circles: Sequence[Sequence[str]], results: Results, *, count: int, games: int) -> list[tuple[str, str]]:
-    """The pairs within circles with the fewest games, chosen in turn; each choice adds `games` to its pair."""
-    played = {pair: results.between(*pair).games for circle in circles for pair in combinations(sorted(circle), 2)}
-    found = []
-    for _ in range(count):
-        found.append(min(played, key=played.__getitem__))
-        played[found[-1]] += games
-    return found
+def every_meeting(sides: Sides) -> list[tuple[str, str]]:
+    """All pairs of players of the two sides, ordered so that all players meet early and about equally often."""
+    first, second = sides
+    places = range(max(len(first), len(second)))
+    pairs = ((place % len(first), (place + shift) % len(second)) for shift in range(len(second)) for place in places)
+    return [(first[one], second[other]) for one, other in dict.fromkeys(pairs)]
 
 
 def _meetings(settings: Sequence[MatchConfig], pairs: Sequence[tuple[str, str]]) -> Iterator[MatchConfig]:
@@ -234,13 +219,7 @@ def _meetings(settings: Sequence[MatchConfig], pairs: Sequence[tuple[str, str]])
 
 
 def seated(setting: MatchConfig, players: tuple[str, str], *, copies: int = 1) -> MatchConfig:
-    """A setting with a player on each side.
-
-    Args:
-        setting: with two sides.
-        players: of the first side and of the second.
-        copies: of the match.
-    """
+    """A setting of two sides with a player on each."""
     assert setting.sides is not None and len(setting.sides) == 2, setting
     at = {seat: player for side, player in zip(setting.sides, players, strict=True) for seat in side}
     seats: list[SeatEntry] = [

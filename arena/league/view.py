@@ -18,31 +18,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LeagueView:
-    """A league before one of its rounds.
+    """A league before one of its rounds."""
 
-    Args:
-        round: the number of the round that is to be made; the first one is 0.
-        policies: the names that the entry of `matches` lists as its `policies`; for a callback all that may play.
-        players: all players that may be named: policies with their current weights, then snapshots, which have names
-            such as `blue@5000`.
-        snapshots: per policy its snapshots in the league, the oldest first.
-        results: all games that count, see `arena.league.results.Results`.
-        learns: the policies that learn.
-        earlier: per earlier round the pairings that this entry made, each of two sides; a side is the policy of each of
-            its seats.
-        planned: for a callback, the matches of this round that the configuration makes, as entries of `matches`.
-        timeline: the same games with their ticks, by which players that learn are rated; None: as if none learned.
-    """
-
-    round: int
+    round: int  # the number of the round that is to be made; the first one is 0
     policies: tuple[str, ...]
+    """The names that the entry of `matches` lists as its `policies`; for a callback all that may play."""
     players: tuple[str, ...]
+    """All players that may be named: policies with their current weights, then snapshots, named as `blue@5000`."""
     snapshots: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    results: Results = field(default_factory=Results)
-    learns: frozenset[str] = frozenset()
+    """Per policy its snapshots in the league, the oldest first."""
+    results: Results = field(default_factory=Results)  # all games that count
+    learns: frozenset[str] = frozenset()  # the policies that learn
     earlier: tuple[tuple[Pair, ...], ...] = ()
+    """Per earlier round the pairings that this entry made, each of two sides; a side is the policy of each seat."""
     planned: tuple[Mapping[str, Any], ...] = ()
+    """For a callback, the matches of this round that the configuration makes, as entries of `matches`."""
     timeline: Timeline | None = None
+    """The same games with their ticks, by which players that learn are rated; None: as if none learned."""
 
     @cached_property
     def ratings(self) -> Mapping[str, Rating]:

@@ -11,8 +11,7 @@ from typing import Any
 from arena.callbacks import StartedRun
 from arena.records.atomic import private, replacing, writing
 from arena.records.folder import RunFolder
-from arena.results import read_results
-from arena.results.files import flat
+from arena.records.result_file import flat, read_results
 
 
 class Csv:

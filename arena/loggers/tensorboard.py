@@ -11,9 +11,8 @@ from typing import Any
 from arena.callbacks import StartedRun
 from arena.records.atomic import make_folder
 from arena.records.folder import RunFolder
+from arena.records.result_file import numbers, read_results
 from arena.records.tensorboard import ScalarFile
-from arena.results import read_results
-from arena.results.files import numbers
 
 
 class TensorBoard:

@@ -21,7 +21,7 @@ from arena.config import yaml
 from arena.errors import ConfigError, nearest
 from arena.records.atomic import private, replacing
 from arena.records.folder import RunFolder
-from arena.results.files import numbers
+from arena.records.result_file import numbers
 
 _ID = "wandb_id"  # a file in the run folder
 _log = logging.getLogger(__name__)

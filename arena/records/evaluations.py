@@ -1,12 +1,19 @@
-"""`evaluations.jsonl`: the results of evaluations, a line per evaluation and policy."""
+"""`evaluations.jsonl`: the results of evaluations, a line per evaluation and policy; and their part of a result."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import msgspec
+
 from arena.records import checksums
+from arena.records.figures import Figures
 from arena.records.folder import RunFolder
-from arena.records.formats import EvaluationLine
+from arena.records.formats import EvaluationLine, read_document
 from arena.records.journal import Journal, JournalReader
 from arena.records.journal import forget_after as cut_after
+from arena.records.metrics import EpisodeRecord
 from arena.records.scoreboard import Score, Scoreboard
 
 
@@ -58,3 +65,35 @@ def line_of(tick: int, name: str, score: Score) -> EvaluationLine:
         draws=score.draws / games if games else None,
         losses=score.losses / games if games else None,
     )
+
+
+def evaluation_of(folder: RunFolder, tick: int, policies: Collection[str]) -> dict[str, Any] | None:
+    """The numbers of the evaluation at a tick for a result with keys of these policies; None if it is not on record."""
+    if tick not in evaluated(folder):
+        return None
+    checksums.check_folder(folder.evaluation_path(tick))
+    found = numbers_of([RunFolder(folder.evaluation_path(tick))], lines_at(folder, tick), policies)
+    custom = folder.custom_path(tick)  # what the evaluation's function has measured
+    return {**found, "custom": read_document(custom, dict[str, Any]) if custom.exists() else {}}
+
+
+def numbers_of(
+    folders: Sequence[RunFolder], lines: Sequence[EvaluationLine], policies: Collection[str]
+) -> dict[str, Any]:
+    """The numbers of an evaluation: of its games, which are in these folders, and of its lines."""
+    figures = Figures()
+    for folder in folders:
+        episodes = JournalReader(folder.episodes).lines(EpisodeRecord, missing_ok=True)
+        figures.add([line for line in episodes if not line.cut])
+    by_policy: dict[str, dict[str, Any]] = {line.policy: msgspec.to_builtins(line) for line in lines}
+    return {
+        **figures.rewards(),
+        "episodes_this_iter": figures.count,
+        **figures.returns(policies),
+        "policies": {
+            policy: {key: value for key, value in line.items() if key not in ("ticks", "policy")}
+            for policy, line in by_policy.items()
+        },
+        "custom_metrics": figures.metrics(),
+        "custom": {},
+    }

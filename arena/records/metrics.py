@@ -10,9 +10,10 @@ of a line at the end, which readers count and skip, and which is cut off before 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from operator import attrgetter
+from typing import Annotated, TypeAlias
 
 import msgspec
 
@@ -78,6 +79,14 @@ class EpisodeRecord(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     ranked: bool = False
     game: str | None = None
     lost: bool = False
+
+
+Place: TypeAlias = tuple[int, int, int]
+"""Of an episode in the order of all: its tick, match and lane."""
+EpisodeKey: TypeAlias = tuple[int, int, int, int]
+"""The same, and the episode's number."""
+place_of: Callable[[EpisodeRecord], Place] = attrgetter("tick", "match", "lane")
+key_of: Callable[[EpisodeRecord], EpisodeKey] = attrgetter("tick", "match", "lane", "episode")
 
 
 UPDATE_FIELDS = ("policy", "update", "ticks", "samples", "seconds")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -12,21 +14,61 @@ from typing import TYPE_CHECKING
 
 from arena.errors import WriteError
 from arena.records.atomic import make_folder
-from arena.records.episode_stats import Results, results_of
+from arena.records.figures import Results, results_of
 from arena.records.folder import RunFolder
 from arena.records.formats import GamesLine, update_line
 from arena.records.journal import Journal, as_read
-from arena.records.merge_order import InOrder
-from arena.records.metrics import EpisodeRecord, UpdateRecord
+from arena.records.metrics import EpisodeRecord, UpdateRecord, place_of
 from arena.records.tensorboard import ScalarFile
 
 if TYPE_CHECKING:
     from arena.callbacks import Callbacks
-    from arena.results.keeper import RunResults
+    from arena.records.results import RunResults
 
 FLUSH_EVERY = 1.0  # seconds
 
 _log = logging.getLogger(__name__)
+
+
+class InOrder:
+    """Holds episodes of several matches until their places in one order are certain: by tick, then by match and lane.
+
+    Matches report their episodes at different times, but the file is to be the same in every run of the same
+    configuration. So an episode waits here until no match can report an earlier one. The `ticks` are those that each
+    match has played.
+    """
+
+    def __init__(self, ticks: Mapping[int, int]) -> None:
+        self._ticks: dict[int, float] = dict(ticks)
+        self._waiting: dict[int, deque[EpisodeRecord]] = {match: deque() for match in ticks}
+
+    def add(
+        self, match: int, tick: int, episodes: Sequence[EpisodeRecord], *, last: bool = False
+    ) -> list[EpisodeRecord]:
+        """Adds episodes of a match; returns the waiting episodes whose places in the order are certain now.
+
+        Args:
+            match: the match.
+            tick: the tick that the match has reached: all its later episodes end after it.
+            episodes: in the order of their ticks.
+            last: whether the match, which has ended early or has played all that an evaluation asks for, no longer
+                holds up the others; a later call for it revokes this.
+        """
+        self._ticks[match] = math.inf if last else tick
+        self._waiting[match].extend(episodes)
+        return self._ripe(min(self._ticks.values()))
+
+    def rest(self) -> list[EpisodeRecord]:
+        """All episodes that still wait; no others will come."""
+        return self._ripe(math.inf)
+
+    def _ripe(self, reached: float) -> list[EpisodeRecord]:
+        ripe: list[EpisodeRecord] = []
+        for waiting in self._waiting.values():
+            while waiting and waiting[0].tick <= reached:
+                ripe.append(waiting.popleft())
+        ripe.sort(key=place_of)
+        return ripe
 
 
 @dataclass
@@ -82,8 +124,8 @@ class Recorder:
     ) -> None:
         self._folder = folder
         self._resumed_at = resumed_at
-        self._tell_episode = callbacks.episode if callbacks is not None and callbacks.needs_episodes else None
-        self._tell_update = callbacks.update if callbacks is not None and callbacks.needs_updates else None
+        self._on_episode = callbacks.episode if callbacks is not None and callbacks.needs_episodes else None
+        self._on_update = callbacks.update if callbacks is not None and callbacks.needs_updates else None
         self._callbacks, self._results = callbacks, results
         self._has_scalars = scalars
         self._clock, self._now = clock, now
@@ -126,23 +168,23 @@ class Recorder:
             ValueError: the recorder is closed.
             CallbackFailed: a callback that received them has raised.
         """
-        brought_by = results_of(finished)
+        found = results_of(finished)
         records = self._order.add(match, tick, finished, last=last)
         self._episodes.extend(records)
         self._tick = max(self._tick, tick)
-        for policy, brought in brought_by.items() if self._has_scalars else ():
+        for policy, results in found.items() if self._has_scalars else ():
             means = self._played.setdefault(policy, _Means())
-            means.extend("return", brought.returns)
-            means.extend("length", brought.lengths)
-            means.extend("win_rate", brought.won)
+            means.extend("return", results.returns)
+            means.extend("length", results.lengths)
+            means.extend("win_rate", results.won)
         self.poll()
-        if self._tell_episode is not None:
+        if self._on_episode is not None:
             for record in records:
-                self._tell_episode(as_read(record))
+                self._on_episode(as_read(record))
             self.take_measured()
         if self._results is not None:
             self._results.episodes(match, tick, records, last=last)
-        return brought_by
+        return found
 
     def update(self, record: UpdateRecord) -> None:
         """Records an update of a policy.
@@ -155,8 +197,8 @@ class Recorder:
         if self._has_scalars:
             self._learned.setdefault(record.policy, _Means()).add(record.ticks, record.values)
         self.poll()
-        if self._tell_update is not None:
-            self._tell_update(as_read(line))
+        if self._on_update is not None:
+            self._on_update(as_read(line))
             self.take_measured()
         if self._results is not None:
             self._results.update(record)

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from itertools import compress
 from operator import itemgetter, mul
 
-from arena.records.episode_stats import Results, in_parts, results_of
-from arena.records.merge_order import Place
-from arena.records.metrics import EpisodeRecord, UpdateRecord
+from arena.records.figures import Results, in_parts, results_of
+from arena.records.metrics import EpisodeRecord, Place, UpdateRecord
 
 WINDOW = 100  # how many of the first and of the last values are kept
 _HELD = 10 * WINDOW  # so many are collected before they are sorted, so that sorting costs little for each

@@ -1,7 +1,7 @@
 """The finished episodes of a run as columns, from which curves, lengths and results are computed.
 
 A policy appears once in an episode, however many seats it had: with the mean return of its entities and its shares of
-the result, as in the live display (`arena.records.episode_stats`). Episodes that the end of a leg has cut are no
+the result, as in the live display (`arena.records.figures`). Episodes that the end of a leg has cut are no
 results.
 """
 

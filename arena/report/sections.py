@@ -9,8 +9,7 @@ import msgspec
 
 from arena import __version__
 from arena.config.league import DecidedConfig
-from arena.league.knockouts import knockouts_won
-from arena.league.next_round import Champion
+from arena.league.next_round import Champion, knockouts_won
 from arena.league.read_results import read as read_encounters
 from arena.records.metrics import EpisodeRecord
 from arena.report.colors import Colors

@@ -13,12 +13,11 @@ from arena.config.schema import Config
 from arena.league.metagame.measures import Measures, in_matrix, measures
 from arena.league.metagame.meetings import Span, meetings
 from arena.league.metagame.payoff import Payoff, payoff
-from arena.league.populations import populations_of
 from arena.league.ratings.contradictions import Contradiction
 from arena.league.ratings.curves import CurvePoint, at_tick, curves
 from arena.league.ratings.ranking import Doubt, equals
 from arena.league.ratings.ratings import Interval, Ratings, fit
-from arena.league.ratings.standings import Curtailed, Narrow, curtailed, narrow_leader, tables
+from arena.league.ratings.standings import Curtailed, Narrow, curtailed, narrow_leader, populations_of, tables
 from arena.league.read_results import ResultSet
 from arena.league.results import Results
 from arena.league.timeline import Beginning, Timeline

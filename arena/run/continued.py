@@ -28,7 +28,7 @@ from arena.game.api import Interface
 from arena.league import rounds_file
 from arena.league.ratings.standings import league_table
 from arena.league.read_results import read
-from arena.league.rounds import History, player_of, snapshot_name
+from arena.league.rounds_file import History, player_of, snapshot_name
 from arena.preflight.examine import examine
 from arena.records import boundary
 from arena.records.folder import RunFolder

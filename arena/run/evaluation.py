@@ -21,7 +21,7 @@ from arena.errors import pluralize
 from arena.league.ratings.intervals import half_of_mean, of_share
 from arena.records import evaluations
 from arena.records.atomic import make_folder
-from arena.records.identical_games import repeated, repetition_words
+from arena.records.figures import repeated, repetition_words
 from arena.records.journal import JournalReader
 from arena.records.metrics import EpisodeRecord
 from arena.records.scoreboard import Score, Scoreboard
@@ -111,7 +111,7 @@ def record_evaluation(run: Run, evaluation: Run, scoreboard: Scoreboard) -> Iter
 
 
 def alike(evaluation: Run) -> list[tuple[str, ...]]:
-    """The groups of policies whose games were all alike, see `identical_games`; none if all sample their actions."""
+    """The groups of policies whose games were all alike, see `repeated`; none if all sample their actions."""
     episodes = evaluation.folder.episodes
     if not evaluation.greedy or not episodes.exists():
         return []

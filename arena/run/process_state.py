@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from arena.records.boundary import FileDigests
     from arena.records.formats import ChangeLine
     from arena.records.lock import RunLock
+    from arena.records.results import RunResults
     from arena.records.scoreboard import Scoreboard
-    from arena.results.keeper import RunResults
     from arena.roles.environment.restart import RestartLimit
     from arena.run.restart import Restart
 

@@ -12,10 +12,10 @@ from arena.league import rounds_file
 from arena.plan.plan import Plan
 from arena.records import evaluations
 from arena.records.formats import Round
+from arena.records.iterations import Steps
 from arena.records.journal import JournalReader
-from arena.results.files import results_in
-from arena.results.iterations import Steps
-from arena.results.keeper import Listener, RunResults
+from arena.records.result_file import results_in
+from arena.records.results import Listener, RunResults
 from arena.run.process_state import ProcessState
 from arena.run.run import Run
 from arena.run.stages import is_over
@@ -81,9 +81,9 @@ def stop_words(run: Run, results: RunResults) -> Iterator[str]:
     """Lines about the stop rules of a run that is over: which has ended it, and which could never be met."""
     if results.met is not None:
         yield f"stopped at tick {run.leg.start}: {results.met.rule.met_words(results.met.value)}"
-    if results.silent_rules:
-        names = listed(results.names)
-        yield f"stop rules of which no result had the key: {', '.join(results.silent_rules)}; the keys were: {names}"
+    if results.rules_without_match:
+        keys, names = ", ".join(results.rules_without_match), listed(results.names)
+        yield f"stop rules of which no result had the key: {keys}; the keys were: {names}"
 
 
 def steps_of(run: Run) -> Callable[[int], Steps]:

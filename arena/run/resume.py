@@ -22,7 +22,7 @@ from arena.records import best, checkpoint, checksums, evaluations, journal
 from arena.records import boundary as boundaries
 from arena.records.formats import Boundary, MeasureLine, Worker
 from arena.records.journal import JournalReader
-from arena.results.files import numbers, results_in
+from arena.records.result_file import numbers, results_in
 from arena.run import curriculum
 from arena.run.handover import match_workers, seats_of
 from arena.run.leg import Leg, leg_at

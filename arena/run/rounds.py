@@ -23,12 +23,12 @@ from arena.config.load import parse_proposed
 from arena.config.matches import KnockoutEntry
 from arena.errors import ConfigError
 from arena.league import rounds_file
-from arena.league.knockouts import knockouts_won
 from arena.league.next_round import (
     Champion,
     Round,
     first_round,
     is_over,
+    knockouts_won,
     looks_back,
     round_config,
     view_of,
@@ -37,7 +37,7 @@ from arena.league.next_round import (
 from arena.league.next_round import next_round as plan_next_round
 from arena.league.ratings.standings import LeagueTable, league_table
 from arena.league.read_results import GamesSoFar, read
-from arena.league.rounds import player_of
+from arena.league.rounds_file import player_of
 from arena.league.timeline import Timeline
 from arena.plan.build import make_plan
 from arena.plan.plan import Plan
@@ -80,7 +80,7 @@ def next_round(run: Run, memory: ProcessState) -> Run | None:
     config, known = run.plan.config, rounds_file.read(run.folder)
     before, later = known[: run.plan.round + 1], known[run.plan.round + 1 :]
     games = _games_so_far(run, memory, config)
-    results = games.read(run.plan.round)
+    results = games.read(run.plan.round).timeline
     if is_over(config, before, results):
         return None
     following = plan_next_round(config, before, results, games.returns, games.played)
@@ -116,7 +116,7 @@ def is_decided(run: Run, memory: ProcessState) -> bool:
     knockouts = (isinstance(entry, KnockoutEntry) for entries in config.listed for entry in entries)
     if (config.league is None or config.league.decided is None) and not any(knockouts):
         return False  # the common case: no results need to be read
-    results = _games_so_far(run, memory, config).read(run.plan.round)
+    results = _games_so_far(run, memory, config).read(run.plan.round).timeline
     return is_over(config, known[: run.plan.round + 1], results)
 
 
@@ -128,7 +128,7 @@ def ratings(run: Run, memory: ProcessState) -> dict[str, float]:
         memory: of rank 0.
     """
     config = run.plan.config
-    found = league_table(_games_so_far(run, memory, config).read(run.plan.round), {}, config)
+    found = league_table(_games_so_far(run, memory, config).read(run.plan.round).timeline, {}, config)
     elo = {row.player: row.elo for rows in found.tables for row in rows}
     return {name: elo[name] for name in config.policies if name in elo}
 

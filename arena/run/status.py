@@ -10,7 +10,7 @@ from arena.records.folder import RunFolder
 from arena.records.formats import round_of
 from arena.records.journal import JournalReader
 from arena.records.lock import is_held, is_left
-from arena.results import read_results
+from arena.records.result_file import read_results
 from arena.run.leg import UNBOUNDED_TICKS
 
 

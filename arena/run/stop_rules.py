@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from arena.results.files import results_in
-from arena.results.stop_rules import Met, first_met
+from arena.records.result_file import results_in
+from arena.records.results import Met, first_met
 from arena.run.run import Run
 
 if TYPE_CHECKING:
-    from arena.results.keeper import RunResults
+    from arena.records.results import RunResults
 
 
 def rule_met(run: Run, kept: RunResults | None = None) -> Met | None:

@@ -43,12 +43,12 @@ from arena.preflight.examine import interface_of
 from arena.preflight.spec import spec_of
 from arena.records import best, boundary, checkpoint, evaluations
 from arena.records.atomic import make_folder, part_of
+from arena.records.evaluations import numbers_of
 from arena.records.folder import RunFolder
 from arena.records.formats import ChangeLine
 from arena.records.journal import JournalReader
 from arena.records.metrics import EpisodeRecord
-from arena.results import read_results
-from arena.results.evaluations import numbers_of
+from arena.records.result_file import read_results
 from arena.roles.protocol import Failed
 from arena.run.curriculum import changed_config, check_change, lines_of, with_changes
 from arena.run.display import Display

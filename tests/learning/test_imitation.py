@@ -9,7 +9,7 @@ import pytest
 
 from arena import train
 from arena.config import yaml
-from arena.results import read_results
+from arena.records import read_results
 from working_folder import working_directory
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "configs" / "examples" / "own_loss"

@@ -17,7 +17,7 @@ import yaml
 from arena.experiment import Experiment, Outcome, open_experiment, run_experiments
 from arena.experiment.folder import ExperimentFolder
 from arena.records.journal import JournalReader
-from arena.results.files import CLOCK_KEYS
+from arena.records.result_file import CLOCK_KEYS
 from run_cli import ARENA, Ended, arena, environment, finish, left_behind, living, start, wait_for
 
 pytestmark = pytest.mark.mpi

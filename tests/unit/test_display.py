@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from arena.records.episode_stats import results_of
+from arena.records.figures import results_of
 from arena.records.metrics import EpisodeRecord, SeatRecord, UpdateRecord
 from arena.records.outcome import Outcome
 from arena.records.scoreboard import Scoreboard

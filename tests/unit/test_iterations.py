@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arena.diagnostics.profile import RoleProfile
+from arena.records.figures import Spread
+from arena.records.iterations import Iterations, Steps, Totals
 from arena.records.metrics import EpisodeRecord, SeatRecord, UpdateRecord
-from arena.results.figures import Spread
-from arena.results.iterations import Iterations, Steps, Totals
-from arena.results.keeper import sampler_perf
+from arena.records.results import sampler_perf
 
 TICKS, LEG = 40, 20
 

@@ -16,11 +16,10 @@ from hypothesis import strategies as st
 from arena.config.fields import Keyed
 from arena.config.league import SnapshotsConfig
 from arena.config.matches import MatchConfig, MatchmakingConfig, Uncertainty
-from arena.league.matchmaking import OpponentPool, beats_all, draw, priorities
+from arena.league.matchmaking import OpponentPool, beats_all, draw, priorities, systematic
 from arena.league.metagame.payoff import payoff
 from arena.league.next_round import first_round, next_round
 from arena.league.results import Encounter, Results, Score
-from arena.league.rng import systematic
 from arena.league.snapshots import balanced, leaving
 from arena.records.formats import GateRecord, Round
 from simulated_leagues import by_elo, encounters, entry, league, played, timeline

@@ -14,14 +14,13 @@ from arena.config.members import Sides, apart, later_matches, populations
 from arena.errors import ConfigError
 from arena.league.matchmaking import OpponentPool, draw
 from arena.league.next_round import first_round, next_round
-from arena.league.populations import every_meeting, populations_of
 from arena.league.ratings.curves import curves
 from arena.league.ratings.ratings import fit
 from arena.league.ratings.sprt import Test, Verdict
-from arena.league.ratings.standings import tables
+from arena.league.ratings.standings import populations_of, tables
 from arena.league.results import Encounter, Results, Score
 from arena.league.snapshots import paired
-from arena.league.tournament import Rule, next_batch, table
+from arena.league.tournament import Rule, every_meeting, next_batch, table
 from arena.plan.build import make_plan
 from arena.terminal.standings import table_data, table_lines
 from simulated_leagues import entry, league, played, timeline

@@ -90,8 +90,8 @@ def test_finished_games_count_in_their_order(folder: RunFolder) -> None:
     write_episodes(folder, episode("ab", "win"), episode("ba", "win"), episode("ab", "draw"))
     found = read(folder)
     assert found.results.between("a", "b") == Score(1, 1, 1)
-    assert [encounter.outcome for encounter in found.encounters] == ["win", "win", "draw"]
-    assert found.encounters[1] == Encounter(("b",), ("a",), "win")
+    ((one, other, draw),) = so_far(folder, 0).played[0].values()
+    assert (one.outcome, other, draw.outcome) == ("win", Encounter(("b",), ("a",), "win"), "draw")
     assert (found.episodes, found.unrated, found.aborted, found.unfinished) == (3, 0, 0, 0)
 
 
@@ -148,10 +148,8 @@ def test_renumbered_match_keeps_its_sides(folder: RunFolder) -> None:
     teams = episode("ab", "win", match=1, env="large")
     teams["seats"] = [{**teams["seats"][seat // 2], "policy": name} for seat, name in enumerate("abss")]
     write_episodes(folder, teams, *(episode("ab", "win", match=match, env="small") for match in (2, 1)))
-    assert read(folder).encounters == [
-        Encounter(("a", "b"), ("s", "s"), "win"),
-        *[Encounter(("b",), ("a",), "loss")] * 2,
-    ]
+    small = [Encounter(("b",), ("a",), "loss")]
+    assert so_far(folder, 0).played == [{1: [Encounter(("a", "b"), ("s", "s"), "win"), *small], 2: small}]
 
 
 def test_partial_last_line_is_counted(folder: RunFolder) -> None:
@@ -274,12 +272,12 @@ def test_incremental_reading_equals_reading_the_whole_file(folder: RunFolder) ->
     games = so_far(folder)
     for number, played in enumerate((2, 3, 4)):
         write_episodes(folder, *lines[:played], rest="" if number else '{"round": 1, "mat')
-        timeline, whole = games.read(number), read(folder, last=number)
+        timeline, whole = games.read(number).timeline, read(folder, last=number)
         assert counting(timeline) == counting(whole.timeline) and timeline.end == whole.timeline.end
         assert timeline.results.games == (2, 3, 3)[number]
         assert [len(played.get(0, ())) for played in games.played] == ([2], [2, 1], [2, 1, 0])[number]
         assert games.returns == so_far(folder, number).returns
-        assert counting(games.read(number)) == counting(timeline), "the same again"
+        assert counting(games.read(number).timeline) == counting(timeline), "the same again"
 
 
 def test_each_game_is_read_once_over_many_rounds(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:

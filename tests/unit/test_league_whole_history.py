@@ -177,8 +177,8 @@ def test_policy_with_few_games_is_assumed_to_move_like_others(deviation: float) 
         ]
         parts[9].update(games(a_s=(2, 0, 2)))
         made = estimate(timeline(*parts, learners="abcde"))
-        walk = made.history.walk
-        variance = made.movement.variance(walk.factors)[walk.policy == walk.policies.index("a")]
+        factors = made.history.walk.factors
+        variance = made.movement.variance(factors)[factors[:, 2] == 1]  # of `a`, the first policy
         found.append(float(np.sqrt(np.median(variance)) * ELO))
     assert deviation * 0.5 < np.median(found) < deviation * 2
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arena.records.merge_order import InOrder
 from arena.records.metrics import EpisodeRecord
+from arena.records.recorder import InOrder
 
 
 class Told(NamedTuple):

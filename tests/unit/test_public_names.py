@@ -46,7 +46,7 @@ PUBLIC = {
     "arena.experiment": ["Experiment", "Outcome", "Trial", "open_experiment", "run_experiments"],
     "arena.dataset": ["Batch", "Episode", "MatchSamples", "Samples", "open_dataset", "write_samples"],
     "arena.replay": ["frames"],
-    "arena.results": ["read_results"],
+    "arena.records": ["read_results"],
     "arena.trainer": ["Player", "Trainer"],
     "arena.serving": ["OnnxModel", "Policy", "load_model", "load_policy"],
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from arena.records.identical_games import repeated
+from arena.records.figures import repeated
 from arena.records.metrics import EpisodeRecord, SeatRecord
 
 

@@ -20,12 +20,12 @@ from jinja2 import FileSystemBytecodeCache
 
 from arena.cli.main import main
 from arena.config import parse_config
-from arena.league import tournament_file
 from arena.league.metagame import measures
 from arena.league.ratings.intervals import of_share
 from arena.league.ratings.ranking import decided
 from arena.league.ratings.ratings import fit
 from arena.league.read_results import read
+from arena.league.tournament import write_terms
 from arena.records import boundary
 from arena.records.folder import RunFolder
 from arena.records.formats import Boundary, Terms
@@ -265,7 +265,7 @@ def test_page_reports_too_many_cut_games(own: RunFolder) -> None:
 @pytest.mark.parametrize(("elo", "words"), [(20, "is not decided"), (3000, "is decided")])
 def test_page_shows_whether_a_tournaments_order_is_decided(own: RunFolder, elo: float, words: str) -> None:
     assert (numbers(own)["standings"]["order"], "order of all players" in page(read_run(own.path))) == (None, False)
-    tournament_file.write(own, Terms(greedy=True, error=0.1, elo=elo))
+    write_terms(own, Terms(greedy=True, error=0.1, elo=elo))
     found = decided(read(own).results, ["p0", "p1", "p2"], 0.1, elo=elo)
     order = numbers(own)["standings"]["order"]
     assert order == {
@@ -290,7 +290,7 @@ def test_page_shows_whether_a_leagues_order_is_decided(own: RunFolder) -> None:
 
 @pytest.mark.slow
 def test_unfinished_tournament_batch_is_not_in_the_standings(own: RunFolder) -> None:
-    tournament_file.write(own, Terms(greedy=True, error=0.05, elo=20))
+    write_terms(own, Terms(greedy=True, error=0.05, elo=20))
     assert numbers(own)["standings"]["games"] == read(own, last=2).results.games
     (own.boundaries / "000000003000.json").rename(own.boundaries / "000000002000.json")
     assert numbers(own)["standings"]["games"] == read(own, last=1).results.games

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arena.records.episode_stats import in_parts, results_of
+from arena.records.figures import in_parts, results_of
 from arena.records.metrics import EpisodeRecord, SeatRecord
 from arena.records.outcome import Outcome
 

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arena.records.episode_stats import results_of
-from arena.records.merge_order import Place
-from arena.records.metrics import EpisodeRecord, SeatRecord, UpdateRecord
+from arena.records.figures import results_of
+from arena.records.metrics import EpisodeRecord, Place, SeatRecord, UpdateRecord
 from arena.records.outcome import Outcome
 from arena.records.scoreboard import Scoreboard, Series
 from arena.run.evaluation import result_words

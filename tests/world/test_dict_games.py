@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from arena.dataset import open_dataset
-from arena.results import read_results
+from arena.records import read_results
 from in_process import play
 
 PPO = {"algorithm": "ppo", "options": {"n_steps": 16, "minibatch_size": 32, "hidden_sizes": [8]}}

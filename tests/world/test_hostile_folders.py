@@ -13,9 +13,9 @@ import pytest
 from arena.cli.main import main
 from arena.dataset import open_dataset
 from arena.errors import ConfigError
+from arena.records import read_results
 from arena.records.folder import NAMES
 from arena.replay import frames
-from arena.results import read_results
 from arena.serving.policy import load_policy
 from arena.trainer import Trainer
 from hostile_folders import CODE, HOSTILE, Mark, edit_json, played, received, set_config

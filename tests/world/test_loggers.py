@@ -17,7 +17,7 @@ from test_results_in_runs import DUEL, train
 from arena.config import parse_config
 from arena.errors import ConfigError
 from arena.launch import lead
-from arena.results import read_results
+from arena.records import read_results
 from arena.run.planning import checked_plan
 from arena.run.prepare import prepare
 from arena.terminal.display import PlainDisplay

@@ -18,12 +18,11 @@ from arena.errors import ConfigError
 from arena.launch import lead
 from arena.league.ratings.standings import league_table
 from arena.league.read_results import read
-from arena.records import boundary
+from arena.records import boundary, read_results
 from arena.records.folder import RunFolder
 from arena.report.page import write_report
 from arena.report.read_run import read_run
 from arena.report.sections import page_data
-from arena.results import read_results
 from arena.run.planning import checked_plan
 from arena.run.prepare import prepare
 from arena.run.status import RunStatus, run_status

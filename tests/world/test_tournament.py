@@ -19,10 +19,10 @@ from arena.cli.main import main
 from arena.cli.players import players_of, read_sources
 from arena.config import load_config
 from arena.league import rounds_file
-from arena.league import tournament_file as terms
 from arena.league.ratings.intervals import of_share
 from arena.league.ratings.ratings import fit
 from arena.league.read_results import read
+from arena.league.tournament import read_terms
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.report.page import page
@@ -651,7 +651,7 @@ def test_decision_is_recorded_and_kept(tmp_path: Path, capsys: pytest.CaptureFix
 
     def asked(*arguments: str) -> tuple[float, float]:
         data = as_data(capsys, tmp_path, path, "--episodes", "48", *arguments)
-        assert (data["error"], data["elo"]) == (terms.read(folder).error, terms.read(folder).elo)
+        assert (data["error"], data["elo"]) == (read_terms(folder).error, read_terms(folder).elo)
         order = numbers(folder)["standings"]["order"]
         assert {name: order[name] for name in ("decided", "error", "elo")} == {
             name: data[name] for name in ("decided", "error", "elo")

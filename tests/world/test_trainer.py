@@ -20,8 +20,7 @@ from test_results_in_runs import DUEL, LEAGUE, left, train
 
 from arena import Trainer
 from arena.errors import BudgetReached, ConfigError, RunFailed
-from arena.records import checkpoint
-from arena.results import read_results
+from arena.records import checkpoint, read_results
 from faulty_games import Faulty
 from in_process import NOTES
 from slow_results import json_lines, without_clock

@@ -1,1 +1,1 @@
-"""Games between players as a matrix game: payoffs, equilibria, alpha-rank."""
+"""Games between players as a matrix game: payoffs, Nash averaging, alpha-rank."""

@@ -59,16 +59,17 @@ class Meetings:
     def __init__(self, timeline: Timeline, *, by_round: bool = False) -> None:
         self._timeline = timeline
         self._ends: dict[int, int] = {}  # of each period, by its start
-        scores = defaultdict[tuple[_Self, _Self], Array](lambda: np.zeros(3))
+        found = defaultdict[tuple[_Self, _Self], Array](lambda: np.zeros(3))
         for begun, period in ((group[0].start, period) for group in timeline.groups() for period in group):
             start = timeline.round_of(period) if by_round else begun
             self._ends[start] = period.end
-            for (first, second), score in period.results.pairs().items():
-                if len({*first}) == len({*second}) == 1 and first[0] != second[0]:
-                    mine, theirs = (
-                        _Self(name, start if name in timeline.learners else None) for name in (first[0], second[0])
-                    )
-                    scores[mine, theirs] += score
+            for first, second, score, _ in period.results.duels():
+                mine, theirs = (_Self(name, start if name in timeline.learners else None) for name in (first, second))
+                if first < second:
+                    found[mine, theirs] += score
+                else:
+                    found[theirs, mine] += score.reversed
+        scores = {pair: found[pair] for pair in sorted(found)}
         self._selves = list(dict.fromkeys(one for pair in scores for one in pair))
         self._ages = {start: age for age, start in enumerate(reversed(self._ends))}
         places = {one: place for place, one in enumerate(self._selves)}
@@ -101,27 +102,22 @@ class Meetings:
     def rates(self) -> Mapping[str, float]:
         """Per policy w, the weight that is left of a game after a period."""
         learners = sorted({one.name for one in self._selves} & self._timeline.learners)
-        places = dict.fromkeys(learners, _USUAL)
-        histories = self._histories(learners)
-        for _ in range(_SWEEPS):
-            for name, (opponents, counts) in histories.items():
-                theirs = np.array([RATES[places[one]] if one in places else 1.0 for one in opponents])
-                fits = _predicted(counts, np.outer(RATES, theirs)) - _PREFERENCE * abs(np.arange(len(RATES)) - _USUAL)
-                places[name] = int(np.argmax(fits))
-        return {name: float(RATES[place]) for name, place in places.items()}
-
-    def _histories(self, policies: Sequence[str]) -> dict[str, tuple[list[str], Array]]:
-        """Per policy its opponents since its reset, and its games against each of them, [opponents, periods, 3]."""
         periods = min(_NEWEST, len(self._ends))
-        since = {name: next(self._lineage(name))[1] for name in policies}
-        found: dict[str, dict[str, Array]] = {name: {} for name in policies}
+        since = {name: next(self._lineage(name))[1] for name in learners}
+        games: dict[str, dict[str, Array]] = {name: {} for name in learners}  # by opponent, [periods, 3]
         for first, second, score in zip(self._first, self._second, self._scores, strict=True):
             one, other = self._selves[first], self._selves[second]
             for mine, theirs, seen in ((one, other, score), (other, one, score[::-1])):
                 if mine.start is not None and mine.start >= since[mine.name] and self._ages[mine.start] < periods:
-                    counts = found[mine.name].setdefault(theirs.name, np.zeros((periods, 3)))
+                    counts = games[mine.name].setdefault(theirs.name, np.zeros((periods, 3)))
                     counts[-1 - self._ages[mine.start]] += seen
-        return {name: ([*games], np.array([*games.values()]).reshape(-1, periods, 3)) for name, games in found.items()}
+        places = dict.fromkeys(learners, _USUAL)
+        for _ in range(_SWEEPS):
+            for name, own in games.items():
+                theirs_left = np.array([RATES[places[one]] if one in places else 1.0 for one in own])
+                fits = _predicted(np.array([*own.values()]).reshape(-1, periods, 3), np.outer(RATES, theirs_left))
+                places[name] = int(np.argmax(fits - _PREFERENCE * abs(np.arange(len(RATES)) - _USUAL)))
+        return {name: float(RATES[place]) for name, place in places.items()}
 
     def _weights(self, players: Sequence[str]) -> sparse.csr_array:
         """How much the games of each self count for each player, [selves, players]."""

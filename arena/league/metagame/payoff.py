@@ -29,23 +29,14 @@ _HALVINGS = 30  # of an interval; the last one is 1e-9 long
 
 
 class Payoff(NamedTuple):
-    """What a row's player scores against a column's, in [0, 1]; the diagonal is 1/2.
+    """What a row's player scores against a column's, in [0, 1]; the diagonal is 1/2."""
 
-    Args:
-        players: of the rows and of the columns.
-        mean: float64 [P, P], of the posterior; `mean[a, b] + mean[b, a] = 1`.
-        low: float64 [P, P], where the 95 % interval begins.
-        high: float64 [P, P], where it ends.
-        games: int64 [P, P].
-        weights: float64 [P, P, 3], of the Dirichlet posterior of a win, a draw and a loss.
-    """
-
-    players: tuple[str, ...]
-    mean: Array
-    low: Array
-    high: Array
-    games: NDArray[np.int64]
-    weights: Array
+    players: tuple[str, ...]  # of the rows and of the columns
+    mean: Array  # float64 [P, P], of the posterior; `mean[a, b] + mean[b, a] = 1`
+    low: Array  # float64 [P, P], where the 95 % interval begins
+    high: Array  # float64 [P, P], where it ends
+    games: NDArray[np.int64]  # [P, P]
+    weights: Array  # float64 [P, P, 3], of the Dirichlet posterior of a win, a draw and a loss
 
     def sample(self, rng: np.random.Generator, n: int) -> Array:
         """Payoff matrices drawn from the posterior, float64 [n, P, P]; each of them is a game of its own."""
@@ -63,10 +54,6 @@ def payoff(results: Results | Timeline, players: Sequence[str]) -> Payoff:
 
     A game counts for a pair if each of the two players alone filled a side, of whatever size. A pair without games has
     the prior, whose interval is nearly [0, 1].
-
-    Args:
-        results: games of these players, and of others.
-        players: in the order of the rows.
     """
     counts = _counts(results, players)
     weights = _weights(counts)
@@ -74,9 +61,8 @@ def payoff(results: Results | Timeline, players: Sequence[str]) -> Payoff:
     won, drawn, lost = np.moveaxis(weights, -1, 0)  # Dirichlet posteriors of win + draw / 2
     low: Array = _quantile(won, drawn, lost) if drawn.any() else betaincinv(won, lost, _TAIL)
     high = 1 - low.T  # one player's gain is the other's loss
-    diagonal = np.arange(len(players))
     for matrix in (mean, low, high):
-        matrix[diagonal, diagonal] = 0.5
+        np.fill_diagonal(matrix, 0.5)
     return Payoff(tuple(players), mean, low, high, counts.sum(axis=-1).round().astype(np.int64), weights)
 
 
@@ -101,21 +87,17 @@ def _weights(counts: Array) -> Array:
 
 
 def _counts(results: Results | Timeline, players: Sequence[str]) -> Array:
-    """Games won, drawn and lost, float64 [P, P, 3]."""
+    """Games won, drawn and lost, float64 [P, P, 3]; none of a player against itself, or a policy against its past."""
     if isinstance(results, Timeline) and results.learns:
-        found = meetings(results).counts(players)
-        found[np.arange(len(players)), np.arange(len(players))] = 0  # a policy against its own past
-        return found
-    results = results.results if isinstance(results, Timeline) else results
-    index = {name: place for place, name in enumerate(players)}
-    counts = np.zeros((len(players), len(players), 3))
-    for (first, second), score in results.pairs().items():
-        if len({*first}) == 1 and len({*second}) == 1 and first[0] in index and second[0] in index:
-            a, b = index[first[0]], index[second[0]]
-            counts[a, b] += score
-            counts[b, a] += score.reversed
-    diagonal = np.arange(len(players))
-    counts[diagonal, diagonal] = 0  # a player against itself, on sides of different sizes
+        counts = meetings(results).counts(players)
+    else:
+        index = {name: place for place, name in enumerate(players)}
+        counts = np.zeros((len(players), len(players), 3))
+        for first, second, score, _ in (results.results if isinstance(results, Timeline) else results).duels():
+            if first in index and second in index:
+                counts[index[first], index[second]] += score
+                counts[index[second], index[first]] += score.reversed
+    counts[np.arange(len(players)), np.arange(len(players))] = 0
     return counts
 
 

@@ -29,36 +29,27 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from arena.league.ratings import davidson
 from arena.league.ratings.intervals import of_share
-from arena.league.results import Results, Score
+from arena.league.results import Results
 
 
 class Contradiction(NamedTuple):
-    """A pair whose own games contradict the order.
+    """A pair whose own games contradict the order."""
 
-    Args:
-        lower: the player that stands lower in the order.
-        upper: the player that stands higher.
-        score: points per game of the lower against the upper player, in [0, 1].
-        low: where the 95 % interval of the score begins.
-        high: where it ends.
-        games: between the two.
-        beats: whether the lower player beats the upper one.
-        expected: points per game of the lower player by the strengths, on the sides that the two had.
-        circle: players of which each beats the next one and the last one beats the first, beginning with the lower and
-            the upper player; empty if there is no such circle.
-    """
-
-    lower: str
-    upper: str
-    score: float
-    low: float
-    high: float
-    games: int
-    beats: bool
-    expected: float
+    lower: str  # the player that is lower in the order
+    upper: str  # the player that is higher
+    score: float  # points per game of the lower against the upper player, in [0, 1]
+    low: float  # where the 95 % interval of the score begins
+    high: float  # where it ends
+    games: int  # between the two
+    beats: bool  # whether the lower player beats the upper one
+    expected: float  # points per game of the lower player by the strengths, on the sides that the two had
     circle: tuple[str, ...] = ()
+    """Players of which each beats the next one and the last one beats the first, beginning with the lower and the upper
+    player; empty if there is no such circle."""
 
 
 def contradictions(
@@ -73,79 +64,56 @@ def contradictions(
         fitted: the model's parameters: what the first side is worth, and how common draws are.
         elo: differences below this do not count.
     """
-    margin = elo / davidson.ELO
-    played, side = _head_to_head(results), float(fitted.parameters[-1])
-    better = {pair: games.expected(margin, side, fitted.nu) for pair, games in played.items()}
+    margin, side, log_nu = elo / davidson.ELO, float(fitted.parameters[-1]), davidson.log_of(fitted.nu)
+    played = head_to_head(results)
+    games = {pair: int(own.sum()) for pair, own in played.items()}
+    points = {pair: float((own[:, 0] + own[:, 1] / 2).sum()) for pair, own in played.items()}
+    shares = {pair: of_share(points[pair], count) for pair, count in games.items()}
+
+    def expected(pair: tuple[str, str], difference: float) -> float:
+        """The score of a player that is better by a difference in nats, on the sides that it had."""
+        won, drawn, _ = davidson.chances(difference + np.array([side, -side, 0.0]), log_nu).T
+        return float(played[pair].sum(axis=1) @ (won + drawn / 2)) / games[pair]
+
+    better = {pair: expected(pair, margin) for pair in played}
     beaten = {
-        name: [other for other in order if (name, other) in played and played[name, other].low > better[name, other]]
+        name: [other for other in order if (name, other) in played and shares[name, other][0] > better[name, other]]
         for name in order
     }
     found = []
     for place, upper in enumerate(order):
         for below, lower in enumerate(order[place + 1 :], start=place + 1):
-            if (games := played.get((lower, upper))) is None:
+            pair = lower, upper
+            if pair not in played:
                 continue
-            apart = strengths[below] - strengths[place]
-            if games.low > games.expected(apart + margin, side, fitted.nu) and games.high >= better[lower, upper]:
-                path = _path(beaten, upper, lower) if upper in beaten[lower] else ()
-                circle, beats = (lower, *path[:-1]) if path else (), upper in beaten[lower]
-                expected, share = games.expected(apart, side, fitted.nu), (games.score, games.low, games.high)
-                found.append(Contradiction(lower, upper, *share, games.games, beats, expected, circle))
+            (low, high), difference = shares[pair], strengths[below] - strengths[place]
+            if low > expected(pair, difference + margin) and high >= better[pair]:
+                beats = upper in beaten[lower]
+                path = _path(beaten, upper, lower) if beats else ()
+                score, circle = points[pair] / games[pair], (lower, *path[:-1]) if path else ()
+                by_strength = expected(pair, difference)
+                found.append(Contradiction(lower, upper, score, low, high, games[pair], beats, by_strength, circle))
     return found
 
 
 def unmet(results: Results, players: Sequence[str]) -> list[tuple[str, str]]:
     """The pairs of players that have not met in a game that counts, in the order of the players."""
-    met = _head_to_head(results)
+    met = head_to_head(results)
     return [
         (one, other) for place, one in enumerate(players) for other in players[place + 1 :] if (one, other) not in met
     ]
 
 
-class _HeadToHead(NamedTuple):
-    """The games of one player against another one."""
+def head_to_head(results: Results) -> Mapping[tuple[str, str], davidson.Array]:
+    """The games of each player, the one, against each other that it has met, float64 [3, 3].
 
-    points: float = 0.0  # of the one
-    # Numbers of games in which the one has the first side, the other has it, and in which no team has it.
-    sides: tuple[int, int, int] = (0, 0, 0)
-
-    @property
-    def games(self) -> int:
-        return sum(self.sides)
-
-    @property
-    def score(self) -> float:
-        return self.points / self.games
-
-    @property
-    def low(self) -> float:
-        return of_share(self.points, self.games)[0]
-
-    @property
-    def high(self) -> float:
-        return of_share(self.points, self.games)[1]
-
-    def plus(self, score: Score, place: int) -> _HeadToHead:
-        """These games and those of a score, which were played on one of the `sides`."""
-        sides = [count + score.games * (at == place) for at, count in enumerate(self.sides)]
-        return _HeadToHead(self.points + score.points, (sides[0], sides[1], sides[2]))
-
-    def expected(self, difference: float, side: float, nu: float) -> float:
-        """The score of a player that is better by a difference in nats, on the same sides."""
-        scores = [davidson.score(difference + worth, nu) for worth in (side, -side, 0.0)]
-        return sum(score * count for score, count in zip(scores, self.sides, strict=True)) / self.games
-
-
-def _head_to_head(results: Results) -> Mapping[tuple[str, str], _HeadToHead]:
-    """The games of each player against each other one that it has met."""
-    found = defaultdict[tuple[str, str], _HeadToHead](_HeadToHead)
-    for scores, places in ((results.by_side(), (0, 1)), (results.without_sides(), (2, 2))):
-        for (first, second), score in scores.items():
-            if first != second and len({*first}) == len({*second}) == 1:
-                one, other = first[0], second[0]
-                found[one, other] = found[one, other].plus(score, places[0])
-                found[other, one] = found[other, one].plus(score.reversed, places[1])
-    return found
+    Axis 0: the one has the first side, the other has it, or no team has it. Axis 1: won, drawn and lost by the one.
+    """
+    found = defaultdict[tuple[str, str], davidson.Array](lambda: np.zeros((3, 3)))
+    for one, other, score, sided in results.duels():
+        found[one, other][0 if sided else 2] += score
+        found[other, one][1 if sided else 2] += score.reversed
+    return dict(found)
 
 
 def _path(beaten: Mapping[str, Sequence[str]], first: str, last: str) -> tuple[str, ...]:

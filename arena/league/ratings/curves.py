@@ -18,31 +18,19 @@ _ALL = 1000  # points of all curves together: the variance of each takes a solut
 
 
 class CurvePoint(NamedTuple):
-    """The strength of a policy at a tick.
-
-    Args:
-        tick: of each match.
-        elo: on the scale of the policy's table.
-        low: where the 95 % interval begins.
-        high: where it ends.
-        curve: the number of the curve: it grows whenever the policy begins anew.
-    """
+    """The strength of a policy at a tick of each match."""
 
     tick: int
-    elo: float
-    low: float
-    high: float
-    curve: int
+    elo: float  # on the scale of the policy's table
+    low: float  # where the 95 % interval begins
+    high: float  # where it ends
+    curve: int  # grows whenever the policy begins anew
 
 
 def curves(timeline: Timeline, tables: Sequence[Mapping[str, float]]) -> dict[str, list[CurvePoint]]:
-    """The curves of all policies that learn and have played, by name.
+    """The curves of all policies that learn and have played, by name, on the scale of the `tables` of Elo at the end.
 
     A curve has no points where nothing connects it with the players of its policy's table at the end.
-
-    Args:
-        timeline: the games.
-        tables: the Elo of each player at the end, table by table.
     """
     if not timeline.learns:
         return {}

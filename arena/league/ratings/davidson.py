@@ -34,7 +34,6 @@ from scipy import optimize, sparse, special
 from arena.league.results import Results
 
 Array: TypeAlias = NDArray[np.float64]
-Flags: TypeAlias = NDArray[np.bool_]
 Nodes: TypeAlias = tuple[int, ...]
 Matrix: TypeAlias = Array | sparse.csr_array
 """Dense or sparse, by its size; used by what both can do alone: products, rows by a mask, `abs` and sums."""
@@ -50,26 +49,18 @@ _DIGITS = 8  # of strengths in nats; their error is far smaller
 
 
 class Games(NamedTuple):
-    """Results as arrays, as large as there are pairs that have met.
-
-    Args:
-        design: float64 [M, P + 1], a row per pair of teams and which of them has the first side, or none: its product
-            with the strengths and the side is d.
-        counts: float64 [M, 3], games won, drawn and lost by the first team, which has the first side if there is one.
-        pairs: float64 [N, P + 1], a row per pair of teams, whatever their sides: the last column is 0.
-        scores: float64 [N, 3], games won, drawn and lost by the first of the two.
-        decided: float64 [M, 2], games won and lost beyond `counts`, which say nothing about draws.
-    """
+    """Results as arrays, as large as there are pairs that have met."""
 
     design: Matrix
-    counts: Array
-    pairs: Matrix
-    scores: Array
-    decided: Array
+    """float64 [M, P + 1], a row per pair of teams and which of them has the first side, or none: its product with the
+    strengths and the side is d."""
+    counts: Array  # float64 [M, 3], games won, drawn and lost by the first team, which has the first side if any has
+    pairs: Matrix  # float64 [N, P + 1], a row per pair of teams, whatever their sides: the last column is 0
+    scores: Array  # float64 [N, 3], games won, drawn and lost by the first of the two
+    decided: Array  # float64 [M, 2], games won and lost beyond `counts`, which say nothing about draws
 
     @property
     def players(self) -> int:
-        """How many there are, P."""
         return int(self.design.shape[1]) - 1
 
     @property
@@ -89,25 +80,16 @@ class Games(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """The most likely parameters.
+    """The most likely parameters."""
 
-    Args:
-        parameters: float64 [P + 1], in nats: strengths, whose mean is 0, and what the first side is worth.
-        covariance: float64 [P + 1, P + 1], of these, from the observed information.
-        nu: how usual draws are: twice the ratio of draws to decided games between equals.
-        prior: whether there are no most likely strengths without the prior.
-        likeness: of the draws of a row of `Games`.
-    """
-
-    parameters: Array
-    covariance: Array
-    nu: float
-    prior: bool
-    likeness: float = 0.0
+    parameters: Array  # float64 [P + 1], in nats: strengths, whose mean is 0, and what the first side is worth
+    covariance: Array  # float64 [P + 1, P + 1], of these, from the observed information
+    nu: float  # how usual draws are: twice the ratio of draws to decided games between equals
+    prior: bool  # whether there are no most likely strengths without the prior
+    likeness: float = 0.0  # of the draws of a row of `Games`
 
     @property
     def strengths(self) -> Array:
-        """Those of the players, float64 [P]."""
         return self.parameters[:-1]
 
 
@@ -127,13 +109,9 @@ def games_of(results: Results, players: Sequence[str]) -> Games:
 
 
 def of_nodes(pairs: Sequence[tuple[Nodes, Nodes]], counts: Array, *, sided: int, nodes: int) -> Games:
-    """The arrays of games between teams of nodes, which are numbers from 0; `pairs` and `scores` are empty.
+    """The arrays of games between teams of nodes, which are numbers from 0; `Games.pairs` and `scores` are empty.
 
-    Args:
-        pairs: distinct, those with sides first.
-        counts: float64 [M, 3], as in `Games`.
-        sided: how many of the pairs have sides.
-        nodes: how many there are.
+    The pairs are distinct; the first `sided` ones have sides.
     """
     none, design = np.zeros((0, nodes + 1)), _differences(pairs, range(nodes), sided=sided)
     return Games(design, counts, none, none[:, :3], np.zeros((len(counts), 2)))
@@ -167,6 +145,11 @@ def gram(design: Matrix, weights: Array) -> Array:
     return np.asarray(found if isinstance(found, np.ndarray) else found.toarray())
 
 
+def log_of(nu: float) -> float:
+    """The logarithm, minus infinity where there are no draws."""
+    return math.log(nu) if nu else -math.inf
+
+
 def chances(differences: Array, log_nu: float) -> Array:
     """Of a win, a draw and a loss, float64 [..., 3], for differences [...] in nats."""
     half = differences / 2
@@ -174,21 +157,10 @@ def chances(differences: Array, log_nu: float) -> Array:
     return found
 
 
-def score(difference: float, nu: float) -> float:
-    """Expected points of the first of two teams, 1 for a win and 1/2 for a draw, for a difference in nats."""
-    won, drawn, _ = chances(np.array(difference), log_of(nu)).tolist()
-    return float(won + drawn / 2)
-
-
 def best_first(strengths: Array) -> NDArray[np.intp]:
     """The places of strengths, the largest first; strengths that differ by rounding only keep their order."""
     found: NDArray[np.intp] = np.argsort(-strengths.round(_DIGITS), kind="stable")
     return found
-
-
-def log_of(nu: float) -> float:
-    """The logarithm, minus infinity where there are no draws."""
-    return math.log(nu) if nu else -math.inf
 
 
 def information(differences: Array, nu: float) -> Array:
@@ -254,20 +226,11 @@ def has_maximum(games: Games) -> bool:
     free = games.players - 1
     if _rank(games.pairs[won & lost]) == free:  # the usual case: no group can be shifted against another
         return True
-    return _rank(games.pairs) == free and not _is_separated(games.pairs, won, drawn, lost)
-
-
-def _rank(design: Matrix) -> int:
-    square = gram(design, np.ones(design.shape[0]))  # there may be far more games than players
-    return int(np.linalg.matrix_rank(square, hermitian=True))
-
-
-def _is_separated(pairs: Matrix, won: Flags, drawn: Flags, lost: Flags) -> bool:
-    """Whether some direction (strengths, log nu) makes no game that was played less likely, and one more likely.
-
-    An outcome becomes more likely if its logit (d / 2, log nu or -d / 2) grows more than the others.
-    """
-    design, rows = sparse.csr_array(pairs), pairs.shape[0]
+    if _rank(games.pairs) < free:
+        return False
+    # Whether some direction (strengths, log nu) makes no game that was played less likely, and one more likely. An
+    # outcome becomes more likely if its logit (d / 2, log nu or -d / 2) grows more than the others.
+    design, rows = sparse.csr_array(games.pairs), games.pairs.shape[0]
     half = sparse.hstack([design / 2, sparse.csr_array((rows, 1))], format="csr")  # [N, P + 2]
     draw = sparse.hstack([sparse.csr_array(design.shape), np.ones((rows, 1))], format="csr")
     growth = [(2 * half)[won], (-2 * half)[lost]]
@@ -275,4 +238,9 @@ def _is_separated(pairs: Matrix, won: Flags, drawn: Flags, lost: Flags) -> bool:
         growth += [(half - draw)[won], (draw - half)[drawn], (draw + half)[drawn], (-half - draw)[lost]]
     gains = sparse.vstack(growth, format="csr")
     best = optimize.linprog(-gains.sum(axis=0), A_ub=-gains, b_ub=np.zeros(gains.shape[0]), bounds=(-1, 1))
-    return bool(best.fun is not None and -best.fun > _MOVED)
+    return not (best.fun is not None and -best.fun > _MOVED)
+
+
+def _rank(design: Matrix) -> int:
+    square = gram(design, np.ones(design.shape[0]))  # there may be far more games than players
+    return int(np.linalg.matrix_rank(square, hermitian=True))

@@ -9,7 +9,9 @@ snapshots that stay in the league for long, come last.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple, Protocol
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +40,8 @@ _NEAR = 1e-6  # predicted decrease, below which rounding hides the actual one
 EXACT = 1e-12  # predicted decrease of the last step, which squares the error once more
 
 Places = NDArray[np.intp]
+Solve: TypeAlias = Callable[[Array], Array]
+"""The product of the inverse of a factored Hessian with a vector [n] or matrix [n, K]."""
 
 
 def is_close(now: float, before: float) -> bool:
@@ -45,23 +49,11 @@ def is_close(now: float, before: float) -> bool:
     return abs(now - before) <= _CLOSE * max(before, _SLIGHT)
 
 
-class Factor(Protocol):
-    """A factored Hessian."""
-
-    def solve(self, right: Array) -> Array:
-        """The product of its inverse with a vector [n] or matrix [n, K]."""
-
-
 class Minimum(NamedTuple):
-    """The minimum of the function.
+    """The minimum of the function."""
 
-    Args:
-        parameters: float64 [n], strengths, side, and log nu if there are draws.
-        factor: of the Hessian there.
-    """
-
-    parameters: Array
-    factor: Factor
+    parameters: Array  # float64 [n], strengths, side, and log nu if there are draws
+    solve: Solve  # by the Hessian there
 
 
 class Problem:
@@ -93,21 +85,16 @@ class Problem:
         self.order: Places | None = None
 
     def minimum(self, start: Array | None = None, *, done: float = EXACT) -> Minimum:
-        """The minimum.
-
-        Args:
-            start: where the search begins.
-            done: the predicted decrease of the last step is less than this.
-        """
+        """The minimum, searched from `start` on until a step promises to decrease the function by less than `done`."""
         found = np.zeros(self.size) if start is None else start
         value, gradient = self.value_and_gradient(found)
-        factor, fresh, best = self._factor(found), True, math.inf
+        solve, fresh, best = self._factor(found), True, math.inf
         for _ in range(_STEPS):
-            step = factor.solve(gradient)
+            step = solve(gradient)
             promised = float(gradient @ step)
             if not fresh and promised > best * _SLOW:
-                factor, fresh = self._factor(found), True
-                step = factor.solve(gradient)
+                solve, fresh = self._factor(found), True
+                step = solve(gradient)
                 promised = float(gradient @ step)
             length = 1.0
             while True:
@@ -117,25 +104,18 @@ class Problem:
                     break
                 length /= 2
             if promised < done:
-                return Minimum(after, factor if fresh else self._factor(found))
+                return Minimum(after, solve if fresh else self._factor(found))
             found, value, gradient, best, fresh = after, reached, slope, promised, False
         raise ArithmeticError(f"Newton's method has not converged in {_STEPS} steps")
 
     def fit(self, minimum: Minimum, at: Places, zero: Places, *, prior: bool) -> Fit:
-        """Some of the strengths at the minimum.
-
-        Args:
-            minimum: of this function.
-            at: the places of the strengths.
-            zero: the places of the strengths whose mean is 0.
-            prior: copied into the fit.
-        """
+        """The strengths at some places at the minimum of this function, above the mean of those at `zero`."""
         found = minimum.parameters
         rows = np.append(at, self.games.players)  # the last one is the side
         units = np.zeros((self.size, len(rows) + 1))
         units[rows, np.arange(len(rows))] = 1.0
         units[zero, -1] = 1 / len(zero)
-        columns = minimum.factor.solve(units)
+        columns = minimum.solve(units)
         strength = np.append(np.ones(len(at)), 0.0)
         shared = np.outer(strength, columns[rows, -1])  # covariances with the mean, which is taken out
         variance = float(units[:, -1] @ columns[:, -1]) * np.outer(strength, strength)
@@ -182,13 +162,32 @@ class Problem:
             square = sparse.block_array([[square, column], [column.T, sparse.csr_array([[last]])]])
         return sparse.csc_array(square + self._quadratic)
 
-    def _factor(self, parameters: Array) -> Factor:
+    def _factor(self, parameters: Array) -> Solve:
         hessian = self.hessian(parameters)
         if isinstance(hessian, np.ndarray):
-            return _Dense(hessian)
+            return partial(linalg.cho_solve, linalg.cho_factor(hessian, lower=True))
         if self.order is None:
-            self.order = _elimination_order(hessian, last=self.size - self.games.players)
-        return _Sparse(hessian, self.order)
+            # The order of elimination: that of the parameters, but those that are tied to others far away come last.
+            # How far is chosen so that the factor, a band and full rows below it, has the fewest entries.
+            size = self.games.players
+            found = hessian.tocoo()
+            inside = (found.row < size) & (found.col < size)
+            reach = np.zeros(size, np.intp)
+            np.maximum.at(reach, found.col[inside], found.row[inside] - found.col[inside])
+            bands = 2 ** np.arange(1, 1 + size.bit_length())
+            entries = [band + int((reach > band).sum()) for band in bands.tolist()]
+            far = reach > bands[int(np.argmin(entries))]
+            self.order = np.concatenate([np.flatnonzero(~far), np.flatnonzero(far), np.arange(size, self.size)])
+        order = self.order
+        permuted = sparse.csc_array(hessian[order][:, order])
+        factor = splu(permuted, permc_spec="NATURAL", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
+
+        def solve(right: Array) -> Array:
+            solution = np.empty_like(right)
+            solution[order] = factor.solve(right[order])
+            return solution
+
+        return solve
 
     def chances(self, parameters: Array) -> Array:
         """The chances of a win, a draw and a loss in each row of the games, float64 [M, 3]."""
@@ -201,45 +200,6 @@ def _wins(chances: Array) -> Array:
     ends = chances[:, ::2]
     found: Array = ends / ends.sum(axis=1, keepdims=True)
     return found
-
-
-class _Dense:
-    def __init__(self, matrix: Array) -> None:
-        self._factor = linalg.cho_factor(matrix, lower=True)
-
-    def solve(self, right: Array) -> Array:
-        found: Array = linalg.cho_solve(self._factor, right)
-        return found
-
-
-class _Sparse:
-    def __init__(self, matrix: sparse.csc_array, order: Places) -> None:
-        permuted = sparse.csc_array(matrix[order][:, order])
-        symmetric = {"SymmetricMode": True}
-        self._factor = splu(permuted, permc_spec="NATURAL", diag_pivot_thresh=0.0, options=symmetric)
-        self._order = order
-
-    def solve(self, right: Array) -> Array:
-        found = np.empty_like(right)
-        found[self._order] = self._factor.solve(right[self._order])
-        return found
-
-
-def _elimination_order(matrix: sparse.csc_array, *, last: int) -> Places:
-    """The order of elimination: that of the parameters, but those that are tied to others far away come last.
-
-    How far is chosen so that the factor, a band and full rows below it, has the fewest entries. The `last` parameters
-    come last in any case.
-    """
-    size = matrix.shape[0] - last
-    found = matrix.tocoo()
-    inside = (found.row < size) & (found.col < size)
-    reach = np.zeros(size, np.intp)
-    np.maximum.at(reach, found.col[inside], found.row[inside] - found.col[inside])
-    bands = 2 ** np.arange(1, 1 + size.bit_length())
-    entries = [band + int((reach > band).sum()) for band in bands.tolist()]
-    far = reach > bands[int(np.argmin(entries))]
-    return np.concatenate([np.flatnonzero(~far), np.flatnonzero(far), np.arange(size, size + last)])
 
 
 def most_likely(games: Games) -> Fit:

@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from arena.league.ratings import davidson
-from arena.league.ratings.contradictions import Contradiction, contradictions
+from arena.league.ratings.contradictions import Contradiction, contradictions, head_to_head
 from arena.league.ratings.ratings import fitted
 from arena.league.results import Results
 from arena.league.timeline import Timeline
@@ -60,14 +60,7 @@ def most_informative(
     """The pairs whose games would change the standings most, the most urgent one first.
 
     They are chosen one after the other, as if the games of those before had been played: a pair may come several
-    times. The same results give the same pairs.
-
-    Args:
-        results: all games so far.
-        players: the players that can be paired; at least two.
-        count: how many pairs.
-        games: how many each of them plays.
-        elo: the difference to resolve.
+    times. The same results give the same pairs. Each of them plays so many `games`.
 
     Raises:
         ValueError: there are fewer than two players.
@@ -95,19 +88,12 @@ def decided(results: Results, players: Sequence[str], error: float = 0.05, *, el
 
 
 class Doubt(NamedTuple):
-    """The doubt about two neighbors in the standings: the probability that the verdict on them is wrong.
-
-    Args:
-        upper: the one that stands higher.
-        lower: the other.
-        probability: that they stand in the wrong order, or if `equal`, that they are not equal.
-        equal: whether their equality is more certain than their order.
-    """
+    """The doubt about two neighbors in the standings: the probability that the verdict on them is wrong."""
 
     upper: str
     lower: str
-    probability: float
-    equal: bool
+    probability: float  # that they are in the wrong order, or if `equal`, that they are not equal
+    equal: bool  # whether their equality is more certain than their order
 
 
 class Standings:
@@ -124,38 +110,37 @@ class Standings:
     """
 
     def __init__(self, results: Results | Timeline, players: Sequence[str], *, elo: float = RESOLUTION) -> None:
-        rated = sorted({*players, *results.players})
-        found = fitted(results, rated, coarse=True)
-        wanted = set(players)
-        at = [place for place in davidson.best_first(found.strengths) if rated[place] in wanted]
+        rated, included = sorted({*players, *results.players}), set(players)
+        self._fitted = found = fitted(results, rated, coarse=True)
+        at = [place for place in davidson.best_first(found.strengths) if rated[place] in included]
         self.order = tuple(rated[place] for place in at)
         self._elo = elo / davidson.ELO
         self._strengths = found.strengths[at]
         self._covariance = found.covariance[np.ix_(at, at)]
-        self._nu = found.nu
         if isinstance(results, Timeline) and results.learns:
-            self._results, self._fitted = Results(), found
-            self._ratios = _normal_ratios_of_order(self._strengths, self._covariance, self._elo)  # [P - 1], logs
+            self._results = Results()
+            self._ratios: Array = -2 * self._elo * np.diff(self._strengths) / _variances(self._covariance)  # [P - 1]
         else:
-            self._results, self._fitted = results.results if isinstance(results, Timeline) else results, found
+            self._results = results.results if isinstance(results, Timeline) else results
             self._ratios = _ratios_of_order(davidson.games_of(self._results, rated), found, at, self._elo)
-        ends = _between(self._results, self.order)
-        self._equal_ratios, self._growth = _ratios_of_equality(ends, self._elo)  # [3, P - 1]
+        # The games of neighbors [P - 1, 3, 3]: won, drawn and lost by the one with the first side, or else the upper.
+        played = head_to_head(self._results)
+        ends = [played.get(pair, np.zeros((3, 3))).copy() for pair in zip(self.order, self.order[1:], strict=False)]
+        for one in ends:
+            one[1] = one[1, ::-1]
+        self._equal_ratios, self._growth = _ratios_of_equality(np.reshape(ends, (-1, 3, 3)), self._elo)  # [3, P - 1]
 
     @property
     def wrong(self) -> float:
         """The sum of the doubts: an upper bound of the probability that the order is wrong."""
-        return float(sum(self.doubts))
+        return float(sum(doubt.probability for doubt in self.doubts))
 
     @property
-    def doubts(self) -> tuple[float, ...]:
-        """Per pair of neighbors, the best first: the probability of a wrong order, or, if smaller, of inequality."""
-        return tuple(_doubts(self._ratios, self._equal_ratios.max(axis=0)).tolist())
-
-    @property
-    def equal(self) -> tuple[bool, ...]:
-        """Per pair of neighbors, whether their equality is more certain than their order."""
-        return tuple((self._equal_ratios.max(axis=0) > self._ratios).tolist())
+    def doubts(self) -> list[Doubt]:
+        """The doubts about each two neighbors, the best ones first."""
+        equal_ratios = self._equal_ratios.max(axis=0)
+        numbers = _doubts(self._ratios, equal_ratios).tolist(), (equal_ratios > self._ratios).tolist()
+        return [Doubt(*found) for found in zip(self.order, self.order[1:], *numbers, strict=False)]
 
     def contradictions(self) -> list[Contradiction]:
         """The pairs of players whose own games contradict the order."""
@@ -163,51 +148,43 @@ class Standings:
         return contradictions(self._results, self.order, strengths, self._fitted, elo=elo)
 
     def next_pair(self, *, of: str | None = None, games: int = 1) -> tuple[str, str]:
-        """The pair to play next; from then on its games count as played, with the expected results.
+        """The pair to play next, the upper one first: of any players, or of one player and another one.
 
-        Args:
-            of: one of the two players; None: any.
-            games: how many it plays.
+        From then on its `games` count as played, with the expected results.
         """
-        first, second = self._candidates(of)
-        step = max(1, _AT_ONCE // len(self.order))
+        count = len(self.order)
+        if of is None:  # the pairs [C] by their places
+            first, second = np.triu_indices(count, 1)
+            near = second - first <= max(1, _WEIGHED // count**2)
+            first, second = first[near], second[near]
+        else:
+            own = self.order.index(of)
+            others = np.delete(np.arange(count), own)
+            first, second = np.minimum(own, others), np.maximum(own, others)
+        step = max(1, _AT_ONCE // count)
         blocks = [slice(start, start + step) for start in range(0, len(first), step)]
         wrong = [_doubts(*self._played(first[block], second[block], games)).sum(axis=0) for block in blocks]
         best = int(np.argmin(np.concatenate(wrong)))
-        self._play(first[best : best + 1], second[best : best + 1], games)
-        return self.order[first[best]], self.order[second[best]]
-
-    def _candidates(self, player: str | None) -> tuple[Places, Places]:
-        """The pairs of all players, or of this player, by their places [C]; the upper one first."""
-        count = len(self.order)
-        if player is None:
-            first, second = np.triu_indices(count, 1)
-            near = second - first <= max(1, _WEIGHED // count**2)
-            return first[near], second[near]
-        own = self.order.index(player)
-        others = np.delete(np.arange(count), own)
-        return np.minimum(own, others), np.maximum(own, others)
-
-    def _play(self, first: Places, second: Places, games: int) -> None:
-        """Counts the games of one pair, given as arrays [1], as played."""
+        first, second = first[best : best + 1], second[best : best + 1]
         ratios, _ = self._played(first, second, games)
-        known, variance = self._told(first, second, games)
+        shown, variance = self._shown(first, second, games)
         self._ratios = ratios[:, 0]
         if second[0] == first[0] + 1:
             self._equal_ratios[:, first[0]] += games * self._growth[:, first[0]]
-        self._covariance -= np.outer(known, known) / variance
+        self._covariance -= np.outer(shown, shown) / variance
+        return self.order[first[0]], self.order[second[0]]
 
-    def _told(self, first: Places, second: Places, games: int) -> tuple[Array, Array]:
+    def _shown(self, first: Places, second: Places, games: int) -> tuple[Array, Array]:
         """The covariance [P, C] of all strengths with the difference that each pair's games show; its variance [C]."""
-        noise = 1 / (games * davidson.information(self._strengths[first] - self._strengths[second], self._nu))  # [C]
-        known = self._covariance[:, first] - self._covariance[:, second]
+        noise = 1 / (games * davidson.information(self._strengths[first] - self._strengths[second], self._fitted.nu))
+        shown = self._covariance[:, first] - self._covariance[:, second]
         each = np.arange(len(first))
-        return known, noise + known[first, each] - known[second, each]
+        return shown, noise + shown[first, each] - shown[second, each]
 
     def _played(self, first: Places, second: Places, games: int) -> tuple[Array, Array]:
         """The logs of both ratios [P - 1, C] as they are expected to be after games of each pair."""
-        known, variance = self._told(first, second, games)
-        shrinking = (known[:-1] - known[1:]) ** 2 / variance  # [P - 1, C]
+        shown, variance = self._shown(first, second, games)
+        shrinking = (shown[:-1] - shown[1:]) ** 2 / variance  # [P - 1, C]
         differences = np.maximum(-np.diff(self._strengths), self._elo)
         before = _variances(self._covariance)
         gained = 2 * self._elo * differences[:, None] * (1 / (before[:, None] - shrinking) - 1 / before[:, None])
@@ -218,23 +195,13 @@ class Standings:
         return self._ratios[:, None] + gained, equal_ratios
 
 
-def doubts(standings: Standings) -> list[Doubt]:
-    """The doubts about each two neighbors, the best ones first."""
-    neighbors = zip(standings.order, standings.order[1:], standings.doubts, standings.equal, strict=False)
-    return [Doubt(*found) for found in neighbors]
-
-
-def is_settled(found: Sequence[Doubt], error: float) -> bool:
-    """Whether all doubts together are no larger than the error."""
-    return sum(doubt.probability for doubt in found) <= error
-
-
 def open_doubts(found: Sequence[Doubt], error: float) -> list[Doubt]:
     """The doubts that keep the order from being decided, of the best neighbors first; none if it is decided.
 
     These are the doubts above an equal share of the error, and the next larger ones until their sum exceeds the error.
+    If all doubts together are no larger than the error, the order is decided.
     """
-    if is_settled(found, error):
+    if sum(doubt.probability for doubt in found) <= error:
         return []
     share, together, chosen = error / len(found), 0.0, set[Doubt]()
     for doubt in sorted(found, key=lambda doubt: -doubt.probability):
@@ -245,15 +212,11 @@ def open_doubts(found: Sequence[Doubt], error: float) -> list[Doubt]:
 
 
 def equals(results: Results, players: Sequence[str], *, error: float = 0.05, elo: float = RESOLUTION) -> list[Doubt]:
-    """The neighbors in the standings that have proved to be as good as each other.
+    """The neighbors in the standings of these players that have proved to be as good as each other.
 
-    Args:
-        results: all games so far.
-        players: whose order it is.
-        error: how large all doubts together may be.
-        elo: the difference that the games are to resolve.
+    All doubts together may be as large as the error.
     """
-    found = doubts(Standings(results, players, elo=elo)) if players else []
+    found = Standings(results, players, elo=elo).doubts if players else []
     left_open = open_doubts(found, error)
     return [doubt for doubt in found if doubt.equal and doubt not in left_open]
 
@@ -261,12 +224,6 @@ def equals(results: Results, players: Sequence[str], *, error: float = 0.05, elo
 def _doubts(ratios: Array, equal_ratios: Array) -> Array:
     """The probabilities that two neighbors are judged wrongly, by the logs of the ratios of their two tests."""
     found: Array = expit(-np.maximum(ratios, equal_ratios))
-    return found
-
-
-def _normal_ratios_of_order(strengths: Array, covariance: Array, elo: float) -> Array:
-    """The logs [P - 1] of `_ratios_of_order` for normal strengths [P]; the best one first."""
-    found: Array = -2 * elo * np.diff(strengths) / _variances(covariance)
     return found
 
 
@@ -294,8 +251,9 @@ def _ratios_of_order(games: davidson.Games, fitted: davidson.Fit, at: Sequence[i
 def _ratios_of_equality(ends: Array, elo: float) -> tuple[Array, Array]:
     """The logs [3, P - 1] of the likelihood ratios of the equality of neighbors, and the growth expected of a game.
 
-    For three cases: nearly all of their games are drawn; the first side wins; the first side loses. `ends`: see
-    `_between`.
+    For three cases: nearly all of their games are drawn; the first side wins; the first side loses. The games `ends`
+    are float64 [P - 1, 3, 3]; axis 1: the upper one has the first side, the lower one, or no one; axis 2: games won,
+    drawn and lost by the one with the first side, or else by the upper one.
     """
     many = math.tanh(elo / 2)  # share of other games that, all won by one player, equals a lead of `elo`
     few = many / 4
@@ -315,24 +273,3 @@ def _ratios_of_equality(ends: Array, elo: float) -> tuple[Array, Array]:
         np.stack([all_[:, 1], by_side[:, 0], by_side[:, 2]]) for all_, by_side in zip(on_all, on_either, strict=True)
     ]
     return found[0], found[1]
-
-
-def _between(results: Results, order: Sequence[str]) -> Array:
-    """The results of the games between every two neighbors of an order, float64 [P - 1, 3, 3].
-
-    Axis 1: the upper one has the first side, the lower one has it, or no one has it. Axis 2: games won, drawn and lost
-    by the one with the first side, or else by the upper one.
-    """
-    places = {name: place for place, name in enumerate(order)}
-    found = np.zeros((max(0, len(order) - 1), 3, 3))
-    for games, sided in ((results.by_side(), True), (results.without_sides(), False)):
-        for teams, score in games.items():
-            alone = [{*team} for team in teams]
-            if all(len(team) == 1 for team in alone):
-                first, second = (places.get(next(iter(team)), -2) for team in alone)
-                if abs(first - second) == 1 and min(first, second) >= 0:
-                    lower_first = first > second
-                    kind = int(lower_first) if sided else 2
-                    seen = score.reversed if lower_first and not sided else score
-                    found[min(first, second), kind] += (seen.wins, seen.draws, seen.losses)
-    return found

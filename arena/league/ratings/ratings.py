@@ -33,28 +33,16 @@ class Interval(NamedTuple):
 
 
 class Rating(NamedTuple):
-    """The strength of one player.
+    """The strength of one player."""
 
-    Args:
-        elo: its distance from the mean of all players.
-        low: where the 95 % interval begins.
-        high: where it ends.
-        games: in how many games it took part.
-    """
-
-    elo: float
-    low: float
-    high: float
-    games: int
+    elo: float  # its distance from the mean of all players
+    low: float  # where the 95 % interval begins
+    high: float  # where it ends
+    games: int  # in how many games it took part
 
 
 class Ratings:
     """The strengths of all players, and how sure they are.
-
-    Args:
-        players: sorted.
-        fit: their most likely strengths, in this order.
-        games: of each.
 
     Attributes:
         players: sorted.
@@ -140,12 +128,9 @@ def fit(
 
 
 def comparable(played: Results | Timeline, players: Sequence[str], *, at: int | None = None) -> list[list[str]]:
-    """The players in sets whose games connect them, so that their strengths can be compared; the largest set first.
+    """The players, which are sorted, in sets whose games connect them by a tick, or by the end; the largest set first.
 
-    Args:
-        played: all games.
-        players: sorted.
-        at: the tick at which they are looked at; None: the end.
+    The strengths of the players of one set can be compared.
     """
     if isinstance(played, Timeline) and played.learns:
         found = whole_history.estimate(played, tuple(players), () if at is None else (at,), coarse=False).history

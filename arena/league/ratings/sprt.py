@@ -33,15 +33,10 @@ class Verdict(Enum):
 
 
 class State(NamedTuple):
-    """Where a test stands.
-
-    Args:
-        verdict: what it says.
-        llr: the log of the likelihood of H1 over that of H0, in nats.
-    """
+    """The state of a test after some games."""
 
     verdict: Verdict
-    llr: float
+    llr: float  # the log of the likelihood of H1 over that of H0, in nats
 
 
 @dataclass(frozen=True)

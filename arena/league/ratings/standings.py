@@ -7,10 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from arena.config.members import Sides
+from arena.config.members import Sides, apart
 from arena.config.schema import Config
 from arena.league.metagame.meetings import meetings
-from arena.league.populations import populations_of
 from arena.league.ratings.ranking import Doubt, equals
 from arena.league.ratings.ratings import Ratings, comparable, fit
 from arena.league.results import Results, Score
@@ -32,29 +31,17 @@ NONE_BEGUN: Mapping[str, Beginning] = {}
 
 
 class Row(NamedTuple):
-    """A row of a table: a player with its rating and its results.
+    """A row of a table: a player with its rating and its results."""
 
-    Args:
-        rank: 1 is the strongest, by `elo`.
-        player: its name.
-        elo: its distance from the mean of its table; of two populations see `arena.league.populations`.
-        low: where the 95 % interval of `elo` begins.
-        high: where it ends.
-        score: of the sides on which it sat.
-        population: `first side` or `second side`, where there are two that only meet each other; else empty.
-        scale: players can be compared where these numbers are the same, as games connect them.
-        began: when it began anew, as a copy of another policy or from its first weights; None: it did not.
-    """
-
-    rank: int
+    rank: int  # 1 is the strongest, by `elo`
     player: str
-    elo: float
-    low: float
-    high: float
-    score: Score
-    population: str = ""
-    scale: int = 0
-    began: Beginning | None = None
+    elo: float  # its distance from the mean of its table; of two populations see `populations_of`
+    low: float  # where the 95 % interval of `elo` begins
+    high: float  # where it ends
+    score: Score  # of the sides on which it sat
+    population: str = ""  # `first side` or `second side`, where there are two that only meet each other
+    scale: int = 0  # players can be compared where these numbers are the same, as games connect them
+    began: Beginning | None = None  # when it began anew, as a copy of another policy or from its first weights
 
     @property
     def share(self) -> float | None:
@@ -62,54 +49,32 @@ class Row(NamedTuple):
         return self.score.points / self.score.games if self.score.games else None
 
 
-class LeagueTable(NamedTuple):
-    """The tables of a league, and what qualifies them.
-
-    Args:
-        tables: see `tables`.
-        prior: whether the strengths have a weak prior: see `Ratings`.
-        curtailed: the player whose rating is biased most by games that were cut; None if the bias is small.
-        equal: the neighbors that have proved to be as good as each other; none where policies learn.
-        without_winner: a line for each game without winners: why it is not rated.
-        narrow: the leader of the first table, where its rating rests on few opponents; None: it does not.
-    """
-
-    tables: list[list[Row]]
-    prior: bool
-    curtailed: Curtailed | None
-    equal: Sequence[Doubt] = ()
-    without_winner: Sequence[str] = ()
-    narrow: Narrow | None = None
-
-
 class Narrow(NamedTuple):
-    """A leader that has met few of the others: its place rests on their ratings rather than on games against the rest.
+    """A leader that has met few of the others: its place rests on their ratings, not on games against the rest."""
 
-    Args:
-        player: the leader.
-        opponents: that it has met in nearly all of its games, the most frequent one first.
-        others: the number of the other players in its table.
-    """
-
-    player: str
-    opponents: tuple[str, ...]
-    others: int
+    player: str  # the leader
+    opponents: tuple[str, ...]  # that it has met in nearly all of its games, the most frequent one first
+    others: int  # the number of the other players in its table
 
 
 class Curtailed(NamedTuple):
-    """The bias by games that were cut: the player of whose games the largest share was cut.
-
-    Args:
-        player: its name.
-        games: finished games per game that was cut: about as many as a lane plays between two cuts.
-        by: what has cut them by its end: a `leg`, a `round`, or the `run`.
-        key: the key of the configuration that makes these longer.
-    """
+    """The bias by games that were cut: the player of whose games the largest share was cut."""
 
     player: str
-    games: float
-    by: str
-    key: str
+    games: float  # finished games per game that was cut: about as many as a lane plays between two cuts
+    by: str  # what has cut them by its end: a `leg`, a `round`, or the `run`
+    key: str  # the key of the configuration that makes these longer
+
+
+class LeagueTable(NamedTuple):
+    """The tables of a league, see `tables`, and what qualifies them."""
+
+    tables: list[list[Row]]
+    prior: bool  # whether the strengths have a weak prior: see `Ratings`
+    curtailed: Curtailed | None  # None if the bias is small
+    equal: Sequence[Doubt] = ()  # neighbors that have proved to be as good as each other; none where policies learn
+    without_winner: Sequence[str] = ()  # a line for each game without winners: why it is not rated
+    narrow: Narrow | None = None  # the leader of the first table, where its rating rests on few opponents
 
 
 def league_table(timeline: Timeline, cut: Mapping[str, int], config: Config) -> LeagueTable:
@@ -125,7 +90,7 @@ def standings_at(
     Args:
         timeline: all games.
         counted: the games up to the tick: their players are listed, with the scores of these games.
-        cut: per player the games that do not count because they were cut: see `ResultSet`.
+        cut: as in `ResultSet`.
         config: of the run.
         at: the tick at which the players are rated, by all games; None: the end.
     """
@@ -142,14 +107,10 @@ def standings_at(
 
 
 def narrow_leader(timeline: Timeline, order: Sequence[str]) -> Narrow | None:
-    """The best player, if one or two others had nearly all of its games, though there are more; else None.
+    """The best player of a table, if one or two others had nearly all of its games, though there are more; else None.
 
     Of a policy that learns, newer games count more, see `metagame.meetings`. A snapshot also has the games of its
     policy in the periods before and after it. Games of teams of several players do not count.
-
-    Args:
-        timeline: the games.
-        order: the players of a table, the best first.
     """
     leader, others = order[0], list(order[1:])
     if len(others) <= _FEW:
@@ -168,14 +129,9 @@ def narrow_leader(timeline: Timeline, order: Sequence[str]) -> Narrow | None:
 
 
 def curtailed(ratings: Ratings, cut: Mapping[str, int], config: Config) -> Curtailed | None:
-    """The player whose rating is biased most by games that were cut; None if the bias is small.
+    """The player whose rating is biased most by games that were cut, see `ResultSet`; None if the bias is small.
 
     Not for tournaments, in which each lane plays a fixed number of games.
-
-    Args:
-        ratings: of the games that count.
-        cut: per player the games that do not count because they were cut: see `ResultSet`.
-        config: of the run, in which the number of ticks is fixed.
     """
     found = {player: ratings.of(player).games / cut[player] for player in ratings.players if cut.get(player)}
     fewest = min(found, key=found.__getitem__, default=None)
@@ -184,6 +140,24 @@ def curtailed(ratings: Ratings, cut: Mapping[str, int], config: Config) -> Curta
     if config.checkpoint_every < config.ticks:
         return Curtailed(fewest, found[fewest], "leg", "checkpoint_every")
     return Curtailed(fewest, found[fewest], "round" if config.rounds > 1 else "run", "ticks")
+
+
+def populations_of(config: Config, players: Sequence[str], *, tournament: bool = False) -> Sides | None:
+    """The players of each of two populations that only meet each other, such as predators and prey; None without such.
+
+    In a tournament players of one population meet on both sides.
+
+    Games between the two cannot separate the worth of the first side from the strength of the first population. So
+    their sum is one number, the **gap**, and each player is rated within its population: its Elo is its distance from
+    the mean of its population, plus half of the gap for the first and minus half of it for the second. A player of the
+    first side then scores a half against one of the second side with the same Elo. Intervals are of distances within a
+    population.
+    """
+    sides = apart(config, told=not tournament)
+    if sides is None:
+        return None
+    policies = {name: name if name in config.policies else name.rpartition("@")[0] for name in players}
+    return Sides(*(tuple(name for name in players if policies[name] in side) for side in sides))
 
 
 def tables(
@@ -232,27 +206,10 @@ def rows(
     scale: int = 0,
     begun: Mapping[str, Beginning] = NONE_BEGUN,
 ) -> list[Row]:
-    """The rows of one table, the best player first.
-
-    Args:
-        ratings: of the players.
-        scores: what they have scored; none: nothing.
-        middle: the Elo of their mean.
-        population: of all of them, as in `Row`; also `scale`.
-        begun: the newest beginning of each policy that has begun anew.
-    """
-    found = [(player, ratings.of(player)) for player in ratings.order()]
-    return [
-        Row(
-            rank,
-            player,
-            middle + own.elo,
-            middle + own.low,
-            middle + own.high,
-            scores.get(player, Score()),
-            population,
-            scale,
-            begun.get(player),
-        )
-        for rank, (player, own) in enumerate(found, start=1)
-    ]
+    """The rows of one table, the best player first; `middle` is the Elo of their mean."""
+    found = []
+    for rank, player in enumerate(ratings.order(), start=1):
+        elo = [middle + number for number in ratings.of(player)[:3]]
+        score, began = scores.get(player, Score()), begun.get(player)
+        found.append(Row(rank, player, elo[0], elo[1], elo[2], score, population, scale, began))
+    return found

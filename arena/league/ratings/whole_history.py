@@ -72,83 +72,42 @@ Places: TypeAlias = NDArray[np.intp]
 
 
 class Point(NamedTuple):
-    """A node of a policy's curve.
-
-    Args:
-        tick: of the node.
-        node: its number.
-        curve: the number of the curve: it grows whenever the policy begins anew.
-    """
+    """A node of a policy's curve."""
 
     tick: int
     node: int
-    curve: int
+    curve: int  # grows whenever the policy begins anew
 
 
 class Walk(NamedTuple):
-    """The ties between nodes: the steps of all curves.
+    """The ties between nodes: the steps of all curves."""
 
-    Args:
-        first: int [L], nodes at which steps begin.
-        second: int [L], nodes at which they end.
-        rounds: float64 [L], the length of each step, in rounds.
-        age: float64 [L], the share of the run's rounds that a policy had played then since it began, above the mean of
-            all steps.
-        policy: int [L], the number of the policy.
-        policies: the names by these numbers.
-        anchors: int [C], a node of each set of nodes that are tied with each other.
-        levels: games between these sets, which decide whether the likelihood has a maximum.
-    """
-
-    first: Places
-    second: Places
-    rounds: Array
-    age: Array
-    policy: Places
-    policies: Sequence[str]
-    anchors: Places
-    levels: Games
-
-    @property
-    def factors(self) -> Array:
-        """The factors of `Movement.log_variance` in each step, float64 [L, K]: of u, v, then of each policy's own."""
-        own = np.equal.outer(self.policy, np.arange(len(self.policies))).astype(np.float64)
-        age = self.age[:, None]
-        return np.hstack([np.ones_like(age), age, own, own * age])
+    first: Places  # int [L], nodes at which steps begin
+    second: Places  # int [L], nodes at which they end
+    rounds: Array  # float64 [L], the length of each step, in rounds
+    factors: Array  # float64 [L, K], the factors of `Movement.log_variance`: of u, v, then of each policy's own
+    anchors: Places  # int [C], a node of each set of nodes that are tied with each other
+    levels: Games  # games between these sets, which decide whether the likelihood has a maximum
 
 
 class Likeness(NamedTuple):
-    """How much alike the games of a pair in a round are, from 0 to 1.
+    """How much alike the games of a pair in a round are, from 0 to 1."""
 
-    Args:
-        wins: in who wins.
-        draws: in which of them are drawn.
-    """
-
-    wins: float = 0.0
-    draws: float = 0.0
+    wins: float = 0.0  # in who wins
+    draws: float = 0.0  # in which of them are drawn
 
 
 class Meetings(NamedTuple):
-    """The games of each round by pair of teams, and by meeting: those on the same sides.
+    """The games of each round by pair of teams, and by meeting: those on the same sides."""
 
-    Args:
-        counts: float64 [C, 3], games won, drawn and lost by the first team.
-        row: int [C], the row of `Games` in which they count.
-        meeting: int [C], the number of their meeting.
-        pair: int [C], the number of the pair of teams in that round, on whatever sides.
-        sign: float64 [C], 1 where the first team of the row is the first one of the pair, -1 where it is the other one,
-            0 where they are the same.
-        others: float64 [M, 2], games won and lost in each row that were believed rather than played: they say nothing
-            about draws.
-    """
-
-    counts: Array
-    row: Places
-    meeting: Places
-    pair: Places
-    sign: Array
+    counts: Array  # float64 [C, 3], games won, drawn and lost by the first team
+    row: Places  # int [C], the row of `Games` in which they count
+    meeting: Places  # int [C], the number of their meeting
+    pair: Places  # int [C], the number of the pair of teams in that round, on whatever sides
+    sign: Array  # float64 [C], 1: the first team of the row is the first one of the pair, -1: the other, 0: the same
     others: Array
+    """float64 [M, 2], games won and lost in each row that were believed rather than played: they say nothing about
+    draws."""
 
     def weighted(self, games: Games, likeness: Likeness) -> Games:
         """The games with the counts of all rows, weighted by the likeness of those of a pair in a round.
@@ -168,11 +127,8 @@ class Meetings(NamedTuple):
         """How much alike the games of a pair in a round are.
 
         Both sides count together, because what a side is worth to a policy says little about its strength; so games of
-        a team against itself do not count.
-
-        Args:
-            chances: float64 [M, 3], of the results in each row.
-            fitted: how many parameters have been fitted to the results, in effect.
+        a team against itself do not count. The chances are those of the results in each row, float64 [M, 3]; so many
+        parameters have been `fitted` to the results, in effect.
         """
         won, drawn, lost = chances[self.row].T
         games, decided, share = self.counts.sum(axis=1), self.counts[:, ::2].sum(axis=1), won / (won + lost)
@@ -189,21 +145,13 @@ class Meetings(NamedTuple):
 
 
 class History(NamedTuple):
-    """A timeline as arrays.
+    """A timeline as arrays."""
 
-    Args:
-        games: over the nodes.
-        meetings: the same games.
-        walk: how the nodes are tied.
-        nodes: the node of every player as it is at the end, and of every snapshot.
-        curves: the nodes of each policy that learns, in the order of their ticks.
-    """
-
-    games: Games
-    meetings: Meetings
-    walk: Walk
-    nodes: Mapping[str, int]
-    curves: Mapping[str, Sequence[Point]]
+    games: Games  # over the nodes
+    meetings: Meetings  # the same games
+    walk: Walk  # how the nodes are tied
+    nodes: Mapping[str, int]  # the node of every player as it is at the end, and of every snapshot
+    curves: Mapping[str, Sequence[Point]]  # the nodes of each policy that learns, in the order of their ticks
 
     def node(self, player: str, at: int | None = None) -> int:
         """The node of a player at the end, or at a tick; if it begins anew at that tick, the node before."""
@@ -219,55 +167,35 @@ class History(NamedTuple):
 
 
 class Movement(NamedTuple):
-    """The movements of policies in the ticks of a round: parameters of their variance.
+    """The movements of policies in the ticks of a round: parameters of their variance."""
 
-    Args:
-        log_variance: float64 [K], the parameters in which the logarithm of a step's variance is linear.
-        spread: float64 [K, K], their covariance.
-    """
-
-    log_variance: Array
-    spread: Array
+    log_variance: Array  # float64 [K], the parameters in which the logarithm of a step's variance is linear
+    spread: Array  # float64 [K, K], their covariance
 
     def variance(self, factors: Array) -> Array:
         """The variance [L] of steps in a round's ticks, by the factors [L, K] of these parameters."""
-        found: Array = np.exp(np.clip(self._logs(factors), *np.log(_BOUNDS)))
+        found: Array = np.exp(np.clip(self.logs(factors), *np.log(_BOUNDS)))
         return found
 
-    def moves_with(self, factors: Array) -> Array:
-        """Which steps' variances change with these parameters, bool [L]: those that are not at a bound."""
-        logs = self._logs(factors)
-        low, high = np.log(_BOUNDS)
-        found: Array = (low < logs) & (logs < high)
-        return found
-
-    def _logs(self, factors: Array) -> Array:
+    def logs(self, factors: Array) -> Array:
+        """The logarithms [L] of these variances, which may be beyond the bounds."""
         unknown = ((factors @ self.spread) * factors).sum(axis=1)
         found: Array = factors @ self.log_variance + _SHARE * unknown
         return found
 
 
 class Estimate(NamedTuple):
-    """The most likely strengths of a history, with what their covariance is made of.
-
-    Args:
-        history: the nodes.
-        problem: whose minimum is the most likely strengths.
-        minimum: of the problem.
-        prior: whether the sets of tied nodes have a prior.
-        movement: of the policies that learn.
-        likeness: of the games of a pair in a round, see `Meetings`.
-        unsure: float64 [N, K], by how much each strength changes with K independent standard normal numbers, which
-            stand for the uncertainty of the movements.
-    """
+    """The most likely strengths of a history, with what their covariance is made of."""
 
     history: History
-    problem: Problem
+    problem: Problem  # whose minimum is the most likely strengths
     minimum: Minimum
-    prior: bool
-    movement: Movement
-    likeness: Likeness
+    prior: bool  # whether the sets of tied nodes have a prior
+    movement: Movement  # of the policies that learn
+    likeness: Likeness  # of the games of a pair in a round, see `Meetings`
     unsure: Array
+    """float64 [N, K], by how much each strength changes with K independent standard normal numbers, which stand for
+    the uncertainty of the movements."""
 
     def of_players(self, players: Sequence[str], *, at: int | None = None) -> davidson.Fit:
         """The strengths of players at the end, or at a tick, above their mean."""
@@ -286,72 +214,60 @@ class Estimate(NamedTuple):
 def estimate(timeline: Timeline, players: tuple[str, ...], marks: tuple[int, ...], *, coarse: bool) -> Estimate:
     """The most likely strengths of a timeline; arguments as of `history`. The newest estimate is cached."""
     made = history(timeline, players, marks, coarse=coarse)
-    games, walk = made.games, made.walk
+    games, walk, factors = made.games, made.walk, made.walk.factors
+    nodes, count = games.players, len(walk.rounds)
     prior = games.all_drawn or not davidson.has_maximum(walk.levels)
-    anchored = np.zeros(games.players)
+    anchored = np.zeros(nodes)
     anchored[walk.anchors] = prior * PRIOR_DEVIATION**-2
-    count = len(walk.rounds)
     each = np.arange(count)
     steps = sparse.csr_array(
         (np.repeat([1.0, -1.0], count), (np.tile(each, 2), np.concatenate([walk.second, walk.first]))),
-        shape=(count, games.players),
+        shape=(count, nodes),
     )
     looks = np.eye(count) if count <= _ALL else np.random.default_rng(0).choice([-1.0, 1.0], (count, _PROBES))
-    factors = walk.factors
     logs: Array = np.zeros(factors.shape[1])
     logs[0] = 2 * math.log(_USUAL)
     movement = Movement(logs, np.zeros((len(logs), len(logs))))
     pace, before = np.ones_like(logs), np.zeros_like(logs)
     likeness, settled, order, start = Likeness(), not count, None, None
-    if games.players > _MANY and not coarse:
+    if nodes > _MANY and not coarse:  # the movements of an estimate with fewer nodes, and its strengths as a beginning
         rough = estimate.__wrapped__(timeline, players, (), coarse=True)
-        movement, likeness = rough.movement, rough.likeness
-        settled, start = True, _interpolated(rough, made)
+        movement, likeness, settled = rough.movement, rough.likeness, True
+        known = rough.minimum.parameters
+        start = np.concatenate([np.zeros(nodes), known[rough.history.games.players :]])
+        for name, node in made.nodes.items():
+            start[node] = known[rough.history.nodes[name]]
+        for name, points in made.curves.items():
+            ticks, at = zip(*((point.tick, point.node) for point in rough.history.curves[name]), strict=True)
+            start[[point.node for point in points]] = np.interp([point.tick for point in points], ticks, known[[*at]])
     turn = 0
     while True:
         scaled = sparse.diags_array((walk.rounds * movement.variance(factors)) ** -0.5) @ steps
-        games = made.meetings.weighted(games, likeness)
-        problem = Problem(games, sparse.csr_array(scaled.T @ scaled + sparse.diags_array(anchored)), prior=prior)
+        weighted = made.meetings.weighted(games, likeness)
+        problem = Problem(weighted, sparse.csr_array(scaled.T @ scaled + sparse.diags_array(anchored)), prior=prior)
         problem.order = order
         minimum = problem.minimum(start, done=EXACT if settled else _ROUGH)
         order, start = problem.order, minimum.parameters
-        changing = factors * movement.moves_with(factors)[:, None]
+        low, high = np.log(_BOUNDS)
+        inside = (low < movement.logs(factors)) & (movement.logs(factors) < high)  # variances that are not at a bound
+        changing = factors * inside[:, None]
         if settled:
-            unsure = _sensitivity(scaled, minimum, changing, movement)
-            return Estimate(made, problem, minimum, prior, movement, likeness, unsure)
-        slope, information, known = _slope(scaled, minimum, looks, changing, logs)
+            # The derivatives [N, K] of the strengths by the movements, each scaled to its standard deviation.
+            root = np.linalg.cholesky(movement.spread) if movement.spread.any() else movement.spread
+            right = np.zeros((len(start), len(root)))
+            right[:nodes] = scaled.T @ ((scaled @ start[:nodes])[:, None] * (changing @ root))
+            return Estimate(made, problem, minimum, prior, movement, likeness, minimum.solve(right)[:nodes])
+        slope, information, known_steps = _slope(scaled, minimum, looks, changing, logs)
         change = np.linalg.solve(information, slope).astype(np.float64)
         pace[change * before < 0] /= 2  # it has overshot
         change = np.clip(pace * change, -_LONGEST, _LONGEST)
         settled, before = bool((abs(change) < _SETTLED).all()) or turn >= _TURNS, change
-        now = made.meetings.likeness(problem.chances(start), problem.size - count + known)
+        now = made.meetings.likeness(problem.chances(start), problem.size - count + known_steps)
         if turn < _FIRST and not all(map(is_close, now, likeness)):
             likeness, settled, pace = now, False, np.ones_like(logs)
         logs = logs + change
         movement = Movement(logs, np.linalg.inv(information).astype(np.float64) * settled)
         turn += 1
-
-
-def _sensitivity(scaled: sparse.csr_array, minimum: Minimum, factors: Array, movement: Movement) -> Array:
-    """The derivatives [N, K] of the strengths by the movements, each scaled to its standard deviation."""
-    strengths = scaled.shape[1]
-    root = np.linalg.cholesky(movement.spread) if movement.spread.any() else movement.spread
-    right = np.zeros((len(minimum.parameters), len(root)))
-    right[:strengths] = scaled.T @ ((scaled @ minimum.parameters[:strengths])[:, None] * (factors @ root))
-    found: Array = minimum.factor.solve(right)[:strengths]
-    return found
-
-
-def _interpolated(rough: Estimate, made: History) -> Array:
-    """The parameters at all nodes, interpolated from an estimate with fewer of them."""
-    known, players = rough.minimum.parameters, made.games.players
-    found = np.concatenate([np.zeros(players), known[rough.history.games.players :]])
-    for name, node in made.nodes.items():
-        found[node] = known[rough.history.nodes[name]]
-    for name, points in made.curves.items():
-        ticks, nodes = zip(*((point.tick, point.node) for point in rough.history.curves[name]), strict=True)
-        found[[point.node for point in points]] = np.interp([point.tick for point in points], ticks, known[[*nodes]])
-    return found
 
 
 def _slope(
@@ -369,12 +285,14 @@ def _slope(
     strengths = scaled.shape[1]
     units = np.zeros((len(minimum.parameters), looks.shape[1]))
     units[:strengths] = scaled.T @ looks
-    seen = looks - scaled @ minimum.factor.solve(units)[:strengths]  # M times the looks
+    seen = looks - scaled @ minimum.solve(units)[:strengths]  # M times the looks
     known, squares = (seen * looks).sum(axis=1), (seen**2).sum(axis=1)
     if looks.shape[0] != looks.shape[1]:  # random looks, each of which sees all links
         known, squares = known / looks.shape[1], squares / looks.shape[1]
     moved = (scaled @ minimum.parameters[:strengths]) ** 2
-    precision = _precision(len(logs))
+    # Of the normal density of each parameter of movements; the first one has a gamma density instead.
+    policies = len(logs) // 2 - 1
+    precision = np.array([0.0, _BEND**-2, *[_OWN**-2] * policies, *[_OWN_BEND**-2] * policies])
     slope = factors.T @ (moved - known) / 2 - precision * logs
     information = gram(factors, squares) / 2 + np.diag(precision)
     movement = math.exp(logs[0] / 2)
@@ -383,14 +301,12 @@ def _slope(
     return slope, information, float(known.sum())
 
 
-def _precision(count: int) -> Array:
-    """The precision of the normal density of each parameter of movements; the first one has a gamma density instead."""
-    policies = count // 2 - 1
-    return np.array([0.0, _BEND**-2, *[_OWN**-2] * policies, *[_OWN_BEND**-2] * policies])
-
-
 def history(timeline: Timeline, players: Iterable[str], marks: Sequence[int], *, coarse: bool) -> History:
     """The arrays of a timeline.
+
+    Its prior counts as results that are expected from the strengths of an earlier run: each player has equally many
+    games against each other, `_BELIEVED` in all, so games of this run soon outweigh it (a likelihood to a power below 1
+    as a prior: Ibrahim and Chen 2000, "Power prior distributions for regression models").
 
     Args:
         timeline: the games.
@@ -416,19 +332,12 @@ def history(timeline: Timeline, players: Iterable[str], marks: Sequence[int], *,
     chains.begin(timeline.end)
     for name in players:
         chains.ends(name)
-    _expect(timeline.prior, chains, rows)
-    return History(*rows.games(chains.count), chains.walk(rows), chains.nodes(), chains.points)
-
-
-def _expect(prior: Mapping[str, float], chains: _Chains, rows: _Rows) -> None:
-    """Adds the prior: results that are expected from the strengths of an earlier run.
-
-    Each player has equally many games against each other, `_BELIEVED` in all, so games of this run soon outweigh it (a
-    likelihood to a power below 1 as a prior: Ibrahim and Chen 2000, "Power prior distributions for regression models").
-    """
-    known = sorted((node, elo) for name, elo in prior.items() if (node := chains.first(name)) is not None)
-    for (one, high), (other, low) in combinations(known, 2):
-        rows.expect(one, other, games=_BELIEVED / (len(known) - 1), share=1 / (1 + math.exp((low - high) / ELO)))
+    begun = chains.fixed | {name: points[0].node for name, points in chains.points.items()}
+    believed = sorted((begun[name], elo) for name, elo in timeline.prior.items() if name in begun)
+    for (one, high), (other, low) in combinations(believed, 2):
+        expected, share = _BELIEVED / (len(believed) - 1), 1 / (1 + math.exp((low - high) / ELO))
+        rows.expected.append((one, other, expected * share, expected * (1 - share)))
+    return History(*rows.games(chains.count), chains.walk(rows), {**chains.fixed, **chains.current}, chains.points)
 
 
 def components(games: Games, ties: Sequence[tuple[int, int]] = ()) -> Places:
@@ -453,9 +362,9 @@ class _Chains:
         self._timeline = timeline
         self.count = 0
         self.points: dict[str, list[Point]] = {}
-        self._current: dict[str, int] = {}  # the newest node of each policy that learns
-        self._before: dict[str, int] = {}  # the one before the periods that were played last
-        self._fixed: dict[str, int] = {}  # of other players
+        self.current: dict[str, int] = {}  # the newest node of each policy that learns
+        self.fixed: dict[str, int] = {}  # of other players
+        self._before: dict[str, int] = {}  # the node before the periods that were played last
         self._links: list[tuple[int, int, float, float, str]] = []
         self._age: dict[str, float] = {}  # in rounds, of the newest node of each policy that learns
         self._begun = dict.fromkeys(timeline.beginnings, 0)
@@ -469,8 +378,7 @@ class _Chains:
 
     def begin(self, tick: int) -> None:
         """Begins new curves of policies that begin anew by a tick; a copy begins at its source's node before that."""
-        before = dict(self._current)
-        ages = dict(self._age)
+        before, ages = dict(self.current), dict(self._age)
         for name, times in sorted(self._timeline.beginnings.items()):
             for one in times[self._begun[name] :]:
                 if one.tick <= tick:
@@ -483,45 +391,42 @@ class _Chains:
         """Appends the nodes of periods to the curves of all policies that have played in them."""
         self.begin(group[0].start)
         for name in sorted({name for period in group for name in period.playing} & self._timeline.learners):
-            if name not in self._current:
+            if name not in self.current:
                 self._put(name, group[0].start, self._new())
-        self._before = dict(self._current)
-        for name in sorted(self._current):
+        self._before = dict(self.current)
+        for name in sorted(self.current):
             ticks = 0
             for period in group:
                 inside = sorted(tick for tick in self._marks[name] if period.start < tick < period.end)
                 for begin, end in zip((period.start, *inside), (*inside, period.end), strict=True):
                     ticks += (end - begin) * (name in period.playing)
                     if ticks and (end in self._marks[name] or period is group[-1]):
-                        self._step(name, end, ticks)
-                        ticks = 0
-                    self._join(name, end)
+                        node, rounds, age = self._new(), ticks / self._timeline.round_ticks, self._age.get(name, 0.0)
+                        self._links.append((self.current[name], node, rounds, age + rounds / 2, name))
+                        self._age[name] = age + rounds
+                        self.points[name].append(Point(end, node, self.points[name][-1].curve))
+                        self.current[name], ticks = node, 0
+                    for snapshot in self._joining.get((name, end), ()):
+                        self.fixed.setdefault(snapshot, self.current[name])
 
     def ends(self, name: str) -> tuple[int, int]:
         """The nodes between which a player was in the periods that were played last."""
-        if name in self._current:
-            return self._before.get(name, self._current[name]), self._current[name]
-        if name not in self._fixed:
-            self._fixed[name] = self._new()
-        return self._fixed[name], self._fixed[name]
-
-    def nodes(self) -> dict[str, int]:
-        """The node of every player at the end."""
-        return {**self._fixed, **self._current}
-
-    def first(self, name: str) -> int | None:
-        """The node at which a player has begun; None if it has none."""
-        points = self.points.get(name)
-        return points[0].node if points else self._fixed.get(name)
+        if name in self.current:
+            return self._before.get(name, self.current[name]), self.current[name]
+        if name not in self.fixed:
+            self.fixed[name] = self._new()
+        return self.fixed[name], self.fixed[name]
 
     def walk(self, rows: _Rows) -> Walk:
         """How the nodes are tied."""
         first, second, steps, ages, policy = zip(*self._links, strict=True) if self._links else ((), (), (), (), ())
-        policies = sorted({*policy})
-        place = np.array([policies.index(name) for name in policy], np.intp)
         rounds, age = np.array(steps, np.float64), np.array(ages, np.float64)
+        # The share of the run's rounds that a policy had played since it began, above the mean of all steps.
         mean = (rounds * age).sum() / max(1.0, rounds.sum())
         whole = max(1, self._timeline.end) / self._timeline.round_ticks
+        share = ((age - mean) / whole)[:, None]
+        names = np.array(sorted({*policy}), np.str_)
+        own = np.equal.outer(np.array(policy, np.str_), names).astype(np.float64)
         level = list(range(self.count))
         for one, other in zip(first, second, strict=True):
             level[other] = level[one]  # in the order of their ticks: the first one of a link has its level
@@ -530,9 +435,7 @@ class _Chains:
             np.array(first, np.intp),
             np.array(second, np.intp),
             rounds,
-            (age - mean) / whole,
-            place,
-            policies,
+            np.hstack([np.ones_like(share), share, own, own * share]),
             anchors.astype(np.intp),
             rows.between(levels.tolist(), len(anchors)),
         )
@@ -544,20 +447,7 @@ class _Chains:
     def _put(self, name: str, tick: int, node: int) -> None:
         points = self.points.setdefault(name, [])
         points.append(Point(tick, node, points[-1].curve + 1 if points else 0))
-        self._current[name] = node
-
-    def _step(self, name: str, tick: int, ticks: int) -> None:
-        node, rounds = self._new(), ticks / self._timeline.round_ticks
-        age = self._age.get(name, 0.0)
-        self._links.append((self._current[name], node, rounds, age + rounds / 2, name))
-        self._age[name] = age + rounds
-        self.points[name].append(Point(tick, node, self.points[name][-1].curve))
-        self._current[name] = node
-
-    def _join(self, policy: str, tick: int) -> None:
-        """Gives the snapshots of a policy that join at a tick their node."""
-        for snapshot in self._joining.get((policy, tick), ()):
-            self._fixed.setdefault(snapshot, self._current[policy])
+        self.current[name] = node
 
 
 class _Rows:
@@ -567,11 +457,8 @@ class _Rows:
         self._scores: dict[tuple[bool, davidson.Nodes, davidson.Nodes], list[tuple[Score, int, int, int]]] = {}
         self._meetings: dict[tuple[Team, Team, bool, int], int] = {}
         self._pairs: dict[tuple[Team, Team, int], int] = {}
-        self._expected: list[tuple[int, int, float, float]] = []  # two nodes, the games that each wins of the other
-
-    def expect(self, first: int, second: int, *, games: float, share: float) -> None:
-        """Takes parts of games without draws and sides, of which the first node wins a share."""
-        self._expected.append((first, second, games * share, games * (1 - share)))
+        self.expected: list[tuple[int, int, float, float]] = []
+        """Parts of games without draws and sides: two nodes, and the games that each wins of the other."""
 
     def add(
         self, first: davidson.Nodes, second: davidson.Nodes, score: Score, met: tuple[Team, Team, bool, int]
@@ -589,9 +476,9 @@ class _Rows:
         """The games as arrays."""
         keys = sorted(self._scores)
         teams = [(first, second) for _, first, second in keys]
-        teams += [((first,), (second,)) for first, second, _, _ in self._expected]
+        teams += [((first,), (second,)) for first, second, _, _ in self.expected]
         others = np.zeros((len(teams), 2))
-        others[len(keys) :] = [own[2:] for own in self._expected] or np.zeros((0, 2))
+        others[len(keys) :] = [own[2:] for own in self.expected] or np.zeros((0, 2))
         parts = [(row, *rest, *score) for row, key in enumerate(keys) for score, *rest in self._scores[key]]
         row, meeting, pair, sign, *scores = np.array(parts, np.intp).reshape(-1, 7).T
         counts = np.stack(scores, axis=-1).astype(np.float64)
@@ -607,6 +494,6 @@ class _Rows:
             mine, theirs = (tuple(names[levels[node]] for node in team) for team in (first, second))
             for score, *_ in scores:
                 results.add_score(mine, theirs, score)
-        for one, other, _, _ in self._expected:  # either may win
+        for one, other, _, _ in self.expected:  # either may win
             results.add_score((names[levels[one]],), (names[levels[other]],), Score(wins=1, losses=1))
         return davidson.games_of(results, names)

@@ -24,8 +24,8 @@ from arena.records import checkpoint
 from arena.records.formats import Boundary, round_of
 from arena.records.journal import JournalReader
 from arena.records.recorder import Recorder
+from arena.records.results import sampler_perf
 from arena.records.scoreboard import Scoreboard
-from arena.results.keeper import sampler_perf
 from arena.roles.protocol import (
     Done,
     Exhausted,

@@ -11,24 +11,45 @@ import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
+from arena.config.result_keys import CLOCK_NUMBERS, StopRule
 from arena.diagnostics.profile import Activity, RoleProfile
 from arena.plan.plan import Plan
-from arena.records import best
+from arena.records import best, result_file
 from arena.records import boundary as boundaries
+from arena.records.evaluations import evaluation_of
+from arena.records.figures import metric_names
 from arena.records.folder import RunFolder
 from arena.records.formats import BestFile, MeasureLine, update_of
+from arena.records.iterations import Iterations, Steps, Totals
 from arena.records.journal import Journal, JournalReader, as_read
 from arena.records.metrics import EpisodeRecord, UpdateRecord
-from arena.results import files
-from arena.results.evaluations import evaluation_of
-from arena.results.figures import metric_names
-from arena.results.iterations import Iterations, Steps, Totals
-from arena.results.stop_rules import Met, first_met
 
 Listener = Callable[[Mapping[str, Any]], None]
 _PART = 1000  # episodes that are taken at once
+
+
+class Met(NamedTuple):
+    """A result that meets a stop rule: the rule, the tick of the result, and its value."""
+
+    rule: StopRule
+    tick: int
+    value: float
+
+    @property
+    def by_clock(self) -> bool:
+        """Whether the value depends on when and where the run is played."""
+        return self.rule.key in CLOCK_NUMBERS or self.rule.key.startswith("sampler_perf/")
+
+
+def first_met(rules: Sequence[StopRule], result: Mapping[str, Any]) -> Met | None:
+    """The first rule that a result meets; None if it meets none, as with values that are missing or NaN."""
+    found = result_file.numbers(result) if rules else {}
+    for rule in rules:
+        if rule.key in found and rule.is_met(found[rule.key]):
+            return Met(rule, result["ticks"], found[rule.key])
+    return None
 
 
 class RunResults:
@@ -64,8 +85,8 @@ class RunResults:
         self._tell, self._clock, self._now = tell, clock, now
         self.perf: dict[str, float] = {}
         self._journal: Journal | None = None
-        files.forget_after(folder, tick)
-        last = next(iter(files.results_in(folder.results)[-1:]), None)
+        result_file.forget_after(folder, tick)
+        last = next(iter(result_file.results_in(folder.results)[-1:]), None)
         self._policies = tuple(name for name in plan.policies if "@" not in name)
         self._every = plan.result_every
         # The iterations at a boundary: what results on record have covered, and what was recorded since then.
@@ -106,22 +127,16 @@ class RunResults:
         self._first = self._iterations.totals
         self.newest = last
         self.met: Met | None = None
-        self._silent = {rule.key for rule in plan.config.stop_rules}
-        for result in files.results_in(folder.results) if plan.config.stop_rules else ():
-            self._hold_against_rules(result)
+        self._without_match = {rule.key for rule in plan.config.stop_rules}
+        for result in result_file.results_in(folder.results) if plan.config.stop_rules else ():
+            self._check_rules(result)
 
     def begin_round(self, plan: Plan, steps_at: Callable[[int], Steps]) -> None:
         """Takes the plan of the round that is played next, or goes on."""
         self._plan, self._iterations.steps_at = plan, steps_at
 
     def begin_leg(self, start: int, until: int, left: frozenset[tuple[int, int]]) -> None:
-        """Takes the matches of a leg.
-
-        Args:
-            start: the tick at which it begins.
-            until: the tick at which it is to end.
-            left: the workers, as (match, seat), that do not play any more.
-        """
+        """Takes the matches of a leg between two ticks; `left`: the workers, (match, seat), that play no more."""
         learners = {
             name
             for name, policy in self._plan.policies.items()
@@ -188,8 +203,16 @@ class RunResults:
             evaluation = evaluation_of(self._folder, tick, self._policies) if self._plan.config.evaluation else None
             perf, self.perf = self.perf, {}
             self._write(found, evaluation=evaluation, perf=perf, over=ends, ends_leg=True)
-        if tick <= self._iterations.totals.tick:
-            self._keep_best(tick)
+        rule, newest = self._plan.config.best, self.newest
+        if rule is not None and newest is not None and newest["ticks"] == tick:  # if the best so far: its checkpoints
+            value, before = result_file.numbers(newest).get(rule.metric), best.read(self._folder)
+            if before is not None and before.metric != rule.metric:
+                before = None
+            boundary = boundaries.last(self._folder)
+            is_best = value is not None and (before is None or rule.is_better(value, before.value))
+            if value is not None and is_best and boundary is not None and boundary.tick == tick:
+                checkpoints = {name: boundary.checkpoint(self._folder, name) for name in boundary.checkpoints}
+                best.keep(self._folder, BestFile(tick, rule.metric, value), checkpoints)
         if (
             tick <= totals.tick
             and (ends or self.met is not None)
@@ -200,36 +223,22 @@ class RunResults:
             self.close()
             lines = list(JournalReader(self._folder.results))
             over = {"done": True, "stopped_by": None if self.met is None else self.met.rule.words}
-            files.write_all(self._folder.results, [*lines[:-1], {**lines[-1], **over}])
-
-    def _keep_best(self, tick: int) -> None:
-        """Keeps the checkpoints of a boundary, if its result is the best so far."""
-        plan, newest = self._plan.config.best, self.newest
-        if plan is None or newest is None or newest["ticks"] != tick:
-            return
-        value, before = files.numbers(newest).get(plan.metric), best.read(self._folder)
-        known = before is not None and before.metric == plan.metric
-        if value is None or (known and before is not None and not plan.is_better(value, before.value)):
-            return
-        boundary = boundaries.last(self._folder)
-        if boundary is not None and boundary.tick == tick:
-            checkpoints = {name: boundary.checkpoint(self._folder, name) for name in boundary.checkpoints}
-            best.keep(self._folder, BestFile(tick, plan.metric, value), checkpoints)
+            result_file.write_all(self._folder.results, [*lines[:-1], {**lines[-1], **over}])
 
     @property
-    def silent_rules(self) -> list[str]:
+    def rules_without_match(self) -> list[str]:
         """The keys of stop rules that no result has had."""
-        return sorted(self._silent)
+        return sorted(self._without_match)
 
     @property
     def names(self) -> list[str]:
         """The names of the numbers of the newest result, without those of the clock."""
-        known = {} if self.newest is None else files.numbers(self.newest)
-        return sorted(name for name in known if name.partition("/")[0] not in files.CLOCK_KEYS)
+        known = {} if self.newest is None else result_file.numbers(self.newest)
+        return sorted(name for name in known if name.partition("/")[0] not in result_file.CLOCK_KEYS)
 
-    def _hold_against_rules(self, result: Mapping[str, Any]) -> None:
-        if self._silent:
-            self._silent -= files.numbers(result).keys()
+    def _check_rules(self, result: Mapping[str, Any]) -> None:
+        if self._without_match:
+            self._without_match -= result_file.numbers(result).keys()
         if self.met is None:
             self.met = first_met(self._plan.config.stop_rules, result)
 
@@ -261,13 +270,13 @@ class RunResults:
             "pid": os.getpid(),
             "hostname": socket.gethostname(),
         }
-        self._hold_against_rules(result)
+        self._check_rules(result)
         if ends_leg and self.met is not None:
             result |= {"done": True, "stopped_by": self.met.rule.words}
         if self._journal is None:
             self._journal = Journal(self._folder.results)
         self._journal.append(result)
-        self.newest = files.with_nan(as_read(result))
+        self.newest = result_file.with_nan(as_read(result))
         self._tell(self.newest)
 
     # ----------------------------------------------------------------------------------------------------------- files

@@ -16,26 +16,18 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from arena.records.metrics import EpisodeRecord, UpdateRecord
-from arena.results.figures import Figures, Metrics, Place, place_of
+from arena.records.figures import Figures, Metrics
+from arena.records.metrics import EpisodeKey, EpisodeRecord, UpdateRecord, key_of
 
 
 class Totals(NamedTuple):
-    """What was counted up to the tick of a result, from the beginning of the run.
+    """What was counted up to the tick of a result, from the beginning of the run."""
 
-    Args:
-        tick: of every match.
-        iteration: the number of results.
-        timesteps: steps of games: ticks of all lanes of all matches.
-        agent_timesteps: the same, each times the entities of its game.
-        episodes: that ended and were not cut.
-    """
-
-    tick: int = 0
-    iteration: int = 0
-    timesteps: int = 0
-    agent_timesteps: int = 0
-    episodes: int = 0
+    tick: int = 0  # of every match
+    iteration: int = 0  # the number of results
+    timesteps: int = 0  # steps of games: ticks of all lanes of all matches
+    agent_timesteps: int = 0  # the same, each times the entities of its game
+    episodes: int = 0  # that ended and were not cut
 
 
 class Steps(NamedTuple):
@@ -72,9 +64,7 @@ class Iterations:
         self.totals = totals
         self.steps_at: Callable[[int], Steps] = lambda _: Steps()
         self._every, self._smoothing, self._policies = every, smoothing, tuple(policies)
-        self._recent: deque[EpisodeRecord] = deque(
-            maxlen=smoothing
-        )  # the newest episodes up to those of this iteration
+        self._recent: deque[EpisodeRecord] = deque(maxlen=smoothing)  # the newest up to those of this iteration
         self._new = Figures()  # of this iteration
         self._later: deque[EpisodeRecord] = deque()  # of later iterations
         self._newest: dict[str, UpdateRecord] = {}  # per policy, of this iteration or an earlier one
@@ -84,16 +74,13 @@ class Iterations:
         self._ended: set[int] = set()
         self._until = 0  # the planned end of the leg
         self._metric_names = set(metric_names)
-        self._of_episodes: dict[Place, list[Metrics]] = {}  # measured values of episodes that may still count
+        self._of_episodes: dict[EpisodeKey, list[Metrics]] = {}  # measured values of episodes that may still count
         self._of_ticks: list[tuple[int, Metrics]] = []  # likewise of iterations
 
     def begin_leg(self, reached: Mapping[int, int], until: int, learners: Collection[str]) -> None:
-        """Takes the matches of a leg.
+        """Takes the matches of a leg, each with the tick at which it begins, and the policies that may log updates.
 
-        Args:
-            reached: per match the tick at which it begins.
-            until: the tick at which it is to end; the result of that tick is taken when the leg has ended.
-            learners: the policies that may log updates.
+        The leg is to end at the tick `until`, whose result is taken when it has ended.
         """
         self._reached, self._ended = dict(reached), set()
         self._until, self._learners = until, frozenset(learners)
@@ -117,13 +104,7 @@ class Iterations:
         self._later.extend(episodes)
 
     def reach(self, match: int, tick: int, *, last: bool = False) -> None:
-        """All episodes of a match that ended up to a tick were handed over.
-
-        Args:
-            match: its number.
-            tick: that it has reached.
-            last: whether it plays no further tick of the leg.
-        """
+        """All episodes of a match that ended up to a tick, perhaps its last one of the leg, were handed over."""
         self._reached[match] = tick
         if last:
             self._ended.add(match)
@@ -141,9 +122,9 @@ class Iterations:
         """Takes what was measured in the iteration that has a tick."""
         self._of_ticks.append((tick, metrics))
 
-    def measured_of(self, place: Place, metrics: Metrics) -> None:
+    def measured_of(self, episode: EpisodeKey, metrics: Metrics) -> None:
         """Takes what was measured of an episode, before the episode."""
-        self._of_episodes.setdefault(place, []).append(metrics)
+        self._of_episodes.setdefault(episode, []).append(metrics)
 
     def leave(self, policy: str) -> None:
         """A policy logs nothing any more in this leg."""
@@ -196,8 +177,8 @@ class Iterations:
         self._of_ticks = [later for later in self._of_ticks if later[0] > tick]
         self._metric_names |= smoothed.measured
         if self._of_episodes:
-            kept = {*map(place_of, self._recent), *map(place_of, self._later)}
-            self._of_episodes = {place: own for place, own in self._of_episodes.items() if place in kept}
+            kept = {*map(key_of, self._recent), *map(key_of, self._later)}
+            self._of_episodes = {key: own for key, own in self._of_episodes.items() if key in kept}
         custom = smoothed.metrics(self._metric_names)
         updates = {name: self._newest[name] for name in self._policies if name in self._newest}
         found = {

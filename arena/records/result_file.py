@@ -57,12 +57,18 @@ def read_results(path: Path | str) -> list[dict[str, Any]]:
 
 def results_in(file: Path) -> list[dict[str, Any]]:
     """As `read_results`, of a file that may have lost what a run that goes on will write again."""
-    return list(JournalReader(file).made(_result_of, missing_ok=True))
+    return list(JournalReader(file).made(lambda line: with_nan(_checked(line)), missing_ok=True))
 
 
 def with_nan(result: Mapping[str, Any]) -> dict[str, Any]:
     """A result as its file holds it, with NaN for null."""
-    return {key: value if key in TEXTS else _with_nan(value) for key, value in result.items()}
+
+    def converted(value: Any) -> Any:
+        if value is None:
+            return math.nan
+        return {key: converted(inner) for key, inner in value.items()} if isinstance(value, Mapping) else value
+
+    return {key: value if key in TEXTS else converted(value) for key, value in result.items()}
 
 
 def flat(result: Mapping[str, Any], inside: str = "") -> Iterator[tuple[str, Any]]:
@@ -82,12 +88,7 @@ _MOST = sys.float_info.max  # an integer may be too large for a float
 
 def numbers(result: Mapping[str, Any]) -> dict[str, float]:
     """The finite numbers of a result under flat names."""
-    return {name: value for name, value in flat(result) if is_number(value) and -_MOST <= value <= _MOST}
-
-
-def is_number(value: Any) -> bool:
-    """Whether a value of a result is a number: true and false are not."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+    return {name: value for name, value in flat(result) if type(value) in (int, float) and -_MOST <= value <= _MOST}
 
 
 def forget_after(folder: RunFolder, tick: int) -> None:
@@ -108,18 +109,8 @@ def write_all(path: Path, lines: Sequence[Mapping[str, Any]]) -> None:
     checksums.replace(path, msgspec.json.Encoder().encode_lines(lines))
 
 
-def _result_of(line: dict[str, Any]) -> dict[str, Any]:
-    return with_nan(_checked(line))
-
-
 def _checked(line: dict[str, Any]) -> dict[str, Any]:
     for key in ("training_iteration", "ticks"):
         if not isinstance(line[key], int):
             raise TypeError(f"{key} is {line[key]!r}, no whole number")
     return line
-
-
-def _with_nan(value: Any) -> Any:
-    if value is None:
-        return math.nan
-    return {key: _with_nan(inner) for key, inner in value.items()} if isinstance(value, Mapping) else value
