@@ -96,19 +96,23 @@ def make_folder(path: Path) -> None:
 
 
 def check_place(path: Path, *, option: str = "") -> None:
-    """Refuses a path at which no file can be written, before any work is done for the file.
-
-    Args:
-        path: of the file.
-        option: of the command line that names it; empty: it was not given.
+    """Refuses a path, which an option of the command line names, at which no file can be written.
 
     Raises:
         ConfigError: its folder is not there or takes no files, its name is too long, or it is a folder or device.
     """
+
+    def mode(path: Path) -> int | None:
+        """The type and permission bits at a path; None if nothing is there."""
+        try:
+            return path.stat().st_mode
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
     try:
-        folder, there = _mode(path.parent), _mode(path)
+        folder, there = mode(path.parent), mode(path)
         if path.name:  # neither `.` nor `/`
-            _mode(part_of(path))  # raises if this longer name is too long
+            mode(part_of(path))  # raises if this longer name is too long
     except OSError as error:
         raise ConfigError(f"{shown(path)!r} cannot be written: {error.strerror}", path=option) from error
     if folder is None or not stat.S_ISDIR(folder):
@@ -118,14 +122,6 @@ def check_place(path: Path, *, option: str = "") -> None:
         raise ConfigError(f"{shown(path)!r} is {what}; name a file", path=option)
     if not os.access(path.parent, os.W_OK | os.X_OK):
         raise ConfigError(f"the folder {shown(path.parent)!r} cannot be written to", path=option)
-
-
-def _mode(path: Path) -> int | None:
-    """The type and permission bits at a path; None if nothing is there."""
-    try:
-        return path.stat().st_mode
-    except (FileNotFoundError, NotADirectoryError):
-        return None
 
 
 @contextmanager

@@ -28,11 +28,7 @@ def read(folder: RunFolder) -> BestFile | None:
 
 
 def check(folder: RunFolder, tick: int) -> None:
-    """Refuses a run whose best result so far is not known, as a later one would replace better checkpoints.
-
-    Args:
-        folder: of the run.
-        tick: of the boundary from which the run continues.
+    """Refuses a run that goes on from a tick if its best result is not known: a later one would replace better ones.
 
     Raises:
         ConfigError: `best.json`, or a checkpoint that belongs to it, is missing or damaged.
@@ -58,13 +54,7 @@ def check(folder: RunFolder, tick: int) -> None:
 
 
 def keep(folder: RunFolder, found: BestFile, checkpoints: Mapping[str, Path]) -> None:
-    """Replaces the best checkpoints so far by those of a boundary.
-
-    Args:
-        folder: of the run.
-        found: the boundary, with the value that makes it the best.
-        checkpoints: its files, by policy.
-    """
+    """Replaces the best checkpoints so far by those of a boundary, which are given by policy."""
     for name, source in checkpoints.items():
         path = folder.checkpoints_path(name) / checkpoint.BEST
         checkpoint.duplicate(source, part_of(path))

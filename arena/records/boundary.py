@@ -38,6 +38,7 @@ class FileDigests:
     def __init__(self) -> None:
         self._journals: dict[Path, tuple[Any, int]] = {}  # the hash of so many first bytes
         self._checkpoints: dict[Path, tuple[tuple[int, int, int], FileMark]] = {}  # by what `os.stat` says of them
+        self._dropped, self._dropped_until = set[str](), 0  # by the rounds before so many bytes of rounds.jsonl
 
     def journal(self, path: Path, size: int) -> FileMark:
         """The mark of the first bytes of a journal, which has at least so many."""
@@ -61,14 +62,23 @@ class FileDigests:
             known = self._checkpoints[path] = now, FileMark(state.st_size, checkpoint.written_digest(path))
         return known[1]
 
+    def dropped(self, folder: RunFolder) -> set[str]:
+        """The snapshots that have left the league, whose files are removed later."""
+        if folder.rounds.exists() and folder.rounds.stat().st_size < self._dropped_until:  # rounds are planned again
+            self._dropped, self._dropped_until = set(), 0
+        reader = JournalReader(folder.rounds, start=self._dropped_until)
+        found, start = set(self._dropped), self._dropped_until
+        for line in reader.lines(_Dropped, missing_ok=True):
+            self._dropped, self._dropped_until = set(found), start  # the newest line may be replaced
+            found.update(line.dropped)
+            start = reader.position
+        return found
+
 
 def save(folder: RunFolder, boundary: Boundary, digests: FileDigests | None = None) -> None:
-    """Writes a boundary, whose checkpoints and journals are on the disk already; then removes old ones.
+    """Writes a boundary, whose checkpoints and journals are on the disk already, with its files; removes old ones.
 
-    Args:
-        folder: of the run.
-        boundary: without its list of files.
-        digests: of the boundaries before; None: this is the first one of the process.
+    The digests are those of the boundaries before; None: this is the first one of the process.
 
     Raises:
         OSError: the disk is full, or the folder cannot be written; older boundaries stay as they are.
@@ -76,7 +86,15 @@ def save(folder: RunFolder, boundary: Boundary, digests: FileDigests | None = No
     make_folder(folder.boundaries)
     digests = digests or FileDigests()
     files = {name: digests.journal(folder.path / name, size) for name, size in boundary.journals.items()}
-    for path in _checkpoints(folder, boundary):
+    # The checkpoints, states of single workers and snapshots from which a run continues here.
+    paths: list[Path] = []
+    for policy, tick in boundary.checkpoints.items():
+        paths.append(boundary.checkpoint(folder, policy))
+        paths += sorted(checkpoint.own_files(folder.checkpoints_path(policy), tick))
+    if snapshots := sorted((folder.path / "snapshots").glob("*/*.ckpt")):
+        left = digests.dropped(folder)
+        paths += [path for path in snapshots if f"{path.parent.name}@{checkpoint.ticks_of(path)}" not in left]
+    for path in paths:
         files[path.relative_to(folder.path).as_posix()] = digests.checkpoint(path)
     listed = msgspec.structs.replace(boundary, files=files)
     sealed = msgspec.structs.replace(listed, sha256=digest_of(listed))
@@ -84,18 +102,6 @@ def save(folder: RunFolder, boundary: Boundary, digests: FileDigests | None = No
     for path in _files(folder)[: -checkpoint.KEPT]:
         checksums.drop(path)
         path.unlink(missing_ok=True)
-
-
-def _checkpoints(folder: RunFolder, boundary: Boundary) -> Iterator[Path]:
-    """The checkpoints, own states and snapshots from which a run continues at a boundary, as they are on the disk."""
-    for policy, tick in boundary.checkpoints.items():
-        yield boundary.checkpoint(folder, policy)
-        yield from sorted(checkpoint.own_files(folder.checkpoints_path(policy), tick))
-    snapshots = sorted((folder.path / "snapshots").glob("*/*.ckpt"))
-    if snapshots:
-        lines = JournalReader(folder.rounds).lines(_Dropped, missing_ok=True)
-        left = {name for line in lines for name in line.dropped}
-        yield from (path for path in snapshots if f"{path.parent.name}@{checkpoint.ticks_of(path)}" not in left)
 
 
 class _Dropped(msgspec.Struct):
@@ -126,9 +132,7 @@ def newest(folder: RunFolder) -> Boundary | None:
 def whole(folder: RunFolder, passed_over: list[str]) -> Iterator[Boundary]:
     """The boundaries whose files are complete, the newest one first.
 
-    Args:
-        folder: of the run.
-        passed_over: receives a line for each boundary that is not complete: which of its files is bad, and why.
+    `passed_over` receives a line for each boundary that is not complete: which of its files is bad, and why.
 
     Raises:
         ConfigError: one was written by a newer arena.

@@ -29,7 +29,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError, nearest
@@ -41,6 +41,7 @@ _NAME = re.compile(r"([0-9]{12,})\.ckpt")
 _OWN_NAME = re.compile(r"([0-9]{12,})\.match-[0-9]+-seat-[0-9]+\.ckpt")
 _NOT_A_ZIP = (zipfile.BadZipFile, zlib.error, struct.error, OSError, EOFError, ValueError, RuntimeError, KeyError)
 _NOT_A_STATE = (KeyError, IndexError, TypeError, ValueError, MemoryError, RecursionError, struct.error)
+_OTHER_DIGEST = "is damaged: its content does not have the sha256 that was written with it"
 BEST = "best.ckpt"
 """The name of the best checkpoint of a policy, which is not listed among the others."""
 KEPT = 3
@@ -51,23 +52,14 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a checkpoint holds.
+    """The content of a checkpoint."""
 
-    Args:
-        state: what the algorithm saved.
-        policy: the name of the policy.
-        algorithm: its name in the configuration.
-        ticks: how many ticks the writer's match had played: fewer than the boundary if the policy had left before it.
-        update: how often the policy had logged.
-        boundary: the tick from which a run continues with it.
-    """
-
-    state: Any
+    state: Any  # what the algorithm saved
     policy: str
-    algorithm: str
-    ticks: int
-    update: int
-    boundary: int
+    algorithm: str  # its name in the configuration
+    ticks: int  # that the writer's match had played: fewer than the boundary if the policy had left before it
+    update: int  # how often the policy had logged
+    boundary: int  # the tick from which a run continues with it
 
 
 class Damaged(ConfigError):
@@ -90,10 +82,7 @@ def save(
     Args:
         folder: `checkpoints/<policy>`; made if it is not there.
         state: None, bool, int, float, str, arrays, tensors, and lists, tuples and dicts of these.
-        policy: the name of the policy.
-        algorithm: its name in the configuration.
-        ticks: how many ticks each of the policy's matches has played.
-        update: how often the policy has logged.
+        policy: as in `Checkpoint`; likewise `algorithm`, `ticks` and `update`.
         boundary: names the file; None: the ticks.
         keep: how many to keep beside the first one, at least 1.
 
@@ -102,11 +91,22 @@ def save(
         OSError: the disk is full, or the folder cannot be written; older checkpoints stay as they are.
     """
     folder = Path(folder)
-    held = Checkpoint(state, policy, algorithm, ticks, update, ticks if boundary is None else boundary)
-    path = path_of(folder, held.boundary)
-    write(path, held)
-    _prune(folder, path, keep)
-    return path
+    content = Checkpoint(state, policy, algorithm, ticks, update, ticks if boundary is None else boundary)
+    written = path_of(folder, content.boundary)
+    write(written, content)
+    # Incomplete files of single workers stay: another worker may be writing them, for any boundary.
+    present = list_checkpoints(folder)
+    kept = {present[0], written, *present[-keep:]}
+    own = [path for path in own_files(folder) if ticks_of(path) < ticks_of(present[-keep:][0])]
+    unfinished = [
+        path for path in _unfinished(folder) if _NAME.fullmatch(path.name.removeprefix(".").removesuffix(".part"))
+    ]
+    for path in [*(path for path in present if path not in kept), *own, *unfinished]:
+        try:
+            path.unlink()
+        except OSError as error:
+            _log.warning("an old checkpoint stays: %s", error)
+    return written
 
 
 def save_own(
@@ -120,47 +120,37 @@ def save_own(
     update: int,
     boundary: int,
 ) -> None:
-    """Writes the own state of the worker of a seat, as (match, seat), at a boundary.
-
-    Raises:
-        TypeError, OSError: as `save`.
-    """
+    """Writes the state of the worker of a seat, as (match, seat), at a boundary; raises as `save`."""
     write(own_path_of(folder, boundary, seat), Checkpoint(state, policy, algorithm, ticks, update, boundary))
 
 
-def write(path: Path, held: Checkpoint) -> None:
-    """Writes a checkpoint file at any path; removes no others.
-
-    Raises:
-        TypeError, OSError: as `save`.
-    """
+def write(path: Path, content: Checkpoint) -> None:
+    """Writes a checkpoint file at any path; removes no others; raises as `save`."""
     make_folder(path.parent)
     from arena.records import state_codec  # needs NumPy, which a process that only looks for files does without
 
-    structure, arrays = state_codec.encode(held.state)
+    structure, arrays = state_codec.encode(content.state)
     header = {
         "version": FORMAT_VERSION,
-        "policy": held.policy,
-        "algorithm": held.algorithm,
-        "boundary": held.boundary,
-        "ticks": held.ticks,
-        "update": held.update,
+        "policy": content.policy,
+        "algorithm": content.algorithm,
+        "boundary": content.boundary,
+        "ticks": content.ticks,
+        "update": content.update,
         "arena": _arena_version(),
         "own_place": True,  # policy and boundary are those of its place, unlike in copies that earlier versions made
         "state": structure,
     }
-    with replacing(path) as file:
-        _write(file, header, arrays)
+    members = [(_HEADER, json.dumps(header).encode())]
+    members += [(f"arrays/{number}.npy", array) for number, array in enumerate(arrays)]
+    members.append((_DIGEST, _digest(members).encode()))
+    with replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        for name, member in members:
+            archive.writestr(zipfile.ZipInfo(name), member)  # ZipInfo has a fixed date: same state, same bytes
 
 
 def duplicate(source: Path, path: Path) -> None:
-    """Gives a checkpoint a second name, and replaces a file that has it.
-
-    A checkpoint file is never modified, so a hard link will do.
-
-    Raises:
-        OSError: as `save`.
-    """
+    """Gives a checkpoint, which is never modified, a second name, and replaces a file that has it; raises as `save`."""
     make_folder(path.parent)
     path.unlink(missing_ok=True)
     with suppress(OSError):
@@ -176,7 +166,7 @@ def path_of(folder: Path, boundary: int) -> Path:
 
 
 def own_path_of(folder: Path, boundary: int, seat: tuple[int, int]) -> Path:
-    """The path of the own state of the worker of a seat, as (match, seat), at a boundary; the file may not exist."""
+    """The path of the state of the worker of a seat, as (match, seat), at a boundary; the file may not exist."""
     return folder / f"{boundary:012d}.match-{seat[0]}-seat-{seat[1]}.ckpt"
 
 
@@ -228,11 +218,9 @@ def own_files(folder: Path, boundary: int | None = None) -> list[Path]:
 
 
 def find(path: Path | str, policy: str) -> Path:
-    """What a `load:` in the configuration means: the file or the folder to give to `load`.
+    """The file or folder for `load` that a `load:` in the configuration means: either of these, or a run folder.
 
-    Args:
-        path: a checkpoint file, a policy's folder of checkpoints, or a run folder.
-        policy: whose checkpoints are meant, if it is a run folder.
+    Of a run folder, the checkpoints of `policy` are meant.
 
     Raises:
         ConfigError: there is no such thing, or no checkpoint of this policy in it.
@@ -267,39 +255,12 @@ def _arena_version() -> str:
         return "unknown"
 
 
-def _write(file: IO[bytes], header: dict[str, Any], arrays: list[bytes]) -> None:
-    members = [(_HEADER, json.dumps(header).encode())]
-    members += [(f"arrays/{number}.npy", array) for number, array in enumerate(arrays)]
-    members.append((_DIGEST, _digest(members).encode()))
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-        for name, content in members:
-            archive.writestr(zipfile.ZipInfo(name), content)  # ZipInfo has a fixed date: same state, same bytes
-
-
 def _digest(members: Iterable[tuple[str, bytes]]) -> str:
     digest = hashlib.sha256()
     for name, content in members:
         digest.update(f"{name} {len(content)}\n".encode())
         digest.update(content)
     return digest.hexdigest()
-
-
-def _prune(folder: Path, written: Path, keep: int) -> None:
-    """Removes old checkpoints and the incomplete files of killed saves; errors are only logged.
-
-    Incomplete files of single workers stay: another worker may be writing them, for any boundary.
-    """
-    present = list_checkpoints(folder)
-    kept = {present[0], written, *present[-keep:]}
-    own = [path for path in own_files(folder) if ticks_of(path) < ticks_of(present[-keep:][0])]
-    unfinished = [
-        path for path in _unfinished(folder) if _NAME.fullmatch(path.name.removeprefix(".").removesuffix(".part"))
-    ]
-    for path in [*(path for path in present if path not in kept), *own, *unfinished]:
-        try:
-            path.unlink()
-        except OSError as error:
-            _log.warning("an old checkpoint stays: %s", error)
 
 
 def _unfinished(folder: Path) -> list[Path]:
@@ -315,7 +276,10 @@ def ticks_of(path: Path) -> int:
 def _read(path: Path, tensors: bool) -> Checkpoint:
     from arena.records import state_codec  # as above
 
-    members = _members(path)
+    with _opened(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    if members.pop(_DIGEST) != _digest(members.items()).encode():
+        raise Damaged(_OTHER_DIGEST, source=str(path))
     try:
         header = json.loads(members.pop(_HEADER))
         if header["version"] > FORMAT_VERSION:
@@ -327,39 +291,33 @@ def _read(path: Path, tensors: bool) -> Checkpoint:
         state = state_codec.decode(header["state"], list(members.values()), tensors=tensors)
         ticks = header["ticks"]
         boundary = header.get("boundary", ticks)
-        held = Checkpoint(state, header["policy"], header["algorithm"], ticks, header["update"], boundary)
+        found = Checkpoint(state, header["policy"], header["algorithm"], ticks, header["update"], boundary)
     except _NOT_A_STATE as error:
         raise Damaged(f"is not a checkpoint: {error!r}", source=str(path)) from error
-    if "own_place" in header:
-        _check_place(held, path.absolute())
-    return held
+    # In `checkpoints/<policy>/` of a run the content must be what its place says. Elsewhere a checkpoint has any name:
+    # a snapshot of a policy that was forked or loaded has the header of its source.
+    place = path.absolute()
+    in_run = place.parent.parent.name == "checkpoints" and (place.parents[2] / "config.yaml").is_file()
+    if "own_place" in header and in_run:
+        name, wrong = path.name.partition(".")[0], ""
+        if found.policy != place.parent.name:
+            wrong = f"is a checkpoint of the policy {found.policy!r}"
+        elif name.isdecimal() and found.boundary != int(name):
+            wrong = f"is the checkpoint of the boundary at tick {found.boundary}"
+        if wrong:
+            raise Damaged(f"{wrong}: the file was replaced or is damaged", source=str(place))
+    return found
 
 
-def _check_place(held: Checkpoint, path: Path) -> None:
-    """Refuses a file in `checkpoints/<policy>/` of a run whose content is not what its place says.
-
-    Elsewhere a checkpoint has any name: a snapshot of a policy that was forked or loaded has the header of its source.
-    """
-    if path.parent.parent.name != "checkpoints" or not (path.parents[2] / "config.yaml").is_file():
-        return
-    boundary, found = path.name.partition(".")[0], ""
-    if held.policy != path.parent.name:
-        found = f"is a checkpoint of the policy {held.policy!r}"
-    elif boundary.isdecimal() and held.boundary != int(boundary):
-        found = f"is the checkpoint of the boundary at tick {held.boundary}"
-    if found:
-        raise Damaged(f"{found}: the file was replaced or is damaged", source=str(path))
-
-
-def check_mapping(held: Checkpoint, path: Path) -> None:
+def check_mapping(found: Checkpoint, path: Path) -> None:
     """Refuses a checkpoint whose state is none of `state_dict()`.
 
     Raises:
         Damaged: its state is no mapping.
     """
-    if not isinstance(held.state, dict):
-        found = f"has a {type(held.state).__name__} in the place of the mapping that state_dict() returns"
-        raise Damaged(found, source=str(path))
+    if not isinstance(found.state, dict):
+        wrong = f"has a {type(found.state).__name__} in the place of the mapping that state_dict() returns"
+        raise Damaged(wrong, source=str(path))
 
 
 def load_to_act(path: Path) -> Checkpoint:
@@ -368,15 +326,15 @@ def load_to_act(path: Path) -> Checkpoint:
     Raises:
         ConfigError: as `load`; or its state is no mapping, or has an array with numbers that are not finite.
     """
-    held = load(path)
-    check_mapping(held, path)
-    if (name := _not_finite(held.state)) is not None:
+    found = load(path)
+    check_mapping(found, path)
+    if (name := _not_finite(found.state)) is not None:
         raise ConfigError(
             f"has numbers that are not finite in {name}, so the policy has diverged: take an earlier checkpoint, and "
             "train with a smaller learning rate; an algorithm that needs such numbers must store them in another form",
             source=str(path),
         )
-    return held
+    return found
 
 
 def _not_finite(state: Any, name: str = "state") -> str | None:
@@ -390,15 +348,6 @@ def _not_finite(state: Any, name: str = "state") -> str | None:
 
     is_numbers = isinstance(state, np.ndarray) and state.ndim > 0 and state.dtype.kind in "fc"
     return name if is_numbers and not np.isfinite(state).all() else None
-
-
-def _members(path: Path) -> dict[str, bytes]:
-    """The members of a checkpoint file, in its order, without the digest, which is verified."""
-    with _opened(path) as archive:
-        members = {name: archive.read(name) for name in archive.namelist()}
-    if members.pop(_DIGEST) != _digest(members.items()).encode():
-        raise Damaged("is damaged: its content does not have the sha256 that was written with it", source=str(path))
-    return members
 
 
 def written_digest(path: Path) -> str:
@@ -421,7 +370,7 @@ def verified_digest(path: Path) -> str:
         content = ((name, archive.read(name)) for name in archive.namelist() if name != _DIGEST)
         found, written = _digest(content), archive.read(_DIGEST)
     if written != found.encode():
-        raise Damaged("is damaged: its content does not have the sha256 that was written with it", source=str(path))
+        raise Damaged(_OTHER_DIGEST, source=str(path))
     return found
 
 

@@ -49,12 +49,7 @@ class _Checksums(NamedTuple):
 
 
 class JournalChecksum:
-    """The checksum of a file that one writer appends to.
-
-    Args:
-        path: of the file.
-        file: open for reading, up to the end of its last whole line.
-    """
+    """The checksum of a file that one writer appends to; it is open for reading, up to its last whole line."""
 
     def __init__(self, path: Path, file: IO[bytes]) -> None:
         self._path = path
@@ -86,11 +81,7 @@ class JournalChecksum:
 
 
 def replace(path: Path, content: bytes) -> None:
-    """Replaces a file atomically, and its checksum.
-
-    Raises:
-        WriteError: as `replacing`.
-    """
+    """Replaces a file atomically, and its checksum; raises as `replacing`."""
     drop(path)
     with replacing(path) as file:
         file.write(content)

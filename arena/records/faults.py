@@ -29,23 +29,13 @@ class FaultKind(Enum):
 
 
 class FaultLog:
-    """Appends to a file of faults, which it makes with the first one.
-
-    Args:
-        path: of the file.
-        now: the wall clock.
-    """
+    """Appends to a file of faults, which it makes with the first one; `now` is the wall clock."""
 
     def __init__(self, path: Path, *, now: Callable[[], datetime] = lambda: datetime.now(timezone.utc)) -> None:
-        self._path = path
-        self._now = now
+        self._path, self._now = path, now
 
     def append(self, kind: FaultKind, fields: Mapping[str, Any]) -> None:
-        """Writes a line; it is in the file when this returns.
-
-        Raises:
-            WriteError: the file cannot be written.
-        """
+        """Writes a line; it is in the file when this returns."""
         journal = Journal(self._path)
         try:
             journal.append({"time": self._now().isoformat(timespec="milliseconds"), "kind": kind.value, **fields})
@@ -70,11 +60,7 @@ def fault_of(line: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def fault_words(line: Mapping[str, Any]) -> str:
-    """A line of a file of faults in words, without its time.
-
-    Raises:
-        KeyError: a field of its kind is missing.
-    """
+    """A line of a file of faults in words, without its time; raises as `fault_of`."""
     if line["kind"] == FaultKind.PROCESS.value:
         return f"{line['done']}; {line['seconds']:.2f} s lost"
     if line["kind"] == FaultKind.ENVIRONMENT.value:

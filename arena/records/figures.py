@@ -163,22 +163,13 @@ class Spread:
         if self._new:
             self._count += len(self._new)
             self._least, self._most = min(self._least, *self._new), max(self._most, *self._new)
-            self._terms = condensed([*self._terms, *self._new])
-            self._new = []
-
-
-def condensed(numbers: list[float]) -> list[float]:
-    """A few numbers with the same exact sum: the rounded sum, then the rounded rest, until it is 0.
-
-    Numbers whose sum is larger than a float can be are returned as they are.
-    """
-    terms: list[float] = []
-    try:
-        while rest := math.fsum([*numbers, *(-term for term in terms)]):
-            terms.append(rest)
-    except OverflowError:
-        return numbers
-    return terms
+            # A few numbers with the same exact sum: the rounded sum, then the rounded rest, until it is 0.
+            numbers, self._terms, self._new = [*self._terms, *self._new], [], []
+            try:
+                while rest := math.fsum([*numbers, *(-term for term in self._terms)]):
+                    self._terms.append(rest)
+            except OverflowError:  # the sum is larger than a float can be
+                self._terms = numbers
 
 
 class Figures:

@@ -43,39 +43,10 @@ _FIRST_BOUNDARY = re.compile(r"0+\.json|\.0+\.json\.part")  # later boundaries e
 
 
 class RunFolder:
-    """The paths in a run folder. Constructing one touches nothing on the disk.
+    """The paths in a run folder, see above. Constructing one touches nothing on the disk.
 
     Args:
         path: the folder; a relative one is meant from where the arena was started.
-
-    Attributes:
-        lock: locked while a process writes into the folder.
-        config: the resolved configuration.
-        plan: the plan, as `arena plan --json` prints it.
-        profile: the time of each role, by activity; missing without `--profile`.
-        episodes: a line per finished episode.
-        external: where the external games of each match connect; missing without such games.
-        games: counts of external games, a line per match and interval; likewise.
-        faults: a line per fault that the run has survived; missing without one.
-        results: a line per iteration, the numbers of the run under published names.
-        measures: what callbacks have measured; missing if nothing.
-        changes: what a curriculum has changed, a line per call; missing without one.
-        best: which boundary had the best result; with `best` in the configuration.
-        progress: the same as a table; written by the logger `csv`.
-        evaluations: a line per evaluation and policy.
-        tournament: the rules of a tournament, read when it is resumed.
-        rounds: a line per round of a league; missing if there is only one round.
-        samples: a folder per match, in a league within a folder per round; with `record: samples`.
-        replays: a folder per round with one per match; with `record: replays`.
-        metrics: a line per update of a policy.
-        checkpoints: a folder per policy.
-        boundaries: a file per tick at which the run can be resumed.
-        requeue: exists if the run was asked to end and to be resumed later.
-        tensorboard: a folder per policy.
-        models: a folder per policy with one per exported checkpoint; written by `arena export`.
-        logs: a file per process.
-        report: the page that `arena report` writes.
-        checksums: of the files of the run, to find damage; see `arena.records.checksums`.
     """
 
     def __init__(self, path: Path | str) -> None:
@@ -83,19 +54,19 @@ class RunFolder:
         self.lock = path / "lock"
         self.config = path / "config.yaml"
         self.plan = path / "plan.json"
-        self.profile = path / "profile.json"
+        self.profile = path / "profile.json"  # missing without `--profile`
         self.episodes = path / "episodes.jsonl"
-        self.external = path / "external.json"
-        self.games = path / "games.jsonl"
-        self.faults = path / "faults.jsonl"
+        self.external = path / "external.json"  # missing without external games
+        self.games = path / "games.jsonl"  # likewise
+        self.faults = path / "faults.jsonl"  # missing without a fault
         self.results = path / "result.json"
-        self.measures = path / "measures.jsonl"
-        self.changes = path / "changes.jsonl"
-        self.best = path / "best.json"
-        self.progress = path / "progress.csv"
+        self.measures = path / "measures.jsonl"  # missing if nothing was measured
+        self.changes = path / "changes.jsonl"  # missing without a curriculum
+        self.best = path / "best.json"  # with `best` in the configuration
+        self.progress = path / "progress.csv"  # written by the logger `csv`
         self.evaluations = path / "evaluations.jsonl"
         self.tournament = path / "tournament.json"
-        self.rounds = path / "rounds.jsonl"
+        self.rounds = path / "rounds.jsonl"  # missing if there is only one round
         self.samples = path / "samples"
         self.replays = path / "replays"
         self.metrics = path / "metrics.jsonl"
@@ -126,7 +97,17 @@ class RunFolder:
         """
         path = anchored(path)
         try:
-            folder = cls(_existing(path, given=given) if resume else _claimed(path, given=given))
+            if resume:  # `<name>-2`, `<name>-3`, ... as far as they exist, the last one first
+                pattern = re.compile(re.escape(path.name) + r"-([1-9][0-9]*)")
+                matches = () if given else (pattern.fullmatch(entry.name) for entry in path.parent.glob("*"))
+                numbers = sorted((int(match[1]) for match in matches if match), reverse=True)
+                candidates = [*(_numbered(path, number) for number in numbers if number > 1), path]
+                found = next((one for one in candidates if cls(one).config.is_file()), None)
+                if found is None:
+                    raise not_a_run(path, " with --run-dir, or leave --resume out")
+                folder = cls(found)
+            else:
+                folder = cls(_claimed(path, given=given))
             refuse_links(folder.path, NAMES)
             for part in (folder.logs, folder.checkpoints):
                 make_folder(part)
@@ -172,8 +153,7 @@ class RunFolder:
     def remove_unbegun(self, *, whole: bool) -> None:
         """Removes what `open` has made for a run that has not begun, and the logs; does nothing if a run has begun.
 
-        Args:
-            whole: the folder itself as well, unless something else is in it.
+        If `whole`, the folder itself as well, unless something else is in it.
         """
         if self.config.exists() or self.episodes.exists():
             return
@@ -237,12 +217,7 @@ def plain_name(name: str) -> str:
 
 
 def not_a_run(path: Path, remedy: str = "") -> ConfigError:
-    """The error that all commands report for a path that is not the folder of a run.
-
-    Args:
-        path: as the user gave it.
-        remedy: the end of the message.
-    """
+    """The error that all commands report for a path that is not the folder of a run; the remedy ends its message."""
     refuse_links(path, NAMES)  # as something may not be a file for this reason
     if (path / "experiment.yaml").is_file():
         found = f"it is an experiment, whose runs are in {shown(path / 'trials')}"
@@ -254,18 +229,20 @@ def not_a_run(path: Path, remedy: str = "") -> ConfigError:
 def _claimed(path: Path, *, given: bool) -> Path:
     """A folder for this run: a new one, or the named one if no run has begun in it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    if given:
-        if _claim(path) or (path.is_dir() and _is_unbegun(path)):
-            return path
-        found = "holds files already" if path.is_dir() else "is a file"
-        raise ConfigError(
-            f"the run folder {found}; continue a run with --resume, or name another folder", source=str(path)
-        )
     candidate, number = path, 1
-    while not _claim(candidate):
+    while True:
+        try:
+            candidate.mkdir(mode=0o700)  # of two runs that start at the same instant only one makes it
+            return candidate
+        except FileExistsError as error:
+            if given and path.is_dir() and _is_unbegun(path):
+                return path
+            if given:
+                found = f"the run folder {'holds files already' if path.is_dir() else 'is a file'}"
+                remedy = "continue a run with --resume, or name another folder"
+                raise ConfigError(f"{found}; {remedy}", source=str(path)) from error
         number += 1
         candidate = _numbered(path, number)
-    return candidate
 
 
 def _is_unbegun(path: Path) -> bool:
@@ -273,31 +250,6 @@ def _is_unbegun(path: Path) -> bool:
     boundaries = RunFolder(path).boundaries.glob("*")
     known = {entry.name for entry in path.iterdir()} <= _UNBEGUN
     return known and all(_FIRST_BOUNDARY.fullmatch(entry.name) for entry in boundaries)
-
-
-def _claim(path: Path) -> bool:
-    """Makes the folder; False if it is there. Of two runs that start at the same instant only one gets it."""
-    try:
-        path.mkdir(mode=0o700)
-    except FileExistsError:
-        return False
-    return True
-
-
-def _existing(path: Path, *, given: bool) -> Path:
-    candidates = [path] if given else [*_later(path), path]
-    for candidate in candidates:
-        if RunFolder(candidate).config.is_file():
-            return candidate
-    raise not_a_run(path, " with --run-dir, or leave --resume out")
-
-
-def _later(path: Path) -> list[Path]:
-    """`<name>-2`, `<name>-3`, ... as far as they exist, the last one first."""
-    pattern = re.compile(re.escape(path.name) + r"-([1-9][0-9]*)")
-    matches = (pattern.fullmatch(entry.name) for entry in path.parent.glob("*"))
-    numbers = sorted((int(match[1]) for match in matches if match), reverse=True)
-    return [_numbered(path, number) for number in numbers if number > 1]
 
 
 def _numbered(path: Path, number: int) -> Path:

@@ -38,7 +38,7 @@ import msgspec
 from arena.config.league import Elo, Half
 from arena.config.matches import MatchConfig
 from arena.errors import ConfigError
-from arena.plan.plan import Plan, Role, RoleKind
+from arena.plan.plan import Plan, RoleKind
 from arena.records import checkpoint, checksums
 from arena.records.atomic import regular
 from arena.records.folder import RunFolder
@@ -80,11 +80,8 @@ def digest_of(document: Boundary) -> str:
     return hashlib.sha256(msgspec.json.encode(msgspec.json.decode(fields, type=Boundary))).hexdigest()
 
 
-# ------------------------------------------------------------------------------------------------------ metrics.jsonl
-
-
 def update_line(record: UpdateRecord) -> dict[str, Any]:
-    """The JSON object of an update: the fixed fields first, then what the algorithm logged."""
+    """The line of `metrics.jsonl`: the fixed fields first, then what the algorithm logged."""
     return {**{name: getattr(record, name) for name in UPDATE_FIELDS}, **record.values}
 
 
@@ -102,26 +99,13 @@ def update_of(line: Mapping[str, Any]) -> UpdateRecord:
     return msgspec.convert({**line, "values": values}, UpdateRecord)
 
 
-# ---------------------------------------------------------------------------------------------------------- best.json
-
-
 class BestFile(msgspec.Struct, frozen=True):
-    """The boundary with the best result so far.
-
-    Args:
-        tick: of the boundary.
-        metric: the name of the number by which it is the best.
-        value: of the metric.
-        policies: whose checkpoints of the boundary are kept; () in files of older arenas.
-    """
+    """`best.json`: the boundary with the best result so far."""
 
     tick: Ticks
-    metric: str
+    metric: str  # the name of the number by which it is the best
     value: float
-    policies: tuple[str, ...] = ()
-
-
-# ------------------------------------------------------------------------------------------------------ changes.jsonl
+    policies: tuple[str, ...] = ()  # whose checkpoints of the boundary are kept; () in files of older arenas
 
 
 class ChangeLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,9 +113,6 @@ class ChangeLine(msgspec.Struct, frozen=True, kw_only=True):
 
     tick: Ticks
     set: dict[str, Any]
-
-
-# ----------------------------------------------------------------------------------------------------- measures.jsonl
 
 
 class MeasureLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -144,15 +125,8 @@ class MeasureLine(msgspec.Struct, frozen=True, kw_only=True):
     metrics: dict[str, float]
 
 
-# -------------------------------------------------------------------------------------------------- evaluations.jsonl
-
-
 class EvaluationLine(msgspec.Struct, frozen=True, kw_only=True):
-    """How a policy did in an evaluation.
-
-    Args:
-        games: that had a winner or were drawn; wins, draws and losses are shares of them. Older lines lack it.
-    """
+    """How a policy did in an evaluation."""
 
     ticks: int
     policy: str
@@ -160,13 +134,10 @@ class EvaluationLine(msgspec.Struct, frozen=True, kw_only=True):
     return_: float | None = msgspec.field(name="return")
     return_std: float | None
     length: float | None
-    games: int | None = None
+    games: int | None = None  # that had a winner or were drawn; the following are shares of them
     wins: float | None = None
     draws: float | None = None
     losses: float | None = None
-
-
-# ------------------------------------------------------------------------------------------ external.json, games.jsonl
 
 
 class ExternalPlace(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -191,72 +162,48 @@ class Waits(msgspec.Struct, frozen=True):
 
 
 class LinkLine(msgspec.Struct, frozen=True, kw_only=True):
-    """Counts of the link to one external simulator since the games were opened.
+    """Counts of the link to one external simulator since the games were opened."""
 
-    Args:
-        simulator: its number in the match.
-        handovers: of the simulator.
-        changes: of the file.
-        simulator_s: seconds in which it had the turn.
-        arena_s: seconds in which the arena had it.
-        starts: of the program.
-        lost: agents whose games ended without a row with `done`.
-        never_asked: rows that ended a life that had not begun.
-        max_step_without_done: rows with `max_step` but without `done`.
-        first_rewards: rewards that belong to no action, in first rows.
-        unknown_messages: of side channels that are not known.
-    """
-
-    simulator: int
+    simulator: int  # its number in the match
     handovers: int
-    changes: int
+    changes: int  # of the file
     bytes_read: int
     bytes_written: int
-    simulator_s: float
-    arena_s: float
-    starts: int
-    lost: int
-    never_asked: int
-    max_step_without_done: int
-    first_rewards: int
-    unknown_messages: int
+    simulator_s: float  # seconds in which the simulator had the turn
+    arena_s: float  # seconds in which the arena had it
+    starts: int  # of the program
+    lost: int  # agents whose games ended without a row with `done`
+    never_asked: int  # rows that ended a life that had not begun
+    max_step_without_done: int  # rows with `max_step` but without `done`
+    first_rewards: int  # rewards that belong to no action, in first rows
+    unknown_messages: int  # of side channels that are not known
 
 
 class GamesLine(msgspec.Struct, frozen=True, kw_only=True):
     """Counts of the external games of a match since the run began or was resumed.
 
     At all times `begun = ended + lost + held`.
-
-    Args:
-        seconds: since the games were opened.
-        held: games that are being played; in the last line, those that the end of the run drops.
-        lost: games that ended without reporting it.
-        refused: requests that broke a rule.
-        ticks: that were formed, empty ones included.
-        rows_per_tick: requests and given actions, in the mean over the ticks.
-        wait_ms: of the requests since the last line; None: there were none.
-        links: of external simulators, one for each.
-        reported: of external simulators by number, what they have reported since the last line, by key.
     """
 
     match: int
     tick: int
-    seconds: float
-    held: int
+    seconds: float  # since the games were opened
+    held: int  # games that are being played; in the last line, those that the end of the run drops
     begun: int
     ended: int
-    lost: int
-    refused: int
+    lost: int  # games that ended without reporting it
+    refused: int  # requests that broke a rule
     asks: int
     given: int
     void: int
-    ticks: int
+    ticks: int  # that were formed, empty ones included
     empty_ticks: int
     asking: int = 0
-    rows_per_tick: float
-    wait_ms: Waits | None = None
-    links: list[LinkLine] | msgspec.UnsetType = msgspec.UNSET
+    rows_per_tick: float  # requests and given actions, in the mean over the ticks
+    wait_ms: Waits | None = None  # of the requests since the last line; None: there were none
+    links: list[LinkLine] | msgspec.UnsetType = msgspec.UNSET  # of external simulators, one for each
     reported: dict[str, dict[str, float]] | msgspec.UnsetType = msgspec.UNSET
+    """Of external simulators by number, what they have reported since the last line, by key."""
 
     def words(self, slots: int) -> str:
         """The line about the games in the display of a run and in `arena watch`."""
@@ -269,9 +216,6 @@ class GamesLine(msgspec.Struct, frozen=True, kw_only=True):
             handovers = sum(link.handovers for link in self.links) / self.seconds
             words += f"; {handovers:,.0f} hand-overs/s, {self.begun / self.seconds:,.0f} lives/s"
         return words
-
-
-# ---------------------------------------------------------------------------------------------------------- plan.json
 
 
 class PlannedSeat(msgspec.Struct, frozen=True):
@@ -335,36 +279,27 @@ class PlanFile(msgspec.Struct, frozen=True):
 
 def plan_file(plan: Plan, external: Mapping[int, str]) -> PlanFile:
     """What `plan.json` holds of a plan; `external` says how external games come in, by match."""
-    return PlanFile(
-        name=plan.config.name,
-        processes=plan.processes,
-        matches=tuple(
-            PlannedMatch(
-                match=match.match,
-                env=match.env,
-                env_kwargs=match.game.kwargs,
-                lanes=match.lanes,
-                seats=tuple(PlannedSeat(seat.policy, seat.entities) for seat in match.seats),
-                sides=match.sides,
-                external=external.get(match.match) or msgspec.UNSET,
-            )
-            for match in plan.matches
-        ),
-        ranks=tuple(
-            PlannedRank(rank, tuple(_planned_role(plan, role) for role in roles))
-            for rank, roles in enumerate(plan.ranks)
-        ),
+    matches = tuple(
+        PlannedMatch(
+            match=match.match,
+            env=match.env,
+            env_kwargs=match.game.kwargs,
+            lanes=match.lanes,
+            seats=tuple(PlannedSeat(seat.policy, seat.entities) for seat in match.seats),
+            sides=match.sides,
+            external=external.get(match.match) or msgspec.UNSET,
+        )
+        for match in plan.matches
     )
-
-
-def _planned_role(plan: Plan, role: Role) -> PlannedRole:
-    if role.kind is not RoleKind.WORKER:
-        return PlannedRole(role.kind.value, role.match)
-    seat = plan.seat(role)
-    return PlannedRole(role.kind.value, role.match, seat.policy, seat.entities)
-
-
-# ------------------------------------------------------------------------------------------------------- rounds.jsonl
+    ranks = []
+    for rank, roles in enumerate(plan.ranks):
+        planned = []
+        for role in roles:
+            seat = plan.seat(role) if role.kind is RoleKind.WORKER else None
+            of_seat = () if seat is None else (seat.policy, seat.entities)
+            planned.append(PlannedRole(role.kind.value, role.match, *of_seat))
+        ranks.append(PlannedRank(rank, tuple(planned)))
+    return PlanFile(plan.config.name, plan.processes, matches, tuple(ranks))
 
 
 ROUNDS_VERSION = 1
@@ -431,9 +366,6 @@ def round_of(line: Mapping[str, Any]) -> Round:
     return msgspec.convert(line, Round)
 
 
-# ------------------------------------------------------------------------------------------------------- profile.json
-
-
 class ProfiledRole(msgspec.Struct, frozen=True, kw_only=True):
     """A role's time in seconds, as a whole, of the processor, and by activity."""
 
@@ -452,25 +384,15 @@ class ProfileFile(msgspec.Struct, frozen=True):
     roles: tuple[ProfiledRole, ...] = ()
 
 
-# ---------------------------------------------------------------------------------------------------- tournament.json
-
-
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
-    """How a tournament is played and when it is over, which is in no configuration.
-
-    Args:
-        greedy: whether players take their best actions.
-        error: how probable it may be that some two players are in the wrong order; None: written by an older arena.
-        elo: the difference that the games are to resolve; None likewise.
-    """
+    """`tournament.json`: how a tournament is played and when it is over, which is in no configuration."""
 
     version: Literal[1] = 1
-    greedy: bool
+    greedy: bool  # whether players take their best actions
     error: Half | None = None
-    elo: Elo | None = None
+    """How probable it may be that some two players are in the wrong order; None: written by an older arena."""
+    elo: Elo | None = None  # the difference that the games are to resolve; None likewise
 
-
-# -------------------------------------------------------------------------------------------------- boundaries/*.json
 
 BOUNDARY_VERSION = 2  # version 1 had neither `files` nor `sha256`
 
@@ -502,39 +424,24 @@ class FileMark(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Boundary(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of a whole run at the end of a leg.
-
-    Args:
-        tick: that all matches have played.
-        episodes: per (match, lane), the number of episodes on record.
-        updates: per policy, the number of updates that it has logged.
-        seconds: per policy, the `seconds` of its last update.
-        left: the workers, as (match, seat), whose `run` has returned.
-        seats: the seats of the workers, which name the files of their own states; none: written by an older arena.
-        checkpoints: per policy that has checkpoints, the boundary of the one with its state.
-        journals: per journal, by its file's name, the number of bytes written.
-        files: all files that a run which continues from here reads, by their paths in the run folder.
-        sha256: of all other fields, so that a changed file is noticed.
-    """
+    """The state of a whole run at the end of a leg."""
 
     version: int = BOUNDARY_VERSION
-    tick: int
-    episodes: list[tuple[int, int, int]] = []  # match, lane, count
-    updates: dict[str, int] = {}
-    seconds: dict[str, float] = {}
-    left: list[tuple[int, int]] = []
+    tick: int  # that all matches have played
+    episodes: list[tuple[int, int, int]] = []  # match, lane, and the number of episodes on record
+    updates: dict[str, int] = {}  # per policy, the number of updates that it has logged
+    seconds: dict[str, float] = {}  # per policy, the `seconds` of its last update
+    left: list[tuple[int, int]] = []  # the workers, as (match, seat), whose `run` has returned
     seats: list[SeatKey] = []
-    checkpoints: dict[str, int] = {}
-    journals: dict[str, int] = {}
-    files: dict[str, FileMark] = {}
-    sha256: str = ""
+    """The seats of the workers, which name the files of their own states; none: written by an older arena."""
+    checkpoints: dict[str, int] = {}  # per policy that has checkpoints, the boundary of the one with its state
+    journals: dict[str, int] = {}  # per journal, by its file's name, the number of bytes written
+    files: dict[str, FileMark] = {}  # all that a run which continues from here reads, by their paths in the run folder
+    sha256: str = ""  # of all other fields, so that a changed file is noticed
 
     def checkpoint(self, folder: RunFolder, policy: str) -> Path:
         """The path of a policy's checkpoint of this boundary."""
         return checkpoint.path_of(folder.checkpoints_path(policy), self.checkpoints[policy])
-
-
-# ------------------------------------------------------------------------ models/<policy>/<tick>/*.json
 
 
 _Number = float | Literal["inf", "-inf"]  # JSON has no infinity

@@ -38,7 +38,7 @@ class Steps(NamedTuple):
 
 
 class Iterations:
-    """The results of a run that are not on record yet.
+    """The results of a run that are not on record yet, one every so many ticks.
 
     Args:
         every: ticks from one result to the next.
@@ -85,8 +85,6 @@ class Iterations:
         self._reached, self._ended = dict(reached), set()
         self._until, self._learners = until, frozenset(learners)
 
-    # --------------------------------------------------------------------------------------------------- what happens
-
     def remember(self, episodes: Sequence[EpisodeRecord]) -> None:
         """Takes episodes that results on record have covered, the newest one last."""
         self._recent.extend(episode for episode in episodes if not episode.cut)
@@ -97,11 +95,8 @@ class Iterations:
 
     def episodes(self, episodes: Sequence[EpisodeRecord]) -> None:
         """Takes episodes in the order of `episodes.jsonl`."""
-        following = self.following
-        if episodes and episodes[-1].tick <= following and not self._later:
-            self._cover(episodes)
-            return
         self._later.extend(episodes)
+        self._cover(self.following)
 
     def reach(self, match: int, tick: int, *, last: bool = False) -> None:
         """All episodes of a match that ended up to a tick, perhaps its last one of the leg, were handed over."""
@@ -130,8 +125,6 @@ class Iterations:
         """A policy logs nothing any more in this leg."""
         self._learners -= {policy}
 
-    # -------------------------------------------------------------------------------------------------------- results
-
     @property
     def following(self) -> int:
         """The tick of the next result, if the run does not end before it."""
@@ -157,7 +150,7 @@ class Iterations:
 
     def take(self, tick: int) -> dict[str, Any]:
         """The result of a tick: everything up to it was handed over, and no result was taken beyond it."""
-        self._cover_later(tick)
+        self._cover(tick)
         for name, later in self._later_updates.items():
             while later and later[0].ticks <= tick:
                 self._newest[name] = later.popleft()
@@ -202,18 +195,15 @@ class Iterations:
             },
         }
         self._new = Figures()
-        self._cover_later(self.following)  # they already belong to the iteration that begins
+        self._cover(self.following)  # they already belong to the iteration that begins
         return found
 
-    def _cover_later(self, tick: int) -> None:
-        """Takes the episodes up to a tick that were handed over before their iteration."""
-        covered = []
+    def _cover(self, tick: int) -> None:
+        """Takes the episodes up to a tick, which belong to this iteration."""
+        whole = []
         while self._later and self._later[0].tick <= tick:
-            covered.append(self._later.popleft())
-        self._cover(covered)
-
-    def _cover(self, episodes: Sequence[EpisodeRecord]) -> None:
-        """Takes episodes of this iteration."""
-        whole = [episode for episode in episodes if not episode.cut]
+            episode = self._later.popleft()
+            if not episode.cut:
+                whole.append(episode)
         self._recent.extend(whole)
         self._new.add(whole, self._of_episodes)

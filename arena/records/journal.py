@@ -113,13 +113,9 @@ class Journal:
 
 
 def forget_after(path: Path, kind: type[T], tick: Callable[[T], int], last: int) -> None:
-    """Cuts off the lines after the boundary from which a run continues; does nothing if there is no file.
+    """Cuts off the lines after the `last` tick, from which a run continues; does nothing if there is no file.
 
-    Args:
-        path: of a journal whose lines stand in the order of their ticks.
-        kind: the type of a line.
-        tick: returns the tick of a line.
-        last: the tick of the boundary.
+    The lines, of one type, are in the order of their ticks.
     """
     journal, end = JournalReader(path), 0
     for line in journal.lines(kind, missing_ok=True):
@@ -157,9 +153,7 @@ class JournalReader:
     def lines(self, kind: type[T], *, missing_ok: bool = False) -> Iterator[T]:
         """Every whole line, decoded as a struct of `arena.records.formats` or as another type.
 
-        Args:
-            kind: the type of a line.
-            missing_ok: a file that is not there has no lines.
+        With `missing_ok` a file that is not there has no lines.
 
         Raises:
             ConfigError: the file cannot be read, or a whole line of it is not of this type.
@@ -169,9 +163,7 @@ class JournalReader:
     def made(self, make: Callable[[dict[str, Any]], T], *, missing_ok: bool = False) -> Iterator[T]:
         """The result of `make` for every whole line, for lines with keys of any names; as `lines`.
 
-        Args:
-            make: raises KeyError, TypeError or ValueError for an object that does not fit.
-            missing_ok: a file that is not there has no lines.
+        It raises KeyError, TypeError or ValueError for an object that does not fit.
         """
         decode = msgspec.json.Decoder(dict[str, Any]).decode
         return self._decoded(lambda raw: make(decode(raw)), missing_ok=missing_ok)
@@ -179,21 +171,6 @@ class JournalReader:
     def _decoded(self, decode: Callable[[bytes], T], *, missing_ok: bool) -> Iterator[T]:
         if missing_ok and not self.path.exists():
             return
-        for number, raw in self._whole():
-            try:
-                line = decode(raw)
-            except (KeyError, TypeError, ValueError, RecursionError) as error:
-                found = f"lacks {error}" if isinstance(error, KeyError) else str(error)
-                reason = f"is damaged, or of another version of the arena: {found}"
-                place = f"line {self._lines_before() + number}"
-                raise ConfigError(reason, path=place, source=str(self.path)) from error
-            yield line
-
-    def _lines_before(self) -> int:
-        with open(self.path, "rb", opener=regular) as file:
-            return file.read(self._start).count(b"\n")
-
-    def _whole(self) -> Iterator[tuple[int, bytes]]:
         self.unfinished = 0
         try:
             file = open(self.path, "rb", opener=regular)  # noqa: SIM115 - closed below
@@ -209,4 +186,12 @@ class JournalReader:
                     self.unfinished += 1
                     return
                 self.position = end
-                yield number, raw
+                try:
+                    line = decode(raw)
+                except (KeyError, TypeError, ValueError, RecursionError) as error:
+                    found = f"lacks {error}" if isinstance(error, KeyError) else str(error)
+                    reason = f"is damaged, or of another version of the arena: {found}"
+                    file.seek(0)
+                    number += file.read(self._start).count(b"\n")
+                    raise ConfigError(reason, path=f"line {number}", source=str(self.path)) from error
+                yield line

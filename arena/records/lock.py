@@ -24,7 +24,6 @@ from arena.records.atomic import private
 
 _NAME = "lock"
 _UNKNOWN_HERE = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)  # errors of file systems without locks
-_TAKEN = "another run writes into this folder: {}; wait for its end, or name another folder"
 _MOST_BYTES = 4096  # of the text that names the holder
 _HELD: weakref.WeakSet[RunLock] = weakref.WeakSet()
 
@@ -32,16 +31,8 @@ _HELD: weakref.WeakSet[RunLock] = weakref.WeakSet()
 def lock_descriptor(descriptor: int, *, shared: bool = False, wait: bool = False) -> bool | None:
     """Locks an open file or folder until all its descriptors are closed, as the kernel does when processes end.
 
-    Args:
-        descriptor: of the file or folder.
-        shared: with others that share it.
-        wait: until the lock is free.
-
     Returns:
         whether it is locked: False: another process holds the lock; None: the file system knows no locks.
-
-    Raises:
-        OSError: for another reason.
     """
     try:
         fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
@@ -75,7 +66,7 @@ class RunLock:
             ConfigError: another process, which the message names, writes into it; or the lock file cannot be made.
         """
         path = Path(folder) / _NAME
-        descriptor = _made(path)
+        descriptor = _opened(path, os.O_RDWR | os.O_CREAT)
         try:
             locked = _lock(descriptor, folder)
         except ConfigError:
@@ -84,12 +75,8 @@ class RunLock:
         if not locked:
             os.close(descriptor)
             return cls(path, None)
-        _write(
-            descriptor,
-            json.dumps(
-                {"pid": os.getpid(), "host": socket.gethostname(), "since": time.strftime("%Y-%m-%d %H:%M:%S %z")}
-            ),
-        )
+        since = time.strftime("%Y-%m-%d %H:%M:%S %z")
+        _write(descriptor, json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": since}))
         return cls(path, descriptor)
 
     @property
@@ -126,7 +113,7 @@ def sharing(folder: Path | str) -> Iterator[None]:
     Raises:
         ConfigError: another process, which the message names, writes into it; or the lock file cannot be made.
     """
-    descriptor = _made(Path(folder) / _NAME)
+    descriptor = _opened(Path(folder) / _NAME, os.O_RDWR | os.O_CREAT)
     try:
         _lock(descriptor, folder, shared=True)
         _write(descriptor, "")  # the text of a killed holder would be taken for that of a living one
@@ -142,12 +129,9 @@ def refuse_held(folder: Path | str) -> None:
         ConfigError: another process, which the message names, writes into it; or the lock file cannot be opened.
     """
     path = Path(folder) / _NAME
-    try:
-        descriptor = private(str(path), os.O_RDWR)
-    except FileNotFoundError:  # no process has ever written here
+    if not os.path.lexists(path):  # no process has ever written here
         return
-    except OSError as error:
-        raise _unlockable(path, error) from error
+    descriptor = _opened(path, os.O_RDWR)
     try:
         _lock(descriptor, folder)
     finally:
@@ -178,12 +162,11 @@ def is_left(folder: Path | str) -> bool:
     return path.is_file() and path.stat().st_size > 0 and not is_held(folder)
 
 
-def _made(path: Path) -> int:
-    """The lock file, open; made where it is missing."""
+def _opened(path: Path, flags: int) -> int:
     try:
-        return private(str(path), os.O_RDWR | os.O_CREAT)
+        return private(str(path), flags)
     except OSError as error:
-        raise _unlockable(path, error) from error
+        raise ConfigError(f"the run folder cannot be locked: {error.strerror}", source=str(path)) from error
 
 
 def _lock(descriptor: int, folder: Path | str, *, shared: bool = False) -> bool:
@@ -191,23 +174,17 @@ def _lock(descriptor: int, folder: Path | str, *, shared: bool = False) -> bool:
     try:
         locked = lock_descriptor(descriptor, shared=shared)
     except OSError as error:
-        raise _unlockable(Path(folder) / _NAME, error) from error
-    if locked is False:
-        raise ConfigError(_TAKEN.format(_holder(descriptor)), source=str(folder))
-    return bool(locked)
-
-
-def _unlockable(path: Path, error: OSError) -> ConfigError:
-    return ConfigError(f"the run folder cannot be locked: {error.strerror}", source=str(path))
-
-
-def _holder(descriptor: int) -> str:
-    """The holder of a lock, as its file names it; the text may not have been written yet."""
+        source = str(Path(folder) / _NAME)
+        raise ConfigError(f"the run folder cannot be locked: {error.strerror}", source=source) from error
+    if locked is not False:
+        return bool(locked)
     try:
-        told = json.loads(os.pread(descriptor, _MOST_BYTES, 0))
-        return f"process {told['pid']!r:.80} on host {told['host']!r:.80} since {told['since']!r:.80}"
-    except (ValueError, KeyError, TypeError):
-        return "a process that has not said who it is, as trials of an experiment that are run alone do not"
+        text = json.loads(os.pread(descriptor, _MOST_BYTES, 0))
+        holder = f"process {text['pid']!r:.80} on host {text['host']!r:.80} since {text['since']!r:.80}"
+    except (ValueError, KeyError, TypeError):  # it may not have been written yet
+        holder = "a process that has not said who it is, as trials of an experiment that are run alone do not"
+    found = f"another run writes into this folder: {holder}; wait for its end, or name another folder"
+    raise ConfigError(found, source=str(folder))
 
 
 def _write(descriptor: int, text: str) -> None:
@@ -220,9 +197,4 @@ def _write(descriptor: int, text: str) -> None:
             raise
 
 
-def _forget_all() -> None:
-    for lock in list(_HELD):
-        lock.forget()
-
-
-os.register_at_fork(after_in_child=_forget_all)
+os.register_at_fork(after_in_child=lambda: [lock.forget() for lock in list(_HELD)])

@@ -25,60 +25,37 @@ Ticks = Annotated[int, msgspec.Meta(ge=0, lt=2**53)]  # as many as the command l
 
 # `gc=False`: records come in hundreds of thousands and hold no cycles; Python need not look for garbage among them.
 class SeatRecord(msgspec.Struct, frozen=True, gc=False):
-    """How one seat fared in one episode.
+    """How one seat fared in one episode."""
 
-    Args:
-        policy: the policy of its worker.
-        entities: the entities that it controlled, by index or by name.
-        return_: the mean over these entities of their sum of rewards, not discounted ("return" in the file); None if
-            none of them took part in the episode, or the sum is not finite.
-        outcome: `win`, `loss`, `draw`, or None where the game has no winner.
-        idle_ticks: ticks in which the arena played the no-op because the worker had left or was waiting.
-        metrics: what the game has reported of these entities, the mean of each.
-    """
-
-    policy: str
-    entities: tuple[int | str, ...]
+    policy: str  # of its worker
+    entities: tuple[int | str, ...]  # that it controlled, by index or by name
     return_: float | None = msgspec.field(name="return")
-    outcome: Outcome | None
-    idle_ticks: int = 0
+    """The mean over these entities of their sum of rewards, not discounted; None if none of them took part in the
+    episode, or the sum is not finite."""
+    outcome: Outcome | None  # None where the game has no winner
+    idle_ticks: int = 0  # in which the arena played the no-op because the worker had left or was waiting
     metrics: dict[str, float] | msgspec.UnsetType = msgspec.UNSET
+    """What the game has reported of these entities, the mean of each."""
 
 
 class EpisodeRecord(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """One finished episode of one lane of a match: a message to the root, and a line of `episodes.jsonl`.
+    """One finished episode of one lane of a match: a message to the root, and a line of `episodes.jsonl`."""
 
-    Args:
-        round: the round of the league, from 0.
-        match: the number of the match in the plan.
-        env: the name of the environment in the configuration.
-        lane: which lane of the match.
-        episode: how many episodes this lane had finished before, also before the run was resumed.
-        tick: the match's tick that ended the episode, from 1.
-        length: ticks from the first to the last of the episode.
-        terminated: whether the rules of the game ended it, for at least one entity.
-        truncated: whether it was cut from outside, for at least one entity.
-        seats: one item per seat of the match, in the plan's order.
-        cut: whether only the end of a leg ended it: it has no outcome, and statistics do not count it as a result.
-        ranked: whether a game of more than two sides ranks them all by their returns.
-        game: the name that an external game has outside of the arena.
-        lost: whether an external game ended without reporting it; such a game is `cut` too.
-    """
-
-    round: Count
-    match: Count
-    env: str
-    lane: Count
-    episode: Ticks
-    tick: Ticks
-    length: Ticks
-    terminated: bool
-    truncated: bool
-    seats: tuple[SeatRecord, ...]
+    round: Count  # of the league, from 0
+    match: Count  # its number in the plan
+    env: str  # the name of the environment in the configuration
+    lane: Count  # of the match
+    episode: Ticks  # how many episodes this lane had finished before, also before the run was resumed
+    tick: Ticks  # the match's tick that ended the episode, from 1
+    length: Ticks  # ticks from the first to the last of the episode
+    terminated: bool  # whether the rules of the game ended it, for at least one entity
+    truncated: bool  # whether it was cut from outside, for at least one entity
+    seats: tuple[SeatRecord, ...]  # one item per seat of the match, in the plan's order
     cut: bool = False
-    ranked: bool = False
-    game: str | None = None
-    lost: bool = False
+    """Whether only the end of a leg ended it: it has no outcome, and statistics do not count it as a result."""
+    ranked: bool = False  # whether a game of more than two sides ranks them all by their returns
+    game: str | None = None  # the name that an external game has outside of the arena
+    lost: bool = False  # whether an external game ended without reporting it; such a game is `cut` too
 
 
 Place: TypeAlias = tuple[int, int, int]
@@ -96,26 +73,20 @@ UPDATE_FIELDS = ("policy", "update", "ticks", "samples", "seconds")
 class UpdateRecord:
     """What a policy has logged: of one update of its weights, or of all gradient steps since the last time.
 
-    Args:
-        policy: which policy.
-        update: how often it has logged, including this time; a resumed run counts on from its checkpoint.
-        ticks: the ticks that each of its matches had played.
-        samples: `ticks` times the rows (lanes x entities) of all workers of the policy: what its matches have given
-            it so far, if it uses every tick. A resumed run counts the rows that it has now.
-        seconds: wall time since the policy's worker began. A resumed run goes on from the last line that it kept, so
-            the time between the two is not counted.
-        values: what the algorithm logged.
-
     Raises:
-        ValueError: a logged value has the name of one of the other fields, which stand beside it in the file.
+        ValueError: a logged value has the name of one of the other fields, which are beside it in the file.
     """
 
     policy: str
-    update: int
-    ticks: int
+    update: int  # how often it has logged, including this time; a resumed run counts on from its checkpoint
+    ticks: int  # that each of its matches had played
     samples: int
+    """`ticks` times the rows (lanes x entities) of all workers of the policy: what its matches have given it so far, if
+    it uses every tick. A resumed run counts the rows that it has now."""
     seconds: float
-    values: Mapping[str, float]
+    """Wall time since the policy's worker began. A resumed run goes on from the last line that it kept, so the time
+    between the two is not counted."""
+    values: Mapping[str, float]  # what the algorithm logged
 
     def __post_init__(self) -> None:
         taken = sorted(set(self.values) & set(UPDATE_FIELDS))

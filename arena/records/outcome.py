@@ -43,7 +43,7 @@ def outcomes(
 
     Args:
         returns: per seat, the mean over its entities of the sum of rewards; None: it took no part.
-        stated: per seat, what the infos hold under `"outcome"`, None where they hold nothing. Words other than
+        stated: per seat, what the infos have under `"outcome"`, None where they have nothing. Words other than
             `"win"`, `"loss"` and `"draw"` are ignored, as some games use the key for other purposes.
         entities: per seat, how many entities it drives; the zero sum is over entities, not over seats.
         rule: of the game; None: there is none.
@@ -128,10 +128,7 @@ def suggested(
 ) -> OutcomeRule | None:
     """The rule that fits episodes of a game whose rule is not known; None: they were all drawn, and show nothing.
 
-    Args:
-        episodes: per episode the returns of the seats, and what the infos say of them, as in `outcomes`.
-        entities: per seat, how many entities it drives.
-        sides: the seats of each side, as in `outcomes`.
+    Per episode there are the returns of the seats, and what the infos say of them, as in `outcomes`.
     """
     if any(_NAMES.get(item) for _, stated in episodes for item in stated if isinstance(item, str)):
         return "info"
@@ -146,11 +143,7 @@ def suggested(
 
 
 def without_winner_words(rules: Mapping[str, OutcomeRule | None]) -> list[str]:
-    """A line for each game in which no episode had a winner: why its games are not rated.
-
-    Args:
-        rules: per game, the rule of the configuration.
-    """
+    """A line for each game, by its rule of the configuration, in which no episode had a winner: why, and what helps."""
     return [
         f"no winners in {env!r}: `envs.{env}.outcome` is none, so its games are not rated"
         if rule == "none"

@@ -47,22 +47,15 @@ class InOrder:
     ) -> list[EpisodeRecord]:
         """Adds episodes of a match; returns the waiting episodes whose places in the order are certain now.
 
-        Args:
-            match: the match.
-            tick: the tick that the match has reached: all its later episodes end after it.
-            episodes: in the order of their ticks.
-            last: whether the match, which has ended early or has played all that an evaluation asks for, no longer
-                holds up the others; a later call for it revokes this.
+        The match has reached a tick: all its later episodes end after it. With `last` it no longer holds up the others,
+        as it has ended early or has played all that an evaluation asks for; a later call for it revokes this.
         """
         self._ticks[match] = math.inf if last else tick
         self._waiting[match].extend(episodes)
-        return self._ripe(min(self._ticks.values()))
+        return self.up_to(min(self._ticks.values()))
 
-    def rest(self) -> list[EpisodeRecord]:
-        """All episodes that still wait; no others will come."""
-        return self._ripe(math.inf)
-
-    def _ripe(self, reached: float) -> list[EpisodeRecord]:
+    def up_to(self, reached: float = math.inf) -> list[EpisodeRecord]:
+        """The waiting episodes up to a tick, or all, if no others will come."""
         ripe: list[EpisodeRecord] = []
         for waiting in self._waiting.values():
             while waiting and waiting[0].tick <= reached:
@@ -78,11 +71,6 @@ class _Means:
     ticks: int = 0
     sums: dict[str, float] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
-
-    def add(self, ticks: int, values: Mapping[str, float]) -> None:
-        self.ticks = max(self.ticks, ticks)
-        for name, value in values.items():
-            self.extend(name, (value,))
 
     def extend(self, name: str, values: Sequence[float]) -> None:
         if values:
@@ -106,8 +94,7 @@ class Recorder:
         callbacks: receive every line.
         results: receive everything that was recorded; their files are flushed with the journals.
         scalars: whether TensorBoard files are written.
-        clock: seconds, for the flushes.
-        now: wall time in seconds, for TensorBoard.
+        clock: seconds, for the flushes; `now`: wall time in seconds, for TensorBoard.
     """
 
     def __init__(
@@ -195,7 +182,10 @@ class Recorder:
         line = update_line(record)
         self._metrics.append(line)
         if self._has_scalars:
-            self._learned.setdefault(record.policy, _Means()).add(record.ticks, record.values)
+            means = self._learned.setdefault(record.policy, _Means())
+            means.ticks = max(means.ticks, record.ticks)
+            for name, value in record.values.items():
+                means.extend(name, (value,))
         self.poll()
         if self._on_update is not None:
             self._on_update(as_read(line))
@@ -231,12 +221,8 @@ class Recorder:
     def flush(self) -> None:
         """Brings everything recorded so far into the files."""
         self._flushed = self._clock()
-        self._episodes.flush()
-        self._metrics.flush()
-        if self._measures is not None:
-            self._measures.flush()
-        if self._results is not None:
-            self._results.flush()
+        for journal in self._journals:
+            journal.flush()
         played, self._played = self._played, {}
         learned, self._learned = self._learned, {}
         for policy, means in played.items():
@@ -250,9 +236,12 @@ class Recorder:
     def sync(self) -> None:
         """Flushes, and brings the journals to the disk."""
         self.flush()
-        for journal in (self._episodes, self._metrics, self._measures, self._results):
-            if journal is not None:
-                journal.sync()
+        for journal in self._journals:
+            journal.sync()
+
+    @property
+    def _journals(self) -> list[Journal | RunResults]:
+        return [one for one in (self._episodes, self._metrics, self._measures, self._results) if one is not None]
 
     def close(self) -> None:
         """Flushes and closes all files; a second call does nothing."""
@@ -260,17 +249,13 @@ class Recorder:
             return
         self._closed = True
         try:
-            self._episodes.extend(self._order.rest())
+            self._episodes.extend(self._order.up_to())
             self.flush()
         finally:
             with ExitStack() as stack:
-                for close in (
-                    self._episodes.close,
-                    self._metrics.close,
-                    *(() if self._measures is None else (self._measures.close,)),
-                    *(f.close for f in self._scalar_files.values()),
-                ):
-                    stack.callback(close)
+                journals = [one for one in self._journals if isinstance(one, Journal)]
+                for file in (*journals, *self._scalar_files.values()):
+                    stack.callback(file.close)
 
     def _scalars(self, policy: str) -> ScalarFile:
         if policy not in self._scalar_files:

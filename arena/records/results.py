@@ -61,8 +61,7 @@ class RunResults:
         tick: of the boundary.
         steps_at: the steps of all matches up to a tick, earlier rounds included.
         tell: takes each new result, with NaN for null.
-        clock: seconds.
-        now: wall time in seconds.
+        clock: seconds; `now`: wall time in seconds.
 
     Attributes:
         newest: the newest result, with NaN for null; None if there is none.
@@ -144,8 +143,6 @@ class RunResults:
         }
         self._iterations.begin_leg({match.match: start for match in self._plan.matches}, until, learners)
 
-    # --------------------------------------------------------------------------------------------------- what happens
-
     def episodes(self, match: int, tick: int, episodes: Sequence[EpisodeRecord], *, last: bool) -> None:
         """Takes episodes in the order of `episodes.jsonl`, and how far a match has come."""
         self._iterations.episodes(episodes)
@@ -171,8 +168,6 @@ class RunResults:
         for found in self._iterations.known():
             self._write(found)
 
-    # ------------------------------------------------------------------------------------------------------ boundaries
-
     def leg_over(self, tick: int) -> None:
         """Writes the results before the end of a leg, of which everything was handed over."""
         for found in self._iterations.take_until(tick):
@@ -186,10 +181,10 @@ class RunResults:
         stopped: bool = False,
         ratings: Callable[[], Mapping[str, float]] | None = None,
     ) -> None:
-        """Writes the results up to a boundary that are not on record yet.
+        """Writes the results up to a boundary, of which everything was handed over, that are not on record yet.
 
         Args:
-            tick: of the boundary, of which everything was handed over.
+            tick: of the boundary.
             ends: whether the run has come to its end.
             stopped: whether the run was ended early.
             ratings: of a league at the end of a round: the Elo of its policies.
@@ -279,8 +274,6 @@ class RunResults:
         self.newest = result_file.with_nan(as_read(result))
         self._tell(self.newest)
 
-    # ----------------------------------------------------------------------------------------------------------- files
-
     def flush(self) -> None:
         """Writes all results so far to the file."""
         if self._journal is not None:
@@ -307,25 +300,18 @@ def _take_measured(iterations: Iterations, line: MeasureLine, covered: int) -> N
 
 
 def sampler_perf(profiles: Sequence[RoleProfile], ticks: int) -> dict[str, float]:
-    """Milliseconds per tick and worker of each kind of work; empty if nothing was measured.
+    """Milliseconds per tick and worker of each kind of work, by the profiles of workers that have played so many ticks.
 
-    Args:
-        profiles: of the workers.
-        ticks: that each of them has played.
+    Empty if nothing was measured.
     """
     if not profiles:
         return {}
-
-    def per_tick(seconds: float) -> float:
-        return 1000 * seconds / (ticks * len(profiles))
 
     def spent(activity: Activity) -> float:
         return sum(profile.seconds.get(activity.value, 0.0) for profile in profiles)
 
     wait, inference = spent(Activity.WAITING_FOR_MATCH), spent(Activity.INFERENCE)
     others = wait + inference + spent(Activity.LEARNING) + spent(Activity.WAITING_FOR_GROUP)
-    return {
-        "mean_env_wait_ms": per_tick(wait),
-        "mean_inference_ms": per_tick(inference),
-        "mean_processing_ms": per_tick(sum(profile.wall for profile in profiles) - others),
-    }
+    processing = sum(profile.wall for profile in profiles) - others
+    seconds = {"mean_env_wait_ms": wait, "mean_inference_ms": inference, "mean_processing_ms": processing}
+    return {name: 1000 * value / (ticks * len(profiles)) for name, value in seconds.items()}

@@ -12,50 +12,44 @@ from arena.records.figures import Results, in_parts, results_of
 from arena.records.metrics import EpisodeRecord, Place, UpdateRecord
 
 WINDOW = 100  # how many of the first and of the last values are kept
-_HELD = 10 * WINDOW  # so many are collected before they are sorted, so that sorting costs little for each
+_COLLECTED = 10 * WINDOW  # so many are collected before they are sorted, so that sorting costs little for each
 
 
 class First:
     """The first 100 of many values, in the order of the files; they come match by match."""
 
     def __init__(self) -> None:
-        self._held: list[tuple[Place, float]] = []
+        self._kept: list[tuple[Place, float]] = []
 
     def extend(self, places: Sequence[Place], values: Sequence[float]) -> None:
         """Adds values with their places, in ascending order."""
-        if places and (len(self._held) < WINDOW or places[0] < self._held[-1][0]):
-            self._held = _in_order([*self._held, *zip(places, values, strict=True)])[:WINDOW]
+        if places and (len(self._kept) < WINDOW or places[0] < self._kept[-1][0]):
+            added = [*self._kept, *zip(places, values, strict=True)]
+            self._kept = sorted(added, key=itemgetter(0))[:WINDOW]
 
     @property
     def values(self) -> list[float]:
         """The values in their order."""
-        return [value for _, value in self._held]
+        return [value for _, value in self._kept]
 
 
 class Last:
     """The last 100 of many values; see `First`."""
 
     def __init__(self) -> None:
-        self._held: list[tuple[Place, float]] = []
+        self._kept: list[tuple[Place, float]] = []
 
     def extend(self, places: Sequence[Place], values: Sequence[float]) -> None:
         """Adds values with their places, in ascending order."""
-        self._held.extend(zip(places[-WINDOW:], values[-WINDOW:], strict=True))
-        if len(self._held) > _HELD:
-            self._choose()
+        self._kept.extend(zip(places[-WINDOW:], values[-WINDOW:], strict=True))
+        if len(self._kept) > _COLLECTED:
+            self._kept = sorted(self._kept, key=itemgetter(0))[-WINDOW:]
 
     @property
     def values(self) -> list[float]:
         """The values in their order."""
-        self._choose()
-        return [value for _, value in self._held]
-
-    def _choose(self) -> None:
-        self._held = _in_order(self._held)[-WINDOW:]
-
-
-def _in_order(held: Iterable[tuple[Place, float]]) -> list[tuple[Place, float]]:
-    return sorted(held, key=itemgetter(0))
+        self._kept = sorted(self._kept, key=itemgetter(0))[-WINDOW:]
+        return [value for _, value in self._kept]
 
 
 @dataclass
@@ -104,7 +98,8 @@ class Series(Total):
     @property
     def last_mean(self) -> float | None:
         """Over the last 100, or fewer."""
-        return _mean(self.last.values)
+        values = self.last.values
+        return sum(values) / len(values) if values else None
 
     def before_and_after(self) -> tuple[int, float, float] | None:
         """A number n, the mean of the first n and the mean of the last n; the two do not overlap.
@@ -117,36 +112,22 @@ class Series(Total):
         return size, sum(self.first.values[:size]) / size, sum(self.last.values[-size:]) / size
 
 
-def _mean(values: Sequence[float]) -> float | None:
-    return sum(values) / len(values) if values else None
-
-
 @dataclass
 class Score:
-    """The statistics of one policy.
+    """The statistics of one policy. One that plays against itself wins and loses half a game."""
 
-    Args:
-        returns: per episode, the mean over the policy's entities of their return.
-        lengths: per episode, its ticks.
-        games: per decided game, the share of it that the policy won: 1, or 0 for a loss or a draw, or between the two
-            where it sat on both sides.
-        drawn: likewise, the share that was drawn.
-        wins: games won; draws and losses likewise. A policy that plays against itself wins and loses half a game.
-        absent: episodes in which none of its entities took part; they count nowhere else.
-        values: what the last update logged.
-        updates: how many it has logged.
-    """
-
-    returns: Series = field(default_factory=Series)
-    lengths: Total = field(default_factory=Total)
+    returns: Series = field(default_factory=Series)  # per episode, the mean over the policy's entities of their return
+    lengths: Total = field(default_factory=Total)  # per episode, its ticks
     games: Series = field(default_factory=Series)
-    drawn: Series = field(default_factory=Series)
-    wins: float = 0.0
+    """Per decided game, the share of it that the policy won: 1, or 0 for a loss or a draw, or between the two where it
+    sat on both sides."""
+    drawn: Series = field(default_factory=Series)  # likewise, the share that was drawn
+    wins: float = 0.0  # games won
     draws: float = 0.0
     losses: float = 0.0
-    absent: int = 0
-    values: Mapping[str, float] = field(default_factory=dict)
-    updates: int = 0
+    absent: int = 0  # episodes in which none of its entities took part; they count nowhere else
+    values: Mapping[str, float] = field(default_factory=dict)  # what the last update logged
+    updates: int = 0  # how many it has logged
 
     @property
     def episodes(self) -> int:
@@ -200,8 +181,8 @@ class Scoreboard:
 
     def add(self, results: Mapping[str, Results]) -> None:
         """Adds the results of finished episodes by policy."""
-        for policy, brought in results.items():
-            self._score(policy).add(brought)
+        for policy, found in results.items():
+            (self.policies.get(policy) or self.policies.setdefault(policy, Score())).add(found)
 
     def take(self, episodes: Iterable[EpisodeRecord]) -> None:
         """Adds recorded episodes."""
@@ -210,11 +191,5 @@ class Scoreboard:
 
     def update(self, record: UpdateRecord) -> None:
         """Takes an update of a policy."""
-        score = self._score(record.policy)
-        score.updates = record.update
-        score.values = record.values
-
-    def _score(self, policy: str) -> Score:
-        if policy not in self.policies:
-            self.policies[policy] = Score()
-        return self.policies[policy]
+        score = self.policies.setdefault(record.policy, Score())
+        score.updates, score.values = record.update, record.values

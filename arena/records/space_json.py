@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -37,10 +37,21 @@ def space_to_json(space: Space[Any]) -> dict[str, Any]:
     Raises:
         ConfigError: the space has no fixed layout (Text, Graph, OneOf, other sequences).
     """
-    if isinstance(space, UnitSpace):
-        return {"units": _units(space.types, space.global_features, space.actions, space.hidden)}
-    if isinstance(space, UnitActions):
-        return {"unit_actions": _units(actions=space.actions, **space.of)}
+    if isinstance(space, (UnitSpace, UnitActions)):
+        of = (space.action_space if isinstance(space, UnitSpace) else space).of
+        actions: list[Any] = []
+        for name, action in space.actions.items():
+            arguments: dict[str, Any] = {"masked": action.masked}
+            if not isinstance(action, Select):
+                arguments = {"labels": list(action.labels), **arguments}
+            actions.append([name, {_ACTION_NAMES[type(action)]: arguments}])
+        units = {
+            "types": [[name, list(features)] for name, features in of["types"].items()],
+            "globals": list(of["global_features"]),
+            "actions": actions,
+            "hidden": list(of["hidden"]),
+        }
+        return {"units" if isinstance(space, UnitSpace) else "unit_actions": units}
     if isinstance(space, spaces.Sequence) and space.stack:
         return {"sequence": space_to_json(space.feature_space)}
     if isinstance(space, spaces.Box):
@@ -69,30 +80,44 @@ def space_from_json(written: Any) -> Space[Any]:
     """
     try:
         ((kind, content),) = written.items()
-        return _READERS[kind](content)
+        if kind == "box":
+            dtype, shape = np.dtype(content["dtype"]), tuple(content["shape"])
+            _check_items(shape)
+            low, high = (np.broadcast_to(np.array(content[name], dtype), shape).copy() for name in ("low", "high"))
+            return spaces.Box(low, high, shape, dtype.type)
+        if kind == "discrete":  # older versions of Gymnasium have int64 only, and no argument for it
+            dtype = np.dtype(content["dtype"])
+            of_dtype: dict[str, Any] = {} if dtype == np.int64 else {"dtype": dtype.type}
+            return spaces.Discrete(content["n"], start=content["start"], **of_dtype)
+        if kind == "multi_discrete":
+            nvec, start = np.array(content["nvec"], np.int64), np.array(content["start"], np.int64)
+            return spaces.MultiDiscrete(nvec, np.dtype(content["dtype"]).type, start=start)
+        if kind == "multi_binary":
+            n = content["n"]
+            _check_items(tuple(n) if isinstance(n, list) else (n,))
+            return spaces.MultiBinary(tuple(n) if isinstance(n, list) else n)
+        if kind == "dict":
+            return spaces.Dict(OrderedDict((key, space_from_json(part)) for key, part in content))
+        if kind == "tuple":
+            return spaces.Tuple([space_from_json(part) for part in content])
+        if kind == "sequence":
+            space = spaces.Sequence(space_from_json(content), stack=True)
+            is_ragged(space)  # refuses spaces that cannot be items of a sequence
+            return space
+        if kind not in ("units", "unit_actions"):
+            raise KeyError(kind)
+        if not isinstance(content, dict) or content.keys() != {"types", "globals", "actions", "hidden"}:
+            raise ValueError(f"no space of units: {content!r:.200}")
+        actions = {}
+        for name, action in content["actions"]:
+            ((action_kind, arguments),) = action.items()
+            if type(arguments["masked"]) is not bool:
+                raise ValueError(f"no action: {action!r:.200}")
+            actions[name] = _ACTION_KINDS[action_kind](**arguments)
+        units = UnitSpace(dict(content["types"]), content["globals"], actions, content["hidden"])
+        return units if kind == "units" else units.action_space
     except (AttributeError, AssertionError, KeyError, TypeError, OverflowError, RecursionError, ConfigError) as error:
         raise ValueError(f"no space: {error!r}") from error
-
-
-def _units(
-    types: Mapping[str, Sequence[str]],
-    global_features: Sequence[str],
-    actions: Mapping[str, ActionKind],
-    hidden: Sequence[str],
-) -> dict[str, Any]:
-    return {
-        "types": [[name, list(features)] for name, features in types.items()],
-        "globals": list(global_features),
-        "actions": [[name, _action_kind(kind)] for name, kind in actions.items()],
-        "hidden": list(hidden),
-    }
-
-
-def _action_kind(kind: ActionKind) -> dict[str, Any]:
-    if isinstance(kind, Select):
-        return {"select": {"masked": kind.masked}}
-    name = "global" if isinstance(kind, GlobalChoice) else "choice"
-    return {name: {"labels": list(kind.labels), "masked": kind.masked}}
 
 
 def _bounds(bounds: NDArray[Any]) -> Any:
@@ -107,78 +132,10 @@ def _bounds(bounds: NDArray[Any]) -> Any:
     return flat.reshape(bounds.shape).tolist()
 
 
-def _read_box(content: dict[str, Any]) -> Space[Any]:
-    dtype, shape = np.dtype(content["dtype"]), tuple(content["shape"])
-    _check_items(shape)
-    low, high = (np.broadcast_to(np.array(content[name], dtype), shape).copy() for name in ("low", "high"))
-    return spaces.Box(low, high, shape, dtype.type)
-
-
-def _read_discrete(content: dict[str, Any]) -> Space[Any]:
-    return _of_dtype(content, lambda **dtype: spaces.Discrete(content["n"], start=content["start"], **dtype))
-
-
-def _read_multi_discrete(content: dict[str, Any]) -> Space[Any]:
-    nvec, start = np.array(content["nvec"], np.int64), np.array(content["start"], np.int64)
-    return spaces.MultiDiscrete(nvec, np.dtype(content["dtype"]).type, start=start)
-
-
-def _of_dtype(content: dict[str, Any], make: Callable[..., Space[Any]]) -> Space[Any]:
-    """A space of the dtype written; older versions of Gymnasium have int64 only, and no argument for it."""
-    dtype = np.dtype(content["dtype"])
-    return make() if dtype == np.int64 else make(dtype=dtype.type)
-
-
-def _read_multi_binary(content: dict[str, Any]) -> Space[Any]:
-    n = content["n"]
-    _check_items(tuple(n) if isinstance(n, list) else (n,))
-    return spaces.MultiBinary(tuple(n) if isinstance(n, list) else n)
-
-
-def _read_dict(content: list[Any]) -> Space[Any]:
-    return spaces.Dict(OrderedDict((key, space_from_json(part)) for key, part in content))
-
-
-def _read_tuple(content: list[Any]) -> Space[Any]:
-    return spaces.Tuple([space_from_json(part) for part in content])
-
-
-def _read_sequence(content: Any) -> Space[Any]:
-    space = spaces.Sequence(space_from_json(content), stack=True)
-    is_ragged(space)  # refuses spaces that cannot be items of a sequence
-    return space
-
-
-def _read_units(content: dict[str, Any]) -> UnitSpace:
-    if not isinstance(content, dict) or content.keys() != {"types", "globals", "actions", "hidden"}:
-        raise ValueError(f"no space of units: {content!r:.200}")
-    actions = {}
-    for name, written in content["actions"]:
-        ((kind, arguments),) = written.items()
-        if type(arguments["masked"]) is not bool:
-            raise ValueError(f"no action: {written!r:.200}")
-        actions[name] = _ACTION_KINDS[kind](**arguments)
-    return UnitSpace(dict(content["types"]), content["globals"], actions, content["hidden"])
-
-
-def _read_unit_actions(content: dict[str, Any]) -> Space[Any]:
-    return _read_units(content).action_space
-
-
 def _check_items(shape: tuple[int, ...]) -> None:
     if not all(type(size) is int and size >= 0 for size in shape) or math.prod(shape) > _MOST_ITEMS:
         raise ValueError(f"no shape of a sample: {shape}")
 
 
-_READERS: dict[str, Callable[[Any], Space[Any]]] = {
-    "box": _read_box,
-    "discrete": _read_discrete,
-    "multi_discrete": _read_multi_discrete,
-    "multi_binary": _read_multi_binary,
-    "dict": _read_dict,
-    "tuple": _read_tuple,
-    "sequence": _read_sequence,
-    "units": _read_units,
-    "unit_actions": _read_unit_actions,
-}
 _ACTION_KINDS: dict[str, Callable[..., ActionKind]] = {"choice": Choice, "select": Select, "global": GlobalChoice}
+_ACTION_NAMES: dict[Any, str] = {kind: name for name, kind in _ACTION_KINDS.items()}

@@ -22,7 +22,7 @@ import importlib
 import io
 import math
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from threading import Lock
 from tokenize import TokenError
 from typing import Any
@@ -56,45 +56,41 @@ def decode(structure: Any, arrays: Sequence[bytes], *, tensors: bool = True) -> 
     Raises:
         ValueError: the structure is not one that `encode` makes, or an array is larger than its bytes.
     """
-    return _decode(structure, iter(enumerate(arrays)), tensors)
+    left = iter(enumerate(arrays))
 
-
-def _decode(structure: Any, arrays: Iterator[tuple[int, bytes]], tensors: bool) -> Any:
-    if isinstance(structure, list):
-        return [_decode(item, arrays, tensors) for item in structure]
-    if not isinstance(structure, dict):
-        return structure
-    if len(structure) != 1:
-        raise ValueError(f"an object with one key expected, got the keys {sorted(structure)}")
-    ((kind, content),) = structure.items()
-    if kind == "tuple":
-        return tuple(_decode(item, arrays, tensors) for item in content)
-    if kind == "dict":
-        return {_read_key(key): _decode(value, arrays, tensors) for key, value in content}
-    if kind == "float":
-        return struct.unpack(">d", bytes.fromhex(content))[0]
-    if kind in ("array", "scalar", "tensor"):
-        array = _next_array(content, arrays)
+    def decoded(structure: Any) -> Any:
+        if isinstance(structure, list):
+            return [decoded(item) for item in structure]
+        if not isinstance(structure, dict):
+            return structure
+        if len(structure) != 1:
+            raise ValueError(f"an object with one key expected, got the keys {sorted(structure)}")
+        ((kind, content),) = structure.items()
+        if kind == "tuple":
+            return tuple(decoded(item) for item in content)
+        if kind == "dict":
+            return {key_of(key): decoded(value) for key, value in content}
+        if kind == "float":
+            return struct.unpack(">d", bytes.fromhex(content))[0]
+        if kind not in ("array", "scalar", "tensor"):
+            raise ValueError(f"unknown kind of value {kind!r}")
+        # `encode` numbers the array files in order, so any other number is an error.
+        place, file = next(left, (None, b""))
+        if type(content) is not int or content != place:
+            raise ValueError(f"array file {content!r} is named where {place} was to be expected")
+        array = read_array(file)
         if kind == "tensor" and tensors:  # the algorithm that has saved it has torch; the processes of the arena do not
             return importlib.import_module("torch").from_numpy(array)
         return array[()] if kind == "scalar" else array
-    raise ValueError(f"unknown kind of value {kind!r}")
 
+    def key_of(key: Any) -> str | int | bytes:
+        if type(key) in (str, int):
+            return key  # type: ignore[no-any-return]
+        if not isinstance(key, dict) or list(key) != ["bytes"]:
+            raise ValueError(f"a key of a dict is text, a whole number or bytes, got {key!r}")
+        return bytes.fromhex(key["bytes"])
 
-def _read_key(key: Any) -> str | int | bytes:
-    if type(key) in (str, int):
-        return key  # type: ignore[no-any-return]
-    if not isinstance(key, dict) or list(key) != ["bytes"]:
-        raise ValueError(f"a key of a dict is text, a whole number or bytes, got {key!r}")
-    return bytes.fromhex(key["bytes"])
-
-
-def _next_array(number: Any, arrays: Iterator[tuple[int, bytes]]) -> NDArray[Any]:
-    """The next array file as an array; `encode` numbers them in order, so any other number is an error."""
-    place, content = next(arrays, (None, b""))
-    if type(number) is not int or number != place:
-        raise ValueError(f"array file {number!r} is named where {place} was to be expected")
-    return read_array(content)
+    return decoded(structure)
 
 
 def read_array(content: bytes) -> NDArray[Any]:
@@ -133,22 +129,9 @@ def _encode(value: Any, where: str, arrays: list[bytes]) -> Any:
     if isinstance(value, (list, tuple)):
         items = [_encode(item, f"{where}[{index}]", arrays) for index, item in enumerate(value)]
         return {"tuple": items} if isinstance(value, tuple) else items
-    kind = "array" if isinstance(value, np.ndarray) else "tensor"
-    return {kind: _store(_array(value, where), where, arrays)}
-
-
-def _key(key: Any, where: str) -> str | int | dict[str, str]:
-    if type(key) in (str, int):
-        return key  # type: ignore[no-any-return]
-    if type(key) is bytes:
-        return {"bytes": key.hex()}
-    raise TypeError(f"{where}: a key of a dict is a str, an int or bytes, got {key!r} of type {type(key).__name__}")
-
-
-def _array(value: Any, where: str) -> NDArray[Any]:
     if isinstance(value, np.ndarray):
-        return value
-    if not hasattr(value, "detach"):  # what every torch tensor has, asked without importing torch
+        return {"array": _store(value, where, arrays)}
+    if not hasattr(value, "detach"):  # what every torch tensor has, tested without importing torch
         raise TypeError(
             f"{where}: a {type(value).__name__} cannot be kept in a checkpoint; allowed are None, bool, int, float, "
             "str, arrays, tensors, and lists, tuples and dicts of these"
@@ -157,7 +140,15 @@ def _array(value: Any, where: str) -> NDArray[Any]:
         raise TypeError(
             f"{where}: a {value.dtype} tensor has no numpy form; save tensor.float() and turn it back after loading"
         )
-    return np.asarray(value.detach().cpu().numpy())
+    return {"tensor": _store(np.asarray(value.detach().cpu().numpy()), where, arrays)}
+
+
+def _key(key: Any, where: str) -> str | int | dict[str, str]:
+    if type(key) in (str, int):
+        return key  # type: ignore[no-any-return]
+    if type(key) is bytes:
+        return {"bytes": key.hex()}
+    raise TypeError(f"{where}: a key of a dict is a str, an int or bytes, got {key!r} of type {type(key).__name__}")
 
 
 def _store(array: NDArray[Any], where: str, arrays: list[bytes]) -> int:

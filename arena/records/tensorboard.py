@@ -27,10 +27,10 @@ _START = 1  # SessionLog.START: TensorBoard forgets the points of older files fr
 
 
 class ScalarFile:
-    """Appends scalars to a new event file in a folder.
+    """Appends scalars to a new event file in a folder, whose files are shown as one curve.
 
     Args:
-        folder: made if it is not there; several files in it, from resumed runs, are shown as one curve.
+        folder: made if it is not there.
         first_step: the step from which this file replaces what older files in the folder say, for a resumed run.
         now: the wall time in seconds that the points get.
     """
@@ -38,7 +38,11 @@ class ScalarFile:
     def __init__(self, folder: Path, *, first_step: int | None = None, now: Callable[[], float] = time.time) -> None:
         make_folder(folder)
         self._now = now
-        self._path = folder / f"events.out.tfevents.{_number(folder, int(now())):010d}.{os.getpid()}"
+        # The number in a file's name must rise: TensorBoard reads files by name, and clocks may be set back.
+        names = (path.name.split(".") for path in folder.glob("events.out.tfevents.*"))
+        known = (int(parts[3]) for parts in names if len(parts) > 3 and parts[3].isdigit())
+        number = max([int(now()), *(1 + other for other in known)])
+        self._path = folder / f"events.out.tfevents.{number:010d}.{os.getpid()}"
         with writing(self._path):
             self._file: IO[bytes] = open(self._path, "ab", opener=private)  # noqa: SIM115 - closed by close()
         self._write(_field(3, b"brain.Event:2"))
@@ -47,9 +51,13 @@ class ScalarFile:
 
     def add(self, step: int, scalars: Mapping[str, float]) -> None:
         """Adds one point to each of these curves, as one event."""
-        values = b"".join(
-            _field(1, _field(1, tag.encode()) + _key(2, 5) + _float32(value)) for tag, value in scalars.items()
-        )
+        values = b""
+        for tag, value in scalars.items():
+            try:
+                number = struct.pack("<f", value)
+            except OverflowError:  # larger than a float32 can be
+                number = struct.pack("<f", math.copysign(math.inf, value))
+            values += _field(1, _field(1, tag.encode()) + _key(2, 5) + number)
         self._write(_step(step) + _field(5, values))
 
     def reopen(self) -> None:
@@ -72,19 +80,6 @@ class ScalarFile:
         length = struct.pack("<Q", len(event))
         with writing(self._path):
             self._file.write(length + _masked_crc(length) + event + _masked_crc(event))
-
-
-def _number(folder: Path, now: int) -> int:
-    """The number in a file's name, which must rise: TensorBoard reads files by name, and clocks may be set back."""
-    names = (path.name.split(".") for path in folder.glob("events.out.tfevents.*"))
-    return max([now, *(int(parts[3]) + 1 for parts in names if len(parts) > 3 and parts[3].isdigit())])
-
-
-def _float32(value: float) -> bytes:
-    try:
-        return struct.pack("<f", value)
-    except OverflowError:  # larger than a float32 can be
-        return struct.pack("<f", math.copysign(math.inf, value))
 
 
 def _varint(value: int) -> bytes:
@@ -112,13 +107,11 @@ def _step(step: int) -> bytes:
     return _varint_field(2, step)
 
 
-def _crc_row(byte: int) -> int:
-    for _ in range(8):
-        byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)  # the Castagnoli polynomial, reflected
-    return byte
-
-
-_CRC_TABLE = tuple(_crc_row(byte) for byte in range(256))
+_CRC_TABLE = list(range(256))
+for _ in range(8):
+    _CRC_TABLE = [
+        byte >> 1 ^ (0x82F63B78 if byte & 1 else 0) for byte in _CRC_TABLE
+    ]  # Castagnoli's polynomial, reflected
 
 
 def _masked_crc(data: bytes) -> bytes:
