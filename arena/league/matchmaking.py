@@ -76,8 +76,7 @@ def draw(
         pool: all players that they can meet.
         rng: for what is left to chance.
         tested: per learner with a gate to pass, the snapshot that the gate compares it with: one match is against it.
-        view: what a rule of the user's own sees.
-        path: of the entry in the configuration, for errors of such a rule.
+        view: what a rule of the user's own sees; likewise `path`, that of the entry in the configuration.
 
     Raises:
         ConfigError: a rule of the user's own raises, or returns something else than names of players.

@@ -97,15 +97,11 @@ def next_round(
     returns: Mapping[str, Sequence[float]],
     played: Played = (),
 ) -> Round:
-    """The round after those in `before`; the same for the same arguments.
+    """The round after all those in `before`; the same for the same arguments.
 
-    Args:
-        config: of the league.
-        before: all earlier rounds, the first one first.
-        results: the games that count.
-        returns: per policy the returns of its episodes in the newest round.
-        played: the games of all rounds, for gates and tournaments, see `looks_back`: a test that forgets games has
-            larger errors than it states, and points that were won are not lost. (): no game counts.
+    The returns are those of each policy's episodes in the newest round. `played` are the games of all rounds, for gates
+    and tournaments, see `looks_back`: a test that forgets games has larger errors than it states, and points that were
+    won are not lost. (): no game counts.
     """
     history = History(config, before, played)
     number, tick = history.number, history.number * config.ticks
@@ -224,11 +220,8 @@ def champions(
 ) -> list[Champion]:
     """The winners of the knockouts that are over, by the rules of `next_round`.
 
-    Args:
-        config: of the league.
-        before: all rounds that were played to their ends.
-        results: the games that count after a round, by its number.
-        played: the games of all rounds.
+    `before` and `played` are all rounds that were played to their ends, and their games; `results` those that count
+    after a round, by its number.
     """
     found = []
     for place, entry in _over(config, len(before)):
@@ -246,12 +239,9 @@ def champions(
 
 
 def knockouts_won(folder: RunFolder, config: Config, *, reached: int | None = None) -> list[Champion]:
-    """The winners of the knockouts of a run that are over, read from its folder.
+    """The winners of the knockouts of a run, which may be under way, that are over, read from its folder.
 
-    Args:
-        folder: of a run, which may be under way.
-        config: of the run.
-        reached: the tick up to which it has played; None: the newest from which it can go on.
+    It has played up to the tick `reached`; None: the newest from which it can go on.
 
     Raises:
         ConfigError: a file is missing, damaged, or of another version of the arena.

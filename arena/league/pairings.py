@@ -113,11 +113,7 @@ def next_pairings(
 ) -> Pairings:
     """The pairings of a tournament's next round; of a knockout that is over, its winner alone.
 
-    Args:
-        entry: the tournament.
-        before: its earlier pairings, the first ones first; likewise `made`.
-        made: what each player has scored in them.
-        judge: decides between players with equal scores.
+    Per earlier round there are its pairings, and what each player has made of them.
     """
     byes = Counter(players[0] for one in before for players in one if len(players) == 1)
     if isinstance(entry, SwissConfig):

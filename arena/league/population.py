@@ -30,12 +30,8 @@ def forks(
 ) -> dict[str, Fork]:
     """The policies that become copies, with their sources and new options.
 
-    Args:
-        rule: how many, and what is perturbed.
-        populations: the policies of each algorithm.
-        fitness: of the policies that have played; others take no part. NaN is worse than any number.
-        options: per policy its current ones.
-        rng: draws sources and factors.
+    A population is the policies of one algorithm. Those without a fitness, which have not played, take no part; NaN is
+    worse than any number.
     """
     found: dict[str, Fork] = {}
     for population in populations:

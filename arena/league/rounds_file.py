@@ -117,12 +117,7 @@ def player_of(name: str) -> Player:
 
 
 class History:
-    """The earlier rounds of a league, and what follows from them.
-
-    Args:
-        config: of the league.
-        before: all rounds that were played, the first one first.
-        played: their games; (): no game counts.
+    """The earlier rounds of a league, the first one first, and what follows from them; without games none counts.
 
     Attributes:
         number: of the round to be made.

@@ -39,11 +39,8 @@ def joining(
 ) -> Joining:
     """The policies whose snapshots join: all without a gate; with one, those that have proved to be better.
 
-    Args:
-        rule: whether there is a gate.
-        candidates: policies, and the newest snapshot of each; None: it has none, so there is nothing to prove.
-        score: the games between a policy as it is and a snapshot of it, as the gate counts them.
-        tick: of the snapshots.
+    The candidates are policies with the newest snapshot of each; None: it has none, so there is nothing to prove. The
+    score is that of the games between a policy as it is and a snapshot of it, as the gate counts them.
     """
     gates = []
     for policy, newest in candidates:

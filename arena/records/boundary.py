@@ -135,12 +135,33 @@ def whole(folder: RunFolder, passed_over: list[str]) -> Iterator[Boundary]:
     `passed_over` receives a line for each boundary that is not complete: which of its files is bad, and why.
 
     Raises:
-        ConfigError: one was written by a newer arena.
+        ConfigError: one was written by a newer arena, or by an arena whose boundaries list no files.
     """
     for path in reversed(_files(folder)):
         try:
             boundary = _read(path)
-            _check(folder, boundary)
+            if boundary.version < BOUNDARY_VERSION:
+                raise ConfigError(
+                    f"has format version {boundary.version}, of an arena that did not list the files of a run: it can "
+                    "be read, but not resumed; begin a new run whose policies `load` its checkpoints",
+                    source=str(path),
+                )
+            for name, mark in boundary.files.items():
+                is_journal, file = name in boundary.journals, folder.path / name
+                if not _IN_FOLDER.fullmatch(name):
+                    raise Damaged("is not a file of this run", source=str(file))
+                size = file.stat().st_size if file.is_file() else None
+                if size is None and (mark.bytes or not is_journal):
+                    raise Damaged("is missing", source=str(file))
+                if (size or 0) < mark.bytes or (size != mark.bytes and not is_journal):
+                    found = f"it has {size:,} bytes, had {mark.bytes:,} at this boundary"
+                    raise Damaged(f"is damaged: {found}", source=str(file))
+                digest = FileDigests().journal(file, mark.bytes).sha256 if is_journal and mark.bytes else mark.sha256
+                if not is_journal:
+                    digest = checkpoint.verified_digest(file)
+                if digest != mark.sha256:
+                    found = "is damaged, or of another run: its SHA-256 is not that of this boundary"
+                    raise Damaged(found, source=str(file))
         except Damaged as error:
             passed_over.append(f"the boundary at tick {int(path.stem)} is passed over: {error}")
         else:
@@ -213,32 +234,3 @@ def _read(path: Path) -> Boundary:
     if found.tick != int(path.stem):
         raise Damaged(f"is the boundary at tick {found.tick}, under another name", source=str(path))
     return found
-
-
-def _check(folder: RunFolder, boundary: Boundary) -> None:
-    """Compares the files of a boundary with its list; those of version 1 with what it says of them."""
-    sizes = {name: FileMark(size, "") for name, size in boundary.journals.items()}
-    marks = boundary.files if boundary.version > 1 else sizes
-    for name, mark in marks.items():
-        path = folder.path / name
-        if not _IN_FOLDER.fullmatch(name):
-            raise Damaged("is not a file of this run", source=str(path))
-        size = path.stat().st_size if path.is_file() else None
-        if size is None and (mark.bytes or name not in boundary.journals):
-            raise Damaged("is missing", source=str(path))
-        if (size or 0) < mark.bytes or (size != mark.bytes and name not in boundary.journals):
-            raise Damaged(f"is damaged: it has {size:,} bytes, had {mark.bytes:,} at this boundary", source=str(path))
-        if not mark.sha256:
-            continue
-        is_journal = name in boundary.journals
-        found = FileDigests().journal(path, mark.bytes).sha256 if is_journal else checkpoint.verified_digest(path)
-        if found != mark.sha256:
-            raise Damaged("is damaged, or of another run: its SHA-256 is not that of this boundary", source=str(path))
-    if boundary.version > 1:
-        return
-    for policy in boundary.checkpoints:
-        path = boundary.checkpoint(folder, policy)
-        for file in (path, *checkpoint.own_files(path.parent, checkpoint.ticks_of(path))):
-            if not file.is_file():
-                raise Damaged("is missing", source=str(file))
-            checkpoint.load(file, tensors=False)

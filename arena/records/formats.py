@@ -1,22 +1,5 @@
 """The files of a run folder: one struct for each line or document, which its writer and all its readers import.
 
-    episodes.jsonl     EpisodeRecord     a line per finished episode: see `arena.records.metrics`
-    metrics.jsonl      UpdateRecord      a line per update of a policy: `update_line`, `update_of`
-    best.json          BestFile          the boundary with the best result
-    changes.jsonl      ChangeLine        a line per call of a curriculum
-    measures.jsonl     MeasureLine       a line per episode or update of which a callback has measured something
-    evaluations.jsonl  EvaluationLine    a line per evaluation and policy
-    rounds.jsonl       Round             a line per round of a league: `round_of`
-    external.json      ExternalPlace     where the external games of each match connect
-    games.jsonl        GamesLine         a line per match of external games, interval and end of a leg
-    plan.json          PlanFile          the plan, also what `arena plan --json` prints
-    profile.json       ProfileFile       the time of each role, by activity
-    tournament.json    Terms             how a tournament is played
-    boundaries/*.json  Boundary          from where the run can be resumed
-    models/<policy>/<tick>/
-      model.json       ModelFile         what an exported network takes and gives, and how actions follow from it
-      report.json      ExportReport      how an export was verified and timed
-
 The keys of two journals are open: metrics.jsonl has whatever an algorithm logs; what faults.jsonl has depends on the
 kind of the fault and is written and read in `arena.records.faults` alone. Replays and samples have
 `arena.replay.format` and `arena.dataset.format`.
@@ -109,14 +92,14 @@ class BestFile(msgspec.Struct, frozen=True):
 
 
 class ChangeLine(msgspec.Struct, frozen=True, kw_only=True):
-    """What a curriculum has changed at a boundary: values by key path; {} if nothing."""
+    """`changes.jsonl`: what a curriculum has changed at a boundary: values by key path; {} if nothing."""
 
     tick: Ticks
     set: dict[str, Any]
 
 
 class MeasureLine(msgspec.Struct, frozen=True, kw_only=True):
-    """What a callback has measured: of an episode, or, without `match`, in the iteration that has the tick."""
+    """`measures.jsonl`: measured by a callback: of an episode, or, without `match`, in the iteration of the tick."""
 
     tick: Ticks
     match: Count | msgspec.UnsetType = msgspec.UNSET
@@ -126,7 +109,7 @@ class MeasureLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EvaluationLine(msgspec.Struct, frozen=True, kw_only=True):
-    """How a policy did in an evaluation."""
+    """`evaluations.jsonl`: how a policy did in an evaluation."""
 
     ticks: int
     policy: str
@@ -141,7 +124,7 @@ class EvaluationLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExternalPlace(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Where the external games of a match connect."""
+    """`external.json`: where the external games of a match connect."""
 
     match: int
     copy: int
@@ -180,7 +163,7 @@ class LinkLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GamesLine(msgspec.Struct, frozen=True, kw_only=True):
-    """Counts of the external games of a match since the run began or was resumed.
+    """`games.jsonl`: counts of the external games of a match since the run began or was resumed.
 
     At all times `begun = ended + lost + held`.
     """
@@ -330,7 +313,7 @@ class GateRecord(msgspec.Struct, frozen=True):
 
 
 class Round(msgspec.Struct, frozen=True, kw_only=True):
-    """One plan of matches of a league, and what has happened just before it; written before it is played."""
+    """`rounds.jsonl`: one plan of matches of a league, written before it is played, and what happened before it."""
 
     version: int = ROUNDS_VERSION
     number: int = msgspec.field(name="round")
@@ -424,7 +407,7 @@ class FileMark(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Boundary(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of a whole run at the end of a leg."""
+    """`boundaries/*.json`: the state of a whole run at the end of a leg."""
 
     version: int = BOUNDARY_VERSION
     tick: int  # that all matches have played
@@ -525,7 +508,10 @@ class ModelMemory(msgspec.Struct, frozen=True):
 
 
 class ModelFile(msgspec.Struct, frozen=True, kw_only=True):
-    """An exported network. All but the two sha256 is also in `model.onnx`, as its metadata `arena`."""
+    """`models/<policy>/<tick>/model.json`: an exported network.
+
+    All but the two sha256 is also in `model.onnx`, as its metadata `arena`.
+    """
 
     format: Literal[1] = 1
     policy: str
@@ -569,7 +555,7 @@ class EngineReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExportReport(msgspec.Struct, frozen=True, kw_only=True):
-    """How an export was verified and timed."""
+    """`models/<policy>/<tick>/report.json`: how an export was verified and timed."""
 
     format: Literal[1] = 1
     policy: str

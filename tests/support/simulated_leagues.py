@@ -36,6 +36,15 @@ def entry(kind: str, **keys: Any) -> dict[str, Any]:
     return {kind: {"env": "game", **keys}}
 
 
+def results_of(**scores: tuple[int, int, int]) -> Results:
+    """`ab=(3, 0, 1)`, or `a_b`: a has won three games against b and lost one, without sides."""
+    found = Results()
+    for pair, score in scores.items():
+        first, second = pair.split("_") if "_" in pair else pair
+        found.add_score((first,), (second,), Score(*score))
+    return found
+
+
 def stronger(first: str, second: str, copies: int) -> Score:
     """The player that comes later in the alphabet wins all games; equal letters draw."""
     if first[0] == second[0]:

@@ -92,17 +92,13 @@ def test_three_newest_boundaries_are_kept(folder: RunFolder) -> None:
 
 
 def test_newest_tick_is_read_from_file_names(folder: RunFolder) -> None:
-    assert boundary.newest_tick(folder) is None
+    assert boundary.newest_tick(folder) is boundary.newest(folder) is None
     for tick in (20, 100):
         boundary.save(folder, Boundary(tick=tick))
     (folder.boundaries / "200 (copy).json").write_text("{}")
     assert boundary.newest_tick(folder) == 100
     found = boundary.last(folder)
     assert found is not None and found.tick == 100
-
-
-def test_newest_is_none_in_an_empty_folder(folder: RunFolder) -> None:
-    assert boundary.newest(folder) is None
 
 
 def remove(folder: RunFolder, path: Path) -> None:
@@ -120,33 +116,26 @@ def flip(folder: RunFolder, path: Path) -> None:
     path.write_bytes(content)
 
 
-OWN = checkpoint.own_path_of(Path("checkpoints/blue"), 40, (0, 0))
-PARTS = {
-    "boundary": Path("boundaries/000000000040.json"),
-    "checkpoint": Path("checkpoints/blue/000000000040.ckpt"),
-    "own state": OWN,
-    "episodes": Path("episodes.jsonl"),
-}
-
-
 @pytest.mark.parametrize(
-    ("part", "harm"),
+    ("name", "harm", "expected"),
     [
-        *((part, halve) for part in PARTS),
-        *((part, remove) for part in PARTS),
-        ("checkpoint", flip),
-        ("own state", flip),
+        ("boundaries/000000000040.json", halve, 30),
+        ("boundaries/000000000040.json", remove, 30),
+        ("episodes.jsonl", halve, 20),
+        ("episodes.jsonl", remove, None),
     ],
 )
-def test_incomplete_boundary_is_skipped_for_an_older_one(part: str, harm: Any, folder: RunFolder) -> None:
+def test_incomplete_boundary_is_skipped_for_an_older_one(
+    name: str, harm: Any, expected: int | None, folder: RunFolder
+) -> None:
     for tick in (10, 20, 30, 40):
-        leg(folder, tick, own=True)
+        leg(folder, tick)
     assert newest(folder) == 40
-    size = folder.episodes.stat().st_size
-    harm(folder, folder.path / PARTS[part])
-    assert newest(folder) == (30 if part != "episodes" else {halve: 20, remove: None}[harm])
-    if part == "episodes" and harm is halve:
-        assert folder.episodes.stat().st_size == size // 2, "reading changes nothing"
+    path = folder.path / name
+    harm(folder, path)
+    size = path.stat().st_size if path.exists() else None
+    assert newest(folder) == expected
+    assert size == (path.stat().st_size if path.exists() else None), "reading changes nothing"
 
 
 def passed_over(folder: RunFolder) -> tuple[int, str]:
@@ -260,18 +249,16 @@ def test_boundary_names_no_file_outside_its_run(name: str, folder: RunFolder) ->
     assert "is not a file of this run" in passed_over(folder)[1]
 
 
-def test_boundary_of_version_1_is_read(folder: RunFolder) -> None:
-    """It lists no files, and has no digest; a damaged checkpoint is noticed."""
-    for tick in (10, 20):
-        path = leg(folder, tick, own=True)
-        written = json.loads(path.read_text())
-        old = {name: value for name, value in written.items() if name not in ("files", "sha256")}
-        path.write_text(json.dumps({**old, "version": 1}))
-    assert newest(folder) == 20
-    flip(folder, checkpoint.path_of(folder.checkpoints_path("blue"), 20))
-    assert newest(folder) == 10
-    remove(folder, checkpoint.path_of(folder.checkpoints_path("blue"), 10))
-    assert newest(folder) is None
+def test_boundary_of_version_1_can_be_read_and_not_resumed(folder: RunFolder) -> None:
+    """It lists no files, and has no digest."""
+    path = leg(folder, 10)
+    written = json.loads(path.read_text())
+    old = {name: value for name, value in written.items() if name not in ("files", "sha256")}
+    path.write_text(json.dumps({**old, "version": 1}))
+    found = boundary.last(folder)
+    assert found is not None and (found.tick, found.checkpoints) == (10, {"blue": 10})
+    with pytest.raises(ConfigError, match="has format version 1, .* not resumed; begin a new run"):
+        boundary.newest(folder)
 
 
 def test_digests_of_growing_and_cut_journals_are_those_of_their_first_bytes(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ FLOORS = (
     "plan",
     "records",
     "registry",
-    "callbacks dataset entity_env external group league replay results seat",
+    "callbacks dataset entity_env external group league replay seat",
     "loggers proxy testing",
     "preflight",
     "run",

@@ -22,7 +22,7 @@ from arena.league.next_round import first_round, next_round
 from arena.league.results import Encounter, Results, Score
 from arena.league.snapshots import balanced, leaving
 from arena.records.formats import GateRecord, Round
-from simulated_leagues import by_elo, encounters, entry, league, played, timeline
+from simulated_leagues import by_elo, encounters, entry, league, played, results_of, timeline
 
 DRAWS = 400_000  # from a posterior: a mean of numbers in [0, 1] is then known to 0.003, four standard errors
 
@@ -30,15 +30,6 @@ DRAWS = 400_000  # from a posterior: a mean of numbers in [0, 1] is then known t
 def rule_of(rule: Any, **keys: Any) -> MatchmakingConfig:
     (made,) = league(entry("matchmaking", rule=rule, **keys)).matches
     return made.matchmaking  # type: ignore[union-attr]
-
-
-def results_of(**scores: tuple[int, int, int]) -> Results:
-    """`a_b=(3, 0, 1)`: a has won three games against b and lost one."""
-    found = Results()
-    for pair, score in scores.items():
-        first, second = pair.split("_")
-        found.add_score((first,), (second,), Score(*score))
-    return found
 
 
 def drawn(made: MatchmakingConfig, field: OpponentPool, learner: str, *, seed: int = 0) -> Counter[str]:

@@ -11,15 +11,8 @@ from arena.league.metagame.meetings import RATES, Meetings, meetings
 from arena.league.metagame.payoff import payoff
 from arena.league.results import Results, Score
 from arena.league.timeline import Beginning, Period, Timeline
+from simulated_leagues import results_of as games
 from simulated_leagues import timeline
-
-
-def games(**scores: tuple[int, int, int]) -> Results:
-    found = Results()
-    for pair, score in scores.items():
-        first, second = pair.split("_")
-        found.add_score((first,), (second,), Score(*score))
-    return found
 
 
 def test_older_games_count_less() -> None:

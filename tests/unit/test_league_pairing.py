@@ -12,16 +12,9 @@ import pytest
 from arena.league.ratings import ranking
 from arena.league.ratings.ranking import Standings, _ratios_of_equality, decided, most_informative
 from arena.league.results import Results, Score
+from simulated_leagues import results_of as table
 
 NAT = 400 / math.log(10)
-
-
-def table(**scores: tuple[int, int, int]) -> Results:
-    """Results of single players with names of one letter: `ab=(wins, draws, losses)`."""
-    results = Results()
-    for (first, second), score in scores.items():
-        results.add_score((first,), (second,), Score(*score))
-    return results
 
 
 CLEAR = {"ab": (60, 0, 20), "ac": (60, 0, 20)}

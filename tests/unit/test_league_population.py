@@ -32,6 +32,12 @@ def returns_of(policies: str, *, best: str) -> dict[str, list[float]]:
     return {name: [9.0 if name == best else 1.0] for name in policies}
 
 
+def copied(rule: EvolutionConfig, scores: dict[str, float]) -> dict[str, str]:
+    """By each policy that becomes a copy its source."""
+    found = forks(rule, [[*scores]], scores, {name: {} for name in scores}, np.random.default_rng(0))
+    return {policy: fork.source for policy, fork in found.items()}
+
+
 @given(st.lists(st.floats(-10, 10), min_size=2, max_size=12), st.integers(1, 50), st.integers(0, 1000))
 def test_sources_of_forks_are_at_least_as_fit(fitness: list[float], percent: int, seed: int) -> None:
     scores = {f"p{place}": value for place, value in enumerate(fitness)}
@@ -46,11 +52,9 @@ def test_sources_of_forks_are_at_least_as_fit(fitness: list[float], percent: int
 @pytest.mark.parametrize("keep", [1, 2, 3])
 def test_kept_policies_survive_and_all_others_copy_them(keep: int, size: int) -> None:
     scores = {f"p{place}": float(place) for place in range(size)}
-    rule, options = EvolutionConfig(keep=keep), {name: {} for name in scores}
-    found = forks(rule, [[*scores]], scores, options, np.random.default_rng(0))
-    best = sorted(scores, key=scores.__getitem__)[-keep:]
+    found, best = copied(EvolutionConfig(keep=keep), scores), sorted(scores, key=scores.__getitem__)[-keep:]
     assert {*found} == {*scores} - {*best}
-    assert {fork.source for fork in found.values()} <= {*best}
+    assert {*found.values()} <= {*best}
 
 
 def test_copies_of_the_best_are_perturbed_each_by_itself() -> None:
@@ -66,9 +70,7 @@ def test_copies_of_the_best_are_perturbed_each_by_itself() -> None:
 
 def test_share_above_a_half_copies_from_all_that_are_left() -> None:
     scores = {name: float(place) for place, name in enumerate("abcd")}
-    rule, options = EvolutionConfig(share=0.75), {name: {} for name in "abcd"}
-    found = forks(rule, ["abcd"], scores, options, np.random.default_rng(0))
-    assert {policy: fork.source for policy, fork in found.items()} == dict.fromkeys("abc", "d")
+    assert copied(EvolutionConfig(share=0.75), scores) == dict.fromkeys("abc", "d")
 
 
 @pytest.mark.parametrize(
@@ -162,16 +164,13 @@ def test_policy_without_episodes_is_left_out() -> None:
 @pytest.mark.parametrize("order", ["abcd", "dcba", "bacd", "cbad"])
 def test_nan_fitness_is_the_worst(order: str) -> None:
     scores = {"a": 1.0, "b": math.nan, "c": 2.0, "d": 3.0}
-    found = forks(EvolutionConfig(), [order], scores, {name: {} for name in order}, np.random.default_rng(0))
-    assert found == {"b": Fork("d")}
+    assert copied(EvolutionConfig(), {name: scores[name] for name in order}) == {"b": "d"}
 
 
 def test_nan_fitness_is_never_a_source() -> None:
-    rule, options = EvolutionConfig(share=0.5), {name: {} for name in "abcd"}
     lost: dict[str, float] = dict.fromkeys("abc", math.nan)
-    found = forks(rule, ["abcd"], {**lost, "d": -5.0}, options, np.random.default_rng(0))
-    assert {fork.source for fork in found.values()} == {"d"}
-    assert not forks(rule, ["abc"], lost, options, np.random.default_rng(0))
+    assert {*copied(EvolutionConfig(share=0.5), {**lost, "d": -5.0}).values()} == {"d"}
+    assert not copied(EvolutionConfig(share=0.5), lost)
 
 
 def test_evolution_starts_in_its_round() -> None:
@@ -200,5 +199,4 @@ def test_whole_numbers_stay_whole_and_bounds_hold(value: float, rule: PerturbCon
 
 def test_share_is_not_reduced_by_float_rounding() -> None:
     scores = {f"p{place:03d}": float(place) for place in range(100)}
-    rule, options = EvolutionConfig(share=0.29), {name: {} for name in scores}  # 0.29 x 100 is 28.999999999999996
-    assert len(forks(rule, [[*scores]], scores, options, np.random.default_rng(0))) == 29
+    assert len(copied(EvolutionConfig(share=0.29), scores)) == 29  # 0.29 x 100 is 28.999999999999996

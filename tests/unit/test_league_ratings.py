@@ -17,16 +17,9 @@ from scipy.sparse.csgraph import connected_components
 from arena.league.ratings import davidson, maximum
 from arena.league.ratings.ratings import fit
 from arena.league.results import Results, Score
+from simulated_leagues import results_of as table
 
 ELO = 400 / math.log(10)
-
-
-def table(**scores: tuple[int, int, int]) -> Results:
-    """Results of single players with names of one letter: `ab=(wins, draws, losses)`."""
-    results = Results()
-    for (first, second), score in scores.items():
-        results.add_score((first,), (second,), Score(*score))
-    return results
 
 
 FOUR = table(ab=(7, 2, 3), ac=(5, 1, 4), ad=(9, 0, 1), bc=(2, 6, 4), bd=(5, 5, 2), cd=(6, 2, 4))

@@ -17,18 +17,10 @@ from arena.league.ratings.standings import tables
 from arena.league.results import Results, Score
 from arena.league.timeline import Beginning, Period, Timeline
 from arena.league.view import LeagueView
+from simulated_leagues import results_of as games
 from simulated_leagues import timeline
 
 TICKS = 100
-
-
-def games(**scores: tuple[int, int, int]) -> Results:
-    """`a_b=(3, 1, 2)`: won, drawn and lost by `a`, without sides."""
-    found = Results()
-    for pair, score in scores.items():
-        first, second = pair.split("_")
-        found.add_score((first,), (second,), Score(*score))
-    return found
 
 
 def moving(rounds: int, rng: np.random.Generator, *, deviation: float, played: int = 200) -> tuple[Timeline, float]:

@@ -27,7 +27,6 @@ from arena.run.planning import checked_plan
 from arena.run.prepare import prepare
 from arena.run.status import RunStatus, run_status
 from arena.terminal.display import silent_display
-from earlier_boundaries import write_as_version_1
 from event_files import points
 from slow_results import CLOCK, expected, flat, json_lines, returns, rewards, table, without_clock
 
@@ -244,20 +243,6 @@ def test_resume_writes_a_missing_last_result(tmp_path: Path) -> None:
     assert without_clock(run) == before and before[-1]["done"]
     with pytest.raises(ConfigError, match="nothing left to do; ask for more with --ticks, or ticks= in Python"):
         train(DUEL, run, resume=True)
-
-
-def test_run_folder_of_an_older_version_gets_results_when_resumed(tmp_path: Path) -> None:
-    run = train(DUEL, tmp_path / "run")
-    boundary.discard_after(RunFolder(run), 80)
-    for path in (run / "boundaries").iterdir():
-        write_as_version_1(path)
-    for name in ("result.json", "progress.csv"):
-        (run / name).unlink()
-    train(DUEL, run, resume=True)
-    lines = json_lines(run / "result.json")
-    assert [(line["training_iteration"], line["ticks"]) for line in lines] == [(1, 80), (2, 120)]
-    assert lines[-1]["episodes_total"] == sum("cut" not in line for line in json_lines(run / "episodes.jsonl"))
-    assert lines[-1]["timesteps_total"] == 120 * 4
 
 
 def test_late_column_is_appended_and_empty_in_earlier_rows(tmp_path: Path) -> None:

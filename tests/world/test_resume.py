@@ -10,20 +10,20 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from arena import registry
 from arena.cli.train_run import announced
 from arena.config import parse_config
 from arena.errors import ConfigError
-from arena.records import checkpoint
+from arena.records import boundary, checkpoint
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.records.lock import is_left
 from arena.roles.root.root import RoleFailed
 from arena.run.prepare import prepare
 from arena.run.resume import LENGTH_DEFAULTS, _length_words
-from earlier_boundaries import write_as_version_1
 from in_process import Played, play
 
 COUNTS = {"algorithm": "workers:Counts"}
@@ -437,7 +437,9 @@ def test_blocks_of_a_pipeline_count_their_own_lanes_on(tmp_path: Path) -> None:
 
 def test_seconds_of_updates_continue_after_a_resume(tmp_path: Path) -> None:
     folder = play(duel(ticks=40), tmp_path, given=True).folder
-    write_as_version_1(folder.boundaries / "000000000040.json", seconds={"blue": 1000.0})
+    found = boundary.last(folder)
+    assert found is not None and found.tick == 40
+    boundary.save(folder, msgspec.structs.replace(found, seconds={"blue": 1000.0}))
     seconds = [line["seconds"] for line in resume(duel(ticks=80), tmp_path).updates]
     assert seconds == sorted(seconds)
     assert seconds[3] < 1000 < seconds[4] <= seconds[-1] < 2000

@@ -57,12 +57,8 @@ def contradictions(
 ) -> list[Contradiction]:
     """The pairs whose own games contradict an order, those with the highest players first.
 
-    Args:
-        results: the games; those in which one player alone fills each side count.
-        order: the players, the best one first.
-        strengths: of these, in nats.
-        fitted: the model's parameters: what the first side is worth, and how common draws are.
-        elo: differences below this do not count.
+    The players of the order, the best one first, have these strengths in nats. Games in which one player alone fills
+    each side count, and differences of `elo` or more.
     """
     margin, side, log_nu = elo / davidson.ELO, float(fitted.parameters[-1]), davidson.log_of(fitted.nu)
     played = head_to_head(results)
