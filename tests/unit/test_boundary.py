@@ -257,7 +257,7 @@ def test_boundary_of_version_1_can_be_read_and_not_resumed(folder: RunFolder) ->
     path.write_text(json.dumps({**old, "version": 1}))
     found = boundary.last(folder)
     assert found is not None and (found.tick, found.checkpoints) == (10, {"blue": 10})
-    with pytest.raises(ConfigError, match="has format version 1, .* not resumed; begin a new run"):
+    with pytest.raises(ConfigError, match=r"has format version 1, .* not resumed; begin a new run"):
         boundary.newest(folder)
 
 

@@ -291,7 +291,7 @@ def test_each_game_is_read_once_over_many_rounds(folder: RunFolder, monkeypatch:
 
     monkeypatch.setattr(read_results, "JournalReader", Counting)
     lines: list[dict[str, Any]] = []
-    games = so_far(folder)
+    games = GamesSoFar(folder, load_config(folder.config), journal=Counting)
     for number in range(20):
         lines += [won(round=number)] * 3
         write_rounds(folder, *[{}] * (number + 1))
