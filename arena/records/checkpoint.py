@@ -109,21 +109,6 @@ def save(
     return written
 
 
-def save_own(
-    folder: Path,
-    state: Any,
-    *,
-    seat: tuple[int, int],
-    policy: str,
-    algorithm: str,
-    ticks: int,
-    update: int,
-    boundary: int,
-) -> None:
-    """Writes the state of the worker of a seat, as (match, seat), at a boundary; raises as `save`."""
-    write(own_path_of(folder, boundary, seat), Checkpoint(state, policy, algorithm, ticks, update, boundary))
-
-
 def write(path: Path, content: Checkpoint) -> None:
     """Writes a checkpoint file at any path; removes no others; raises as `save`."""
     make_folder(path.parent)

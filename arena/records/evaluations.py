@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from contextlib import closing
 from typing import Any
 
 import msgspec
@@ -33,12 +34,9 @@ def lines_at(folder: RunFolder, tick: int) -> list[EvaluationLine]:
 def keep(folder: RunFolder, tick: int, scoreboard: Scoreboard) -> None:
     """Appends the results of the policies that have played."""
     played = {name: score for name, score in scoreboard.policies.items() if score.episodes}
-    journal = Journal(folder.evaluations)
-    try:
+    with closing(Journal(folder.evaluations)) as journal:
         journal.extend([line_of(tick, name, score) for name, score in played.items()])
         journal.sync()
-    finally:
-        journal.close()
 
 
 def forget_after(folder: RunFolder, tick: int) -> None:

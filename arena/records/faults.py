@@ -13,6 +13,7 @@ ticks that are played again.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from datetime import datetime, timezone
 from enum import Enum
 from pathlib import Path
@@ -36,11 +37,8 @@ class FaultLog:
 
     def append(self, kind: FaultKind, fields: Mapping[str, Any]) -> None:
         """Writes a line; it is in the file when this returns."""
-        journal = Journal(self._path)
-        try:
+        with closing(Journal(self._path)) as journal:
             journal.append({"time": self._now().isoformat(timespec="milliseconds"), "kind": kind.value, **fields})
-        finally:
-            journal.close()
 
 
 def process_faults(path: Path) -> int:

@@ -197,4 +197,9 @@ def _write(descriptor: int, text: str) -> None:
             raise
 
 
-os.register_at_fork(after_in_child=lambda: [lock.forget() for lock in list(_HELD)])
+def _forget_all() -> None:
+    for lock in list(_HELD):
+        lock.forget()
+
+
+os.register_at_fork(after_in_child=_forget_all)

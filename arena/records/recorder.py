@@ -253,9 +253,9 @@ class Recorder:
             self.flush()
         finally:
             with ExitStack() as stack:
-                journals = [one for one in self._journals if isinstance(one, Journal)]
-                for file in (*journals, *self._scalar_files.values()):
-                    stack.callback(file.close)
+                journals = (one.close for one in self._journals if isinstance(one, Journal))
+                for close in (*journals, *(file.close for file in self._scalar_files.values())):
+                    stack.callback(close)
 
     def _scalars(self, policy: str) -> ScalarFile:
         if policy not in self._scalar_files:

@@ -48,7 +48,8 @@ def leg(folder: RunFolder, tick: int, *, own: bool = False) -> Path:
     line(folder, tick)
     home, about = folder.checkpoints_path("blue"), {"policy": "blue", "algorithm": "ppo", "ticks": tick, "update": 1}
     if own:
-        checkpoint.save_own(home, "mine", seat=(0, 0), boundary=tick, **about)
+        path = checkpoint.own_path_of(home, tick, (0, 0))
+        checkpoint.write(path, checkpoint.Checkpoint("mine", boundary=tick, **about))
     checkpoint.save(home, tick, boundary=tick, **about)
     boundary.save(folder, Boundary(tick=tick, checkpoints={"blue": tick}, journals=boundary.journal_bytes(folder)))
     return folder.boundaries / f"{tick:012d}.json"

@@ -193,9 +193,9 @@ def put(folder: Path, *boundaries: int, late: int = 0) -> None:
 
 def put_own(folder: Path, boundary: int, seat: tuple[int, int] = (0, 1), state: Any = "mine") -> Path:
     """Saves a worker's own state; returns its path."""
-    about = {"policy": folder.name, "algorithm": "ppo", "ticks": boundary, "update": 1}
-    checkpoint.save_own(folder, state, seat=seat, boundary=boundary, **about)
-    return checkpoint.own_path_of(folder, boundary, seat)
+    path = checkpoint.own_path_of(folder, boundary, seat)
+    checkpoint.write(path, checkpoint.Checkpoint(state, folder.name, "ppo", boundary, 1, boundary))
+    return path
 
 
 def own_names(folder: Path) -> list[str]:

@@ -84,7 +84,8 @@ class WorkerCheckpoints:
     def save_own(self, role: Role, state: Any, *, boundary: int) -> None:
         """Writes the worker's own state, if it has any."""
         if state:
-            checkpoint.save_own(self._folder, state, seat=_seat(role), **self._described(boundary))
+            path = checkpoint.own_path_of(self._folder, boundary, _seat(role))
+            checkpoint.write(path, checkpoint.Checkpoint(state, **self._described(boundary)))
 
     def _described(self, boundary: int) -> dict[str, Any]:
         return {
