@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from arena.game.context import EnvContext
     from arena.game.ragged import Ragged
     from arena.game.units import Choice, GlobalChoice, Select, UnitActions, UnitSpace
-    from arena.launch.api import RunResult, train
-    from arena.launch.events import Event, PolicyScore
     from arena.registry import (
         register_algorithm,
         register_callback,
@@ -32,6 +30,8 @@ if TYPE_CHECKING:
         register_logger,
         register_wrapper,
     )
+    from arena.run.api import RunResult, train
+    from arena.run.console import Event, PolicyScore
     from arena.trainer import Trainer
 
 __version__ = "0.1.0"
@@ -76,8 +76,8 @@ _MODULES = {
     "EnvContext": "arena.game.context",
     "Ragged": "arena.game.ragged",
     **dict.fromkeys(("Choice", "GlobalChoice", "Select", "UnitActions", "UnitSpace"), "arena.game.units"),
-    **dict.fromkeys(("RunResult", "train"), "arena.launch.api"),
-    **dict.fromkeys(("Event", "PolicyScore"), "arena.launch.events"),
+    **dict.fromkeys(("RunResult", "train"), "arena.run.api"),
+    **dict.fromkeys(("Event", "PolicyScore"), "arena.run.console"),
     "Trainer": "arena.trainer",
     **dict.fromkeys(
         (f"register_{kind}" for kind in ("algorithm", "callback", "environment", "logger", "wrapper")), "arena.registry"

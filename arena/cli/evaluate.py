@@ -25,8 +25,8 @@ from arena.config import load_config
 from arena.config.schema import Config, PolicyConfig
 from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError, WriteError, located, nearest, shown
-from arena.launch import lead
 from arena.league import rounds_file
+from arena.plan.plan import UNBOUNDED_TICKS
 from arena.preflight.external import refuse_external
 from arena.records import boundary, checkpoint
 from arena.records.atomic import make_folder
@@ -34,11 +34,11 @@ from arena.records.folder import RunFolder
 from arena.records.formats import Round
 from arena.records.outcome import without_winner_words
 from arena.records.scoreboard import Scoreboard
+from arena.roles.run import Run
 from arena.run.evaluation import alike_words, episodes_per_lane, result_words
-from arena.run.leg import UNBOUNDED_TICKS
+from arena.run.loop import run_single_process
 from arena.run.opponents import opponent_of, opposed, policy_at, seats_of
 from arena.run.prepare import prepare
-from arena.run.run import Run
 from arena.terminal.display import silent_display
 
 _MISTAKE = 2  # the exit status
@@ -259,7 +259,7 @@ def _play(contest: Contest, folder: Path, episodes: int, *, greedy: bool) -> int
         words = [*([] if decided else without_winner_words(rules)), *alike_words(run, remedy="--sample")]
         sys.stdout.writelines(f"{line}\n" for line in words)
 
-    status = lead.run_single_process(run, present, silent_display())
+    status = run_single_process(run, present, silent_display())
     if status == _MISTAKE:
         shutil.rmtree(folder, ignore_errors=True)
         with suppress(OSError):  # it holds other files, or is gone

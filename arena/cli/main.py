@@ -19,7 +19,7 @@ from arena.cli.arguments import Parser
 from arena.diagnostics.start_folder import started_here
 from arena.errors import ConfigError, LinkError, Start, WriteError
 from arena.registry import hidden_packages
-from arena.run.stop import restored_handlers
+from arena.roles.stop import restored_handlers
 from arena.terminal.output import complain, complain_of, guarded_output, present_streams
 
 _DESCRIPTION = "Many policies learning with and against each other, in many copies of many games, over MPI."
@@ -71,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 return 2
             parser.parse_args(argv, arguments)
             with guarded_output(lasts=arguments.plays):
-                from arena.launch import mpirun
+                from arena.run import mpirun
 
                 mpirun.settle()  # before NumPy is imported: with --ranks 1 no launcher of ours has done so
                 if Start.folder not in sys.path:

@@ -16,9 +16,9 @@ from arena.plan.plan import Plan
 from arena.plan.process_count import process_count
 from arena.preflight.examine import Preflight, examine
 from arena.preflight.external import external_kinds
+from arena.preflight.later_seats import later_plans
 from arena.preflight.outcomes import require_rules
 from arena.records.formats import document_text, plan_file
-from arena.run.later_seats import later_plans
 from arena.terminal.output import say
 from arena.terminal.plan import dot, host_line, plan_text
 from arena.terminal.rounds import rounds_lines

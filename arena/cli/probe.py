@@ -28,13 +28,13 @@ from arena.config.schema import PolicyConfig
 from arena.diagnostics.profile import Activity
 from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError, Deadlock, pluralize
-from arena.launch import lead
 from arena.plan.plan import MatchPlan, Plan, PolicyPlan, Role, RoleKind, all_roles
 from arena.records.folder import RunFolder
 from arena.records.formats import ProfileFile, read_document
 from arena.records.scoreboard import Scoreboard
 from arena.roles.root.root import RoleFailed
-from arena.run.run import Run
+from arena.roles.run import Run
+from arena.run.loop import in_one_process
 from arena.transport.pickling import pack, unpack
 
 _FIRST_TICKS = 50
@@ -109,7 +109,7 @@ def _play(plan: Plan, match: MatchPlan, ticks: int) -> tuple[float, float]:
     with tempfile.TemporaryDirectory() as home:
         folder = RunFolder.open(Path(home) / "probe", given=True)
         try:
-            lead.in_one_process(Run(small, folder.path, profile=True), clock)
+            in_one_process(Run(small, folder.path, profile=True), clock)
         except (RoleFailed, Deadlock) as error:
             raise ConfigError(f"the first match cannot be played: {error}", path="--probe") from error
         profiles = read_document(folder.profile, ProfileFile).roles

@@ -28,7 +28,7 @@ from arena.replay.playback import Event, ReplayDiffers
 from arena.replay.reader import Episode, MatchReplays, Replays, read_replays
 from arena.replay.verify import TEXT, events_of, pictures_of, pieces_of, rendered, rendering, verify
 from arena.replay.video import Caption, Picture, Player, captioned, check_video, write_video
-from arena.run.status import RunStatus, planned_ticks, run_status
+from arena.roles.status import RunStatus, planned_ticks, run_status
 from arena.terminal.output import say
 
 _FAILED = 1  # the exit status

@@ -32,7 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
     from arena.config import load_config
     from arena.league.ratings.standings import standings_at
     from arena.league.read_results import read
-    from arena.run.status import planned_ticks
+    from arena.roles.status import planned_ticks
     from arena.terminal.standings import league_lines, meta_game_data, table_data
 
     folder, at = RunFolder.existing(arguments.run), arguments.at

@@ -11,12 +11,12 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from arena.launch import mpirun
 from arena.plan.hosts import Host
 from arena.registry import uncollected
+from arena.run import mpirun
 
 if TYPE_CHECKING:
-    from arena.launch.lead import Rank0Base
+    from arena.run.lead import RunCommand
 
 
 class Processes(NamedTuple):
@@ -35,7 +35,7 @@ class Processes(NamedTuple):
     hosts: tuple[Host, ...] = ()
 
 
-def start(rank0: Callable[[], Rank0Base], processes: Callable[[], Processes], *, has_resume: bool = True) -> int:
+def start(rank0: Callable[[], RunCommand], processes: Callable[[], Processes], *, has_resume: bool = True) -> int:
     """Takes this process's part in a run that a launcher has started, or starts the run. Returns the exit status.
 
     Args:
@@ -48,13 +48,13 @@ def start(rank0: Callable[[], Rank0Base], processes: Callable[[], Processes], *,
         ConfigError: a mistake of the user; under a launcher rank 0 reports it and 2 is returned.
     """
 
-    def imported() -> Rank0Base:
+    def imported() -> RunCommand:
         with uncollected():
             return rank0()
 
     if mpirun.under_launcher():
         with uncollected():
-            from arena.launch.rank import run_rank
+            from arena.run.loop import run_rank
         return run_rank(imported)
     # SIGUSR1 would end a process that is not yet ready for it; `Stop.listen` or `mpirun.run` receives it later.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
@@ -65,7 +65,10 @@ def start(rank0: Callable[[], Rank0Base], processes: Callable[[], Processes], *,
             number, *how = wanted
             more: dict[str, Any] = dict(zip(wanted._fields[1:], how, strict=True))
             return mpirun.run(number, program, has_resume=has_resume, **more)
-        leader = imported()
-        return leader.alone(leader.prepare(1))
+        command = imported()
+        from arena.run.loop import run_single_process
+
+        run = command.prepare(1)
+        return run_single_process(run, command.present, command.display(), next_stage=command.next_stage)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -9,7 +9,7 @@ from arena.cli.arguments import elo, names, positive_int, probability
 from arena.cli.start import Processes, start
 
 if TYPE_CHECKING:
-    from arena.launch.lead import Rank0Base
+    from arena.run.lead import RunCommand
 
 
 class TournamentArgs(NamedTuple):
@@ -113,7 +113,7 @@ def run(arguments: argparse.Namespace) -> int:
     return start(lambda: _rank0(request), lambda: _processes(request, arguments.ranks or 1))
 
 
-def _rank0(request: TournamentArgs) -> Rank0Base:
+def _rank0(request: TournamentArgs) -> RunCommand:
     from arena.cli.tournament_run import TournamentRun
 
     return TournamentRun(request)

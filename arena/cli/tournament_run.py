@@ -26,7 +26,6 @@ from arena.cli.tournament import TournamentArgs
 from arena.config import load_config
 from arena.config.schema import Config
 from arena.errors import ConfigError, located, pluralize, shown
-from arena.launch.lead import Rank0Base
 from arena.league import read_results, rounds_file
 from arena.league.ratings.standings import populations_of
 from arena.league.results import Results
@@ -44,6 +43,7 @@ from arena.league.tournament import (
     write_terms,
 )
 from arena.plan.build import make_plan
+from arena.plan.plan import UNBOUNDED_TICKS
 from arena.preflight.outcomes import require_rules
 from arena.records import boundary as boundaries
 from arena.records import checkpoint
@@ -53,16 +53,15 @@ from arena.records.formats import Round, Terms
 from arena.records.journal import JournalReader
 from arena.records.metrics import EpisodeRecord
 from arena.records.scoreboard import Scoreboard
+from arena.roles.run import Leg, Run, leg_at
+from arena.roles.state import Display, RunState
 from arena.run import rounds
-from arena.run.display import Display
 from arena.run.evaluation import alike
-from arena.run.leg import UNBOUNDED_TICKS, Leg, leg_at
+from arena.run.lead import RunCommand
+from arena.run.mpirun import Restart
 from arena.run.planning import checked_plan
 from arena.run.prepare import existing_folder, prepare
-from arena.run.process_state import ProcessState
-from arena.run.restart import Restart
 from arena.run.resume import GAME, SAME_MATCH, checkpoints_given, compared, numbered
-from arena.run.run import Run, Stage
 from arena.terminal.display import silent_display
 from arena.terminal.standings import contradiction_lines, equal_lines, prior_lines, table_data, table_lines, unmet_lines
 from arena.terminal.text import elo_words
@@ -74,7 +73,7 @@ _PLAYER = ("algorithm", "options", "load")
 _SETTING = tuple(field for field in SAME_MATCH if field != "seats")
 
 
-class TournamentRun(Rank0Base):
+class TournamentRun(RunCommand):
     """Rank 0's part of a tournament.
 
     Args:
@@ -103,7 +102,7 @@ class TournamentRun(Rank0Base):
         self._say(f"{config.name}: {players}, at most {pluralize(asked.episodes, 'game')}")
         return replace(run, source=asked.targets[0], episodes=batch.episodes, greedy=asked.greedy)
 
-    def next_stage(self, run: Run, memory: ProcessState) -> Stage | None:
+    def next_stage(self, run: Run, state: RunState) -> Run | None:
         """The next batch; None if the order is decided or the budget is used.
 
         Raises:
@@ -113,7 +112,7 @@ class TournamentRun(Rank0Base):
         # With --resume, actions are chosen as they were before: see `continued`.
         write_terms(run.folder, Terms(greedy=self._request.greedy, error=rule.error, elo=rule.elo))
         if not run.begun and run.leg.start == 0:
-            return Stage(run)
+            return run
         before = _whole(run.folder)
         config, played = run.plan.config, read_results.read(run.folder, last=len(before) - 1)
         # Refuses results without a game that counts, after a whole batch.
@@ -135,7 +134,7 @@ class TournamentRun(Rank0Base):
         plan = rounds.plan_of(config, following, run.folder, ranks=run.plan.processes)
         rounds_file.keep(run.folder, before, following, plan)
         leg = Leg(start=run.leg.start, restore=checkpoints_given(plan))
-        return Stage(replace(run, plan=plan, leg=leg, episodes=batch.episodes))
+        return replace(run, plan=plan, leg=leg, episodes=batch.episodes)
 
     def present(self, run: Run, scoreboard: Scoreboard) -> None:
         """Prints the table, as text or JSON."""

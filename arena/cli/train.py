@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from arena.cli.arguments import add_config, add_ranks, add_run
 from arena.cli.start import Processes, start
 from arena.errors import ConfigError
-from arena.launch import mpirun
 from arena.plan.hosts import parse_hosts
+from arena.run import mpirun
 
 if TYPE_CHECKING:
-    from arena.launch.lead import Rank0Base
     from arena.plan.process_count import RanksWanted
+    from arena.run.lead import RunCommand
 
 
 class TrainArgs(NamedTuple):
@@ -88,7 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
     return start(lambda: _rank0(request), lambda: _processes(request, arguments.ranks, arguments.hosts))
 
 
-def _rank0(request: TrainArgs) -> Rank0Base:
+def _rank0(request: TrainArgs) -> RunCommand:
     from arena.cli.train_run import TrainRun
 
     return TrainRun(request)

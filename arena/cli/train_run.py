@@ -8,20 +8,20 @@ from dataclasses import replace
 from arena.cli.train import TrainArgs
 from arena.config import load_with_origin
 from arena.errors import pluralize
-from arena.launch.holding import is_held
-from arena.launch.lead import Rank0Base
 from arena.records.faults import losses
 from arena.records.formats import ProfileFile, read_document
 from arena.records.scoreboard import Scoreboard
+from arena.roles.run import Run
+from arena.run.holding import is_held
+from arena.run.lead import RunCommand
+from arena.run.mpirun import Restart
 from arena.run.prepare import prepare, restarted
-from arena.run.restart import Restart
-from arena.run.run import Run
 from arena.terminal.display import fault_lines, summary_lines
 from arena.terminal.profile import profile_lines
 from arena.terminal.text import processes_words
 
 
-class TrainRun(Rank0Base):
+class TrainRun(RunCommand):
     """Rank 0's part of a training run, or all of it if there is no other rank.
 
     Args:

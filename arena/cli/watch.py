@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from arena.experiment.folder import ExperimentFolder, is_experiment
-from arena.launch.console import terminal_columns
 from arena.records.folder import RunFolder, not_a_run
+from arena.run.console import terminal_columns
 from arena.terminal.output import say
 from arena.terminal.watch import LOOK_EVERY, watch
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 _THREAD = re.compile(r"(?:Current )?[Tt]hread (0x[0-9a-f]+)")
 _FRAME = re.compile(r'  File "(.*)", line (\d+) in (.*)$')
 _MOST = 8  # the most frames that are shown
-_STAGE = ("/arena/roles/perform.py", "/arena/launch/lead.py")  # the frames of a role begin after these
+_STAGE = ("/arena/roles/perform.py", "/arena/run/lead.py")  # the frames of a role begin after these
 _ARENA = ("/arena/", "/threading.py")
 _WAITING = ("/arena/transport/", "/threading.py")  # the innermost frame of a waiting role
 

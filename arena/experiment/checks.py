@@ -21,7 +21,7 @@ import msgspec
 
 from arena.diagnostics.start_folder import anchored, started_here
 from arena.errors import ConfigError
-from arena.launch.bound_process import bound
+from arena.run.bound_process import bound
 
 if TYPE_CHECKING:
     from arena.config import Config
@@ -95,8 +95,8 @@ def _checked(limit: float) -> Mistake | None:
     from arena.config import parse_config
     from arena.game.api import Interface
     from arena.preflight.examine import examine
+    from arena.preflight.later_seats import later_plans
     from arena.preflight.outcomes import require_rules
-    from arena.run.later_seats import later_plans
     from arena.run.planning import checked_plan
 
     known: dict[str, Interface] = {}

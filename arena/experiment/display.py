@@ -19,7 +19,7 @@ from arena.experiment.scheduler import State
 from arena.experiment.tables import FollowedExperiment, labels_of
 from arena.experiment.values import TrialRow
 from arena.experiment.variation import value_words
-from arena.run.status import planned_ticks
+from arena.roles.status import planned_ticks
 from arena.terminal.output import drawing, printable
 
 Clock = Callable[[], float]

@@ -55,7 +55,7 @@ from arena.experiment.variation import Params, is_within
 from arena.records.atomic import replacing
 from arena.records.boundary import newest_tick
 from arena.records.lock import RunLock, is_held, sharing
-from arena.run.stop import ONE_REQUEST_SECONDS, handled_signals, takes_signals
+from arena.roles.stop import ONE_REQUEST_SECONDS, handled_signals, takes_signals
 
 _WAIT_SECONDS = 0.25  # for the end of a process, between two looks for signals
 _LOOK_SECONDS = 1.0  # between two looks at the results

@@ -19,8 +19,8 @@ from arena.experiment.outcome import Combination, rank
 from arena.experiment.plan import plan_experiment, slots_for
 from arena.experiment.tables import FollowedExperiment, outcome_data
 from arena.experiment.values import TrialRow, flat_numbers
-from arena.launch import mpirun
 from arena.records.result_file import read_results
+from arena.run import mpirun
 
 if TYPE_CHECKING:
     from arena.trainer import Trainer

@@ -18,8 +18,8 @@ from arena.experiment.slots import Slots
 from arena.experiment.trials import Trial, Trials, covering
 from arena.plan.hosts import Host, allocated, parse_hosts
 from arena.plan.process_count import usable_cores
+from arena.roles.status import planned_ticks
 from arena.run.planning import checked_plan
-from arena.run.status import planned_ticks
 
 _DEVICES = "CUDA_VISIBLE_DEVICES"
 

@@ -14,8 +14,8 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from arena.diagnostics.start_folder import anchored
-from arena.launch.bound_process import bound
 from arena.records.atomic import private, writing
+from arena.run.bound_process import bound
 
 _DEVICES = "CUDA_VISIBLE_DEVICES"
 

@@ -26,6 +26,8 @@ from arena.errors import ConfigError
 Entity = int | str
 """An entity as the configuration names it: its index in the environment, or its name."""
 
+UNBOUNDED_TICKS = 2**40
+"""Tick limit of a run that ends after a number of episodes."""
 _RESULTS = 50  # of a run, about, where the configuration says nothing
 
 
@@ -155,15 +157,6 @@ class Plan:
             return leg
         parts = min(range(1, 2 * _RESULTS), key=lambda parts: (leg % parts > 0, abs(math.log(leg / parts / wanted))))
         return leg // parts if 2 / 3 <= leg / parts / wanted <= 3 / 2 else wanted
-
-    @property
-    def staged(self) -> bool:
-        """Whether the run is played in several parts over the same processes: rounds, or evaluations between legs.
-
-        A run with stop rules or a curriculum counts too: between two parts it may end, or its configuration may change.
-        """
-        config = self.config
-        return config.rounds > 1 or bool(config.evaluation or config.stop or config.curriculum)
 
     def acts(self, policy: PolicyPlan) -> bool:
         """Whether a policy plays without learning, always, when it is evaluated, or as a snapshot."""

@@ -93,7 +93,7 @@ def examine(
 
     Args:
         plan: of the run, or of its first round.
-        later: plans with the seats of later rounds and of evaluations, see `arena.run.later_seats`.
+        later: plans with the seats of later rounds and of evaluations, see `arena.preflight.later_seats`.
         conformance: called with a line about an environment whose checks take long; None: environments are created,
             but not played through the checks of their interface.
         known: the interfaces of environments that were created for other plans, which are not created again; gets

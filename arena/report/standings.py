@@ -23,7 +23,7 @@ from arena.league.results import Results
 from arena.league.timeline import Beginning, Timeline
 from arena.league.tournament import Rule, table
 from arena.report.colors import Colors
-from arena.run.status import planned_ticks
+from arena.roles.status import planned_ticks
 
 _MOST_PAIRS = 3
 

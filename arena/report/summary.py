@@ -15,7 +15,7 @@ from arena.records.scoreboard import WINDOW
 from arena.report.colors import Colors
 from arena.report.episodes import Floats
 from arena.report.read_run import RunFiles
-from arena.run.status import RunStatus, planned_ticks, run_status
+from arena.roles.status import RunStatus, planned_ticks, run_status
 
 
 class Summary(msgspec.Struct, frozen=True):

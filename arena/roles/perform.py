@@ -26,9 +26,8 @@ from arena.plan.plan import Role, RoleKind
 from arena.registry import load_object
 from arena.roles.process import seed_libraries
 from arena.roles.protocol import Failed, Next
-from arena.run.leg import Leg
-from arena.run.process_state import ProcessState
-from arena.run.run import Run
+from arena.roles.run import Leg, Run
+from arena.roles.state import RunState
 from arena.transport import Endpoint, Tag
 from arena.transport.pickling import expect, pack
 
@@ -40,7 +39,7 @@ def run_role(
     run: Run,
     role: Role,
     *,
-    memory: ProcessState | None = None,
+    memory: RunState | None = None,
     communicator: Any = None,
     private: bool,
 ) -> Failed | None:
@@ -63,7 +62,7 @@ def run_role(
         PeerLost: a process of the run has died.
     """
     try:
-        _play_legs(endpoint, run, role, memory or ProcessState(), communicator, private)
+        _play_legs(endpoint, run, role, memory or RunState(), communicator, private)
         return None
     except PeerLost:
         raise
@@ -96,9 +95,7 @@ def failure_of(error: BaseException, who: str, origin: Origin | None = None) -> 
     return Failed(who, "".join(traceback.format_exception(error)).rstrip() + hint, exit_code=1)
 
 
-def _play_legs(
-    endpoint: Endpoint, run: Run, role: Role, memory: ProcessState, communicator: Any, private: bool
-) -> None:
+def _play_legs(endpoint: Endpoint, run: Run, role: Role, memory: RunState, communicator: Any, private: bool) -> None:
     """Plays legs until the root sends none."""
     leg: Leg | None = run.leg
     while leg is not None:
@@ -108,7 +105,7 @@ def _play_legs(
         leg = expect(Next, endpoint.receive(0, Tag.FROM_ROOT)).leg
 
 
-def _play_leg(endpoint: Endpoint, run: Run, role: Role, memory: ProcessState, communicator: Any, private: bool) -> None:
+def _play_leg(endpoint: Endpoint, run: Run, role: Role, memory: RunState, communicator: Any, private: bool) -> None:
     # Imported here: a process that hosts one kind of role does not need the other kind's modules.
     if role.kind is RoleKind.WORKER:
         from arena.roles.worker.worker import Worker

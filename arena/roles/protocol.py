@@ -32,7 +32,7 @@ import msgspec
 from arena.diagnostics.profile import RoleProfile
 from arena.plan.plan import Role
 from arena.records.metrics import EpisodeRecord, UpdateRecord
-from arena.run.leg import Leg
+from arena.roles.run import Leg
 
 if TYPE_CHECKING:
     from arena.records.formats import ExternalPlace, GamesLine

@@ -1,11 +1,13 @@
-"""A run as data: what a configuration or a run folder describes, and the stages that are played one after the other.
+"""How a run is prepared, started, played stage by stage, and started again after a death.
 
-planning, prepare   a configuration becomes a plan, and a run that can begin; `resume`: a run that continues
+planning, prepare   a configuration becomes a plan, and a run that can begin; `resume`: a run that continues;
+                    `continued`: a new run with the league of an earlier one
 stages              what is played next: a leg of the run, an evaluation (`evaluation`), or the next round of a league
-                    (`rounds`); `later_seats`: the seats of policies after the first round
-leg, process_state  from one boundary to the next; what a process keeps for a rollback after a death
-handover            which worker continues with the state of which
-stop, status        requests to end a run; whether a run goes on, is finished, or was killed
-
-This package starts nothing and knows no role: `arena.launch` hosts the runs that are prepared here.
+                    (`rounds`); `curriculum` changes what is played
+mpirun              finds, starts, watches and ends the launcher, and starts it again after a death (`restart`);
+                    `bound_process` starts a program that ends with the process that has started it
+loop, lead          plays the stages, in the processes of the launcher or in this one; what rank 0 does in it
+watchdog            ends a run whose root hangs, with the help of `watchdog_process`
+console, holding    where the output of a process goes; the connection with a program that holds the run
+api                 `arena.train`: a run as a function; `untouched_process` restores a user's process after it
 """

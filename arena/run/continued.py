@@ -30,11 +30,11 @@ from arena.league.ratings.standings import league_table
 from arena.league.read_results import read
 from arena.league.rounds_file import History, player_of, snapshot_name
 from arena.preflight.examine import examine
+from arena.preflight.later_seats import later_plans
 from arena.records import boundary
 from arena.records.folder import RunFolder
 from arena.records.formats import Player
 from arena.records.lock import refuse_held
-from arena.run.later_seats import later_plans
 from arena.run.planning import checked_plan
 
 _OPTION = "--continue"
@@ -64,10 +64,13 @@ def continued(config: Config, run: Path | str) -> tuple[Config, list[str]]:
         own = boundary.checkpoints_of(folder, name)
         if own and policy.learns and policy.load is None:
             loaded[name] = msgspec.structs.replace(policy, load=str(own[-1].resolve()))
+    # Entries whose policies can have past selves as opponents; entries of two populations cannot.
+    matchmakings = [entry.matchmaking for entry in chain(*config.listed) if isinstance(entry, MatchmakingEntry)]
+    met = {policy for matchmaking in matchmakings if not matchmaking.versus for policy in matchmaking.policies}
     past: dict[str, Player] = {}  # the snapshots among them
     for player in map(player_of, chain.from_iterable(snapshots.values())):
         name = f"{player.policy}-{player.tick}"
-        if player.policy in loaded and name not in config.policies and _meets_past_selves(config, player.policy):
+        if player.policy in loaded and player.policy in met and name not in config.policies:
             file, known = folder.snapshot_path(player.policy, player.tick), earlier.policies[player.policy]
             past[name] = player
             loaded[name] = msgspec.structs.replace(known, frozen=True, load=str(file.resolve()))
@@ -89,19 +92,15 @@ def continued(config: Config, run: Path | str) -> tuple[Config, list[str]]:
         elo = {names.get(row.player, row.player): row.elo for row in chain(*tables[:1])}
         count = pluralize(len(loaded.keys() & past.keys()), "snapshot")
         begin = listed(sorted(loaded.keys() - past.keys()))
-        return _with_prior(made, elo), [f"goes on with {shown(folder.path)}: {begin}; {count} of its league", *lines]
+        prior = {name: round(found, 1) for name, found in elo.items() if name in made.policies}
+        if made.rounds > 1 and len(prior) > 1:  # the ratings of a league begin with those of the earlier run
+            league = msgspec.structs.replace(made.league or LeagueConfig(), prior=prior)
+            made = msgspec.structs.replace(made, league=league)
+        return made, [f"goes on with {shown(folder.path)}: {begin}; {count} of its league", *lines]
     raise ConfigError(
         f"no policy of {config.name} can begin as one of {shown(folder.path)}, which has "
         f"{listed(sorted(earlier.policies))}" + "".join(f"; {line}" for line in lines),
         path=_OPTION,
-    )
-
-
-def _meets_past_selves(config: Config, policy: str) -> bool:
-    """Whether an entry can have past selves of a policy as opponents; entries of two populations cannot."""
-    return any(
-        isinstance(entry, MatchmakingEntry) and not entry.matchmaking.versus and policy in entry.matchmaking.policies
-        for entry in chain(*config.listed)
     )
 
 
@@ -122,11 +121,3 @@ def _with_policies(config: Config, loaded: Mapping[str, PolicyConfig], past: Map
         matches=None if config.matches is None else tuple(map(met, config.matches)),
         schedule=schedule if isinstance(schedule, int) else tuple(tuple(map(met, entries)) for entries in schedule),
     )
-
-
-def _with_prior(config: Config, elo: Mapping[str, float]) -> Config:
-    """The configuration of a league whose ratings begin with those of an earlier run."""
-    prior = {name: round(found, 1) for name, found in elo.items() if name in config.policies}
-    if config.rounds == 1 or len(prior) < 2:
-        return config
-    return msgspec.structs.replace(config, league=msgspec.structs.replace(config.league or LeagueConfig(), prior=prior))

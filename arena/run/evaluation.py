@@ -19,16 +19,16 @@ import msgspec
 from arena.config import Config
 from arena.errors import pluralize
 from arena.league.ratings.intervals import half_of_mean, of_share
+from arena.preflight.later_seats import evaluation_config
 from arena.records import evaluations
 from arena.records.atomic import make_folder
 from arena.records.figures import repeated, repetition_words
 from arena.records.journal import JournalReader
 from arena.records.metrics import EpisodeRecord
 from arena.records.scoreboard import Score, Scoreboard
-from arena.run.evaluation_config import evaluation_config
-from arena.run.evaluation_function import call_function
+from arena.roles.run import Run
+from arena.run.hooks import call_evaluation_function
 from arena.run.prepare import prepare
-from arena.run.run import Run
 
 
 def evaluation_due(run: Run, *, ends: bool = False) -> Run | None:
@@ -51,7 +51,7 @@ def evaluation_due(run: Run, *, ends: bool = False) -> Run | None:
     prepared = prepare(evaluation_config(config, loads), ranks=run.plan.processes, run_dir=str(folder))
     seated = {seat.policy for match in prepared.plan.matches for seat in match.seats}
     lanes = episodes_per_lane(prepared, seated, config.evaluation.episodes)
-    return replace(prepared, source=run.source, episodes=lanes, greedy=config.evaluation.greedy)
+    return replace(prepared, source=run.source, episodes=lanes, greedy=config.evaluation.greedy, evaluated=run)
 
 
 def is_due(run: Run, *, ends: bool = False) -> bool:
@@ -61,7 +61,7 @@ def is_due(run: Run, *, ends: bool = False) -> bool:
 
 
 def measure_alone(run: Run, *, ends: bool) -> bool:
-    """Calls the function of an evaluation without games, if that is due at a boundary; whether it was.
+    """Calls the function of an evaluation without games, if that is due at a boundary; returns whether it was.
 
     Args:
         run: at the boundary.
@@ -75,7 +75,7 @@ def measure_alone(run: Run, *, ends: bool) -> bool:
     settings = config_now(run).evaluation
     if settings is None or settings.episodes:
         return False
-    call_function(run, settings)
+    call_evaluation_function(run, settings)
     return True
 
 
@@ -101,7 +101,7 @@ def record_evaluation(run: Run, evaluation: Run, scoreboard: Scoreboard) -> Iter
     """
     settings = config_now(run).evaluation
     assert settings is not None, "the run is evaluated"
-    call_function(run, settings)
+    call_evaluation_function(run, settings)
     evaluations.keep(run.folder, run.leg.start, scoreboard)
     for name, score in scoreboard.policies.items():
         if score.episodes:
@@ -141,17 +141,13 @@ def result_words(score: Score) -> str:
     """A result with its 95 % intervals."""
     if score.episodes == 0:
         return "took no part" if score.absent else "no episode"
-    words = [pluralize(score.episodes, "episode"), f"return {_mean_words(score)}", f"length {score.lengths.mean:.1f}"]
+    count = score.returns.count
+    mean, half = score.returns.total / count, half_of_mean(count, score.returns.deviation)
+    interval = "" if half is None else f" +- {half:.2f}"  # a single episode has none
+    words = [pluralize(score.episodes, "episode"), f"return {mean:.2f}{interval}", f"length {score.lengths.mean:.1f}"]
     if score.games.count:
         low, high = of_share(score.wins, score.games.count)
         fewer = score.games.count < score.episodes
         of = f" of {pluralize(score.games.count, 'game')} with an outcome" if fewer else ""
         words.insert(1, f"won {score.wins / score.games.count:.1%} [{low:.1%}, {high:.1%}]{of}")
     return ", ".join(words)
-
-
-def _mean_words(score: Score) -> str:
-    """The mean and half the width of its interval, which a single episode does not have."""
-    count = score.returns.count
-    mean, half = score.returns.total / count, half_of_mean(count, score.returns.deviation)
-    return f"{mean:.2f}" if half is None else f"{mean:.2f} +- {half:.2f}"

@@ -32,12 +32,12 @@ def checked_plan(config: Config, *, ranks: int | None) -> Plan:
     made(plan.config.callbacks)
     made_loggers(plan.config.loggers)
     if plan.config.curriculum is not None:
-        from arena.run.curriculum import made as made_curriculum  # this module is imported by every launcher
+        from arena.run.hooks import made_curriculum  # this module is imported by every launcher
 
         made_curriculum(plan.config.curriculum)
     if config.evaluation is not None:
-        from arena.run.evaluation_function import function_of  # as above
+        from arena.run.hooks import evaluation_function  # as above
 
-        function_of(config.evaluation)
+        evaluation_function(config.evaluation)
     check_custom(config)
     return plan

@@ -12,17 +12,16 @@ from pathlib import Path
 from arena.config import Config, load_config, resolved_yaml
 from arena.diagnostics.start_folder import anchored
 from arena.preflight.external import external_kinds
+from arena.preflight.later_seats import later_plans
 from arena.records import boundary as boundaries
 from arena.records import checksums
 from arena.records.folder import RunFolder
 from arena.records.formats import Boundary, plan_file, write_document
 from arena.records.lock import refuse_held
-from arena.run.later_seats import later_plans
-from arena.run.leg import Leg
+from arena.roles.run import Leg, Run
+from arena.run.mpirun import Restart
 from arena.run.planning import checked_plan
-from arena.run.restart import Restart
 from arena.run.resume import checkpoints_given, forget, resumed, rolled_back
-from arena.run.run import Run
 
 
 def prepare(config: Config, *, ranks: int | None, run_dir: str | None = None, resume: bool = False) -> Run:

@@ -23,11 +23,10 @@ from arena.records import boundary as boundaries
 from arena.records.formats import Boundary, MeasureLine, Worker
 from arena.records.journal import JournalReader
 from arena.records.result_file import numbers, results_in
-from arena.run import curriculum
-from arena.run.handover import match_workers, seats_of
-from arena.run.leg import Leg, leg_at
-from arena.run.run import Run
-from arena.run.stop_rules import rule_met
+from arena.records.results import Met, RunResults, first_met
+from arena.roles.root.leg_end import match_workers, seats_of
+from arena.roles.run import Run, leg_at
+from arena.run import hooks
 
 SAME_MATCH = ("env", "seats", "entities", "env_kwargs")
 GAME = ("make", "kwargs", "wrappers")
@@ -36,11 +35,8 @@ LENGTH_DEFAULTS: Mapping[str, Mapping[str, Any]] = {  # of built-in algorithms, 
     "dqn": {"learning_rate_schedule": "linear", "exploration_fraction": 0.16},
     "ppo": {"n_steps": "auto", "minibatch_size": "auto"},
 }
-_LONG_RUN = (
-    8 * 2048
-)  # ticks of a run from which on `n_steps: auto` does not follow its length (policies/common/on_policy.py)
+_LONG_RUN = 8 * 2048  # ticks from which on `n_steps: auto` does not follow the length (policies/common/on_policy.py)
 _log = logging.getLogger(__name__)
-_ANEW = "start a new run; with `load:` its policies begin with checkpoints of this one"
 
 
 def resumed(run: Run, config: Config) -> Run:
@@ -57,23 +53,38 @@ def resumed(run: Run, config: Config) -> Run:
     for path in (folder.config, folder.tournament):
         checksums.check(path)
     before = load_config(folder.config)
-    _check_same(before, config, str(folder.config))
+    differences = list(_differences(before, config))
+    if differences:  # the records and weights of another game would be mixed with the old ones
+        raise ConfigError(
+            f"--resume goes on with the same policies in the same games, but {'; '.join(differences)}. "
+            "Go back to that, or start a new run that begins with the policies of this one: "
+            f"arena train NEW.yaml --continue {folder.config.parent}",
+            source=str(folder.config),
+        )
     passed_over: list[str] = []
     found = next(boundaries.whole(folder, passed_over), None)
     if found is None:
         raise ConfigError(
             "there is no tick to go on from: the run has not come to the end of a leg (every `checkpoint_every` ticks, "
             "or the last tick where some algorithm has no load_state_dict()), or its files are damaged"
-            f"{''.join(f'; {line}' for line in passed_over)}. Leave --resume out and {_ANEW}",
+            f"{''.join(f'; {line}' for line in passed_over)}. Leave --resume out and start a new run; with `load:` its "
+            "policies begin with checkpoints of this one",
             source=str(folder.path),
         )
     best.check(folder, found.tick)
-    curriculum.check_recorded(folder, config, found.tick)
+    hooks.check_recorded(folder, config, found.tick)
     run = _at(found, run, config)
-    _check_stopped(run)
+    results = results_in(folder.results)
+    done = any(result["done"] for result in results[-1:])
+    met = rule_met(run)
+    if met is not None and done:
+        raise ConfigError(
+            f"a stop rule has ended the run at tick {run.leg.start}: {met.rule.met_words(met.value)}; "
+            f"go on with another bound, such as --set stop.{met.rule.key}=..., or without it: --set stop={{}}",
+            source=str(run.path),
+        )
     evaluated = not run.plan.evaluates_at(found.tick) or found.tick in evaluations.evaluated(folder)
-    told = not folder.results.exists() or any(result["done"] for result in results_in(folder.results)[-1:])
-    if run.concluded and evaluated and told:
+    if run.concluded and evaluated and (done or not folder.results.exists()):
         more = (
             "--ticks, or ticks= in Python"
             if run.plan.config.rounds == 1
@@ -84,19 +95,9 @@ def resumed(run: Run, config: Config) -> Run:
             f"nothing left to do; ask for more with {more}",
             source=str(folder.path),
         )
-    lines = (*passed_over, *_anew_words(run.plan, found), *_best_words(before, found, run))
-    return replace(run, words=(*lines, *_change_words(before, config, found, run), *_length_words(before, config)))
-
-
-def _check_stopped(run: Run) -> None:
-    """Refuses a run that a stop rule has ended, unless the rules have changed."""
-    met = rule_met(run)
-    if met is not None and results_in(run.folder.results)[-1]["done"]:
-        raise ConfigError(
-            f"a stop rule has ended the run at tick {run.leg.start}: {met.rule.met_words(met.value)}; "
-            f"go on with another bound, such as --set stop.{met.rule.key}=..., or without it: --set stop={{}}",
-            source=str(run.path),
-        )
+    return replace(
+        run, words=(*passed_over, *_resume_words(before, config, found, run), *_length_words(before, config))
+    )
 
 
 def rolled_back(run: Run) -> Run:
@@ -105,14 +106,13 @@ def rolled_back(run: Run) -> Run:
     Raises:
         ConfigError: the run folder is damaged.
     """
-    config = run.plan.config
     passed_over: list[str] = []
     found = next(boundaries.whole(run.folder, passed_over), None)
     for line in passed_over:
         _log.warning("%s", line)
     if found is None and passed_over:
         raise ConfigError("the run has begun, but no boundary in its folder is whole", source=str(run.path))
-    return replace(_at(found or Boundary(tick=0), run, config), begun=True, words=())
+    return replace(_at(found or Boundary(tick=0), run, run.plan.config), begun=True, words=())
 
 
 def _at(found: Boundary, run: Run, config: Config) -> Run:
@@ -121,20 +121,36 @@ def _at(found: Boundary, run: Run, config: Config) -> Run:
         from arena.run import rounds
 
         run = rounds.again(run, config, found.tick)
-    changes = curriculum.lines_of(run.folder)
+    changes = hooks.lines_of(run.folder)
     if run.changed_config is not None:  # by later boundaries too, perhaps
-        plan = curriculum.with_changes(run.plan, config) if run.plan.config.rounds == 1 else run.plan
+        plan = hooks.with_changes(run.plan, config) if run.plan.config.rounds == 1 else run.plan
         run = replace(run, plan=plan, changed="", changed_config=None)
     # The run as it was played up to here.
-    run = curriculum.with_change_lines(run, [line for line in changes if line.tick < found.tick])
-    leg = _reseated(leg_at(found, run.folder), found, run)
+    run = hooks.with_change_lines(run, [line for line in changes if line.tick < found.tick])
+    leg, seats = leg_at(found, run.folder), seats_of(run.plan)
+    if found.seats and found.seats != seats:  # which worker continues with which private state
+        taken: dict[Worker, Worker] = {}
+        for name in run.plan.policies:
+            last = [seat for seat in found.seats if seat.policy == name]
+            taken |= match_workers(seats_of(run.plan, name), last)
+        left = frozenset(worker for worker, other in taken.items() if other in leg.left)
+        own = {
+            (match, seat): checkpoint.own_path_of(run.folder.checkpoints_path(policy), found.tick, taken[match, seat])
+            for match, seat, policy, _ in seats
+            if (match, seat) in taken
+        }
+        leg = replace(leg, left=left, own=own)
     here = [line for line in changes if line.tick == found.tick]
     if run.plan.config.curriculum is None:  # else it is asked between two stages
-        run = curriculum.with_change_lines(run, here)
-    run = replace(run, recorded_change=here[0].set if here else None)
+        run = hooks.with_change_lines(run, here)
     restore = {**checkpoints_given(run.plan, without=leg.restore), **leg.restore}
-    concluded = found.tick >= run.plan.horizon
-    return replace(run, resumed=True, concluded=concluded, leg=replace(leg, restore=restore))
+    return replace(
+        run,
+        recorded_change=here[0].set if here else None,
+        resumed=True,
+        concluded=found.tick >= run.plan.horizon,
+        leg=replace(leg, restore=restore),
+    )
 
 
 def checkpoints_given(plan: Plan, *, without: Container[str] = ()) -> dict[str, Path]:
@@ -153,81 +169,66 @@ def forget(run: Run) -> int:
     Returns:
         the ticks beyond the boundary that the farthest match has on record.
     """
-    folder = run.folder
-    boundaries.discard_after(folder, run.leg.start)
+    folder, start = run.folder, run.leg.start
+    boundaries.discard_after(folder, start)
     found = boundaries.last(folder) or Boundary(tick=0)
-    assert found.tick == run.leg.start, "the boundary was there when the run was prepared"
-    farthest = run.leg.start
+    assert found.tick == start, "the boundary was there when the run was prepared"
+    farthest = start
     for path, name in ((folder.episodes, "tick"), (folder.metrics, "ticks")):
         lines = JournalReader(path, start=found.journals.get(path.name, 0))
         farthest = max([farthest, *lines.made(itemgetter(name), missing_ok=True)])
     for name in run.plan.policies:
         # A policy that had finished before its leg was cut short has a checkpoint at the planned end of the leg.
-        checkpoint.discard_after(folder.checkpoints_path(name), found.checkpoints.get(name, run.leg.start))
+        checkpoint.discard_after(folder.checkpoints_path(name), found.checkpoints.get(name, start))
     boundaries.cut_journals(folder, found)
     if folder.samples.exists():
         from arena.dataset import format as sample_format
         from arena.dataset import writer
 
         for match in sample_format.matches_in(folder.samples):
-            writer.discard_after(match, run.leg.start)
+            writer.discard_after(match, start)
     if folder.replays.exists():
         from arena.replay import format as replay_format
 
         for match in folder.replays.glob("round-*/match-*"):
-            replay_format.discard_after(match, run.leg.start)
-    evaluations.forget_after(folder, run.leg.start)
+            replay_format.discard_after(match, start)
+    evaluations.forget_after(folder, start)
     # By their ticks: `on_checkpoint` may measure when the boundary is on the disk already.
-    journal.forget_after(folder.measures, MeasureLine, lambda line: line.tick, run.leg.start)
-    best.forget_after(folder, run.leg.start)
-    curriculum.forget_after(folder, run.leg.start)
-    return farthest - run.leg.start
+    journal.forget_after(folder.measures, MeasureLine, lambda line: line.tick, start)
+    best.forget_after(folder, start)
+    hooks.forget_after(folder, start)
+    return farthest - start
 
 
-def _anew_words(plan: Plan, found: Boundary) -> Iterator[str]:
-    if found.tick == 0:  # all policies begin
-        return
-    for name, policy in plan.policies.items():
+def rule_met(run: Run, kept: RunResults | None = None) -> Met | None:
+    """The first result on record up to a boundary that meets a stop rule as the rules are now; None if none does.
+
+    Args:
+        run: at the boundary.
+        kept: the results as the process that leads the run keeps them; None: they are read from the run folder.
+
+    Raises:
+        ConfigError: `result.json` is damaged.
+    """
+    if kept is not None:
+        return kept.met
+    results = results_in(run.folder.results) if run.plan.config.stop_rules else []
+    met = (first_met(run.plan.config.stop_rules, result) for result in results if result["ticks"] <= run.leg.start)
+    return next(filter(None, met), None)
+
+
+def _resume_words(before: Config, config: Config, found: Boundary, run: Run) -> Iterator[str]:
+    """Lines about what begins without a checkpoint, and about the effects of a changed configuration."""
+    plan = run.plan
+    for name, policy in plan.policies.items() if found.tick else ():
         if name not in found.checkpoints and policy.config.learns and policy.workers:
             yield f"policy {name!r} has no checkpoint: it begins anew"
-
-
-def _best_words(before: Config, found: Boundary, run: Run) -> Iterator[str]:
-    """A line if the best checkpoints so far are gone, with the file about them."""
-    if before.best is None or run.plan.config.best is None or run.folder.best.exists():
-        return
-    earlier = [line for line in results_in(run.folder.results) if line["ticks"] < found.tick]
-    if any(line["ticks"] % before.checkpoint_every == 0 and before.best.metric in numbers(line) for line in earlier):
-        yield f"{run.folder.best} is missing: the best result is sought among those from tick {found.tick} on"
-
-
-def _reseated(leg: Leg, found: Boundary, run: Run) -> Leg:
-    """The leg of a boundary for seats that may have changed: which worker continues with which private state."""
-    if not _is_reseated(found, run.plan):
-        return leg
-    taken: dict[Worker, Worker] = {}
-    for name in run.plan.policies:
-        last = [seat for seat in found.seats if seat.policy == name]
-        taken |= match_workers(seats_of(run.plan, name), last)
-    return replace(
-        leg,
-        left=frozenset(worker for worker, other in taken.items() if other in leg.left),
-        own={
-            (match, seat): checkpoint.own_path_of(run.folder.checkpoints_path(policy), found.tick, taken[match, seat])
-            for match, seat, policy, _ in seats_of(run.plan)
-            if (match, seat) in taken
-        },
-    )
-
-
-def _is_reseated(found: Boundary, plan: Plan) -> bool:
-    return bool(found.seats) and found.seats != seats_of(plan)
-
-
-def _change_words(before: Config, config: Config, found: Boundary, run: Run) -> Iterator[str]:
-    """Lines about the effect of changed copies, lanes, outcome rules and rounds on the resumed run."""
-    plan = run.plan
-    if _is_reseated(found, plan):
+    if before.best is not None and plan.config.best is not None and not run.folder.best.exists():
+        earlier = [line for line in results_in(run.folder.results) if line["ticks"] < found.tick]
+        had = [line for line in earlier if line["ticks"] % before.checkpoint_every == 0]
+        if any(before.best.metric in numbers(line) for line in had):
+            yield f"{run.folder.best} is missing: the best result is sought among those from tick {found.tick} on"
+    if found.seats and found.seats != seats_of(plan):
         yield (
             "copies or lanes have changed, so the matches have other numbers or lanes than before: each lane counts "
             "its episodes on from those that episodes.jsonl has of the same match and lane number"
@@ -238,8 +239,8 @@ def _change_words(before: Config, config: Config, found: Boundary, run: Run) -> 
                 f"envs.{name}.outcome was {_words(old)}, is {_words(env.outcome)}: episodes on record keep the "
                 "outcomes that they have"
             )
-    anew = (before.listed, before.league) != (config.listed, config.league)
-    if plan.config.rounds > 1 and found.tick < plan.ticks and anew:
+    changed = (before.listed, before.league) != (config.listed, config.league)
+    if plan.config.rounds > 1 and found.tick < plan.ticks and changed:
         last = plan.round + 1 == plan.config.rounds
         then = "there is none after it" if last else "`matches` and `league` as they are now count from the next one on"
         yield f"round {plan.round} goes on as it was planned; {then}"
@@ -267,60 +268,44 @@ def _length_words(before: Config, config: Config) -> Iterator[str]:
         )
 
 
-def _check_same(before: Config, now: Config, source: str) -> None:
-    """Refuses a configuration of another game: its records and weights would be mixed with the old ones."""
-    differences = list(_differences(before, now))
-    if differences:
-        raise ConfigError(
-            f"--resume goes on with the same policies in the same games, but {'; '.join(differences)}. "
-            "Go back to that, or start a new run that begins with the policies of this one: "
-            f"arena train NEW.yaml --continue {Path(source).parent}",
-            source=source,
-        )
-
-
 def _differences(before: Config, now: Config) -> Iterator[str]:
+    """What differs between the games and policies of two configurations of a run.
+
+    In a league it is only what the rounds to come may not change: the pairings may change, but not the game.
+    """
     if before.rounds > 1 and before.ticks != now.ticks:
         yield f"ticks: a round had {before.ticks}, has {now.ticks}"
     if (before.rounds == 1) != (now.rounds == 1):
         yield f"rounds was {before.rounds}, is {now.rounds}"
     yield from compared("policies", before.policies, now.policies, ("algorithm", "frozen"))
     yield from compared("envs", before.envs, now.envs, GAME)
-    if now.rounds > 1:
-        yield from _league_differences(before, now)
+    if now.rounds == 1:
+        old, new = (tuple(entry for _, entry in config.entries()) for config in (before, now))
+        if len(old) != len(new):
+            yield f"matches: had {len(old)} descriptions, has {len(new)}"
+        else:
+            yield from compared("matches", numbered(old), numbered(new), SAME_MATCH)
         return
-    old, new = (tuple(entry for _, entry in config.entries()) for config in (before, now))
-    if len(old) != len(new):
-        yield f"matches: had {len(old)} descriptions, has {len(new)}"
-        return
-    yield from compared("matches", numbered(old), numbered(new), SAME_MATCH)
 
+    def setting(match: MatchConfig) -> dict[str, Any]:
+        """The game and form of a match, without its players."""
+        return {**{field: getattr(match, field) for field in SAME_MATCH}, "seats": len(match.seats)}
 
-def _league_differences(before: Config, now: Config) -> Iterator[str]:
-    """What differs in the rounds to come: the pairings may change, but not the game."""
-    known = [_setting(match) for _, match in before.known_matches()]
-    other = {path: _setting(match) for path, match in now.known_matches() if _setting(match) not in known}
-    for path, setting in other.items():
-        had = " or ".join(dict.fromkeys(map(_words, known)))
-        yield f"{path} is played with {_words(setting)}, the league was with {had}"
-    played, planned = _tournaments(before), _tournaments(now)
+    def tournaments(config: Config) -> dict[str, tuple[str, ...]]:
+        """The players of each knockout and Swiss, which continue from one round to the next."""
+        entries = ((place, entry) for place, entry in config.places() if not isinstance(entry, MatchConfig))
+        made = {place: generator_of(entry) for place, entry in entries}
+        return {place: one.policies for place, one in made.items() if isinstance(one, (KnockoutConfig, SwissConfig))}
+
+    known = [setting(match) for _, match in before.known_matches()]
+    had = " or ".join(dict.fromkeys(map(_words, known)))
+    for path, found in {path: setting(match) for path, match in now.known_matches()}.items():
+        if found not in known:
+            yield f"{path} is played with {_words(found)}, the league was with {had}"
+    played, planned = tournaments(before), tournaments(now)
     for place in sorted(played.keys() | planned.keys()):
         if played.get(place) != planned.get(place):
             yield f"{place}.policies was {_words(played.get(place))}, is {_words(planned.get(place))}"
-
-
-def _setting(match: MatchConfig) -> dict[str, Any]:
-    """The game and form of a match, without its players."""
-    fields = {field: getattr(match, field) for field in SAME_MATCH}
-    return {**fields, "seats": len(match.seats)}
-
-
-def _tournaments(config: Config) -> dict[str, tuple[str, ...]]:
-    """The players of each knockout and Swiss, which continue from one round to the next."""
-    generators = {place: generator_of(entry) for place, entry in config.places() if not isinstance(entry, MatchConfig)}
-    return {
-        place: found.policies for place, found in generators.items() if isinstance(found, (KnockoutConfig, SwissConfig))
-    }
 
 
 def numbered(entries: Sequence[MatchConfig]) -> dict[str, MatchConfig]:

@@ -30,12 +30,12 @@ from arena.league import rounds_file
 from arena.plan.build import make_plan
 from arena.plan.seats import resolve_entities
 from arena.preflight.examine import interface_of
+from arena.preflight.later_seats import later_plans
 from arena.preflight.spec import spec_of
 from arena.preflight.stubs import SpecVectorEnv, StubGroup, from_spaces
 from arena.records import boundary
 from arena.records import checkpoint as checkpoints
 from arena.records.folder import RunFolder
-from arena.run.later_seats import later_plans
 
 
 class Policy:

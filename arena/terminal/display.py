@@ -18,7 +18,7 @@ from typing import IO, TYPE_CHECKING
 from arena.errors import pluralize, shown
 from arena.records.faults import Losses
 from arena.records.scoreboard import Score, Scoreboard, Series
-from arena.run.display import Display
+from arena.roles.state import Display
 from arena.terminal.output import drawing, printable
 
 if TYPE_CHECKING:

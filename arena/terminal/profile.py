@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from arena.diagnostics.profile import RoleProfile
 from arena.records.formats import ProfiledRole, ProfileFile
-from arena.run.process_state import Profiled
+from arena.roles.state import Profiled
 
 
 def profile_file(profiles: Mapping[Profiled, RoleProfile]) -> ProfileFile:

@@ -25,7 +25,7 @@ from arena.records.journal import JournalReader
 from arena.records.lock import is_held
 from arena.records.metrics import EpisodeRecord
 from arena.records.scoreboard import Scoreboard
-from arena.run.status import RunStatus, planned_ticks, run_status
+from arena.roles.status import RunStatus, planned_ticks, run_status
 from arena.terminal.display import make_display, silent_display, summary_lines
 
 T = TypeVar("T")

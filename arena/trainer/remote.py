@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from arena.diagnostics.start_folder import anchored
-from arena.launch.holding import ADDRESS_VARIABLE, KEY_VARIABLE, receive, send
+from arena.run.holding import ADDRESS_VARIABLE, KEY_VARIABLE, receive, send
 
 _LOOK_SECONDS = 0.2  # between two looks at the processes
 _END_SECONDS = 10.0  # for the processes to end when the Trainer is closed

@@ -34,12 +34,9 @@ from arena.config.named import refuse_main
 from arena.config.schema import EvaluationConfig
 from arena.diagnostics.start_folder import anchored
 from arena.errors import BudgetReached, ConfigError, Origin, RunFailed, nearest
-from arena.launch import mpirun
-from arena.launch.console import Output, log_beside_display
-from arena.launch.lead import HeldRun, in_one_process, lock, scored
-from arena.launch.untouched_process import untouched_process
 from arena.plan.seats import check_seats
 from arena.preflight.examine import interface_of
+from arena.preflight.later_seats import evaluation_config
 from arena.preflight.spec import spec_of
 from arena.records import best, boundary, checkpoint, evaluations
 from arena.records.atomic import make_folder, part_of
@@ -50,15 +47,18 @@ from arena.records.journal import JournalReader
 from arena.records.metrics import EpisodeRecord
 from arena.records.result_file import read_results
 from arena.roles.protocol import Failed
-from arena.run.curriculum import changed_config, check_change, lines_of, with_changes
-from arena.run.display import Display
+from arena.roles.run import Run
+from arena.roles.state import Display, RunState
+from arena.run import mpirun
+from arena.run.api import untouched_process
+from arena.run.console import Output, log_to_folder
 from arena.run.evaluation import episodes_per_lane, is_due
-from arena.run.evaluation_config import evaluation_config
+from arena.run.hooks import changed_config, check_change, lines_of, with_changes
+from arena.run.lead import Leader, scored
+from arena.run.loop import OneProcess, RunLoop, in_one_process
 from arena.run.opponents import opponent_of, opposed, policy_at
 from arena.run.prepare import prepare
-from arena.run.resume import rolled_back
-from arena.run.run import Run
-from arena.run.stop_rules import rule_met
+from arena.run.resume import rolled_back, rule_met
 from arena.serving.policy import Policy, configured_policy
 from arena.terminal.display import silent_display
 from arena.terminal.output import say
@@ -173,10 +173,11 @@ class Trainer:
         for line in run.words:  # such as that a boundary is damaged
             _log.warning("%s", line)
         run = replace(run, source=self._origin.source, overridden=self._origin.overridden, held=True)
-        self._held = HeldRun(run, lambda *_: None, silent_display(), output=self._output, watched=False)
-        self._held.memory.objects = self._objects
+        state = RunState(objects=self._objects)
+        self._leader = Leader(state, display=silent_display(), output=self._output, watched=False)
+        self._held = RunLoop(OneProcess(), run, state, self._leader)
         if self._ranks == "1":
-            lock(run, self._held.memory)
+            self._leader.lock(run)
         self._closed = self._is_over = self._interrupted = False
 
     # ------------------------------------------------------------------------------------------------------- the state
@@ -220,7 +221,7 @@ class Trainer:
 
     @property
     def _rule_met(self) -> bool:
-        return rule_met(self._held.run, self._held.memory.results) is not None
+        return rule_met(self._held.run, self._held.state.results) is not None
 
     # -------------------------------------------------------------------------------------------------------- training
 
@@ -235,7 +236,7 @@ class Trainer:
         """
         self._check_open()
         if self._interrupted:
-            self._held.memory.unlock()
+            self._held.state.unlock()
             self._open(str(self.folder), resume=True)
         if self.done:
             raise BudgetReached(
@@ -250,27 +251,27 @@ class Trainer:
             status = self._play_remotely()
             return self._trained(before, over=status == 0)
         with untouched_process():
-            held.memory.stop.renew()
-            held.memory.stop.listen()
+            held.state.stop.renew()
+            held.state.stop.listen()
             try:
-                log_beside_display(held.run, held.run.roles)
+                log_to_folder(held.run)
                 while (status := held.play_stage()) is None and self._goes_on(started):
                     pass
             except KeyboardInterrupt:
                 self._interrupted = True
                 raise
             except BaseException as error:
-                self._fail(held.failure(error))
+                self._fail(self._leader.failure(held.run, error))
         if status is not None:
             self._read_boundary()
-        if status is not None and held.memory.stop.number is not None:
+        if status is not None and held.state.stop.number is not None:
             self._interrupted = True
-            raise KeyboardInterrupt(signal.Signals(held.memory.stop.number).name)
+            raise KeyboardInterrupt(signal.Signals(held.state.stop.number).name)
         return self._trained(before, over=status is not None)
 
     def _play_remotely(self) -> int | None:
         """Plays an iteration in the processes of a launcher; the exit status if the run is over."""
-        run, memory = self._held.run, self._held.memory
+        run, memory = self._held.run, self._held.state
         if self._remote is None:
             resume = run.resumed or run.begun
             self._remote = RemoteRun(resolved_yaml(self._config), run.path, self._ranks, self._hosts, resume=resume)
@@ -306,7 +307,7 @@ class Trainer:
         """The newest result after an iteration; `before`: bytes of the episodes before it."""
         self._is_over = over
         self._warn_if_cut(before)
-        kept = self._held.memory.results  # None where other processes have played
+        kept = self._held.state.results  # None where other processes have played
         newest = (self.results[-1:] or [{}])[0] if kept is None else dict(kept.newest or {})
         if self._verbose:
             say(_line(newest))
@@ -354,7 +355,7 @@ class Trainer:
         run = self._held.run
         for key, value in changes.items():
             check_change(self._config, key, value)
-        wanted = {**self._held.memory.wanted, **changes}
+        wanted = {**self._held.state.wanted, **changes}
         known = [line for line in lines_of(run.folder) if line.tick <= run.leg.start]
         changed = changed_config(run, [*known, ChangeLine(tick=run.leg.start, set=wanted)])
         _check_held(changed)
@@ -362,7 +363,7 @@ class Trainer:
             for before, match in zip(run.plan.matches, with_changes(run.plan, changed).matches, strict=True):
                 if match.game.kwargs != before.game.kwargs and registry.external_kind(match.game.make) is None:
                     interface_of(match)  # made once: arguments that it does not take are found here
-        self._held.memory.wanted = wanted
+        self._held.state.wanted = wanted
 
     # ----------------------------------------------------------------------------------------------------- its policies
 
@@ -409,7 +410,7 @@ class Trainer:
                 try:
                     in_one_process(replace(config, source=run.source, episodes=lanes, greedy=greedy), silent_display())
                 except BaseException as error:
-                    failure = self._held.failure(error)
+                    failure = self._leader.failure(run, error)
                     if failure.exit_code == _MISTAKE:
                         raise ConfigError(failure.message) from error
                     raise RunFailed(
@@ -644,7 +645,7 @@ class Trainer:
             return
         self._closed = True
         self._end_remote()
-        memory = self._held.memory
+        memory = self._held.state
         if memory.callbacks is not None:
             with untouched_process():
                 memory.callbacks.end()

@@ -16,10 +16,10 @@ from run_cli import arena, environment, finish, left_behind, start, wait_for
 WAITS = """
 import os, signal, sys
 from pathlib import Path
-from arena.launch.mpirun import tell_joined
+from arena.run.mpirun import report
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
 from mpi4py import MPI
-tell_joined(sys.stderr)
+report(sys.stderr, joined=True)
 rank = MPI.COMM_WORLD.rank
 Path(f"ready-{rank}").touch()
 signal.sigwait({signal.SIGUSR1})
@@ -43,7 +43,7 @@ def test_another_launcher_than_the_librarys_is_a_problem(tmp_path: Path) -> None
     launcher.write_text('#!/bin/bash\n[ "$1" = --version ] && exit\nshift 2\n"$@" & "$@"; wait\n')
     launcher.chmod(0o700)
     program = (
-        "import sys; from arena.launch import mpirun; from arena.cli.doctor import mpi\n"
+        "import sys; from arena.run import mpirun; from arena.cli.doctor import mpi\n"
         f"mpirun.find_launcher = lambda: {str(launcher)!r}\n"
         "print(*[finding.line for finding in mpi.few_processes()])"
     )
@@ -63,7 +63,7 @@ def test_each_trial_process_answers_in_one_write_also_unbuffered(tmp_path: Path)
 
 
 def test_sigusr1_reaches_every_process_through_us_and_the_launcher(tmp_path: Path) -> None:
-    program = f"from arena.launch import mpirun; import sys; sys.exit(mpirun.run(3, [sys.executable, '-c', {WAITS!r}]))"
+    program = f"from arena.run import mpirun; import sys; sys.exit(mpirun.run(3, [sys.executable, '-c', {WAITS!r}]))"
     process = subprocess.Popen(
         [sys.executable, "-c", program],
         cwd=tmp_path,

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from arena.launch import mpirun
+from arena.run import mpirun
 from run_cli import ARENA, TESTS, arena, by_hand, episodes, finish, left_behind, start, wait_for, write
 
 CONFIGS = Path(__file__).parent.parent.parent / "configs"

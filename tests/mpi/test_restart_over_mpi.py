@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from arena.launch import mpirun
 from arena.records.journal import JournalReader
+from arena.run import mpirun
 from run_cli import ARENA, Ended, arena, finish, left_behind, ranks_in, start, wait_for, write
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))  # benchmarks are scripts: they find each other so

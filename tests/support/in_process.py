@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from arena.config import parse_config
-from arena.launch import lead
 from arena.records.journal import JournalReader
 from arena.records.scoreboard import Scoreboard
+from arena.roles.run import Run
+from arena.roles.state import RunState
 from arena.run.evaluation import is_due
+from arena.run.loop import in_one_process
 from arena.run.prepare import prepare
-from arena.run.run import Run
 from arena.terminal.display import PlainDisplay
 
 NOTES: list[Any] = []
@@ -49,8 +50,12 @@ def play(data: Mapping[str, Any], path: Path, *, resume: bool = False, given: bo
     shown = io.StringIO()
     if run.concluded and not is_due(run):  # only the last result is missing; the command writes it
         return Played(run, Scoreboard(), "")
-    result = lead.in_one_process(replace(run, **changes), PlainDisplay(shown, total_ticks=1))
-    return Played(run, result.scoreboard, shown.getvalue())
+    state = RunState()
+    try:
+        in_one_process(replace(run, **changes), PlainDisplay(shown, total_ticks=1), state)
+    finally:
+        state.disconnect("over")
+    return Played(run, state.scoreboard or Scoreboard(), shown.getvalue())
 
 
 def _next(path: Path) -> Path:

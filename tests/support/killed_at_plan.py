@@ -6,14 +6,14 @@ import os
 import signal
 from pathlib import Path
 
+from arena.roles.run import Run
+from arena.roles.state import RunState
 from arena.run import rounds
-from arena.run.process_state import ProcessState
-from arena.run.run import Run
 
 next_round, died = rounds.next_round, Path("died")
 
 
-def plan_and_die(run: Run, memory: ProcessState) -> Run | None:
+def plan_and_die(run: Run, memory: RunState) -> Run | None:
     following = next_round(run, memory)
     if run.plan.round == 1 and not died.exists():
         died.touch()

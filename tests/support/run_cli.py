@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from arena.launch import mpirun
 from arena.records.journal import JournalReader
+from arena.run import mpirun
 
 TESTS = Path(__file__).parent
 ARENA = [sys.executable, "-m", "arena"]

@@ -15,7 +15,7 @@ from arena.plan.build import make_plan
 from arena.plan.plan import RoleKind
 from arena.roles.protocol import Ready
 from arena.roles.root.admission import check_playable, is_resumable, schedules_of
-from arena.run.run import Run
+from arena.roles.run import Run
 
 DATA = {
     "name": "test",

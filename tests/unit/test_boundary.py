@@ -19,7 +19,7 @@ from arena.records import boundary, checkpoint
 from arena.records.folder import RunFolder
 from arena.records.formats import Boundary, FileMark, SeatKey, digest_of
 from arena.records.journal import Journal
-from arena.run.leg import Leg, leg_at
+from arena.roles.run import Leg, leg_at
 
 FULL = Boundary(
     tick=40,

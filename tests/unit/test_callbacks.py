@@ -19,7 +19,7 @@ from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader, as_read
 from arena.records.metrics import EpisodeRecord, SeatRecord, UpdateRecord
 from arena.records.recorder import Recorder
-from arena.run.stop import Stop
+from arena.roles.stop import Stop
 from in_process import NOTES
 from recorders import RecordsAll
 

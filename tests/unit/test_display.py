@@ -12,7 +12,7 @@ from arena.records.figures import results_of
 from arena.records.metrics import EpisodeRecord, SeatRecord, UpdateRecord
 from arena.records.outcome import Outcome
 from arena.records.scoreboard import Scoreboard
-from arena.run.display import Display
+from arena.roles.state import Display
 from arena.terminal.display import LiveDisplay, PlainDisplay, Rate, make_display, summary_lines
 
 

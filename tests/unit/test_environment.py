@@ -15,8 +15,8 @@ from arena.plan.plan import Role, RoleKind
 from arena.roles.environment.environment import Environment
 from arena.roles.perform import run_role
 from arena.roles.protocol import Done, Go, Next, Stopping
-from arena.run.process_state import ProcessState
-from arena.run.run import Run
+from arena.roles.run import Run
+from arena.roles.state import RunState
 from arena.transport import ANY_SOURCE, Order, Tag
 from arena.transport.endpoint import LinkSet, LinkSize
 from arena.transport.pickling import pack, unpack
@@ -50,7 +50,7 @@ def test_games_are_closed_if_the_links_cannot_be_opened(part: int, tmp_path: Pat
     endpoint.at_part = part
     Faulty.forget()
     with pytest.raises(PeerLost):
-        Environment(endpoint, Run(plan, tmp_path), plan.matches[0], ProcessState())
+        Environment(endpoint, Run(plan, tmp_path), plan.matches[0], RunState())
     assert (Faulty.made, Faulty.closed) == (part + 1, part + 1)
 
 

@@ -35,7 +35,7 @@ from arena.plan.hosts import Host
 from arena.records import checkpoint
 from arena.records.folder import RunFolder
 from arena.records.formats import Boundary, ChangeLine
-from arena.run.curriculum import check_recorded
+from arena.run.hooks import check_recorded
 
 HEADER = {"version": 1, "policy": "blue", "algorithm": "ppo", "boundary": 1, "ticks": 1, "update": 1, "arena": "x"}
 GIBIBYTE = 2**30

@@ -28,11 +28,10 @@ FLOORS = (
     "callbacks dataset entity_env external group league replay seat",
     "loggers proxy testing",
     "preflight",
-    "run",
     "roles",
     "serving",
     "report terminal",
-    "launch",
+    "run",
     "trainer",
     "experiment",
     "cli",
@@ -61,7 +60,7 @@ OPEN_TO_ALGORITHMS = {"errors", "game", "group", "proxy", "dataset", "registry"}
 OPEN_TO_GAMES = {"entity_env", "errors", "external", "game", "registry"}
 
 
-PLAYING = {"roles", "run", "launch", "cli"}
+PLAYING = {"roles", "run", "cli"}
 
 
 class Import(NamedTuple):

@@ -16,7 +16,7 @@ from arena.league.custom import check_custom
 from arena.league.next_round import Round, first_round, next_round
 from arena.league.results import Results
 from arena.plan.build import make_plan
-from arena.run.later_seats import later_plans
+from arena.preflight.later_seats import later_plans
 from arena.testing import ContractBroken, check_pairings, check_rule
 from own_leagues import Above, Ladder
 from simulated_leagues import entry, league, played, timeline

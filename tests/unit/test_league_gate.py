@@ -14,10 +14,9 @@ from arena.league import rounds_file as records
 from arena.plan.build import make_plan
 from arena.records import checkpoint
 from arena.records.journal import Journal
+from arena.roles.run import Leg, Run
+from arena.roles.state import RunState
 from arena.run import rounds
-from arena.run.leg import Leg
-from arena.run.process_state import ProcessState
-from arena.run.run import Run
 
 TICKS, LANES = 50, 4
 MATCHMAKING = {"env": "game", "policies": ["one"], "rule": "past_selves", "copies": 2, "lanes": LANES}
@@ -49,7 +48,7 @@ def following(run: Run, *, won: int, lost: int) -> Run:
     journal.extend([game(run, match.match, won=number < won) for match in against(run) for number in range(won + lost)])
     journal.close()
     leg = Leg(start=run.plan.ticks, restore={"one": checkpoint.path_of(saved, run.plan.ticks)}, updates={"one": 1})
-    found = rounds.next_round(replace(run, leg=leg), ProcessState())
+    found = rounds.next_round(replace(run, leg=leg), RunState())
     assert found is not None
     return found
 

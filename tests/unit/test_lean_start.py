@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from arena.launch import mpirun
 from arena.registry import uncollected
+from arena.run import mpirun
 
 ROOT = Path(__file__).parents[2]
 FOR_RANK_0_ALONE = {
@@ -55,16 +55,16 @@ def loaded_after(program: str, cwd: Path = ROOT) -> set[str]:
 )
 def test_rank_loads_only_the_modules_of_its_role(role: str, other: str, adapter: str) -> None:
     loaded = loaded_after(
-        f"import arena.cli.main, arena.cli.train, arena.launch.rank, arena.roles.{role}.{role}, {adapter}",
+        f"import arena.cli.main, arena.cli.train, arena.run.loop, arena.roles.{role}.{role}, {adapter}",
     )
-    assert {"arena.launch.rank", f"arena.roles.{role}.{role}", adapter, "numpy"} <= loaded
+    assert {"arena.run.loop", f"arena.roles.{role}.{role}", adapter, "numpy"} <= loaded
     assert not loaded & (FOR_RANK_0_ALONE | {f"arena.roles.{other}", "torch"})
 
 
 def test_launcher_parent_does_not_import_numpy(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text(CONFIG)
     program = (
-        "from arena.cli.main import main\nfrom arena.launch import mpirun\nstarted = []\n"
+        "from arena.cli.main import main\nfrom arena.run import mpirun\nstarted = []\n"
         "mpirun.under_launcher = lambda: False\n"
         "mpirun.run = lambda ranks, program, **_: started.append(ranks) or 0\n"
         "assert main(['train', 'config.yaml', '--ranks', 'one_per_role']) == 0 and started == [4]"

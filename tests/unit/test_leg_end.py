@@ -23,10 +23,9 @@ from arena.roles.root.leg_end import (
     leg_from,
     next_boundary,
     next_step,
-    next_step_after_games,
+    seats_of,
 )
-from arena.run.handover import seats_of
-from arena.run.leg import Leg
+from arena.roles.run import Leg
 
 FOLDER = RunFolder(Path("run"))
 ENVIRONMENT = Role(RoleKind.ENVIRONMENT, 0)
@@ -67,29 +66,22 @@ EVERY_100 = {"evaluation": {"every": 100}}
     [
         ({}, 100, False, "leg"),
         ({}, 100, True, "stopped_at"),
-        ({}, 250, False, None),
-        ({}, 250, True, None),
+        ({}, 250, False, "following"),
+        ({}, 250, True, "following"),
         (EVERY_100, 100, False, "following"),
         (EVERY_100, 250, False, "following"),
         ({"rounds": 2}, 100, False, "leg"),
         ({"rounds": 2}, 250, False, "following"),
         ({"rounds": 2}, 250, True, "stopped_at"),
-        ({"rounds": 2, "number": 1}, 500, True, None),
+        ({"rounds": 2, "number": 1}, 500, True, "following"),
     ],
 )
 def test_next_step_is_a_leg_or_new_roles_or_a_stop(
-    changes: dict[str, Any], tick: int, stopping: bool, step: str | None
+    changes: dict[str, Any], tick: int, stopping: bool, step: str
 ) -> None:
     leg = Leg(start=tick)
     found = next_step(plan_of(**changes), leg, stopping=stopping)
-    assert found == NextStep(**({} if step is None else {step: tick if step == "stopped_at" else leg}))
-
-
-def test_next_step_after_games_is_the_next_round() -> None:
-    leg, plan = Leg(start=70), plan_of(rounds=2)
-    assert next_step_after_games(plan, leg, stopping=False) == NextStep(following=leg)
-    assert next_step_after_games(plan, leg, stopping=True) == NextStep(stopped_at=70)
-    assert next_step_after_games(plan_of(rounds=2, number=1), leg, stopping=False) == NextStep()
+    assert found == NextStep(**{step: tick if step == "stopped_at" else leg})
 
 
 def test_boundary_holds_the_content_of_the_done_messages() -> None:

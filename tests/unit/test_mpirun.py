@@ -22,9 +22,9 @@ from typing import Any
 import pytest
 
 from arena.errors import ConfigError
-from arena.launch import mpirun
-from arena.launch.bound_process import bound
 from arena.plan.hosts import Host
+from arena.run import mpirun
+from arena.run.bound_process import bound
 from run_cli import wait_for
 
 ROOT = Path(__file__).parents[2]
@@ -60,6 +60,10 @@ NO_SLOTS = [
     RULE,
 ]
 OPEN_MPI = "mpirun (Open MPI) 5.0.11"
+ENDED, JOINED, STARTED = (
+    mpirun.REPORT_MARK + json.dumps(facts)
+    for facts in ({"ended": True}, {"joined": True}, {"started": [0, 0, 0, "another node"]})
+)
 OURS = ["arena: error: the plan needs 6 processes, got 4\n", "  more of it\n"]
 
 
@@ -260,13 +264,13 @@ def test_cursor_is_restored_after_a_killed_display(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
-    assert mpirun._told(status, received, output(started=1)) == (130 if received else 1)
+    assert mpirun.exit_status(status, received, output(started=1)) == (130 if received else 1)
     assert capsys.readouterr().out == ("\x1b[?25h\n" if terminal else "")
 
 
 def test_cursor_is_not_restored_twice(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    assert mpirun._told(1, [], output(reason=True, rank="0")) == 1
+    assert mpirun.exit_status(1, [], output(reason=True, rank="0")) == 1
     assert capsys.readouterr().out == ""
 
 
@@ -274,12 +278,12 @@ def test_launcher_that_never_starts_is_reported(capsys: pytest.CaptureFixture[st
     notice = [RULE, f"{mpirun.UNSTARTED}.\n", RULE]
     written = output()
     assert list(mpirun.without_banners(written.listen(notice))) == []
-    assert mpirun._told(213, [], written) == 1
+    assert mpirun.exit_status(213, [], written) == 1
     assert capsys.readouterr().err.startswith("arena: MPI's launcher has failed 3 times: The PMIx server's listener ")
 
 
 def test_failed_launcher_start_is_not_reported_as_killed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert mpirun._told(213, [], output()) == 1
+    assert mpirun.exit_status(213, [], output()) == 1
     assert capsys.readouterr().err == ""
 
 
@@ -308,7 +312,7 @@ def test_silently_ended_process_is_named(
 ) -> None:
     written = output()
     list(written.listen(banner.splitlines(keepends=True)))
-    assert mpirun._told(status, [], written) == 1
+    assert mpirun.exit_status(status, [], written) == 1
     assert words in capsys.readouterr().err
 
 
@@ -317,7 +321,7 @@ def test_silently_ended_process_is_named(
 def test_resume_is_suggested_if_the_command_has_it(
     status: int, received: list[int], has_resume: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    mpirun._told(status, received, output(started=1), has_resume=has_resume)
+    mpirun.exit_status(status, received, output(started=1), has_resume=has_resume)
     said = "; --resume goes on from the newest boundary, if there is one\n"  # it may save none: the launcher knows not
     assert capsys.readouterr().err.endswith(said) == has_resume
 
@@ -325,7 +329,7 @@ def test_resume_is_suggested_if_the_command_has_it(
 def test_failures_are_not_reported_twice(capsys: pytest.CaptureFixture[str]) -> None:
     written = output()
     list(written.listen(["\0arena: error: no\n", "prterun has exited due to process rank 0 with PID 1\n"]))
-    assert mpirun._told(2, [], written) == 2
+    assert mpirun.exit_status(2, [], written) == 2
     assert capsys.readouterr().err == ""
 
 
@@ -350,7 +354,7 @@ def test_launcher_that_never_starts_is_abandoned(lonely: Path, monkeypatch: pyte
         ("arena: error: no", 2),
         ("arena: failed: the disk is full", 1),
         ("arena: the run has ended: root, rank 0", 1),
-        (mpirun._CONFIRMATION, 0),
+        (ENDED, 0),
         ("", 1),
     ],
 )
@@ -358,7 +362,6 @@ def test_hanging_launcher_is_ended_and_output_kept(
     words: str, status: int, lonely: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mpirun, "_STUCK_SECONDS", 0.2)
-    monkeypatch.setattr(mpirun, "_LOOK_SECONDS", 0.05)
     monkeypatch.setattr(sys, "stderr", io.StringIO())
     starts = seen_child(lonely, monkeypatch, f"echo '{words}' >&2")
     hangs = f"mkfifo {lonely}/never; read line < {lonely}/never"
@@ -371,7 +374,7 @@ def test_launcher_blocked_on_output_is_not_hanging(lonely: Path, monkeypatch: py
     monkeypatch.setattr(mpirun, "_LOOK_SECONDS", 0.01)
     launcher(
         lonely / "system",
-        does=f"PATH=/bin:/usr/bin\n{seen_child(lonely, monkeypatch)}; echo it; echo '{mpirun._CONFIRMATION}' >&2",
+        does=f"PATH=/bin:/usr/bin\n{seen_child(lonely, monkeypatch)}; echo it; echo '{ENDED}' >&2",
     )
     is_read, looks = mpirun._is_read, itertools.count(1)
 
@@ -390,7 +393,7 @@ def test_launcher_blocked_on_output_is_not_hanging(lonely: Path, monkeypatch: py
 
 def test_signal_is_handled_during_the_wait_for_the_launcher(lonely: Path) -> None:
     ready = lonely / "ready"
-    joins = f"trap 'exit 0' USR1; echo '{mpirun._JOINED}' >&2"
+    joins = f"trap 'exit 0' USR1; echo '{JOINED}' >&2"
     waits = f"{joins}; touch {ready}; for _ in $(seq 300); do sleep 0.1; done; exit 3"
     launcher(lonely / "system", does=f"PATH=/bin:/usr/bin\n{waits}")
 
@@ -410,7 +413,7 @@ def test_signals_during_the_start_are_neither_fatal_nor_lost(
 ) -> None:
     ready, joining = lonely / "ready", lonely / "joining"
     starts = f"touch {ready}; until [ -e {joining} ]; do sleep 0.1; done; trap 'exit 0' USR1"
-    waits = f"echo '{mpirun._JOINED}' >&2; for _ in $(seq 300); do sleep 0.1; done; exit 3"
+    waits = f"echo '{JOINED}' >&2; for _ in $(seq 300); do sleep 0.1; done; exit 3"
     launcher(lonely / "system", says=OPEN_MPI, does=f"PATH=/bin:/usr/bin\n{starts}; {waits}")
 
     def signaled() -> None:
@@ -441,7 +444,8 @@ def seen_child(folder: Path, monkeypatch: pytest.MonkeyPatch, then: str = ":") -
         (folder / "seen").touch()
 
     monkeypatch.setattr(mpirun.ProcessWatch, "add", seen)
-    report = f"""echo '{mpirun._STARTED}[0, '$!', '$$', "{mpirun._this_node()}"]' >&2"""
+    facts = f"""{{"started": [0, '$!', '$$', "{mpirun._this_node()}"]}}"""
+    report = f"""echo '{mpirun.REPORT_MARK}{facts}' >&2"""
     return f"(until [ -e {folder}/seen ]; do sleep 0.05; done; {then}) & {report}; wait"
 
 
@@ -513,9 +517,8 @@ def test_a_living_launcher_holds_the_lock_of_its_folder(
     place = tmp_path / "memory"
     place.mkdir()
     monkeypatch.setattr(mpirun, "SHARED_MEMORY", place)
-    with mpirun._folder_of_job({}) as settings:
+    with mpirun.job_folder({}) as settings, mpirun.job_folder({}):
         (folder,) = {*settings.values()}
-        mpirun._remove_leftovers()
         assert Path(folder).is_dir()
     assert list(place.iterdir()) == []
 
@@ -563,13 +566,10 @@ def test_missing_network_is_one_sentence(lonely: Path, capsys: pytest.CaptureFix
     assert line.startswith("arena: Open MPI's launcher finds no network interface")
 
 
-STARTED = mpirun._STARTED + json.dumps([0, 0, 0, "another node"])
-
-
 def dying(folder: Path, times: int, *, boundaries: bool = False) -> Path:
     """A launcher of a run that dies so many times; each time it has a further boundary, if so asked."""
     run, starts = folder / "run", folder / "starts"
-    note = mpirun._NOTE + json.dumps({"folder": str(run), "made": True, "begun": True})
+    note = mpirun.REPORT_MARK + json.dumps({"folder": str(run), "made": True, "begun": True})
     saves = f'mkdir -p {run}/boundaries; touch "{run}/boundaries/$n.json"' if boundaries else ":"
     does = [
         "PATH=/bin:/usr/bin",
@@ -577,7 +577,7 @@ def dying(folder: Path, times: int, *, boundaries: bool = False) -> Path:
         f'echo "$ARENA_RESTART" >> {folder}/told',
         f"echo '{STARTED}' >&2; echo '{note}' >&2; {saves}",
         f'if [ "$n" -le {times} ]; then kill -9 $$; fi',
-        f"echo '{mpirun._CONFIRMATION}' >&2",
+        f"echo '{ENDED}' >&2",
     ]
     launcher(folder / "system", does="\n".join(does))
     return starts
@@ -620,6 +620,27 @@ def test_failure_with_a_reason_is_no_death(says: str, lonely: Path) -> None:
     assert starts.read_text().count("x") == 1
 
 
+def test_second_start_that_hangs_ends_the_run(
+    lonely: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    starts = lonely / "starts"
+    monkeypatch.setattr(mpirun, "START_SECONDS", 0)
+    launcher(lonely / "system", does=f"echo x >> {starts}; echo '{STARTED}' >&2; kill -14 $$")
+    assert mpirun.run(2, ["true"], restarts=5) == 1
+    assert starts.read_text().count("x") == 2
+    assert "its processes have not joined within 0 s, twice in a row; `arena doctor`" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_folder_of_a_run_that_never_begins_is_removed(begun: bool, lonely: Path) -> None:
+    run = lonely / "run"
+    facts = mpirun.REPORT_MARK + json.dumps({"folder": str(run), "made": True, "begun": begun})
+    says = f"/bin/mkdir -p {run}/logs; echo '{STARTED}' >&2; echo '{facts}' >&2; kill -9 $$"
+    launcher(lonely / "system", does=says)
+    assert mpirun.run(2, ["true"], restarts=1) == 1
+    assert run.exists() == begun
+
+
 def test_launcher_that_starts_no_process_is_not_started_again(lonely: Path) -> None:
     starts = lonely / "starts"
     launcher(lonely / "system", does=f"echo x >> {starts}; exit 1")
@@ -653,7 +674,7 @@ def test_a_dead_host_is_named_and_not_what_ended_here_with_it() -> None:
 
 def test_damaged_reports_are_lines_of_the_run() -> None:
     written = mpirun.LauncherOutput(mpirun.Known(), mpirun.ProcessWatch())
-    lines = [f"{mpirun._STARTED}[1, 2\n", f"{mpirun._NOTE}no\n", "more\n"]
+    lines = [f"{mpirun.REPORT_MARK}[1, 2\n", f"{mpirun.REPORT_MARK}no\n", "more\n"]
     assert list(written.listen(lines)) == lines
 
 
@@ -683,7 +704,7 @@ def test_process_that_ends_first_is_named() -> None:
             watch.add(mpirun.Started(rank, process.pid, os.getpid(), mpirun._this_node()))
         second.kill()
         second.wait()
-        wait_for(lambda: watch.dead)
+        watch.look(60.0)
         watch.end(0.0)
         assert first.wait() == -signal.SIGKILL, "what is left is ended"
     assert [each.rank for each in watch.dead if each] == [1]
@@ -698,7 +719,7 @@ def test_slow_start_says_how_many_processes_are_ready(
     mpirun.run(3, ["true"])
     err = capsys.readouterr().err
     assert "2 of 3 processes have started\n" in err
-    assert mpirun._STARTED not in err
+    assert mpirun.REPORT_MARK not in err
 
 
 def test_a_bound_process_starts_clean_and_dies_with_its_parent(tmp_path: Path) -> None:
@@ -708,7 +729,7 @@ def test_a_bound_process_starts_clean_and_dies_with_its_parent(tmp_path: Path) -
     for by_python in (signal.SIGPIPE, signal.SIGXFSZ):
         inherited &= ~(1 << (by_python - 1))
     assert told.split() == ["SigBlk:", f"{1 << (signal.SIGUSR1 - 1):016x}", "SigIgn:", f"{inherited:016x}"]
-    program = "import subprocess, sys, time; from arena.launch.bound_process import bound\n"
+    program = "import subprocess, sys, time; from arena.run.bound_process import bound\n"
     program += "print(subprocess.Popen(bound(['sleep', '60'])).pid, flush=True); time.sleep(60)"
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None

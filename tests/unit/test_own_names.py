@@ -14,7 +14,7 @@ from arena import registry
 from arena.cli.main import main
 from arena.config import parse_config
 from arena.errors import ConfigError
-from arena.launch.api import train
+from arena.run.api import train
 from arena.run.planning import checked_plan
 from arena.serving.policy import load_policy
 from games import Countdown

@@ -18,7 +18,7 @@ from arena.errors import ConfigError
 from arena.plan.build import make_plan
 from arena.plan.placement import cut, lightest_maximum
 from arena.plan.plan import Plan, Role, RoleKind
-from arena.run.run import Run
+from arena.roles.run import Run
 
 POLICIES = {
     "learner": {"algorithm": "ppo"},

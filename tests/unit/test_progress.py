@@ -15,8 +15,7 @@ from arena.records.recorder import Recorder
 from arena.records.scoreboard import Scoreboard
 from arena.roles.protocol import Progress
 from arena.roles.root.progress import RunProgress
-from arena.run.leg import Leg
-from arena.run.run import Run
+from arena.roles.run import Leg, Run
 
 DATA = {
     "name": "test",

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from arena.config import parse_config
-from arena.launch.rank import Rank
 from arena.plan.build import make_plan
-from arena.run.run import Run
-from arena.run.stop import Stop
+from arena.roles.run import Run
+from arena.run.loop import Processes
 
 DATA = {
     "name": "test",
@@ -26,7 +25,7 @@ DATA = {
 class World:
     """All processes; keeps in `calls` what was called, in order."""
 
-    rank = 0
+    rank, size = 0, 4
 
     def __init__(self, calls: list[str]) -> None:
         self.calls = calls
@@ -49,15 +48,10 @@ def test_transport_is_closed_if_the_roles_cannot_be_set_up(tmp_path: Path, monke
     def no_memory(*_: Any, **__: Any) -> Any:
         raise MemoryError
 
-    monkeypatch.setattr("arena.launch.rank.RoleScheduler", no_memory)
-    monkeypatch.setattr("arena.launch.rank.Console", SimpleNamespace)
+    monkeypatch.setattr("arena.run.loop.RoleScheduler", no_memory)
     calls: list[str] = []
-    mpi = SimpleNamespace(
-        World=lambda *_, **__: World(calls),
-        MpiTransport=Transport,
-        world=lambda: None,
-    )
-    leader: Any = None
-    with pytest.raises(MemoryError):
-        Rank(mpi, leader, Stop())._host(Run(make_plan(parse_config(DATA, source="test")), tmp_path), None)
+    run = Run(make_plan(parse_config(DATA, source="test")), tmp_path)
+    team = Processes(SimpleNamespace(MpiTransport=Transport), World(calls))
+    with pytest.raises(MemoryError), team.hosting(run):
+        pass
     assert calls == ["close"]

@@ -26,6 +26,7 @@ from arena.league.ratings.ranking import decided
 from arena.league.ratings.ratings import fit
 from arena.league.read_results import read
 from arena.league.tournament import write_terms
+from arena.plan.plan import UNBOUNDED_TICKS
 from arena.records import boundary
 from arena.records.folder import RunFolder
 from arena.records.formats import Boundary, Terms
@@ -39,7 +40,6 @@ from arena.report.numbers import FORMS, THIN
 from arena.report.page import CONTENTS, page, write_report
 from arena.report.read_run import read_run
 from arena.report.sections import look_up, page_data, plain
-from arena.run.leg import UNBOUNDED_TICKS
 from full_disk import full_above
 from league_folders import League, write_league
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -16,9 +15,6 @@ import pytest
 from arena.config import parse_config, resolved_yaml
 from arena.diagnostics.profile import RoleProfile
 from arena.errors import ConfigError
-from arena.launch import lead
-from arena.launch.lead import Rank0Base
-from arena.launch.rank import Rank
 from arena.plan.build import make_plan
 from arena.plan.plan import Role, RoleKind
 from arena.records import boundary
@@ -28,14 +24,14 @@ from arena.records.journal import JournalReader
 from arena.records.scoreboard import Scoreboard
 from arena.roles.perform import failure_of
 from arena.roles.protocol import Failed
-from arena.roles.root.fault_records import log_death
-from arena.run.leg import Leg
+from arena.roles.run import Leg, Run
+from arena.roles.state import Profiled, RunState
+from arena.roles.stop import Stop
+from arena.run.lead import Leader, RunCommand, log_death
+from arena.run.loop import Rank
+from arena.run.mpirun import RESTART_VARIABLE, Restart
 from arena.run.prepare import prepare, restarted
-from arena.run.process_state import ProcessState, Profiled
-from arena.run.restart import RESTART_VARIABLE, Restart
 from arena.run.resume import forget
-from arena.run.run import Run, Stage
-from arena.run.stop import Stop
 
 DATA = {
     "name": "test",
@@ -135,15 +131,8 @@ def test_death_is_recorded_with_the_roles_of_the_rank(tmp_path: Path) -> None:
     assert f"{line['done']}; {line['seconds']:.2f} s lost" == words
 
 
-def test_evaluation_ends_on_a_stop_request() -> None:
-    memory = ProcessState()
-    aside = memory.for_evaluation()
-    memory.stop.ask("a callback")
-    assert aside.stop.wanted
-
-
 def test_the_time_of_a_role_adds_up_over_the_legs() -> None:
-    memory, who = ProcessState(), Profiled(Role(RoleKind.ROOT), None, 0)
+    memory, who = RunState(), Profiled(Role(RoleKind.ROOT), None, 0)
     for wall in (1.0, 2.0):
         memory.add_profile(who, RoleProfile(wall, wall / 2, {"recording": wall}))
     assert memory.profiles == {who: RoleProfile(3.0, 1.5, {"recording": 3.0})}
@@ -155,13 +144,14 @@ def test_signal_between_two_stages_is_reported() -> None:
 
 
 def test_run_without_state_is_not_called_resumable(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run, memory = run_of(tmp_path), ProcessState(stop=Stop(number=signal.SIGINT))
+    run, memory = run_of(tmp_path), RunState(stop=Stop(number=signal.SIGINT))
     memory.resumable = False
     run.folder.config.write_text("name: test\n")
-    lead._stopped(run, 849, memory)
+    leader = Leader(memory)
+    leader.stopped(run, 849)
     told = [
         capsys.readouterr().err,
-        lead.interrupted(run, memory, KeyboardInterrupt(signal.SIGTERM)).message,
+        leader.failure(run, KeyboardInterrupt(signal.SIGTERM)).message,
     ]
     for words in told:
         assert "--resume" not in words
@@ -189,7 +179,7 @@ class First:
         raise SystemExit(status)
 
 
-class Interrupted(Rank0Base):
+class Interrupted(RunCommand):
     """Is asked to end while it determines the first stage."""
 
     def __init__(self, path: Path) -> None:
@@ -201,17 +191,15 @@ class Interrupted(Rank0Base):
     def present(self, run: Run, scoreboard: Scoreboard) -> None:
         raise AssertionError("a game was played")
 
-    def next_stage(self, run: Run, memory: ProcessState) -> Stage | None:
+    def next_stage(self, run: Run, memory: RunState) -> Run | None:
         assert self._path.exists()
         raise KeyboardInterrupt(signal.SIGINT)
 
 
-def test_signal_before_play_leaves_no_folder(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("arena.launch.rank.Console", lambda: SimpleNamespace(stderr=sys.stderr))
+def test_signal_before_play_leaves_no_folder(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     mpi = SimpleNamespace(World=lambda *_, **__: First(), world=lambda: None)
-    with pytest.raises(SystemExit, match="130"):
-        Rank(mpi, lambda: Interrupted(tmp_path / "run"), Stop()).take_part()
-    assert "ended by SIGINT; before any tick was played" in capsys.readouterr().err
+    rank = Rank(mpi, lambda: Interrupted(tmp_path / "run"), RunState())
+    with pytest.raises(SystemExit, match="130"), rank._stderr:
+        rank.take_part()
+    assert "ended by SIGINT; before any tick was played" in capfd.readouterr().err
     assert not (tmp_path / "run").exists()

@@ -18,8 +18,8 @@ from arena.records.metrics import EpisodeRecord, SeatRecord
 from arena.records.recorder import Recorder
 from arena.roles.protocol import Done, Failed, Go, Left, Next, Progress, Ready
 from arena.roles.root.root import POLL_SECONDS, RoleFailed, Root
-from arena.run.process_state import ProcessState
-from arena.run.run import Run
+from arena.roles.run import Run
+from arena.roles.state import RunState
 from arena.terminal.display import PlainDisplay
 from arena.transport import Tag
 from arena.transport.pickling import expect, pack
@@ -53,7 +53,7 @@ def play(path: Path, messages: Sequence[Message], shown: io.StringIO | None = No
     shown = io.StringIO() if shown is None else shown
 
     def root(endpoint: RoleEndpoint) -> None:
-        root = Root(endpoint, run, PlainDisplay(shown, total_ticks=5), ProcessState())
+        root = Root(endpoint, run, PlainDisplay(shown, total_ticks=5), RunState())
         root.wait_until_ready()
         assert not run.folder.episodes.exists()
         with Recorder(run.folder, run.first_ticks) as recorder:
@@ -155,7 +155,7 @@ def receive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def receive(endpoint: Any, watchdog: StubWatchdog) -> Any:
         monkeypatch.setattr("arena.roles.root.root.Watchdog", lambda *_, **__: watchdog)
-        return Root(endpoint, run_in(tmp_path), PlainDisplay(io.StringIO(), total_ticks=5), ProcessState())._receive()
+        return Root(endpoint, run_in(tmp_path), PlainDisplay(io.StringIO(), total_ticks=5), RunState())._receive()
 
     return receive
 

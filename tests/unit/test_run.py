@@ -11,8 +11,7 @@ from typing import Any
 from arena.config import parse_config
 from arena.plan.build import make_plan
 from arena.plan.plan import Role, RoleKind
-from arena.run.leg import Leg
-from arena.run.run import Run
+from arena.roles.run import Leg, Run
 
 DUEL = {"env": "game", "seats": ["blue", "red"], "lanes": 3}
 MIRROR = {"env": "game", "seats": ["blue", "blue"]}

@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 
 from arena.config import parse_config
-from arena.launch import watchdog_thread
-from arena.launch.rank import names_of
-from arena.launch.watchdog_thread import RootWatchdog
 from arena.plan.build import make_plan
-from arena.run.run import Run
+from arena.roles.run import Run
+from arena.run import watchdog
+from arena.run.watchdog import RootWatchdog
 from arena.transport import ANY_SOURCE, Tag
 from arena.transport.scheduler import RoleEndpoint, RoleScheduler
 
@@ -43,7 +42,7 @@ def run_of(**changes: Any) -> Run:
 
 def in_game(run: Run, body: Callable[[RoleScheduler], None]) -> None:
     """Calls `body` in the environment's turn, while all other roles wait."""
-    host = RoleScheduler(names_of(run, run.roles))
+    host = RoleScheduler(run.names(run.roles))
 
     def environment(endpoint: RoleEndpoint) -> None:
         endpoint.receive(2, Tag.GROUP)
@@ -63,7 +62,7 @@ def in_game(run: Run, body: Callable[[RoleScheduler], None]) -> None:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    monkeypatch.setattr(watchdog_thread, "delays", lambda pid: {})
+    monkeypatch.setattr(watchdog, "delays", lambda pid: {})
     return Clock()
 
 
@@ -111,7 +110,7 @@ def test_time_while_stopped_or_starved_is_not_counted(clock: Clock, monkeypatch:
         watching.check()
         clock.now += 1000.0
         assert watching.check() is None, "time in which the process was stopped does not count"
-        monkeypatch.setattr(watchdog_thread, "delays", lambda pid: {pid: 100.0})
+        monkeypatch.setattr(watchdog, "delays", lambda pid: {pid: 100.0})
         for _ in range(8):
             clock.now += 2.0
             assert watching.check() is None
@@ -122,7 +121,7 @@ def test_time_while_stopped_or_starved_is_not_counted(clock: Clock, monkeypatch:
 @pytest.fixture
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """The judge, who ends the process that runs the tests, leaves the thread all the time that it may need."""
-    monkeypatch.setattr(watchdog_thread, "_SLACK", 200.0)
+    monkeypatch.setattr(watchdog, "_SLACK", 200.0)
 
 
 @pytest.mark.usefixtures("_patient")
@@ -147,7 +146,7 @@ def test_hang_is_reported_and_exits_with_1() -> None:
 @pytest.mark.usefixtures("_patient")
 def test_a_run_that_ends_well_leaves_no_thread_and_no_process() -> None:
     run = run_of()
-    host = RoleScheduler(names_of(run, run.roles))
+    host = RoleScheduler(run.names(run.roles))
     watching = RootWatchdog(host, run)
     with watching:
         pass

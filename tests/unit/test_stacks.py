@@ -19,7 +19,7 @@ from arena.diagnostics.stacks import (
     stack_of,
     waits,
 )
-from arena.launch.watchdog_process import read_lines
+from arena.run.watchdog_process import read_lines
 
 HOST = StackFrame("/x/arena/transport/scheduler.py", 240, "sleep")
 STAGE = StackFrame("/x/arena/roles/perform.py", 60, "_act")

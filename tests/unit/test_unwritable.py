@@ -12,7 +12,6 @@ import pytest
 
 from arena.errors import ConfigError, WriteError
 from arena.experiment.folder import trial_lock
-from arena.launch.console import speak_into
 from arena.records import checkpoint
 from arena.records.atomic import make_folder, part_of, private, replace_folder, replacing
 from arena.records.folder import RunFolder
@@ -22,6 +21,7 @@ from arena.records.metrics import UpdateRecord
 from arena.records.recorder import Recorder
 from arena.records.tensorboard import ScalarFile
 from arena.roles.perform import failure_of
+from arena.run.console import direct_output
 from full_disk import full_above
 
 
@@ -68,7 +68,7 @@ WRITERS: dict[str, Callable[[Path], object]] = {
 }
 APPENDERS: dict[str, Callable[[Path], object]] = {
     "journal": Journal,
-    "log": speak_into,
+    "log": direct_output,
     "lock": lambda path: RunLock.take(path.parent),
     "state of a trial": lambda path: trial_lock(path).__enter__(),
     "opener": lambda path: private(str(path), os.O_WRONLY | os.O_APPEND),

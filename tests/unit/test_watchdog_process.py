@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from arena.launch.watchdog_process import Silence
+from arena.run.watchdog_process import Silence
 from run_cli import wait_for
 
 ROOT = str(Path(__file__).parents[2])
@@ -39,9 +39,9 @@ def test_unobserved_time_is_limited_to_two_checks() -> None:
 WATCHED = """
 import os, re, signal, subprocess, sys, time
 signal.signal(signal.SIGHUP, hangup)
-from arena.launch.exit_signal import ExitSignal
+from arena.run.watchdog import ExitSignal
 exit_signal = ExitSignal()
-program = "from arena.launch.watchdog_process import main; main(%d, %d, 2.0)" % (os.getpid(), exit_signal.number)
+program = "from arena.run.watchdog_process import main; main(%d, %d, 2.0)" % (os.getpid(), exit_signal.number)
 judge = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, start_new_session=True)
 judge.stdin.write(b'{"heading": "it hangs", "ending": "that is all"}\\n')
 judge.stdin.flush()

@@ -15,7 +15,7 @@ from arena.plan.build import make_plan
 from arena.roles.protocol import Progress
 from arena.roles.root import watchdog
 from arena.roles.root.watchdog import Watchdog
-from arena.run.run import Run
+from arena.roles.run import Run
 from arena.transport import Tag
 from arena.transport.endpoint import Bytes, Channel, Order, OrderHandler
 from arena.transport.pickling import pack, unpack

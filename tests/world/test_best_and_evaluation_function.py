@@ -13,9 +13,9 @@ from test_results_in_runs import DUEL, train
 from arena.cli.main import main
 from arena.config import parse_config, yaml
 from arena.errors import ConfigError
-from arena.launch import lead
 from arena.records import boundary, checkpoint
 from arena.records.folder import RunFolder
+from arena.run import loop
 from arena.run.planning import checked_plan
 from arena.run.prepare import prepare
 from arena.terminal.display import silent_display
@@ -153,7 +153,7 @@ def test_function_that_raises_ends_the_run_and_is_named(
     evaluation = {**EVALUATED["evaluation"], "episodes": episodes, "options": options}
     config = parse_config({"name": "test", **DUEL, "evaluation": evaluation}, source="test")
     run = prepare(config, ranks=1, run_dir=str(tmp_path / "run"))
-    assert lead.run_single_process(run, lambda *_: None, silent_display()) == 1
+    assert loop.run_single_process(run, lambda *_: None, silent_display()) == 1
     said = capfd.readouterr().err
     assert "evaluation function recorders:measure" in said
     assert words in said

@@ -11,11 +11,11 @@ import pytest
 
 from arena.cli.main import main
 from arena.config import parse_config, yaml
-from arena.launch import lead
 from arena.records import boundary
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.roles.protocol import Failed
+from arena.run import loop
 from arena.run.prepare import prepare
 from arena.terminal.display import PlainDisplay
 from in_process import NOTES
@@ -46,7 +46,7 @@ def duel(*callbacks: Any, **changes: Any) -> dict[str, Any]:
 def played(data: Mapping[str, Any], path: Path, *, resume: bool = False) -> tuple[int, RunFolder]:
     """As `arena train --ranks 1`; the exit status and the run folder."""
     run = prepare(parse_config(data, source="test"), ranks=1, run_dir=str(path / "run"), resume=resume)
-    return lead.run_single_process(run, lambda *_: None, PlainDisplay(io.StringIO(), total_ticks=1)), run.folder
+    return loop.run_single_process(run, lambda *_: None, PlainDisplay(io.StringIO(), total_ticks=1)), run.folder
 
 
 def told(kind: str) -> list[Any]:
@@ -113,7 +113,7 @@ def test_failing_callback_ends_the_run_and_is_named(
     where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failures: list[Failed] = []
-    monkeypatch.setattr("arena.launch.console.tell", failures.append)
+    monkeypatch.setattr("arena.run.console.tell", failures.append)
     entry = {"class": "recorders:Fails", "options": {"where": where}}
     status, folder = played(duel(entry), tmp_path)
     assert status == 1

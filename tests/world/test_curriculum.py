@@ -13,11 +13,10 @@ from arena.cli.main import main
 from arena.config import Config, parse_config
 from arena.config.yaml import dump
 from arena.errors import ConfigError
-from arena.launch import lead
 from arena.records import boundary, checkpoint
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
-from arena.run import curriculum
+from arena.run import hooks, loop
 from arena.run.planning import checked_plan
 from arena.run.prepare import prepare
 from arena.terminal.display import silent_display
@@ -134,7 +133,7 @@ def test_changes_are_neither_read_nor_applied_again_at_later_boundaries(
     """The work of a boundary is the same after any number of them: its own line, of which 64 KiB at most are read."""
     read: list[int] = []
     checked: list[str] = []
-    lines, check = JournalReader._whole, curriculum.check_change
+    lines, check = JournalReader._whole, hooks.check_change
 
     def counted(self: JournalReader) -> Iterator[tuple[int, bytes]]:
         for number, line in lines(self):
@@ -146,7 +145,7 @@ def test_changes_are_neither_read_nor_applied_again_at_later_boundaries(
         check(config, key, value)
 
     monkeypatch.setattr(JournalReader, "_whole", counted)
-    monkeypatch.setattr(curriculum, "check_change", check_counted)
+    monkeypatch.setattr(hooks, "check_change", check_counted)
     says = {"class": "curricula:Says", "options": {"what": {"envs.game.kwargs.max_steps": 7}}}
     data = {**LONGER, "policies": {"blue": RANDOM, "red": RANDOM}, "curriculum": says}
     evaluated = {**data, "ticks": 100, "checkpoint_every": 10, "evaluation": {"every": 50, "episodes": 1}}
@@ -186,7 +185,7 @@ def test_wrong_change_ends_the_run_and_a_fixed_class_continues(
     data = {"name": "test", **LONGER, "ticks": 2 * LEG}
     says = {"class": "curricula:Says", "options": {"what": what}}
     run = prepare(parse_config({**data, "curriculum": says}, source="x.yaml"), ranks=1, run_dir=str(tmp_path / "run"))
-    assert lead.run_single_process(run, lambda *_: None, silent_display()) == code
+    assert loop.run_single_process(run, lambda *_: None, silent_display()) == code
     assert words in capfd.readouterr().err
     assert json_lines(run.path / "changes.jsonl") == []
     mended = {**data, "curriculum": {"class": "curricula:Says", "options": {"what": {"policies.blue.frozen": True}}}}

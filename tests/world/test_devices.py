@@ -15,9 +15,9 @@ import yaml
 
 from arena import registry
 from arena.cli.main import main
-from arena.launch.untouched_process import untouched_process
 from arena.records import checkpoint
 from arena.records.folder import RunFolder
+from arena.run.api import untouched_process
 from arena.serving import load_policy
 from damaged_folders import without_checksums
 from fakes import all_equal

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from arena.config import parse_config
-from arena.launch.lead import in_one_process
 from arena.records.faults import losses
 from arena.roles.environment.restart import MOST_RESTARTS, RestartLimit
 from arena.roles.root.root import RoleFailed
+from arena.roles.state import RunState
+from arena.run.loop import in_one_process
 from arena.run.prepare import prepare
-from arena.run.process_state import ProcessState
 from arena.terminal.display import silent_display
 from faulty_games import FAULTS, Faulty, InMemory
 from in_process import play
@@ -192,7 +192,7 @@ def test_restarts_before_an_evaluation_count_for_the_limit(tmp_path: Path) -> No
         pass
     run = prepare(parse_config({"name": "test", **alone()}, source="test"), ranks=1, run_dir=str(tmp_path / "run"))
     with pytest.raises(RoleFailed, match=f"failed more than {MOST_RESTARTS} times"):
-        in_one_process(run, silent_display(), ProcessState(restart_limits={0: limit}))
+        in_one_process(run, silent_display(), RunState(restart_limits={0: limit}))
 
 
 @pytest.mark.parametrize(("fault", "at"), [("make", 1), ("make", 2), ("reset", 1)])  # the reset that asks for masks

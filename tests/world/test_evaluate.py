@@ -283,8 +283,8 @@ def test_interrupt_is_reported_in_one_line(
 
     name = signal.Signals(status - 128).name
     for place, words in (
-        ("arena.launch.lead.Root.record", "what was played is in runs/duel-evaluation"),
-        ("arena.launch.lead.Root.wait_until_ready", "before any tick was played"),
+        ("arena.run.lead.Root.record", "what was played is in runs/duel-evaluation"),
+        ("arena.run.lead.Root.wait_until_ready", "before any tick was played"),
     ):
         with monkeypatch.context() as patch, working_directory(tmp_path):
             patch.setattr(place, interrupted)

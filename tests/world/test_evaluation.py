@@ -15,14 +15,14 @@ from arena.cli.main import main
 from arena.cli.train_run import present
 from arena.config import parse_config
 from arena.errors import ConfigError
-from arena.launch import lead
 from arena.records import boundary, checkpoint
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.records.lock import RunLock
+from arena.roles.stop import STOP_SIGNALS
 from arena.run import evaluation as evaluating
+from arena.run import lead, loop
 from arena.run.prepare import prepare
-from arena.run.stop import STOP_SIGNALS
 
 PPO = {"algorithm": "ppo", "options": {"n_steps": 16, "minibatch_size": 32, "hidden_sizes": [8]}}
 EVALUATION = {"every": 40, "episodes": 6}
@@ -55,7 +55,7 @@ def duel(evaluation: Mapping[str, Any] | None = EVALUATION, *, ticks: int = 100,
 def train(data: Mapping[str, Any], path: Path, *, resume: bool = False) -> tuple[int, RunFolder]:
     """The exit status, and what is left."""
     run = prepare(parse_config(data, source="test"), ranks=1, run_dir=str(path), resume=resume)
-    return lead.run_single_process(run, present), run.folder
+    return loop.run_single_process(run, present), run.folder
 
 
 def weights(folder: RunFolder) -> bytes:
@@ -180,16 +180,16 @@ def test_evaluation_after_resume_drops_later_records(tmp_path: Path, monkeypatch
 
 def test_folder_is_locked_during_an_evaluation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     held: list[str] = []
-    played = lead.in_one_process
+    played = lead.play_legs
 
-    def watched(run: Any, *given: Any, **more: Any) -> Any:
+    def watched(scheduler: Any, roles: Any, run: Any, *given: Any) -> Any:
         if "evaluations" in str(run.path):
             with pytest.raises(ConfigError) as caught:
                 RunLock.take(tmp_path / "run")
             held.append(str(caught.value))
-        return played(run, *given, **more)
+        return played(scheduler, roles, run, *given)
 
-    monkeypatch.setattr(lead, "in_one_process", watched)
+    monkeypatch.setattr(lead, "play_legs", watched)
     assert train(duel(), tmp_path / "run")[0] == 0
     assert len(held) == 3
     assert all("another run writes into this folder" in words for words in held)

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from arena.config import parse_config
-from arena.launch import lead
 from arena.records import checkpoint
 from arena.records.journal import JournalReader
+from arena.run import loop
 from arena.run.prepare import prepare
 from arena.terminal.display import silent_display
 from heavy_learner import BYTES
@@ -56,7 +56,7 @@ def test_only_playing_snapshots_are_loaded(tmp_path: Path, monkeypatch: pytest.M
     run = prepare(parse_config(league(), source="test"), ranks=1, run_dir=str(tmp_path / "run"))
     tracemalloc.start()
     try:
-        assert lead.run_single_process(run, lambda run, scoreboard: None, silent_display()) == 0
+        assert loop.run_single_process(run, lambda run, scoreboard: None, silent_display()) == 0
     finally:
         tracemalloc.stop()
     rounds = list(JournalReader(run.folder.rounds))

@@ -16,8 +16,8 @@ from test_results_in_runs import DUEL, train
 
 from arena.config import parse_config
 from arena.errors import ConfigError
-from arena.launch import lead
 from arena.records import read_results
+from arena.run import loop
 from arena.run.planning import checked_plan
 from arena.run.prepare import prepare
 from arena.terminal.display import PlainDisplay
@@ -63,7 +63,7 @@ def test_logger_that_raises_is_dropped_with_one_warning(where: str, tmp_path: Pa
     data = {"name": "test", **DUEL, "results": {"every": 10}, "loggers": ["csv", logger, "recorders:RecordsAll"]}
     run = prepare(parse_config(data, source="test"), ranks=1, run_dir=str(tmp_path / "run"))
     with open(tmp_path / "shown", "w") as shown:
-        assert lead.run_single_process(run, lambda *_: None, PlainDisplay(shown, total_ticks=1)) == 0
+        assert loop.run_single_process(run, lambda *_: None, PlainDisplay(shown, total_ticks=1)) == 0
     said = (tmp_path / "shown").read_text()
     words = f"logger recorders:Fails is told nothing more: on_{where} has raised ZeroDivisionError: fails at {where}"
     assert said.count("is told nothing more") == 1

@@ -10,13 +10,13 @@ import pytest
 
 from arena.callbacks import Callback
 from arena.config import parse_config
-from arena.launch import lead
-from arena.launch.console import Output
 from arena.league import rounds_file
 from arena.records.boundary import discard_after
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.roles.protocol import Failed
+from arena.run import loop
+from arena.run.console import Output
 from arena.run.prepare import prepare
 from arena.terminal.display import silent_display
 
@@ -65,7 +65,7 @@ def play(data: dict[str, Any], path: Path, *, resume: bool = False) -> tuple[int
         def fail(self, failure: Failed) -> None:
             failures.append(failure)
 
-    code = lead.run_single_process(run, lambda run, scoreboard: None, silent_display(), output=Noted())
+    code = loop.run_single_process(run, lambda run, scoreboard: None, silent_display(), output=Noted())
     return code, run.folder, "\n".join(f"{failure.who}: {failure.message}" for failure in failures)
 
 

@@ -27,7 +27,7 @@ from arena.replay.playback import Difference, ReplayDiffers
 from arena.replay.reader import MatchReplays, read_replays
 from arena.replay.verify import events_of, frames, verify
 from arena.roles.root.root import RoleFailed
-from arena.run.stop import STOP_SIGNALS
+from arena.roles.stop import STOP_SIGNALS
 from damaged_folders import without_checksums
 from faulty_games import Faulty
 from in_process import Played, play

@@ -15,7 +15,6 @@ import pytest
 
 from arena.config import load_config, parse_config
 from arena.errors import ConfigError
-from arena.launch import lead
 from arena.league.ratings.standings import league_table
 from arena.league.read_results import read
 from arena.records import boundary, read_results
@@ -23,9 +22,10 @@ from arena.records.folder import RunFolder
 from arena.report.page import write_report
 from arena.report.read_run import read_run
 from arena.report.sections import page_data
+from arena.roles.status import RunStatus, run_status
+from arena.run import loop
 from arena.run.planning import checked_plan
 from arena.run.prepare import prepare
-from arena.run.status import RunStatus, run_status
 from arena.terminal.display import silent_display
 from event_files import points
 from slow_results import CLOCK, expected, flat, json_lines, returns, rewards, table, without_clock
@@ -81,7 +81,7 @@ LEAGUE = {
 def train(data: Mapping[str, Any], path: Path, *, resume: bool = False) -> Path:
     """Plays in this process, as `arena train --ranks 1`."""
     run = prepare(parse_config({"name": "test", **data}, source="test"), ranks=1, run_dir=str(path), resume=resume)
-    assert lead.run_single_process(run, lambda *_: None, silent_display()) == 0
+    assert loop.run_single_process(run, lambda *_: None, silent_display()) == 0
     return run.path
 
 
@@ -258,7 +258,7 @@ def test_late_column_is_appended_and_empty_in_earlier_rows(tmp_path: Path) -> No
 
 def test_sampler_perf_splits_the_time_of_workers(tmp_path: Path) -> None:
     run = prepare(parse_config({"name": "test", **DUEL}, source="test"), ranks=1, run_dir=str(tmp_path / "run"))
-    assert lead.run_single_process(replace(run, profile=True), lambda *_: None, silent_display()) == 0
+    assert loop.run_single_process(replace(run, profile=True), lambda *_: None, silent_display()) == 0
     for line in json_lines(tmp_path / "run" / "result.json"):
         perf = line["sampler_perf"]
         assert set(perf) == {"mean_env_wait_ms", "mean_inference_ms", "mean_processing_ms"}
@@ -391,7 +391,7 @@ def test_wrong_measurement_ends_the_run_and_is_named(
     callback = {"class": "recorders:MeasuresWrongly", "options": {"where": where}}
     data = {"name": "test", **DUEL, "callbacks": [callback]}
     run = prepare(parse_config(data, source="test"), ranks=1, run_dir=str(tmp_path / "run"))
-    assert lead.run_single_process(run, lambda *_: None, silent_display()) == 1
+    assert loop.run_single_process(run, lambda *_: None, silent_display()) == 1
     said = capfd.readouterr().err
     assert "callback recorders:MeasuresWrongly" in said
     assert words in said

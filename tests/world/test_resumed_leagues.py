@@ -13,7 +13,6 @@ import pytest
 from arena.cli.main import main
 from arena.config import load_config, parse_config
 from arena.errors import ConfigError, WriteError
-from arena.launch import lead
 from arena.league import rounds_file as records
 from arena.league.read_results import read
 from arena.records import checkpoint
@@ -22,9 +21,9 @@ from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.records.lock import RunLock, is_held, is_left
 from arena.roles.root.root import Root
-from arena.run import rounds
+from arena.roles.run import Run
+from arena.run import loop, rounds
 from arena.run.prepare import begin, prepare
-from arena.run.run import Run
 from arena.serving import load_policy
 from arena.terminal.display import silent_display
 from in_process import NOTES
@@ -45,7 +44,7 @@ def prepared(data: dict[str, Any], path: Path, *, resume: bool = False, ranks: i
 def play(data: dict[str, Any], path: Path, *, resume: bool = False, ranks: int = 1, **changes: Any) -> RunFolder:
     """Plays all rounds in this process, as laid out for `ranks`; `changes` are fields of the `Run`."""
     run = replace(prepared(data, path, resume=resume, ranks=ranks), **changes)
-    assert lead.run_single_process(run, lambda run, scoreboard: None, silent_display()) == 0
+    assert loop.run_single_process(run, lambda run, scoreboard: None, silent_display()) == 0
     return run.folder
 
 
@@ -249,7 +248,7 @@ def planned_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
     with monkeypatch.context() as patched:
         patched.setattr(Root, "wait_until_ready", killed)
         run = prepared(evolving_selves(), tmp_path / "run")
-        assert lead.run_single_process(run, lambda run, scoreboard: None, silent_display()) == 1
+        assert loop.run_single_process(run, lambda run, scoreboard: None, silent_display()) == 1
     assert len(records.read(run.folder)) == 3
     return run.folder
 

@@ -8,12 +8,12 @@ from typing import Any
 
 from arena.config import parse_config
 from arena.dataset.reader import open_dataset
-from arena.launch import lead
 from arena.records import checkpoint
 from arena.records.boundary import discard_after
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
-from arena.run.display import Display
+from arena.roles.state import Display
+from arena.run import loop
 from arena.run.prepare import prepare
 from arena.terminal.display import PlainDisplay, silent_display
 from in_process import NOTES
@@ -47,7 +47,7 @@ def play(data: dict[str, Any], path: Path, *, resume: bool = False, display: Dis
     NOTES.clear()
     config = parse_config({"name": "league", **data}, source="test")
     run = prepare(config, ranks=1, run_dir=str(path), resume=resume)
-    assert lead.run_single_process(run, lambda run, scoreboard: None, display or silent_display()) == 0
+    assert loop.run_single_process(run, lambda run, scoreboard: None, display or silent_display()) == 0
     return run.folder
 
 

@@ -12,9 +12,9 @@ import pytest
 
 from arena.config import parse_config
 from arena.errors import ConfigError, Deadlock
-from arena.launch import lead
 from arena.records import checkpoint
 from arena.roles.root.root import RoleFailed
+from arena.run import loop
 from arena.run.prepare import prepare
 from arena.terminal.watch import watch
 from in_process import NOTES, play
@@ -70,7 +70,7 @@ def test_run_folder_has_the_documented_files(tmp_path: Path) -> None:
 def test_watch_shows_the_same_ticks_as_train(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = parse_config({"name": "test", **duel(copies=3)}, source="test")
     run = prepare(config, ranks=1, run_dir=str(tmp_path / "run"))
-    assert lead.run_single_process(run, lambda *_: None) == 0
+    assert loop.run_single_process(run, lambda *_: None) == 0
     trained = capsys.readouterr().out.splitlines()
     assert watch(run.path, columns=0, wait=lambda _: None) == 0
     watched = capsys.readouterr().out.splitlines()

@@ -13,13 +13,15 @@ import pytest
 
 from arena.cli.main import main
 from arena.config import parse_config, yaml
-from arena.launch import lead
 from arena.records import boundary
 from arena.records.folder import RunFolder
 from arena.roles.root.early_stop import EarlyStop
+from arena.roles.root.leg_end import NextStep
+from arena.roles.state import RunState
+from arena.roles.stop import ONE_REQUEST_SECONDS, STOP_SIGNALS, Stop, handled_signals
+from arena.run.lead import Leader
+from arena.run.loop import in_one_process
 from arena.run.prepare import begin, prepare
-from arena.run.process_state import ProcessState
-from arena.run.stop import ONE_REQUEST_SECONDS, STOP_SIGNALS, Stop, handled_signals
 from arena.terminal.display import silent_display
 
 COUNTS = {"algorithm": "workers:Counts"}
@@ -136,16 +138,16 @@ def test_saved_run_names_the_signal_that_ended_it(
     stop = Stop(handled=True)
     stop._on_signal(signal.SIGUSR1, None)
     stop._on_signal(later, None)
-    assert lead._stopped(run, 5, ProcessState(stop=stop)) == 128 + later
+    assert Leader(RunState(stop=stop)).stopped(run, 5) == 128 + later
     assert capsys.readouterr().err.splitlines()[-1] == f"arena: ended by {later.name}"
     assert run.folder.requeue.exists()
 
 
-def stopped(data: Mapping[str, Any], path: Path, *, resume: bool = False) -> tuple[lead.Result, RunFolder]:
+def stopped(data: Mapping[str, Any], path: Path, *, resume: bool = False) -> tuple[NextStep, RunFolder]:
     """Plays a run that is asked to stop before it has begun."""
     run = prepare(parse_config(data, source="test"), ranks=1, run_dir=str(path / "run"), resume=resume)
     stop = Stop(number=signal.SIGTERM, handled=True)
-    return lead.in_one_process(run, silent_display(), ProcessState(stop=stop)), run.folder
+    return in_one_process(run, silent_display(), RunState(stop=stop)), run.folder
 
 
 @pytest.mark.parametrize("pipeline", [1, 2])

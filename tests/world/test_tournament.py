@@ -28,7 +28,7 @@ from arena.records.journal import JournalReader
 from arena.report.page import page
 from arena.report.read_run import read_run
 from arena.report.sections import page_data, plain
-from arena.run.status import run_status
+from arena.roles.status import run_status
 from in_process import play
 
 LADDER = [[0, -1, -1], [1, 0, -1], [1, 1, 0]]  # a higher action beats a lower one
@@ -530,10 +530,10 @@ def test_interrupt_ends_the_tournament_with_the_played_games(
 
     record = Root.record
 
-    def interrupted(root: Any, recorder: Any) -> Any:
+    def interrupted(root: Any, *given: Any) -> Any:
         if root._run.plan.round == 1:
             signal.raise_signal(signal.SIGINT)
-        return record(root, recorder)
+        return record(root, *given)
 
     monkeypatch.setattr(Root, "record", interrupted)
     path = written(tmp_path, ladder({"one": {"algorithm": "random"}, "other": {"algorithm": "random"}}))
@@ -551,9 +551,9 @@ def test_an_interrupt_before_a_game_has_ended_is_no_mistake(
 
     record = Root.record
 
-    def interrupted(root: Any, recorder: Any) -> Any:
+    def interrupted(root: Any, *given: Any) -> Any:
         os.kill(os.getpid(), signal.SIGINT)
-        return record(root, recorder)
+        return record(root, *given)
 
     monkeypatch.setattr(Root, "record", interrupted)
     endless = {"envs": {"g": {"make": "matrix", "kwargs": {"payoffs": LADDER, "rounds": 10**9}}}}

@@ -12,7 +12,7 @@ import yaml
 
 import arena
 from arena.cli.main import main
-from arena.launch import mpirun
+from arena.run import mpirun
 
 PPO = {"algorithm": "ppo", "options": {"n_steps": 16, "minibatch_size": 32, "hidden_sizes": [8]}}
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from arena.cli.doctor.finding import Finding, ask, ok, problem, python, warning
 from arena.errors import NoRoom, UnsafeFile, shorten
 from arena.external.shared_memory.files import LinkFolder, default_folder
-from arena.launch.mpirun import JOB_FOLDER, SHARED_MEMORY
+from arena.run.mpirun import JOB_FOLDER, SHARED_MEMORY
 from arena.transport.shared_memory import SharedMemory
 
 _OPEN = """

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from arena.cli.doctor.finding import Answer, Finding, ask, ok, problem, python
-from arena.launch import mpirun
+from arena.run import mpirun
 
 _LIBRARY = """
 import mpi4py
@@ -23,7 +23,7 @@ print(MPI.Get_library_version().splitlines()[0].partition(", package")[0].strip(
 # it: with PYTHONUNBUFFERED, print() writes a line and its end separately.
 _MEET = """
 import os
-from arena.launch.bound_process import die_with_parent
+from arena.run.bound_process import die_with_parent
 die_with_parent()
 from mpi4py import MPI
 MPI.COMM_WORLD.Barrier()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from arena.cli.doctor.finding import Answer, Finding, ask, ok, problem, python, warning
-from arena.launch import mpirun
+from arena.run import mpirun
 
 _TORCH = """
 import json, torch

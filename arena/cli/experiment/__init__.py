@@ -7,7 +7,7 @@ import argparse
 from arena.cli.arguments import non_negative_int, positive_int
 from arena.errors import ConfigError
 from arena.experiment.checks import checking
-from arena.launch import mpirun
+from arena.run import mpirun
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -22,12 +22,12 @@ from arena.config import load_config
 from arena.config.matches import MatchConfig
 from arena.config.schema import Config, PolicyConfig
 from arena.errors import ConfigError, located, nearest, pluralize
-from arena.launch import lead
-from arena.launch.console import Output
 from arena.preflight.external import refuse_external
 from arena.records.folder import RunFolder
 from arena.registry import import_plugins
 from arena.roles.protocol import Failed
+from arena.run.console import Output
+from arena.run.loop import run_single_process
 from arena.run.opponents import policies_of, policy_at, replaced_seat
 from arena.run.prepare import prepare
 from arena.terminal.display import silent_display
@@ -105,7 +105,7 @@ def run(arguments: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="arena-play-") as scratch:
         prepared = prepare(played, ranks=1, run_dir=arguments.run_dir or str(Path(scratch) / "run"))
         prepared = replace(prepared, episodes=arguments.episodes, greedy=not arguments.sample)
-        return lead.run_single_process(
+        return run_single_process(
             prepared,
             lambda _run, _scoreboard: None,
             silent_display(),

@@ -22,8 +22,8 @@ from arena.records.metrics import EpisodeRecord
 from arena.roles.environment.lane_block import LaneBlock
 from arena.roles.environment.restart import RestartLimit
 from arena.roles.protocol import Done, Games, Go, Listening, Progress, Ready, Stopping
-from arena.run.process_state import ProcessState
-from arena.run.run import Run
+from arena.roles.run import Run
+from arena.roles.state import RunState
 from arena.transport import Bytes, Endpoint, Order, Tag
 from arena.transport.endpoint import ANY_SOURCE, OrderHandler
 from arena.transport.pickling import expect, pack
@@ -42,7 +42,7 @@ class Environment:
         memory: the state of this process; has the limit of restarts of the match.
     """
 
-    def __init__(self, endpoint: Endpoint, run: Run, match: MatchPlan, memory: ProcessState) -> None:
+    def __init__(self, endpoint: Endpoint, run: Run, match: MatchPlan, memory: RunState) -> None:
         self._endpoint = endpoint
         self._match = match
         self._role = Role(RoleKind.ENVIRONMENT, match.match, None)
@@ -113,7 +113,7 @@ class Environment:
                 block.abandon()
             raise
 
-    def _connect(self, run: Run, match: MatchPlan, memory: ProcessState) -> Connection:
+    def _connect(self, run: Run, match: MatchPlan, memory: RunState) -> Connection:
         """The connection to the external games of the match, which this process keeps from leg to leg."""
         connection = memory.connections.get(match.match)
         if connection is None:

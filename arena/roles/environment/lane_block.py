@@ -33,7 +33,7 @@ from arena.roles.environment.hosted_games import HostedGames
 from arena.roles.environment.recording import open_recording
 from arena.roles.environment.restart import Fault, RestartingGame, RestartLimit
 from arena.roles.protocol import Exhausted, Restarted
-from arena.run.run import Run
+from arena.roles.run import Run
 from arena.seat.batch_writer import StepWriter, step_writer
 from arena.seat.layout import link_size
 from arena.seat.server import Infos, SeatServer

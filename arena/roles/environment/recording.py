@@ -16,7 +16,7 @@ from arena.plan.plan import MatchPlan, SeatPlan
 from arena.roles.environment.episodes import EpisodeTracker
 from arena.roles.environment.game_tracker import GameTracker
 from arena.roles.environment.restart import Reset
-from arena.run.run import Run
+from arena.roles.run import Run
 
 if TYPE_CHECKING:
     from arena.dataset.writer import SampleWriter

@@ -12,7 +12,7 @@ from arena.errors import ConfigError
 from arena.plan.deadlock import waiting_words
 from arena.plan.plan import Plan
 from arena.roles.protocol import Ready
-from arena.run.run import Run
+from arena.roles.run import Run
 
 
 def is_resumable(ready: Collection[Ready]) -> bool:

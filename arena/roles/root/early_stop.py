@@ -16,8 +16,7 @@ from collections.abc import Mapping
 
 from arena.plan.plan import Role, RoleKind
 from arena.roles.protocol import Go, Stopping
-from arena.run.leg import Leg
-from arena.run.run import Run
+from arena.roles.run import Leg, Run
 from arena.transport import Endpoint, Order, Tag
 from arena.transport.pickling import pack
 

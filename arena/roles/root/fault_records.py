@@ -1,37 +1,15 @@
-"""Records and reports the faults that a run survived: deaths of processes, recreated games."""
+"""Records and reports the games that were made again after an error."""
 
 from __future__ import annotations
 
 import logging
-import time
 
-from arena.errors import pluralize, shorten
-from arena.plan.build import on_ranks
+from arena.errors import pluralize
 from arena.records.faults import FaultKind, FaultLog
 from arena.records.folder import RunFolder
 from arena.roles.protocol import Restarted
-from arena.run.restart import Restart
-from arena.run.run import Run
 
 _log = logging.getLogger(__name__)
-
-
-def log_death(run: Run, restart: Restart) -> str:
-    """Appends the death after which a run was started again to the fault log; returns a line for the user.
-
-    Raises:
-        WriteError: the fault log cannot be written.
-    """
-    hosted = on_ranks(run.plan, restart.processes).ranks
-    roles = [run.describe(role) for rank in restart.ranks for role in hosted[rank]]
-    who = f"{restart.cause} ({shorten(roles)})" if roles else restart.cause
-    text = f"{who}; started again with {pluralize(run.plan.processes, 'process', 'processes')}"
-    text += f", back to tick {run.leg.start}, {pluralize(restart.replayed, 'tick')} to be played again"
-    seconds = round(max(0.0, time.time() - restart.died), 3)
-    _log.warning("%s", text)
-    fields = {"ranks": restart.ranks, "done": text, "replayed": restart.replayed, "seconds": seconds}
-    FaultLog(run.folder.faults).append(FaultKind.PROCESS, fields)
-    return f"{text}; {seconds:.2f} s lost"
 
 
 def log_restart(folder: RunFolder, restarted: Restarted) -> str:

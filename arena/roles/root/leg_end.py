@@ -5,7 +5,8 @@ The functions send no messages and touch no files.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -14,17 +15,16 @@ from arena.errors import ConfigError
 from arena.plan.plan import Plan, Role, RoleKind
 from arena.records.checkpoint import ticks_of
 from arena.records.folder import RunFolder
-from arena.records.formats import Boundary
+from arena.records.formats import Boundary, SeatKey, Worker
 from arena.roles.protocol import Done
-from arena.run.handover import seats_of
-from arena.run.leg import Leg, leg_at
+from arena.roles.run import Leg, leg_at
 
 
 class NextStep(NamedTuple):
-    """How a run continues after a leg; if all fields are None, the run is complete."""
+    """How a run continues after a leg; one of the fields is set."""
 
     leg: Leg | None = None  # the next leg of the same roles
-    following: Leg | None = None  # the next leg of new roles: after an evaluation, or in the next round
+    following: Leg | None = None  # the next leg, of new roles if there is one: the roles end
     stopped_at: int | None = None  # a stop was requested: the run ends and can be resumed from this tick
 
 
@@ -54,14 +54,7 @@ def next_step(plan: Plan, leg: Leg, *, stopping: bool, held: bool = False) -> Ne
     comes_back = (held or plan.config.curriculum is not None) and leg.start < plan.ticks
     if comes_back or plan.evaluates_at(leg.start) or plan.ticks <= leg.start < plan.horizon:
         return NextStep(following=leg)
-    return NextStep(leg if leg.start < plan.ticks else None)
-
-
-def next_step_after_games(plan: Plan, leg: Leg, *, stopping: bool) -> NextStep:
-    """As `next_step`, after a round without learning, whose games are complete; `leg` begins the next round, if any."""
-    if stopping:
-        return NextStep(stopped_at=leg.start)
-    return NextStep(following=leg if plan.round + 1 < plan.config.rounds else None)
+    return NextStep(leg) if leg.start < plan.ticks else NextStep(following=leg)
 
 
 def boundary_at(
@@ -161,3 +154,36 @@ def leg_from(boundary: Boundary, plan: Plan, leg: Leg, folder: RunFolder) -> Leg
     frozen = {name: path for name, path in leg.restore.items() if plan.policies[name].config.frozen}
     following = leg_at(boundary, folder)
     return replace(following, restore={**frozen, **following.restore})
+
+
+def seats_of(plan: Plan, *policies: str) -> list[SeatKey]:
+    """The seats of some policies of a plan; of all policies if none is named."""
+    found = []
+    for match in plan.matches:
+        for seat in match.seats:
+            if not policies or seat.policy in policies:
+                game = (match.env, match.game.kwargs, match.lanes, len(seat.entities))
+                words = json.dumps(game, sort_keys=True, default=repr)
+                found.append(SeatKey(match.match, seat.index, seat.policy, words))
+    return found
+
+
+def match_workers(seats: Sequence[SeatKey], last: Sequence[SeatKey]) -> Iterator[tuple[Worker, Worker]]:
+    """Pairs each worker of a policy with an earlier worker whose state it takes over, in a seat of the same kind.
+
+    They are paired in order; if there are more workers than before, several of them copy the last one of their kind. If
+    one worker has no counterpart, none takes over a state: a worker with half a rollout meets its group at other ticks
+    than a worker with an empty one, and they would wait for each other.
+
+    Args:
+        seats: of the policy, as they are now.
+        last: the earlier seats, of the same policy or of another one.
+    """
+    places: dict[str, list[Worker]] = {}
+    for seat in last:
+        places.setdefault(seat.game, []).append(seat.worker)
+    if any(seat.game not in places for seat in seats):
+        return
+    for seat in seats:
+        left = places[seat.game]
+        yield seat.worker, left.pop(0) if len(left) > 1 else left[0]

@@ -8,7 +8,7 @@ from arena.records.metrics import EpisodeRecord, UpdateRecord
 from arena.records.recorder import Recorder
 from arena.records.scoreboard import Scoreboard
 from arena.roles.protocol import Progress
-from arena.run.run import Run
+from arena.roles.run import Run
 
 
 class RunProgress:

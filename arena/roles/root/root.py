@@ -50,10 +50,8 @@ from arena.roles.root.fault_records import log_restart
 from arena.roles.root.leg_end import NextStep
 from arena.roles.root.progress import RunProgress
 from arena.roles.root.watchdog import Watchdog
-from arena.run.display import Display
-from arena.run.process_state import ProcessState, Profiled
-from arena.run.results import write_boundary
-from arena.run.run import Run
+from arena.roles.run import Run
+from arena.roles.state import Display, Profiled, RunState
 from arena.transport import ANY_SOURCE, Endpoint, Tag
 from arena.transport.pickling import pack, unpack
 
@@ -84,7 +82,7 @@ class Root:
         scoreboard: the scores of all recorded episodes.
     """
 
-    def __init__(self, endpoint: Endpoint, run: Run, display: Display, memory: ProcessState) -> None:
+    def __init__(self, endpoint: Endpoint, run: Run, display: Display, memory: RunState) -> None:
         self._endpoint = endpoint
         self._run = run
         self._display = display
@@ -131,11 +129,14 @@ class Root:
         except ConfigError as error:
             raise _failed(str(error), exit_code=2) from error
 
-    def record(self, recorder: Recorder) -> NextStep:
+    def record(
+        self, recorder: Recorder, at_boundary: Callable[[Run, bool], None] = lambda _run, _stopped: None
+    ) -> NextStep:
         """Plays and records legs until the run is complete, is stopped, or continues with new roles.
 
         Args:
             recorder: writes the run folder; that of a resumed run holds only what was recorded before this leg.
+            at_boundary: called with the run at each boundary, and whether it is stopped there, if it has results.
 
         Returns:
             how the run continues after this root.
@@ -143,6 +144,7 @@ class Root:
         Raises:
             RoleFailed: a role failed.
         """
+        self._at_boundary = at_boundary
         progress = RunProgress(self._run, recorder, self.scoreboard)
         if self._memory.scoreboard is None:
             progress.load_scores()
@@ -313,7 +315,7 @@ class Root:
         if results is not None:
             workers = [message.profile for role, message in done.items() if role.kind is RoleKind.WORKER]
             results.perf = sampler_perf([profile for profile in workers if profile], tick - self._leg.start)
-            write_boundary(replace(run, leg=leg), self._memory, results, stopped=step.stopped_at is not None)
+            self._at_boundary(replace(run, leg=leg), step.stopped_at is not None)
             if results.met is not None and step.stopped_at is None:
                 return NextStep(following=leg)  # `next_stage` finds that the stop rule is met
         return step
@@ -326,7 +328,7 @@ class Root:
             progress.sync()
             found = Boundary(tick=leg.start, journals=boundaries.journal_bytes(folder))
             boundaries.save(folder, found, self._memory.digests)
-        return leg_end.next_step_after_games(plan, leg, stopping=stopping)
+        return NextStep(stopped_at=leg.start) if stopping else NextStep(following=leg)
 
     def _boundary(self, tick: int, done: dict[Role, Done], progress: RunProgress) -> Boundary:
         """The boundary at the end of the leg; an idle policy that is a copy gets its own checkpoint."""

@@ -32,7 +32,7 @@ from arena.diagnostics.remote_stacks import Process, peek
 from arena.diagnostics.stacks import Stack, running_stack
 from arena.plan.plan import RoleKind
 from arena.roles.protocol import Failed, Progress
-from arena.run.run import Run
+from arena.roles.run import Run
 from arena.transport import Endpoint, status
 from arena.transport.endpoint import ANY_SOURCE, Bytes, Order, Tag
 from arena.transport.pickling import pack, unpack

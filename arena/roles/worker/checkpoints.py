@@ -12,7 +12,7 @@ from arena.plan.plan import PolicyPlan, Role
 from arena.records import checkpoint
 from arena.records import state_codec as states
 from arena.records.checkpoint import Checkpoint
-from arena.run.run import Run
+from arena.roles.run import Run
 
 
 class WorkerCheckpoints:

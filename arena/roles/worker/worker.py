@@ -29,7 +29,7 @@ from arena.proxy.play import Actor, play
 from arena.records.metrics import UpdateRecord
 from arena.roles.process import limit_threads, seed_libraries
 from arena.roles.protocol import Done, Go, Left, Notice, Ready, Update
-from arena.run.run import Run
+from arena.roles.run import Run
 from arena.seat.client import BlockOrder, SeatClient
 from arena.seat.layout import link_size
 from arena.seat.welcome import Welcome

@@ -16,6 +16,7 @@ import queue
 import signal
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from multiprocessing.connection import Client, Connection
 from typing import Any
 
@@ -43,34 +44,24 @@ def receive(connection: Connection) -> dict[str, Any]:
 
 
 class Holder:
-    """The run's side of the connection, in the process that leads the run.
-
-    Attributes:
-        has_ended: whether the program has ended the run, or itself.
-    """
+    """The run's side of the connection, in the process that leads the run."""
 
     def __init__(self) -> None:
         key = bytes.fromhex(os.environ.pop(KEY_VARIABLE))
         self._connection: Connection = Client(os.environ[ADDRESS_VARIABLE], authkey=key)
-        self._orders: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+        self._orders: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self._waits = False
-        self.has_ended = False
         threading.Thread(target=self._listen, daemon=True).start()
 
     def hold(self, tick: int) -> dict[str, Any] | None:
-        """Waits at a boundary; returns the changes with which the run goes on, None if it ends here."""
-        if self.has_ended:
-            return None
-        try:
-            send(self._connection, {"held": tick})
-        except OSError:
-            self.has_ended = True
-            return None
+        """Waits at a boundary; returns the changes with which the run goes on, None if the run ends here."""
+        order: dict[str, Any] = {}
         self._waits = True
-        order = self._orders.get()
+        with suppress(OSError):  # the program has ended
+            send(self._connection, {"held": tick})
+            order = self._orders.get()
         self._waits = False
-        self.has_ended = order is None or "go" not in order
-        return None if order is None or self.has_ended else dict(order["go"])
+        return dict(order["go"]) if "go" in order else None
 
     def _listen(self) -> None:
         try:
@@ -78,6 +69,6 @@ class Holder:
                 self._orders.put(receive(self._connection))
         except (EOFError, OSError):
             waits = self._waits
-            self._orders.put(None)
+            self._orders.put({"stop": True})
             if not waits:
                 os.kill(os.getpid(), signal.SIGUSR2)  # in mid-leg: saved as soon as possible, as `arena train` asks

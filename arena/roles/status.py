@@ -5,13 +5,13 @@ from __future__ import annotations
 from enum import Enum
 
 from arena.config import Config
+from arena.plan.plan import UNBOUNDED_TICKS
 from arena.records import boundary
 from arena.records.folder import RunFolder
 from arena.records.formats import round_of
 from arena.records.journal import JournalReader
 from arena.records.lock import is_held, is_left
 from arena.records.result_file import read_results
-from arena.run.leg import UNBOUNDED_TICKS
 
 
 class RunStatus(Enum):
@@ -48,26 +48,18 @@ def run_status(folder: RunFolder, config: Config, *, played: int) -> RunStatus:
         return RunStatus.KILLED
     if planned is not None and any(result["done"] for result in read_results(folder.path)[-1:]):
         return RunStatus.FINISHED
-    over = _is_whole(folder, config) if planned is None else _is_decided(folder, config, played)
+    if planned is None:
+        # All batches of a tournament that have begun were played to their ends; an evaluation counts as whole.
+        reached = boundary.newest_tick(folder) or 0
+        batches = JournalReader(folder.rounds).made(round_of) if config.rounds > 1 and folder.rounds.exists() else ()
+        over = all(batch.start < reached for batch in batches)
+    elif config.rounds == 1 or not played or played % config.ticks:
+        over = False
+    else:  # a league may have ended before its last round
+        from arena.league import rounds_file
+        from arena.league.next_round import is_over  # importing the ratings is slow, and few runs end so
+        from arena.league.read_results import read
+
+        known = rounds_file.read(folder)
+        over = len(known) == played // config.ticks and is_over(config, known, read(folder).timeline)
     return RunStatus.FINISHED if over else RunStatus.ENDED_EARLY
-
-
-def _is_whole(folder: RunFolder, config: Config) -> bool:
-    """Whether all batches of a tournament that have begun were played to their ends; an evaluation counts as whole."""
-    if config.rounds == 1 or not folder.rounds.exists():
-        return True
-    reached = boundary.newest_tick(folder) or 0
-    return all(batch.start < reached for batch in JournalReader(folder.rounds).made(round_of))
-
-
-def _is_decided(folder: RunFolder, config: Config, played: int) -> bool:
-    """Whether a league has ended before its last round, see `next_round.is_over`."""
-    if config.rounds == 1 or not played or played % config.ticks:
-        return False
-    from arena.league import rounds_file
-    from arena.league.next_round import is_over  # importing the ratings is slow, and few runs end so
-    from arena.league.read_results import read
-
-    known = rounds_file.read(folder)
-    results = read(folder).timeline
-    return len(known) == played // config.ticks and is_over(config, known, results)

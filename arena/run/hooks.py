@@ -1,19 +1,20 @@
-"""Curricula: a user's class changes games, options, and which policies learn, between two legs of a run.
+"""The user's code that is called between two legs of a run: a curriculum's class, and an evaluation's function.
 
-made              checks the class and makes an object of it
+The class of a curriculum changes games, options, and which policies learn. It lives in the root's process. Its changes
+hold from the next leg on, over all that was changed before; each call is a line of `changes.jsonl`, so that a resumed
+run plays the same.
+
+made_curriculum   checks the class and makes an object of it; `evaluation_function` checks the function
 changed           the run with the changes of a boundary: those on record, else those that the class says now
-with_change_lines the run with changes that are on record
-with_changes      a plan with changes in it
-changes.jsonl     a line per call of the class, so that a resumed run plays the same
-
-The class lives in the root's process. Its changes hold from the next leg on, over all that was changed before.
+with_change_lines the run with changes that are on record; `with_changes`: a plan with them
 """
 
 from __future__ import annotations
 
+import inspect
 import re
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,24 +23,26 @@ import msgspec
 from arena.config import Config, overrides, parse_config, resolved_yaml, yaml
 from arena.config.matches import MatchConfig
 from arena.config.named import check_texts
-from arena.config.schema import CallbackConfig
+from arena.config.schema import CallbackConfig, EvaluationConfig
 from arena.errors import CallbackFailed, ConfigError, close_name, located
 from arena.plan.build import game_of
 from arena.plan.plan import Plan
 from arena.records import checksums
+from arena.records.atomic import make_folder
 from arena.records.folder import RunFolder
 from arena.records.formats import ChangeLine
 from arena.records.journal import Journal, JournalReader
 from arena.records.journal import forget_after as cut_after
-from arena.registry import EXTERNAL, check_method, load_class, made_object
-from arena.run.run import Run
+from arena.registry import EXTERNAL, check_method, load_class, load_object, made_object
+from arena.roles.run import Run
 
 _METHODS: Mapping[str, tuple[str, ...]] = {"begin": (), "changes": ("result",), "resume": ("lines",)}
+_ARGUMENTS = ("folder", "tick", "checkpoints")
 _PLAIN = (bool, int, float, str, type(None))
 
 
-def made(planned: CallbackConfig) -> Any:
-    """An object of the class.
+def made_curriculum(planned: CallbackConfig) -> Any:
+    """An object of the class of a curriculum.
 
     Raises:
         ConfigError: with the place in the configuration: there is no such class, it has no `changes`, a method is
@@ -47,17 +50,82 @@ def made(planned: CallbackConfig) -> Any:
     """
     with located(path="curriculum.class"):
         cls = load_class(planned.class_)
-        own = [name for name in dir(cls) if not name.startswith("_") and callable(getattr(cls, name))]
-        for name in own:
-            close = close_name(name, [known for known in _METHODS if known not in own])
+        methods = [name for name in dir(cls) if not name.startswith("_") and callable(getattr(cls, name))]
+        for name in methods:
+            close = close_name(name, [known for known in _METHODS if known not in methods])
             if name not in _METHODS and close is not None:
                 raise ConfigError(f"{cls.__name__}.{name}() is never called; did you mean {close!r}?")
-        if "changes" not in own:
+        if "changes" not in methods:
             raise ConfigError(f"{cls.__name__} has no method changes(result), which says what changes after a leg")
         for name, arguments in _METHODS.items():
-            if name in own:
+            if name in methods:
                 check_method(cls, name, arguments)
     return made_object(cls, planned.options, path="curriculum")
+
+
+def evaluation_function(evaluation: EvaluationConfig) -> Callable[..., Any] | None:
+    """The function that is called with each evaluation; None if there is none.
+
+    Raises:
+        ConfigError: it cannot be loaded, or does not take its arguments; with the place in the configuration.
+    """
+    if evaluation.function is None:
+        return None
+    with located(path="evaluation.function"):
+        function: Callable[..., Any] = load_object(evaluation.function)
+        if not callable(function):
+            raise ConfigError(f"{evaluation.function!r} is a {type(function).__name__}; it has to be a function")
+    with located(path="evaluation.options"):
+        try:
+            inspect.signature(function).bind(*_ARGUMENTS, **evaluation.options)
+        except TypeError as error:
+            takes = ", ".join(_ARGUMENTS)
+            raise ConfigError(f"{evaluation.function} is called with ({takes}, **options): {error}") from error
+    return function
+
+
+def call_evaluation_function(run: Run, evaluation: EvaluationConfig) -> None:
+    """Calls the function at a boundary, if there is one, and records what it has measured.
+
+    Raises:
+        CallbackFailed: it has raised, or returned something else than numbers by name.
+    """
+    function = evaluation_function(evaluation)
+    if function is None:
+        return
+    folder = run.folder.evaluation_path(run.leg.start)
+    make_folder(folder.parent)
+    make_folder(folder)
+
+    def numbers(found: Any) -> dict[str, Any]:
+        """Numbers by name, nested to any depth."""
+        if not isinstance(found, Mapping) or not all(isinstance(name, str) for name in found):
+            raise TypeError(f"it has returned {found!r:.80}; expected a mapping of names to numbers")
+        taken = {}
+        for name, value in found.items():
+            taken[name] = value.item() if hasattr(value, "item") else value
+            if isinstance(value, Mapping):
+                taken[name] = numbers(value)
+            elif not isinstance(taken[name], (int, float)):
+                raise TypeError(f"{name!r} is {taken[name]!r:.80}; expected a number, or a mapping of names to numbers")
+        return taken
+
+    def measure() -> dict[str, Any]:
+        return numbers(function(folder, run.leg.start, dict(run.leg.restore), **evaluation.options))
+
+    measured = _called(f"evaluation function {evaluation.function}", measure)
+    checksums.replace(run.folder.custom_path(run.leg.start), msgspec.json.format(msgspec.json.encode(measured)) + b"\n")
+
+
+def _called(who: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    """What the user's code returns."""
+    try:
+        return function(*arguments)
+    except (Exception, SystemExit) as error:
+        raise CallbackFailed(who, "".join(traceback.format_exception(error)).rstrip()) from error
+
+
+# ----------------------------------------------------------------------------------------------------- changes.jsonl
 
 
 def lines_of(folder: RunFolder) -> list[ChangeLine]:
@@ -99,8 +167,11 @@ def keep(run: Run, line: ChangeLine) -> None:
 
 
 def forget_after(folder: RunFolder, tick: int) -> None:
-    """Removes the lines after the boundary from which the run continues; its own line stays."""
+    """Removes the lines after the boundary from which the run continues; the boundary's line stays."""
     cut_after(folder.changes, ChangeLine, lambda line: line.tick, tick)
+
+
+# ------------------------------------------------------------------------------------------------------------ changes
 
 
 def changed(
@@ -118,12 +189,36 @@ def changed(
         ConfigError: the class asks for what cannot be changed, or for a configuration that is refused.
         CallbackFailed: the class has raised.
     """
-    known = run.recorded_change
-    asked = _ask(run, curriculum, newest) if known is None and curriculum is not None else known
-    if asked is None and not wanted:
+    known, start, found = run.recorded_change, run.leg.start, run.recorded_change
+    if known is None and curriculum is not None and (start or hasattr(curriculum, "begin")):
+        who = _curriculum_name(run)
+        asked = _called(who, curriculum.changes, newest) if start else _called(who, curriculum.begin)
+        if asked is not None and not isinstance(asked, Mapping):
+            raise ConfigError(
+                f"it has returned {asked!r:.80}; expected a mapping of key paths to values", path="curriculum"
+            )
+        found = dict(asked or {})
+    if found is None and not wanted:
         return run, None
-    line = ChangeLine(tick=run.leg.start, set={**(asked or {}), **wanted})
+    line = ChangeLine(tick=start, set={**(found or {}), **wanted})
     return with_change_lines(run, [line]), line if wanted or known is None else None
+
+
+def resume_curriculum(run: Run, curriculum: Any) -> None:
+    """Tells a new object what was changed so far, when a run is taken up again.
+
+    Raises:
+        CallbackFailed: the class has raised.
+    """
+    lines = [msgspec.to_builtins(line) for line in lines_of(run.folder) if line.tick <= run.leg.start]
+    if hasattr(curriculum, "resume") and lines:
+        _called(_curriculum_name(run), curriculum.resume, lines)
+
+
+def _curriculum_name(run: Run) -> str:
+    planned = run.plan.config.curriculum
+    assert planned is not None, "the run has a curriculum"
+    return f"curriculum {planned.class_}"
 
 
 def with_change_lines(run: Run, lines: Sequence[ChangeLine]) -> Run:
@@ -136,49 +231,11 @@ def with_change_lines(run: Run, lines: Sequence[ChangeLine]) -> Run:
     if not lines:
         return run
     config = changed_config(run, lines)
-    plan = with_changes(run.plan, config)
-    return replace(run, plan=plan, changed=_changed_by(run, lines[-1]), changed_config=config)
+    return replace(run, plan=with_changes(run.plan, config), changed=_changed_by(run, lines[-1]), changed_config=config)
 
 
 def _changed_by(run: Run, line: ChangeLine) -> str:
     return f"{run.source or 'the run'}, as changed at tick {line.tick}"
-
-
-def _ask(run: Run, curriculum: Any, newest: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """What the class wants to change at a boundary; None if it has no method for it."""
-    planned = run.plan.config.curriculum
-    assert planned is not None, "the run has a curriculum"
-    if run.leg.start == 0 and not hasattr(curriculum, "begin"):
-        return None
-    try:
-        found = curriculum.begin() if run.leg.start == 0 else curriculum.changes(newest)
-    except (Exception, SystemExit) as error:
-        trace = "".join(traceback.format_exception(error)).rstrip()
-        raise CallbackFailed(f"curriculum {planned.class_}", trace) from error
-    if found is None:
-        return {}
-    if not isinstance(found, Mapping):
-        raise ConfigError(
-            f"it has returned {found!r:.80}; expected a mapping of key paths to values", path="curriculum"
-        )
-    return dict(found)
-
-
-def resume(run: Run, curriculum: Any) -> None:
-    """Tells a new object what was changed so far, when a run is taken up again.
-
-    Raises:
-        CallbackFailed: the class has raised.
-    """
-    lines = [line for line in lines_of(run.folder) if line.tick <= run.leg.start]
-    if hasattr(curriculum, "resume") and lines:
-        planned = run.plan.config.curriculum
-        assert planned is not None, "the run has a curriculum"
-        try:
-            curriculum.resume([msgspec.to_builtins(line) for line in lines])
-        except (Exception, SystemExit) as error:
-            trace = "".join(traceback.format_exception(error)).rstrip()
-            raise CallbackFailed(f"curriculum {planned.class_}", trace) from error
 
 
 def changed_config(run: Run, lines: Sequence[ChangeLine]) -> Config:
@@ -204,40 +261,37 @@ def check_change(config: Config, key: str, value: Any) -> None:
     Raises:
         ConfigError: with the key.
     """
-    kwargs = [f"envs.{name}.kwargs." for name in config.envs]
-    options = [f"policies.{name}.options." for name in config.policies]
+
+    def is_plain(value: Any) -> bool:
+        if isinstance(value, Mapping):
+            return all(type(key) is str and is_plain(inner) for key, inner in value.items())
+        return all(map(is_plain, value)) if type(value) in (list, tuple) else type(value) in _PLAIN
+
+    starts = [f"envs.{name}.kwargs." for name in config.envs]
+    starts += [f"policies.{name}.options." for name in config.policies]
     frozen = [f"policies.{name}.frozen" for name in config.policies]
     match = re.match(r"matches(?:\[([0-9]+)\]|\.([0-9]+))\.env_kwargs\..", key)
     number = int(match[1] or match[2]) if match else -1
     matches = config.listed[0]
     in_match = 0 <= number < len(matches) and isinstance(matches[number], MatchConfig)
-    if not (in_match or key in frozen or any(key.startswith(one) and key != one for one in (*kwargs, *options))):
+    if not (in_match or key in frozen or any(key.startswith(start) and key != start for start in starts)):
         raise ConfigError(
             "cannot be changed between two legs; possible are envs.<name>.kwargs.*, matches[i].env_kwargs.*, "
             "policies.<name>.options.* and policies.<name>.frozen",
             path=key,
         )
-    if not _is_plain(value):
+    if not is_plain(value):
         raise ConfigError(
             f"found {value!r:.80}; expected numbers, text, true, false, null, lists or mappings", path=key
         )
-
-
-def _is_plain(value: Any) -> bool:
-    if isinstance(value, Mapping):
-        return all(type(key) is str and _is_plain(inner) for key, inner in value.items())
-    if type(value) in (list, tuple):
-        return all(map(_is_plain, value))
-    return type(value) in _PLAIN
 
 
 def with_changes(plan: Plan, config: Config) -> Plan:
     """A plan with the games, options and frozen policies of a configuration that has the same matches and seats."""
     entries = [entry for _, entry in config.entries()]
     matches = tuple(
-        replace(match, config=entry, game=game_of(config, entry))
+        replace(match, config=entries[match.entry], game=game_of(config, entries[match.entry]))
         for match in plan.matches
-        for entry in (entries[match.entry],)
     )
     policies = {name: replace(policy, config=config.policies[name]) for name, policy in plan.policies.items()}
     return replace(plan, matches=matches, policies=policies)
@@ -247,11 +301,12 @@ def frozen_words(before: Plan, now: Plan) -> list[str]:
     """Lines about the policies that have stopped to learn, or go on."""
     lines = []
     for name, policy in now.policies.items():
-        if policy.config.frozen and not before.policies[name].config.frozen:
+        was = before.policies[name].config.frozen
+        if policy.config.frozen and not was:
             lines.append(
                 f"policy {name!r} is frozen: it plays with what it has learned; what its workers had alone, such as a "
                 "replay or half a rollout, is dropped"
             )
-        elif before.policies[name].config.frozen and not policy.config.frozen:
+        elif was and not policy.config.frozen:
             lines.append(f"policy {name!r} learns from now on")
     return lines

@@ -37,16 +37,13 @@ def handled_signals() -> list[signal.Signals]:
 class Stop:
     """The requests of signals, or of the run itself.
 
-    Args:
-        number: of the first signal, or of the first other signal after SIGUSR1; None: no signal.
-        handled: whether the run checks for requests. Until then, and when repeated later than `ONE_REQUEST_SECONDS`,
-            all signals but SIGUSR1 end the run at once; SIGUSR1 always waits until the run can be saved.
-        by: the part of the run itself that has asked first, such as a callback; empty: none.
+    Until `handled`, and when repeated later than `ONE_REQUEST_SECONDS`, all signals but SIGUSR1 end the run at once;
+    SIGUSR1 always waits until the run can be saved.
     """
 
-    number: int | None = None
-    handled: bool = False
-    by: str = ""
+    number: int | None = None  # of the first signal, or of the first other signal after SIGUSR1; None: no signal
+    handled: bool = False  # the run checks for requests
+    by: str = ""  # the part of the run itself that has asked first, such as a callback; empty: none
     _at_once: Collection[int] = ()
     _answer: str = ""
     _asked_at: float | None = None  # the time of the first signal other than SIGUSR1
@@ -100,21 +97,20 @@ class Stop:
             return
         for number in handled_signals():
             signal.signal(number, self._on_signal)
-        signal.pthread_sigmask(
-            signal.SIG_UNBLOCK, STOP_SIGNALS
-        )  # a signal that was blocked while the process started comes now
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)  # what was blocked while the process started comes now
         early, self._early = self._early, ()
         for noted in early:
             self._on_signal(noted, None)
 
     def note(self) -> None:
         """Notes SIGUSR1 and SIGUSR2 until `listen`: by default they would end a process that is starting."""
-        for number in (signal.SIGUSR1, signal.SIGUSR2):
-            signal.signal(number, self._note)
 
-    def _note(self, number: int, _frame: FrameType | None) -> None:
-        if number not in self._early:
-            self._early = (*self._early, number)
+        def note(number: int, _frame: FrameType | None) -> None:
+            if number not in self._early:
+                self._early = (*self._early, number)
+
+        for number in (signal.SIGUSR1, signal.SIGUSR2):
+            signal.signal(number, note)
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         if number == signal.SIGUSR1:
@@ -128,12 +124,12 @@ class Stop:
         if again and now < self._asked_at + ONE_REQUEST_SECONDS:
             return
         if self._answer and not again:
-            _write_now(f"{self._answer.format(signal=signal.Signals(number).name)}\n")
+            _write_to_launcher(f"{self._answer.format(signal=signal.Signals(number).name)}\n")
         if again or not self.handled or number in self._at_once:
             raise KeyboardInterrupt(number)
 
 
-def _write_now(text: str) -> None:
+def _write_to_launcher(text: str) -> None:
     """Writes to the stderr of Open MPI's launcher: after a signal it forwards nothing that its processes write."""
     launcher, target = os.getppid(), 2
     with suppress(OSError):  # without /proc

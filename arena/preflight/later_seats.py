@@ -1,22 +1,47 @@
-"""The configuration of an evaluation: each match of the first round once, played by frozen copies of the policies."""
+"""The seats that policies get after the first round: in later rounds of a league, and in evaluations.
+
+`arena plan`, `arena check` and `arena train` check every policy in all of these seats before training starts (see
+`arena.preflight.examine`): a policy that cannot fill a later seat is refused at once and not after hours.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
 
 from arena import registry
 from arena.config import Config
-from arena.config.matches import MatchConfig
-from arena.run.leg import UNBOUNDED_TICKS
-
-if TYPE_CHECKING:
-    from arena.config.matches import SeatEntry
+from arena.config.matches import MatchConfig, SeatEntry
+from arena.config.members import later_matches
+from arena.plan.build import make_plan
+from arena.plan.plan import UNBOUNDED_TICKS, Plan
 
 _STREAM = 0x6576616C  # separates an evaluation's random streams from those of the training
+
+
+def later_plans(config: Config) -> tuple[Plan, ...]:
+    """Plans in which every policy has each seat that it may get after the first round; they are never played."""
+
+    def of(config: Config, placed: Sequence[tuple[str, MatchConfig]]) -> Plan:
+        played = msgspec.structs.replace(
+            config, matches=tuple(match for _, match in placed), schedule=config.rounds, scale=False
+        )
+        return make_plan(played, places=[path for path, _ in placed], whole=config)
+
+    def once(*placed: tuple[str, MatchConfig]) -> list[tuple[str, MatchConfig]]:
+        singles = [(path, msgspec.structs.replace(match, copies=1)) for path, match in placed]
+        return [*{repr(single): (path, single) for path, single in reversed(singles)}.values()][::-1]
+
+    later, found = later_matches(config), []
+    if later:
+        found.append(of(config, [*once(*config.entries()), *later]))
+    if config.evaluation is not None and config.evaluation.seats is not None:
+        frozen = evaluation_config(config, {})
+        evaluated = [("evaluation", match) for _, match in frozen.entries()]
+        found.append(of(frozen, [*once(*config.entries(), *later), *evaluated]))
+    return tuple(found)
 
 
 def evaluation_config(config: Config, loads: Mapping[str, str]) -> Config:

@@ -2,7 +2,7 @@
 
 Stdin carries lines of JSON: the first and last line of the message, the names of the roles by the numbers of their
 threads, and then empty objects, which are heartbeats. If none has come for too long, a signal
-(`arena.launch.exit_signal`) makes the parent write its stacks to the same pipe, and exit. If the parent ends by itself,
+(`arena.run.watchdog`) makes the parent write its stacks to the same pipe, and exit. If the parent ends by itself,
 this process ends silently.
 
 Time in which the parent could not run is not counted: it was stopped (SIGSTOP, Ctrl-Z, `scontrol suspend`), or other
@@ -60,15 +60,33 @@ def main(pid: int, number: int, patience: float) -> None:
         number: of the signal that ends it.
         patience: seconds without a heartbeat after which it is ended.
     """
-    told = _watch(pid, patience)
-    if told is None:
-        return
+    facts: dict[str, str] = {}
+    rest, silence, before = "", Silence(time.monotonic()), delays(pid)
+    while True:
+        if os.getppid() != pid or (part := _read(_LOOK_SECONDS)) == b"":
+            return
+        seconds = silence.look(time.monotonic(), stopped=stopped(pid))
+        if part is not None:
+            news, rest = read_lines(rest + part.decode(errors="replace"))
+            facts |= news
+            rest = rest if rest.startswith("{") else ""  # unrequested stacks, of a child of a game
+            silence.seconds, before = 0.0, delays(pid)
+        elif seconds > patience and seconds - starved_seconds(before, delays(pid)) > patience:
+            break
     _send(pid, number)
-    dump = _stacks(pid)
+    stacks, silence = b"", Silence(time.monotonic())
+    # A child of the process may hold the pipe open for longer.
+    while os.getppid() == pid and silence.look(time.monotonic(), stopped=stopped(pid)) < _ANSWER_SECONDS:
+        part = _read(_LOOK_SECONDS)
+        if part == b"":
+            break
+        stacks += part or b""
+    while part := _read(0.0):
+        stacks += part
     _send(pid, signal.SIGKILL)
-    heading, ending = told.pop("heading"), told.pop("ending")
-    words = killed_report(heading, dump, {int(thread): name for thread, name in told.items()})
-    sys.stderr.write(printable(f"{words}\n{ending}\n"))
+    heading, ending = facts.pop("heading"), facts.pop("ending")
+    names = {int(thread): name for thread, name in facts.items()}
+    sys.stderr.write(printable(f"{killed_report(heading, stacks.decode(errors='replace'), names)}\n{ending}\n"))
 
 
 def _send(pid: int, number: int) -> None:
@@ -77,45 +95,13 @@ def _send(pid: int, number: int) -> None:
             os.kill(pid, number)
 
 
-def read_lines(said: str) -> tuple[dict[str, str], str]:
+def read_lines(text: str) -> tuple[dict[str, str], str]:
     """The contents of all complete lines of JSON, and the rest."""
-    told: dict[str, str] = {}
-    while said.startswith("{") and "\n" in said:
-        line, _, said = said.partition("\n")
-        told.update(json.loads(line))
-    return told, said
-
-
-def _watch(pid: int, patience: float) -> dict[str, str] | None:
-    """What the process has sent before its heartbeats stopped; None: it has ended."""
-    told: dict[str, str] = {}
-    rest, silence, before = "", Silence(time.monotonic()), delays(pid)
-    while os.getppid() == pid:
-        part = _read(_LOOK_SECONDS)
-        if part == b"":
-            return None
-        seconds = silence.look(time.monotonic(), stopped=stopped(pid))
-        if part is not None:
-            news, rest = read_lines(rest + part.decode(errors="replace"))
-            told |= news
-            rest = rest if rest.startswith("{") else ""  # unrequested stacks, of a child of a game
-            silence.seconds, before = 0.0, delays(pid)
-        elif seconds > patience and seconds - starved_seconds(before, delays(pid)) > patience:
-            return told
-    return None
-
-
-def _stacks(pid: int) -> str:
-    """The stacks that the process writes before it ends; a child of it may hold the pipe open for longer."""
-    said, silence = b"", Silence(time.monotonic())
-    while os.getppid() == pid and silence.look(time.monotonic(), stopped=stopped(pid)) < _ANSWER_SECONDS:
-        part = _read(_LOOK_SECONDS)
-        if part == b"":
-            break
-        said += part or b""
-    while part := _read(0.0):
-        said += part
-    return said.decode(errors="replace")
+    facts: dict[str, str] = {}
+    while text.startswith("{") and "\n" in text:
+        line, _, text = text.partition("\n")
+        facts.update(json.loads(line))
+    return facts, text
 
 
 def _read(seconds: float) -> bytes | None:

@@ -10,32 +10,38 @@ a launcher is started, as by the command; rank 0 discards what its games and alg
 from __future__ import annotations
 
 import io
+import json
+import logging
 import os
+import random
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+import numpy as np
+
 from arena.config import Config, load_config, parse_config, resolved_yaml
 from arena.diagnostics.start_folder import started_here
 from arena.errors import ConfigError, RunFailed, located
-from arena.launch import mpirun
-from arena.launch.console import Output
-from arena.launch.events import Event, EventDisplay, PolicyScore, policy_score, read_event
-from arena.launch.lead import run_single_process, scored
-from arena.launch.untouched_process import restored_logging
 from arena.plan.process_count import RanksWanted, process_count
 from arena.records.boundary import newest_tick
 from arena.records.folder import RunFolder
+from arena.roles.process import note_threads
 from arena.roles.protocol import Failed
-from arena.run.display import Display
+from arena.roles.run import Run
+from arena.roles.state import Display
+from arena.roles.status import RunStatus, run_status
+from arena.roles.stop import restored_handlers
+from arena.run import mpirun
+from arena.run.console import Event, EventDisplay, Output, PolicyScore, policy_score
+from arena.run.lead import scored
+from arena.run.loop import run_single_process
 from arena.run.planning import checked_plan
 from arena.run.prepare import prepare
-from arena.run.run import Run
-from arena.run.status import RunStatus, run_status
-from arena.run.stop import restored_handlers
 
 _MISTAKE = 2  # the exit status after a user's mistake
 
@@ -72,7 +78,7 @@ def train(
         run_dir: the run folder; None: `runs/<name>`, or the next free name.
         ranks: how many processes; 1: this one alone; None: as the configuration's `ranks` says.
         on_event: is called with each event of the run, from another thread, one call at a time; see
-            `arena.launch.events`. An exception of it is raised when the run has ended.
+            `arena.run.console`. An exception of it is raised when the run has ended.
 
     Raises:
         ConfigError: a mistake of the user.
@@ -97,7 +103,12 @@ def train(
             with restored_handlers(), restored_logging():
                 status = run_single_process(run, lambda *_: None, output=listener, watched=False)
         else:
-            status = _launch(read, run_dir, plan.processes, listener)
+            with tempfile.TemporaryDirectory(prefix="arena-train-") as home:
+                path = Path(home) / "config.yaml"
+                path.write_text(resolved_yaml(read))
+                program = [sys.executable, "-m", "arena", "train", str(path), f"--ranks={plan.processes}"]
+                program += [] if run_dir is None else [f"--run-dir={run_dir}"]
+                status = mpirun.run(plan.processes, program, restarts=read.restarts, listener=listener)
     if listener.error is not None:
         raise listener.error
     if status == _MISTAKE:
@@ -111,16 +122,6 @@ def train(
     config, ticks = load_config(folder.config), newest_tick(folder) or 0
     scores = {name: policy_score(score) for name, score in scored(folder, config.policies).shown.items()}
     return RunResult(folder.path, run_status(folder, config, played=ticks) is RunStatus.FINISHED, ticks, scores)
-
-
-def _launch(config: Config, run_dir: Path | str | None, ranks: int, listener: _Listener) -> int:
-    """Plays in processes of a launcher; returns the exit status."""
-    with tempfile.TemporaryDirectory(prefix="arena-train-") as home:
-        path = Path(home) / "config.yaml"
-        path.write_text(resolved_yaml(config))
-        program = [sys.executable, "-m", "arena", "train", str(path), f"--ranks={ranks}"]
-        program += [] if run_dir is None else [f"--run-dir={run_dir}"]
-        return mpirun.run(ranks, program, restarts=config.restarts, listener=listener)
 
 
 class _Listener(Output):
@@ -161,7 +162,7 @@ class _Listener(Output):
         self._failure = failure
 
     def line(self, event: str) -> None:
-        self._emit(read_event(event))
+        self._emit(Event(**json.loads(event)))
 
     def _emit(self, event: Event) -> None:
         if event.kind == "start":
@@ -172,3 +173,51 @@ class _Listener(Output):
             self._on_event(event)
         except BaseException as error:  # `train` raises it; raised here, it would end the reading thread
             self.error = error
+
+
+@contextmanager
+def untouched_process() -> Iterator[None]:
+    """Restores working directory, signal handlers, logging, random streams, and torch's threads and algorithms.
+
+    For a run in the process of a user's program.
+    """
+
+    def algorithms(torch: Any) -> tuple[bool, bool, bool]:
+        """Whether torch uses deterministic algorithms, only warns if it has none, has efficient GPU attention."""
+        deterministic = torch.are_deterministic_algorithms_enabled()
+        warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
+        return deterministic, warn_only, torch.backends.cuda.mem_efficient_sdp_enabled()
+
+    streams = random.getstate(), np.random.get_state()
+    torch = sys.modules.get("torch")
+    threads = [torch.get_num_threads()] if torch is not None else note_threads()
+    before = (False, False, True) if torch is None else algorithms(torch)  # torch's defaults
+    try:
+        with started_here(), restored_handlers(), restored_logging():
+            yield
+    finally:
+        random.setstate(streams[0])
+        np.random.set_state(streams[1])
+        torch = sys.modules.get("torch")
+        if torch is not None and threads:
+            torch.set_num_threads(threads[0])
+        if torch is not None and algorithms(torch) != before:  # a policy has learned on a GPU
+            deterministic, warn_only, efficient = before
+            torch.use_deterministic_algorithms(deterministic, warn_only=warn_only)
+            torch.backends.cuda.enable_mem_efficient_sdp(efficient)
+
+
+@contextmanager
+def restored_logging() -> Iterator[None]:
+    """Restores the handlers of the root logger at the end; a run in this process logs into its folder."""
+    root, raises = logging.getLogger(), logging.raiseExceptions
+    handlers, level = [*root.handlers], root.level
+    root.handlers.clear()  # else `logging.basicConfig` would close them
+    try:
+        yield
+    finally:
+        for handler in root.handlers:
+            handler.close()
+        root.handlers[:] = handlers
+        root.setLevel(level)
+        logging.raiseExceptions = raises

