@@ -9,7 +9,7 @@ import socket
 import stat
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError
@@ -27,18 +27,14 @@ class Access:
 
     Args:
         host: at which the server listens.
-        token_file: a file with the token; None: there is none.
         insecure: allows another host than loopback without a token.
-        path: the key of the host in the configuration.
         allowed_hosts: names of this server that a request's header Host may have, besides its own ones.
 
     Raises:
         ConfigError: the file cannot be read, or other machines could connect without a token.
     """
 
-    def __init__(
-        self, host: str, token_file: str | None, insecure: bool, path: str, allowed_hosts: Iterable[str] = ()
-    ) -> None:
+    def __init__(self, host: str, token_file: str | None, insecure: bool, allowed_hosts: Iterable[str]) -> None:
         self._hosts = [host, *allowed_hosts, *([] if host in _LOOPBACK else [socket.gethostname()])]
         self._token: bytes | None = None
         if token_file is not None:
@@ -55,7 +51,7 @@ class Access:
             raise ConfigError(
                 f"{host} can be reached by other machines: set `token_file` (arena serve: --token-file), or "
                 "`insecure: true` (--insecure) if that is meant",
-                path=path,
+                path="host",
             )
 
     def refusal(self, tokens: Sequence[bytes]) -> str:
@@ -96,20 +92,19 @@ def is_own_host(sent: Sequence[bytes], allowed: Iterable[str]) -> bool:
 class Ends:
     """Why games are over, by name: the newest 10,000 of the last hour."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._ends: OrderedDict[str, tuple[str, float]] = OrderedDict()
 
     def add(self, name: str, reason: str) -> None:
         """A game is over."""
         self._ends.pop(name, None)
-        self._ends[name] = reason, self._clock()
+        self._ends[name] = reason, time.monotonic()
         if len(self._ends) > _MOST_ENDS:
             self._ends.popitem(last=False)
 
     def reason(self, name: str) -> str:
         """Why the game of this name is over; `never` if none has ended."""
-        limit = self._clock() - _ENDS_KEPT_S
+        limit = time.monotonic() - _ENDS_KEPT_S
         while self._ends and next(iter(self._ends.values()))[1] < limit:
             self._ends.popitem(last=False)
         return self._ends.get(name, ("never", 0.0))[0]

@@ -65,11 +65,7 @@ class Clone(Protocol):
 
 
 class EntityLink:
-    """Passes the requests of one entity of a game to the desk.
-
-    Args:
-        clone: see `RemoteModel.clone`; None: there are no checkpoints.
-    """
+    """Passes the requests of one entity of a game to the desk; without `clone` there are no checkpoints."""
 
     def __init__(
         self,
@@ -109,11 +105,7 @@ class EntityLink:
             raise ExternalError("already_asking", f"{self.name!r} has a request without an answer")
 
     def prepare(self, observation: Any, mask: Any = None, given: Any = None) -> Ask:
-        """A checked request for an action; nothing changes.
-
-        Raises:
-            ExternalError: see `RemoteModel.forward`.
-        """
+        """A checked request for an action; nothing changes. Errors are those of `RemoteModel.forward`."""
         self.check()
         if given is not None:
             given = fitted(self.action_space, given, f"action of {self.name!r}", "bad_action")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -27,7 +28,7 @@ class Starting(msgspec.Struct, forbid_unknown_fields=True):
     training: bool = True
 
 
-class BuiltinActor:
+class BuiltinActor(ABC):
     """Base class: its coroutines raise `ExternalError` for a request that is not allowed; it changes nothing then."""
 
     def __init__(self, links: Sequence[EntityLink]) -> None:
@@ -35,20 +36,16 @@ class BuiltinActor:
 
     @staticmethod
     def starting(data: bytes) -> Starting:
-        """What the body of the first request says.
-
-        Raises:
-            ExternalError: `bad_body`.
-        """
+        """What the body of the first request says; `bad_body` if it is not understood."""
         return Starting()
 
+    @abstractmethod
     async def tick(self, data: bytes) -> bytes:
         """The answer to a request."""
-        raise ExternalError("bad_body")
 
+    @abstractmethod
     async def end(self, data: bytes) -> bytes:
         """The answer to the last request."""
-        raise ExternalError("bad_body")
 
 
 class _Part(msgspec.Struct, forbid_unknown_fields=True):

@@ -18,7 +18,6 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any, cast
 
 import msgspec
@@ -80,9 +79,7 @@ class PolicyClient:
     def __enter__(self) -> PolicyClient:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     @property
@@ -107,11 +104,7 @@ class PolicyClient:
         self._idle = []
 
     def reconnect(self) -> None:
-        """Connects again, with growing pauses for at most `timeout_s`; no episode is left.
-
-        Raises:
-            ExternalClosed: no server can be reached.
-        """
+        """Connects again, with growing pauses for at most `timeout_s`, else `ExternalClosed`; no episode is left."""
         self.close()
         self._connect()
 
@@ -278,12 +271,7 @@ class PolicyClient:
         return answer
 
     def _call(self, method: str, path: str, kind: str = "", game: str = "", said: Any = None) -> bytes:
-        """One request; returns the body of its answer.
-
-        Raises:
-            ExternalError: the request is refused, or the game is over.
-            ExternalClosed: the run is over, or the server cannot be reached.
-        """
+        """The body of the answer to one request."""
         headers = {**self._headers, "step_kind": kind, "game_id": game} if kind else self._headers
         body = None if said is None else _encoder.encode(said)
         while True:

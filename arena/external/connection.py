@@ -28,11 +28,7 @@ _log = logging.getLogger(__name__)
 
 
 def policies_of(match: MatchPlan, interface: Interface) -> list[str]:
-    """The names of the policies that play the entities, in the order of the interface.
-
-    Raises:
-        ConfigError: the seats do not cover the entities exactly once.
-    """
+    """The names of the policies that play the entities, in the order of the interface; errors: see `check_seats`."""
     names = [""] * len(interface.entities)
     for seat, entities in zip(match.seats, check_seats(match, interface), strict=True):
         for entity in entities:
@@ -41,11 +37,7 @@ def policies_of(match: MatchPlan, interface: Interface) -> list[str]:
 
 
 def wait_for_start(games: ExternalGames, sleep: Callable[[float], None] = time.sleep) -> None:
-    """Waits until games that take time to start can be played.
-
-    Raises:
-        ConfigError: they cannot.
-    """
+    """Waits until games that take time to start can be played; a `ConfigError` if they cannot."""
     starting: Callable[[], float | None] | None = getattr(games, "starting", None)
     while starting is not None and (seconds := starting()) is not None:
         sleep(seconds)
@@ -67,8 +59,8 @@ class Connection:
         finished: the accounts of games that are over and have not been recorded.
         bell: wakes the role that plays the match.
         restarted: called when games have failed in part and play on, with the failure and the slots that are lost.
-        told_address: the address that the root was told.
-        exhausted: whether the root was told that no game will come any more.
+        told_address: the address that the root knows.
+        exhausted: whether the root knows that no game will come any more.
 
     Raises:
         Exception: as raised by `make` and `ExternalGames.open`.

@@ -22,9 +22,7 @@ _LEFT_OUT: dict[str, dict[str, Any]] = {
     "box": {"dtype": "float32", "low": "-inf", "high": "inf"},
     "discrete": {"dtype": "int64", "start": 0},
     "multi_discrete": {"dtype": "int64"},
-    "multi_binary": {},
-    "dict": {},
-    "tuple": {},
+    **{"multi_binary": {}, "dict": {}, "tuple": {}},
 }
 """The kinds of spaces, and what may be left out of each."""
 
@@ -32,11 +30,7 @@ _LEFT_OUT: dict[str, dict[str, Any]] = {
 def declared_interface(
     entities: Mapping[str, Any] | Interface | None = None, like: Mapping[str, Any] | None = None
 ) -> Interface:
-    """The interface that a configuration declares.
-
-    Args:
-        entities: spaces by entity, or the interface itself.
-        like: `make` and `kwargs` of an environment, which is made once and closed.
+    """The interface that a configuration declares: by `entities`, or `like` an environment, which is made once.
 
     Raises:
         ConfigError: neither or both are given, or one does not describe an interface; the error names the place.

@@ -35,25 +35,15 @@ def ignore(error: ExternalError | None) -> None:
 
 @dataclass(eq=False)
 class DeskGame:
-    """A game as its connection knows it.
+    """A game as its connection knows it."""
 
-    Args:
-        name: its name outside the arena.
-        entities: the indices of the entities that take part.
-        training: whether algorithms learn from it.
-        after: the slot to take if it is free, or the game that had this slot.
-        slot: of the game; None before it has begun.
-        over: why the game is over; empty while it goes on.
-        gone: why no more requests will come, although it is not over; empty if they may.
-    """
-
-    name: str
-    entities: tuple[int, ...]
-    training: bool = True
-    after: int | DeskGame | None = None
-    slot: int | None = None
-    over: str = ""
-    gone: str = ""
+    name: str  # outside the arena
+    entities: tuple[int, ...]  # the indices of those that take part
+    training: bool = True  # whether algorithms learn from it
+    after: int | DeskGame | None = None  # the slot to take if it is free, or the game that had this slot
+    slot: int | None = None  # None before it has begun
+    over: str = ""  # why the game is over; empty while it goes on
+    gone: str = ""  # why no more requests will come, although it is not over; empty if they may
     _infos: dict[int, Info] = field(default_factory=dict)  # by entity, paid before its next observation
     _requests: deque[_Request] = field(default_factory=deque)
     _waiting: dict[int, tuple[Answered, Settled]] = field(default_factory=dict)  # by entity
@@ -113,8 +103,7 @@ class Desk:
 
         Args:
             asks: by the index of the entity; copied here.
-            settled: called again, with an error, for each waiting entity that ends, or whose game ends, before the
-                answer.
+            settled: called again, with an error, for each entity that ends, or whose game ends, before the answer.
             answered: by entity; none for entities with given actions.
         """
         asks = {

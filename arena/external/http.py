@@ -44,12 +44,10 @@ class HttpGames(DeskGames):
     """The games that clients play over HTTP.
 
     Args:
-        host: at which to listen.
         port: copy i of a match listens at port + i; 0: any free one.
         actor: `json`, `raw`, or `package.module:Class`, see `arena.external.Actor`.
         config: given to each actor.
-        entities: the interface, see `arena.external.declaration`.
-        like: the interface is that of this environment.
+        entities: the interface, see `arena.external.declaration`; `like`: it is that of this environment.
         token_file: a file with the token that clients have to send.
         insecure: allows another host than loopback without a token.
         max_body: the largest body of a request in bytes.
@@ -63,7 +61,6 @@ class HttpGames(DeskGames):
         copy: the number of the match among its copies.
 
     Attributes:
-        rules: of the match; this connection applies `idle_s` and `answer_s` itself.
         policies: by entity, the name of the policy that plays it.
         clone: see `RemoteModel.clone`; set before `open`.
         metrics: of `GET /metrics`.
@@ -120,7 +117,7 @@ class HttpGames(DeskGames):
         self.metrics = Metrics()
         self.clone: Clone | None = None
         self._host, self._port = host, port + copy if port else 0
-        self._access = Access(host, token_file, insecure, "host", allowed_hosts)
+        self._access = Access(host, token_file, insecure, allowed_hosts)
         self._config = {} if config is None else config
         self._max_body, self._queue, self._keep_alive_s, self.drain_s = max_body, queue, keep_alive_s, drain_s
         self._actor_name, self._later = actor, dialect == "later"
@@ -188,10 +185,7 @@ class HttpGames(DeskGames):
         )
 
     def run_on_loop(self, turn: Callable[[], float | None]) -> None:
-        """Calls `turn` on the server's loop whenever a request has come; returns after the last call.
-
-        `turn` polls, answers and drops, and returns the seconds until it is to be called again, None at the end.
-        """
+        """Calls `turn` on the server's loop whenever a request has come; see `ServerLoop.take_turns`."""
         self.desk.ring = self._loop.want_turn
         self._loop.take_turns(turn)
         self.desk.ring = lambda: None

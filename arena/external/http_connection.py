@@ -37,7 +37,6 @@ class Connections:
     Args:
         most: connections in all; one peer (an IP address) may have half of them.
         keep_alive_s: seconds from the first byte of a request to its last one.
-        access: says which values of the header Host are allowed.
     """
 
     def __init__(self, most: int, keep_alive_s: float, access: Access) -> None:
@@ -73,8 +72,14 @@ class Connections:
 
     def close_overdue(self, now: float) -> None:
         """Closes the connections whose request takes too long to come."""
-        for connection in [*self._all, *self._extra]:
-            connection.close_overdue(now)
+        for one in [*self._all, *self._extra]:
+            if one.since is None:
+                continue
+            last = one.cycle  # the newest request whose headers are complete
+            if one.pipeline or (last is not None and not last.response_complete and not last.more_body):
+                one.since = now  # a request is being answered, and nothing is read meanwhile
+            elif now - one.since > one.limit_s:
+                one.transport.close()
 
 
 class HttpConnection(HttpToolsProtocol):
@@ -82,13 +87,17 @@ class HttpConnection(HttpToolsProtocol):
 
     uvicorn itself bounds neither headers nor the time that they take, and its parser takes time quadratic in the
     length of one header; so data are parsed in parts, and not at all beyond `_MOST_HEAD`.
+
+    Attributes:
+        since: when the request began that is not complete; None: there is none.
+        limit_s: seconds that it may take.
     """
 
     def __init__(self, connections: Connections, **given: Any) -> None:
         super().__init__(**given)
         self._of = connections
-        self._since: float | None = None  # when the request began that is not complete
-        self._limit_s = self._head_s = min(HEAD_S, connections.keep_alive_s)
+        self.since: float | None = None
+        self.limit_s = self._head_s = min(HEAD_S, connections.keep_alive_s)
         self._bytes = self._headers = 0  # since the last byte of a body; of this request
         self._refused = False
 
@@ -96,16 +105,6 @@ class HttpConnection(HttpToolsProtocol):
     def peer(self) -> str:
         """The client's IP address."""
         return self.client[0] if self.client else ""
-
-    def close_overdue(self, now: float) -> None:
-        """Closes the connection if its request takes too long to come."""
-        if self._since is None:
-            return
-        last = self.cycle  # the newest request whose headers are complete
-        if self.pipeline or (last is not None and not last.response_complete and not last.more_body):
-            self._since = now  # a request is being answered, and nothing is read meanwhile
-        elif now - self._since > self._limit_s:
-            self.transport.close()
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -118,8 +117,8 @@ class HttpConnection(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         self._unset_keepalive_if_required()
-        if self._since is None:
-            self._since, self._limit_s = time.monotonic(), self._head_s
+        if self.since is None:
+            self.since, self.limit_s = time.monotonic(), self._head_s
         while data and not self._refused:
             part, data = data[: _MOST_HEAD - self._bytes], data[_MOST_HEAD - self._bytes :]
             self._bytes += len(part)
@@ -133,15 +132,13 @@ class HttpConnection(HttpToolsProtocol):
                 if self._bytes >= _MOST_HEAD:
                     self._refuse(431, "headers_too_large", f"at most {_MOST_HEAD} bytes of headers are taken")
                 elif len(self.pipeline) > _MOST_PIPELINED:
-                    self._refuse(
-                        429, "too_many_requests", f"{_MOST_PIPELINED} requests of this connection wait already"
-                    )
+                    self._refuse(429, "too_many_requests", f"{_MOST_PIPELINED} requests of this connection wait")
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._headers = 0
-        if self._since is None:  # another request was complete before this one began
-            self._since, self._limit_s = time.monotonic(), self._head_s
+        if self.since is None:  # another request was complete before this one began
+            self.since, self.limit_s = time.monotonic(), self._head_s
 
     def on_url(self, url: bytes) -> None:
         super().on_url(url)
@@ -167,7 +164,7 @@ class HttpConnection(HttpToolsProtocol):
         if is_extra and self.url not in [page.encode() for page in HEALTH]:
             self._refuse(503, "too_many_connections", "there are as many connections as are taken")
             return
-        self._limit_s = self._of.keep_alive_s
+        self.limit_s = self._of.keep_alive_s
         super().on_headers_complete()
         if is_extra:
             self.cycle.keep_alive = False
@@ -179,7 +176,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         if not self._refused:
-            self._bytes, self._since = 0, None
+            self._bytes, self.since = 0, None
             super().on_message_complete()
 
     def _refuse(self, status: int, code: str, detail: str) -> None:
@@ -193,7 +190,7 @@ class HttpConnection(HttpToolsProtocol):
             head = b"content-type: application/json\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(body)
             self.transport.write(STATUS_LINE[status] + head + body)
             self.transport.write_eof()  # and what still comes is discarded: to close now would discard the answer
-            self._since, self._limit_s = time.monotonic(), _LINGER_S
+            self.since, self.limit_s = time.monotonic(), _LINGER_S
         else:
             self.transport.close()
 
@@ -204,14 +201,14 @@ class FewRecords(logging.Filter):
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
         self._clock = clock
-        self._since, self._count = -math.inf, 0
+        self.since, self._count = -math.inf, 0
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether a record passes; the first one of a minute tells how many of the one before did not."""
         now = self._clock()
-        if now - self._since >= _RECORDS_S:
+        if now - self.since >= _RECORDS_S:
             left = max(0, self._count - _MOST_RECORDS)
-            self._since, self._count = now, 0
+            self.since, self._count = now, 0
             if left:
                 record.msg, record.args = f"{record.getMessage()} ({left} more messages were left out)", ()
         self._count += 1

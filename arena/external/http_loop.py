@@ -78,8 +78,8 @@ class ServerLoop:
             self._loop.call_later(LOOK_S, look_again)
 
         def serve() -> None:
+            self._loop.call_later(LOOK_S, look_again)
             try:
-                self._loop.call_later(LOOK_S, look_again)
                 self._loop.run_until_complete(self._server.serve(sockets=[listener]))
             except BaseException as error:
                 failed(error)
@@ -111,9 +111,9 @@ class ServerLoop:
                 self._calls.append(call)
                 if not self._calls_wanted:
                     self._calls_wanted = True
-                    self._soon(self._call_delivered)
+                    self._soon(self._make_calls)
 
-    def _call_delivered(self) -> None:
+    def _make_calls(self) -> None:
         with self._lock:
             calls, self._calls, self._calls_wanted = self._calls, deque(), False
         for call in calls:
@@ -123,14 +123,8 @@ class ServerLoop:
         on_loop = threading.current_thread() is self._thread
         (self._loop.call_soon if on_loop else self._loop.call_soon_threadsafe)(call)
 
-    # ---------------------------------------------------------------------------------- work on the loop, in turns
-
     def take_turns(self, turn: Callable[[], float | None]) -> None:
-        """Calls `turn` on the loop after each `want_turn`; returns after the last call.
-
-        Args:
-            turn: returns the seconds until it is to be called again, None at the end.
-        """
+        """Calls `turn` on the loop after each `want_turn` and after the seconds that it returns, until that is None."""
         self._turn = turn
         self.want_turn()
         while not self._turns_over.wait(LOOK_S):  # a signal delivered to another thread would not end a longer wait

@@ -67,30 +67,19 @@ class Refused(Exception):
 
 @dataclass(eq=False)
 class Sessions:
-    """The games that clients play, and what becomes of each request.
-
-    Args:
-        actor: the class of the actors.
-        config: given to each of them.
-        queue: requests of one game that wait.
-        stateless: actors for requests without a game.
-        threads: for actors whose methods are functions.
-        deliver: calls a function on the loop, from any thread.
-        clone: see `RemoteModel.clone`.
-        policies: the names of the policies, by entity.
-    """
+    """The games that clients play, and what becomes of each request."""
 
     desk: Desk
-    actor: Any
-    config: Any
+    actor: Any  # the class of the actors
+    config: Any  # given to each of them
     slots: int
     rules: TickRules
-    queue: int
-    stateless: int
-    threads: ActorThreads
-    deliver: Callable[[Callable[[], None]], None]
-    clone: Clone | None
-    policies: Sequence[str]
+    queue: int  # requests of one game that wait
+    stateless: int  # actors for requests without a game
+    threads: ActorThreads  # for actors whose methods are functions
+    deliver: Callable[[Callable[[], None]], None]  # calls a function on the loop, from any thread
+    clone: Clone | None  # see `RemoteModel.clone`
+    policies: Sequence[str]  # by entity
     metrics: Metrics
 
     def __post_init__(self) -> None:
@@ -161,14 +150,7 @@ class Sessions:
     async def step(
         self, kind: str, name: str, client: Any, read: Callable[[], Awaitable[bytes]], since: float
     ) -> bytes:
-        """Serves one request in its turn; returns the body of the answer.
-
-        Args:
-            read: reads the body of the request.
-
-        Raises:
-            Refused: there is no answer.
-        """
+        """The body of the answer to a request, which is served in its turn; `Refused` if there is no answer."""
         data = await read() if kind == "auto" else b""  # others must not wait for the body of a request without a game
         if kind in ("start", "auto"):
             if kind == "auto" and self._over:

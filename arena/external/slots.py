@@ -208,10 +208,7 @@ class Slots:
         return playing
 
     def ready(self, slot: int, entity: int) -> bool:
-        """Whether neither `ask` nor `end` would raise `not_yet`.
-
-        A connection keeps what has come too early, in order, and tells it in a later `poll`.
-        """
+        """Whether neither `ask` nor `end` would raise `not_yet`; a connection keeps what comes too early, in order."""
         return not (self._left[slot] or self._ends(slot, entity) or self._given[slot, entity])
 
     def complete(self) -> None:
@@ -289,11 +286,7 @@ class Slots:
         self.ask_entities(slot, {entity: Ask(observation, reward, mask, given, void, info)})
 
     def ask_entities(self, slot: int, asks: Mapping[int, Ask]) -> None:
-        """`ask` for several entities of a game, by index.
-
-        Raises:
-            ExternalError: as `ask`; nothing has changed for any entity then.
-        """
+        """`ask` for several entities of a game, by index; an error changes nothing for any of them."""
         checked = []
         for entity, ask in asks.items():
             game = self._game(slot, entity)
@@ -370,11 +363,7 @@ class Slots:
         self._asked_at[:, entity][slots] = now
 
     def pay(self, slot: int, entity: int, reward: float) -> None:
-        """Adds a reward between two requests of an entity.
-
-        Raises:
-            ExternalError: `unknown_game`, `unknown_entity`, `ended`, `bad_reward`.
-        """
+        """Adds a reward between two requests of an entity; errors are some of those of `ask`."""
         self._game(slot, entity)
         self._pay(slot, entity, self._reward(reward))
         self._active_at[slot] = self._clock()
@@ -408,27 +397,21 @@ class Slots:
         self.end_entities(slot, {entity: End(observation, reward, truncated, mask, void, info)})
 
     def end_entities(self, slot: int, ends: Mapping[int, End]) -> None:
-        """`end` for several entities of a game, by index.
-
-        Raises:
-            ExternalError: as `end`; nothing has changed for any entity then.
-        """
+        """`end` for several entities of a game, by index; an error changes nothing for any of them."""
         checked = []
         for entity, end in ends.items():
-            game = self._game(slot, entity)
+            self._game(slot, entity)
             if not self.ready(slot, entity):
                 raise self._refuse("not_yet", "an earlier end or given action of this row is not part of a tick yet")
             self._check_info(end.info)
             reward, leaves = self._reward(end.reward), None
             if end.observation is not None:
                 leaves = self._sample(self._last[entity], entity, end.observation, "observation", "bad_observation")
-            checked.append((game, entity, end, leaves, self._mask(entity, end.mask), reward))
-        for game, entity, end, leaves, allowed, reward in checked:
+            checked.append((entity, end, leaves, self._mask(entity, end.mask), reward))
+        for entity, end, leaves, allowed, reward in checked:
             self._pay(slot, entity, reward)
             unseen = end.truncated and leaves is None and not self._asks[slot, entity]
-            self._end(
-                game, slot, entity, leaves, allowed, truncated=end.truncated, void=end.void or unseen, info=end.info
-            )
+            self._end(slot, entity, leaves, allowed, end._replace(void=end.void or unseen))
         self._note(slot)
 
     def end_rows(
@@ -450,19 +433,13 @@ class Slots:
         leaves = self._sample(batch, entity, observations, "observations", "bad_observation", len(slots))
         self._pay_rows(slots, entity, rewards)
         for row, slot in enumerate(slots.tolist()):
-            game = self._games[slot]
-            assert game is not None, "checked above"
-            sample = [leaf[row] for leaf in leaves]
-            self._end(game, slot, entity, sample, None, truncated=bool(truncated[row]), void=False, info=None)
+            self._end(slot, entity, [leaf[row] for leaf in leaves], None, End(truncated=bool(truncated[row])))
         self._note(slots)
 
     def lose(self, slot: int, reason: str) -> None:
-        """Ends a game whose client has gone, or that is given up.
+        """Ends a game whose client has gone, or that is given up; `unknown_game` if the slot is free.
 
         Entities that have not ended are truncated with what they have shown last; transitions under way are void.
-
-        Raises:
-            ExternalError: `unknown_game`.
         """
         game = self._games[slot] if 0 <= slot < len(self._games) else None
         if game is None:
@@ -478,8 +455,7 @@ class Slots:
             if self._given[slot, entity]:  # the result of this action is not known
                 self._given[slot, entity] = False
                 self._later[slot, entity] = 0.0
-            void = not self._asks[slot, entity]
-            self._end(game, slot, entity, None, None, truncated=True, void=void, info=None)
+            self._end(slot, entity, None, None, End(truncated=True, void=not self._asks[slot, entity]))
         self._note(slot)
 
     # --------------------------------------------------------------------------------------------- for the environment
@@ -512,10 +488,7 @@ class Slots:
         return max(0.0, min(ends) - now) if ends else None
 
     def form(self, *, at_once: bool = False) -> Tick | None:
-        """Forms the next tick if it is time.
-
-        Args:
-            at_once: also when there is nothing to tell.
+        """Forms the next tick if it is time, or `at_once`.
 
         Returns:
             the tick, with every row that asks; its arrays are valid until the next call. None: it is not time.
@@ -658,10 +631,7 @@ class Slots:
     # ------------------------------------------------------------------------------------------------------------ rules
 
     def _first_limit(self, now: float) -> float:
-        """A time before which no game is overdue, whatever requests come until then.
-
-        It is computed again only when it has passed: doing so at each request would take longer than the request.
-        """
+        """A time before which no game is overdue; computed only when it has passed, as this takes long."""
         if now >= self._limit_at:
             rules, waits, silent = self._rules, self._waits(), self._silent()
             ends = [now + min(rules.answer_s, rules.idle_s)]  # of requests that come from now on
@@ -693,26 +663,23 @@ class Slots:
 
     def _end(
         self,
-        game: Game,
         slot: int,
         entity: int,
         leaves: Sequence[NDArray[Any]] | None,
-        mask: NDArray[np.int8] | None,
-        *,
-        truncated: bool,
-        void: bool,
-        info: Info | None,
+        allowed: NDArray[np.int8] | None,
+        end: End,
     ) -> None:
-        """Ends a row that may end; the reward is paid already."""
+        """Ends a row that may end: with the checked leaves and mask of the last observation, the reward being paid."""
+        game, info = self.game(slot), end.info
         last, shown = self._last[entity], self._observations[entity]
         last.write(slot, [leaf[slot] for leaf in shown.leaves] if leaves is None else leaves)
         into, masks = self._last_masks[entity], self._masks[entity]
         if into is not None and masks is not None:
-            into[slot] = (masks[slot] if leaves is None else 1) if mask is None else mask
+            into[slot] = (masks[slot] if leaves is None else 1) if allowed is None else allowed
         shown.write(slot, [leaf[slot] for leaf in last.leaves])
-        (self._truncated if truncated else self._terminated)[slot, entity] = True
-        game.truncated |= truncated
-        game.terminated |= not truncated
+        (self._truncated if end.truncated else self._terminated)[slot, entity] = True
+        game.truncated |= end.truncated
+        game.terminated |= not end.truncated
         if self._asks[slot, entity]:
             self._asks[slot, entity] = False
             info = {**self._infos.pop((slot, entity), {}), **(info or {})}
@@ -724,7 +691,7 @@ class Slots:
             metrics = stated_metrics(info)
             if metrics is not None:
                 game.metrics[entity] = metrics
-        if void or not game.training:
+        if end.void or not game.training:
             self._make_void(slot, entity)
         self._plays[slot, entity] = False
         if not self._plays[slot].any():
@@ -895,11 +862,7 @@ class Slots:
 
 
 class _Batch:
-    """A batched sample of a space, one row per slot.
-
-    Raises:
-        ConfigError: the space has no fixed layout.
-    """
+    """A batched sample of a space, one row per slot; a `ConfigError` if the space has no fixed layout."""
 
     def __init__(self, space: Any, slots: int) -> None:
         self.space = space

@@ -34,16 +34,10 @@ def default_folder() -> Path:
 
 
 class LinkFolder:
-    """The folder of one link, with a lock.
-
-    Args:
-        parent: where it is made; None: `default_folder()`.
+    """The folder of one link, with a lock; made in `parent`, or in `default_folder()`; errors: see `private_folder`.
 
     Attributes:
         first: the path of the first file, which is not made yet.
-
-    Raises:
-        UnsafeFile, NoRoom: as `private_folder`.
     """
 
     def __init__(self, parent: Path | None = None) -> None:
@@ -76,11 +70,8 @@ class LinkFolder:
 def private_folder(path: Path, *, others_may_read: bool = False) -> Path:
     """A folder of this user, made if it is missing; returns its path.
 
-    Args:
-        others_may_read: whether a folder is accepted that other users may read, but not write.
-
     Raises:
-        UnsafeFile: it belongs to another user, or is not a folder, or other users may access it.
+        UnsafeFile: it is not a folder, belongs to another user, or other users may access it, or write to it.
         NoRoom: it cannot be made.
     """
     try:
@@ -150,11 +141,7 @@ def open_file(path: Path) -> int:
 
 
 def attach_path(name: str) -> Path:
-    """The path at which a program that is started by hand finds the file; makes the folder.
-
-    Raises:
-        UnsafeFile: the folder is another user's, or other users may write to it.
-    """
+    """The path at which a program that is started by hand finds the file; makes the folder, see `private_folder`."""
     return private_folder(Path(tempfile.gettempdir()).absolute() / "ml-agents", others_may_read=True) / name
 
 

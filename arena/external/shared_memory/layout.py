@@ -55,24 +55,17 @@ class Command(IntEnum):
 
 @dataclass(frozen=True)
 class GroupSpec:
-    """What is fixed about a group of agents. Exactly one of `continuous` and `branches` is given.
-
-    Args:
-        name: 1 to 63 characters of printable ASCII.
-        agents: the most rows M of a hand-over.
-        observations: the shapes, each of one to three sizes.
-        continuous: the numbers of an action.
-        branches: the choices of each branch of an action.
+    """What is fixed about a group of agents; exactly one of `continuous` and `branches` is given.
 
     Raises:
         ValueError: a value is not allowed.
     """
 
-    name: str
-    agents: int
-    observations: tuple[tuple[int, ...], ...]
-    continuous: int | None = None
-    branches: tuple[int, ...] | None = None
+    name: str  # 1 to 63 characters of printable ASCII
+    agents: int  # the most rows M of a hand-over
+    observations: tuple[tuple[int, ...], ...]  # shapes, each of one to three sizes
+    continuous: int | None = None  # the numbers of an action
+    branches: tuple[int, ...] | None = None  # the choices of each branch of an action
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.name) < NAME_BYTES or not (self.name.isascii() and self.name.isprintable()):
@@ -189,14 +182,11 @@ class FileContent(NamedTuple):
 
 
 def read_header(data: bytes, size: int, source: str = "", *, from_simulator: bool = False) -> Header:
-    """The checked header.
+    """The checked header; a `LayoutError` names the first fault.
 
     Args:
         data: the first bytes of the file, 18 of them if it has so many.
         from_simulator: whether the simulator has given the turn; it may not reset.
-
-    Raises:
-        LayoutError: the first fault.
     """
     if size < LEAST_BYTES:
         raise LayoutError(0, "length", f"a file of {size} bytes", f"at least {LEAST_BYTES}", source=source)
@@ -219,11 +209,7 @@ def read_header(data: bytes, size: int, source: str = "", *, from_simulator: boo
 
 
 def read_groups(read: Read, header: Header, source: str = "") -> tuple[PlacedGroup, ...]:
-    """The fixed parts of all groups, checked; every block of each lies within the file, which ends after the last one.
-
-    Raises:
-        LayoutError: the first fault.
-    """
+    """The fixed parts of all groups; a `LayoutError` if one is wrong, or the file does not end after the last one."""
     length, at = header.length, AREA_AT + header.capacity
     name = ""  # of the group that is read
 
@@ -376,11 +362,7 @@ def no_op_actions(spec: GroupSpec, rows: Rows) -> NDArray[Any]:
 
 
 def decode(data: bytes, *, source: str = "") -> FileContent:
-    """The content of a file.
-
-    Raises:
-        LayoutError: the first fault.
-    """
+    """The content of a file; a `LayoutError` names the first fault."""
 
     def read(offset: int, count: int) -> bytes:
         return data[offset : offset + count]
@@ -412,11 +394,7 @@ def fixed_part(spec: GroupSpec) -> bytes:
 
 
 def split_messages(data: bytes, *, source: str = "", base: int = 0) -> list[tuple[uuid.UUID, bytes]]:
-    """The messages of a message area.
-
-    Raises:
-        LayoutError: a message does not fit; its offset is that of the message's length.
-    """
+    """The messages of a message area; a `LayoutError`, at the message's length, if one does not fit."""
     found, at = [], 0
     while at < len(data):
         start = at + _GUID_BYTES + 4

@@ -38,9 +38,6 @@ _GAP = 1.0  # seconds; a longer gap between two looks counts as this plus the CP
 class LinkFile:
     """An open file of a link; after a change of file, the next one.
 
-    Args:
-        descriptor: open for reading and writing; closed by `close`.
-
     Attributes:
         groups: by name; read at the first `take`.
         changes: how often the file was changed.
@@ -63,11 +60,7 @@ class LinkFile:
 
     @classmethod
     def make(cls, path: Path, capacity: int, **options: Any) -> LinkFile:
-        """The first file of a link: no message, no group, the driver's turn.
-
-        Raises:
-            UnsafeFile, NoRoom: as `make_file`.
-        """
+        """The first file of a link: no message, no group, the driver's turn; errors are those of `make_file`."""
         length = layout.AREA_AT + capacity
         file = cls(path, make_file(path, length), **options)
         header = layout.HEADER.pack(length, layout.VERSION, DRIVER, Command.STEP, capacity, 0)
@@ -127,12 +120,8 @@ class LinkFile:
             self._fixed[group.spec.name] = self.read(group.base, group.offsets["n"] - group.base)
 
     def rows(self) -> dict[str, Rows]:
-        """The rows of all groups that have some; `take` was called.
-
-        Raises:
-            LayoutError: as `layout.read_rows`, or something fixed has changed.
-        """
-        assert self._header is not None, "`take` has read the header"
+        """The rows of all groups that have some; a `LayoutError` if one is wrong, or something fixed has changed."""
+        assert self._header is not None, "`take` was called"
         whole = self.read(0, self._header.length) if self._header.length <= _WHOLE else None
 
         def read(offset: int, count: int) -> bytes:
@@ -196,7 +185,6 @@ class LinkFile:
             capacity: of the next file's message area; the area is zeros.
             turn: the side that makes it.
             more: the bytes of groups that are added.
-            added: their number.
 
         Raises:
             NoRoom: there is no room, or there were too many changes.

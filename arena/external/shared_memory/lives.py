@@ -27,17 +27,11 @@ OffsetOf = Callable[[str, str, int], int]
 
 @dataclass
 class Life:
-    """An agent of a simulator, from its first row to its last one.
+    """An agent of a simulator, from its first row to its last one."""
 
-    Args:
-        slot: of its game; None: the arena has given the game up, and the agent plays without a policy.
-        entity: the entity that plays it.
-        seen: the number of the newest hand-over of its group with a row of the agent.
-    """
-
-    slot: int | None
-    entity: int
-    seen: int
+    slot: int | None  # of its game; None: the arena has given the game up, and the agent plays without a policy
+    entity: int  # that plays it
+    seen: int  # the number of the newest hand-over of its group with a row of the agent
 
 
 @dataclass
@@ -265,10 +259,7 @@ def _observations(rows: Rows, positions: NDArray[np.intp]) -> Any:
 
 
 def check_rows(spec: GroupSpec, rows: Rows, offset_of: OffsetOf, positions: Sequence[int] | None = None) -> None:
-    """Checks the numbers of rows, and the masks of those that are not done.
-
-    Args:
-        positions: of the rows that are checked, ascending; None: all.
+    """Checks the numbers of rows, and the masks of those that are not done; with `positions`, ascending, only these.
 
     Raises:
         LayoutError: a number is not finite, or all choices of a branch are forbidden.

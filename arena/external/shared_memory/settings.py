@@ -64,11 +64,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @classmethod
     def of(cls, kwargs: Mapping[str, Any], copy: int) -> Settings:
-        """The settings that a configuration describes, for this copy of a match.
-
-        Raises:
-            ConfigError: a key is unknown, or its value is not allowed.
-        """
+        """The settings that a configuration describes, for this copy of a match; else a `ConfigError`."""
         given = {key: value for key, value in kwargs.items() if value is not None and value != {}}
         command, attach = given.get("command"), given.get("attach")
         if (command is None) == (attach is None):
@@ -141,11 +137,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return tuple(specs)
 
     def channel_classes(self) -> list[type[Channel]]:
-        """The classes of side channels.
-
-        Raises:
-            ConfigError: one cannot be loaded, is no channel, or has the guid of another one.
-        """
+        """The classes of side channels; a `ConfigError` if one is no channel, or has the guid of another one."""
         with located(path="channels"):
             channels = [registry.load_object(target) for target in self.channels]
         seen: dict[Any, type[Channel]] = {}
@@ -169,11 +161,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return found + [parameter_message(key, value) for key, value in self.parameters.items()]
 
     def driver(self, number: int, seed: int, messages: Sequence[Message], output: IO[bytes] | None) -> Driver:
-        """A new link to a simulator of this number, with a seed of 32 bits, and messages for the first reset.
-
-        Raises:
-            UnsafeFile, NoRoom: the first file cannot be made.
-        """
+        """A new link to the simulator of this number, with a seed of 32 bits, and messages for the first reset."""
         command = None
         if self.command is not None:
             command = [part.replace("{seed}", str(seed)).replace("{number}", str(number)) for part in self.command]

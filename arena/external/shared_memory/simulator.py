@@ -8,7 +8,6 @@ import tempfile
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -69,8 +68,7 @@ class Simulator:
         """Waits for the first reset.
 
         Raises:
-            PeerClosed: the driver has closed the link.
-            PeerSilent: it has not answered.
+            PeerClosed, PeerSilent: the driver has closed the link, or has not answered.
             LayoutError, UnsafeFile: the file, or the next one, is wrong.
         """
         while self._await_turn() is not Command.RESET:
@@ -165,9 +163,7 @@ class Simulator:
     def __enter__(self) -> Simulator:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _await_turn(self) -> Command:
