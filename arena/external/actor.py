@@ -14,8 +14,6 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from gymnasium.spaces import Space
-
 from arena.external.desk import Desk, DeskGame, Settled, ignore
 from arena.external.errors import ExternalError, check_outcome
 from arena.external.samples import fitted, fitted_mask
@@ -83,7 +81,6 @@ class EntityLink:
             interface.action_spaces[entity],
         )
         self.version = -1
-        self.pushed = 0
         self.play(DeskGame("", ()))
 
     def play(self, game: DeskGame) -> None:
@@ -248,30 +245,18 @@ class Forward:
 
 
 class RemoteModel:
-    """The policy that plays an entity."""
+    """The policy that plays an entity.
+
+    Attributes:
+        name: of the policy.
+        entity: its name.
+        observation_space: of the entity.
+        action_space: of the entity.
+    """
 
     def __init__(self, link: EntityLink) -> None:
-        self._link = link
-
-    @property
-    def name(self) -> str:
-        """The name of the policy."""
-        return self._link.policy
-
-    @property
-    def entity(self) -> str:
-        """The name of the entity."""
-        return self._link.name
-
-    @property
-    def observation_space(self) -> Space[Any]:
-        """Of the entity."""
-        return self._link.observation_space
-
-    @property
-    def action_space(self) -> Space[Any]:
-        """Of the entity."""
-        return self._link.action_space
+        self._link, self.name, self.entity = link, link.policy, link.name
+        self.observation_space, self.action_space = link.observation_space, link.action_space
 
     @property
     def version(self) -> int:
@@ -321,18 +306,14 @@ class RemoteBuffer:
     """Takes the rewards and the end of an entity; the arena builds its trajectory from them.
 
     Attributes:
+        pushed: the number of calls of `push`.
         dropped: always 0; a learner that falls behind makes games wait.
     """
 
     dropped = 0
 
     def __init__(self, link: EntityLink) -> None:
-        self._link = link
-
-    @property
-    def pushed(self) -> int:
-        """The number of calls of `push`."""
-        return self._link.pushed
+        self._link, self.pushed = link, 0
 
     def push(self, reward: float = 0.0, *, info: Mapping[str, Any] | None = None) -> None:
         """Adds a reward for the last action; before the first action, it counts only for the return.
@@ -346,7 +327,7 @@ class RemoteBuffer:
         """
         self._link.reward += self._link.checked_reward(reward)
         self._link.info.update(info or {})
-        self._link.pushed += 1
+        self.pushed += 1
 
     def void(self) -> None:
         """The last action was not carried out; no algorithm learns from it."""

@@ -165,7 +165,7 @@ class PolicyClient:
     ) -> dict[str, Any]:
         """See `ExternalEnv.get_actions`."""
         said = {name: self._seen(name, seen, (masks or {}).get(name)) for name, seen in observations.items()}
-        body = msgspec.json.decode(self._tell("tick", episode_id, said))["entities"]
+        body = msgspec.json.decode(self._send("tick", episode_id, said))["entities"]
         spaces = self.interface.action_spaces
         return {
             name: fitted(spaces[self._index(name)], body[name]["action"], f"action of {name!r}", "bad_action")
@@ -179,7 +179,7 @@ class PolicyClient:
         index = self._index(entity)
         name, space = self.interface.entities[index], self.interface.action_spaces[index]
         given = as_json(space, fitted(space, action, f"action of {name!r}", "bad_action"))
-        self._tell("tick", episode_id, {name: {**self._seen(name, observation, mask), "given": given}})
+        self._send("tick", episode_id, {name: {**self._seen(name, observation, mask), "given": given}})
 
     def log_returns(
         self, episode_id: str, reward: float, info: Info | None = None, *, entity: str | None = None
@@ -216,12 +216,10 @@ class PolicyClient:
             name: (self._seen(name, observation, None) if observation is not None else {}) | seen | {"info": info}
             for name in ending
         }
-        self._tell("tick" if episode.playing - ending else "end", episode_id, said)
+        self._send("tick" if episode.playing - ending else "end", episode_id, said)
         episode.playing -= ending
         if not episode.playing:
             self._episodes.pop(episode_id, None)
-
-    # ------------------------------------------------------------------------------------------------------- requests
 
     def _index(self, entity: str | None) -> int:
         return entity_index(self.interface, range(len(self.interface.entities)), entity)
@@ -246,7 +244,7 @@ class PolicyClient:
             said["mask"] = fitted_mask(self.interface.mask_sizes[index], mask, name).tolist()
         return said
 
-    def _tell(self, kind: str, game: str, said: dict[str, dict[str, Any]]) -> bytes:
+    def _send(self, kind: str, game: str, said: dict[str, dict[str, Any]]) -> bytes:
         """Sends what is said of entities, with their rewards and infos; a request that is refused takes neither."""
         episode = self._episode(game)
         for name, one in said.items():

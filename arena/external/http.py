@@ -111,7 +111,28 @@ class HttpGames(DeskGames):
             raise ConfigError(f"{dialect!r}; expected published or later", path="dialect")
         if isinstance(allowed_hosts, str) or not all(isinstance(name, str) for name in allowed_hosts):
             raise ConfigError(f"{allowed_hosts!r}; expected a list of names", path="allowed_hosts")
-        interface, self._actor = _interface_and_actor(actor, entities, like)
+        self._actor: Any = JsonActor
+        if actor in ("json", "raw"):
+            interface = declared_interface(entities, like)
+            self._actor = JsonActor if actor == "json" else raw_actor(interface)
+        elif ":" not in actor:
+            raise ConfigError(f"{actor!r} is no actor; expected json, raw, or package.module:Class", path="actor")
+        else:
+            from arena.registry import load_object
+
+            self._actor = load_object(actor)
+            methods = [getattr(self._actor, name, None) for name in ("tick", "end")]
+            if not isinstance(self._actor, type) or not all(map(callable, methods)):
+                message = f"{actor} is no actor: a class with the methods tick(data) and end(data)"
+                raise ConfigError(message, path="actor")
+            has_spaces = any(getattr(self._actor, name, None) for name in ("observation_space", "observation_spaces"))
+            is_declared = entities is not None or like is not None
+            if has_spaces and is_declared and not isinstance(entities, Interface):
+                given = "entities" if entities is not None else "like"
+                raise ConfigError(f"{actor} has spaces itself; leave this key out", path=given)
+            if not has_spaces and not is_declared:
+                raise ConfigError("says neither `entities` nor `like`, and the actor has no spaces")
+            interface = interface_of(self._actor) if has_spaces else declared_interface(entities, like)
         super().__init__(interface)
         self.policies: Sequence[str] = [""] * len(self.interface.entities)
         self.metrics = Metrics()
@@ -238,35 +259,6 @@ class HttpGames(DeskGames):
         sessions = self._sessions
         if game.over != "ended" and game.slot is not None and sessions is not None:
             self._loop.deliver(lambda: sessions.drop(game))
-
-
-def _interface_and_actor(
-    actor: str, entities: Mapping[str, Any] | Interface | None, like: Mapping[str, Any] | None
-) -> tuple[Interface, Any]:
-    """The interface of the games and the class of their actors."""
-    if actor in ("json", "raw"):
-        interface = declared_interface(entities, like)
-        return interface, JsonActor if actor == "json" else raw_actor(interface)
-    if ":" not in actor:
-        raise ConfigError(f"{actor!r} is no actor; expected json, raw, or package.module:Class", path="actor")
-    from arena.registry import load_object
-
-    found = load_object(actor)
-    if (
-        not isinstance(found, type)
-        or not callable(getattr(found, "tick", None))
-        or not callable(getattr(found, "end", None))
-    ):
-        raise ConfigError(f"{actor} is no actor: a class with the methods tick(data) and end(data)", path="actor")
-    has_spaces = any(getattr(found, name, None) for name in ("observation_space", "observation_spaces"))
-    if has_spaces and not isinstance(entities, Interface) and (entities is not None or like is not None):
-        given = "entities" if entities is not None else "like"
-        raise ConfigError(f"{actor} has spaces itself; leave this key out", path=given)
-    if has_spaces:
-        return interface_of(found), found
-    if entities is None and like is None:
-        raise ConfigError("says neither `entities` nor `like`, and the actor has no spaces")
-    return declared_interface(entities, like), found
 
 
 def check_installed() -> None:

@@ -145,8 +145,6 @@ class Sessions:
             if not (session.game.over == "ended" and session.tickets):  # its `end` is about to be answered
                 self._leave(session, "over")
 
-    # -------------------------------------------------------------------------------------------------------- requests
-
     async def step(
         self, kind: str, name: str, client: Any, read: Callable[[], Awaitable[bytes]], since: float
     ) -> bytes:
@@ -175,7 +173,7 @@ class Sessions:
         elif name in self._sessions:
             session = self._sessions[name]
         else:
-            raise self._unknown(name)
+            raise self._refusal(name)
         if len(session.tickets) > self.queue:
             raise Refused("too_many_requests", f"{self.queue} requests of this game wait already")
         task = asyncio.current_task()
@@ -190,12 +188,12 @@ class Sessions:
                 await ticket.turn
             ticket.served = True
             if session.over:
-                raise self._unknown(name)
+                raise self._refusal(name)
             return await self._serve(session, kind, data)
         except asyncio.CancelledError:
             if not ticket.over:
                 raise
-            raise self._why_over(name, ticket.over, served=ticket.served) from None
+            raise self._refusal(name, ticket.over, served=ticket.served) from None
         finally:
             if kind == "start" and not session.begun and not session.over:
                 self._leave(session, "never")
@@ -262,7 +260,7 @@ class Sessions:
                 except ExternalError:  # the arena has given the game up meanwhile
                     reason = session.game.over or "over"
                     self._leave(session, reason)
-                    raise self._why_over(session.name, reason, served=True) from None
+                    raise self._refusal(session.name, reason, served=True) from None
             self.metrics.ended += 1
             if session.game.slot is not None and session.client is not None:
                 self._last_slots[session.client] = session.game.slot
@@ -281,8 +279,6 @@ class Sessions:
 
         put(lambda error: self.deliver(partial(settle, error)))
         await future
-
-    # ---------------------------------------------------------------------------------------------------------- actors
 
     async def _make_actor(self, session: _Session, data: bytes) -> None:
         if self._is_builtin:
@@ -319,7 +315,7 @@ class Sessions:
             if error.code in ("over", "timeout", "expired", "lost", "policy_error"):
                 reason = "over" if error.code == "lost" else error.code
                 self._leave(session, reason)
-                raise self._why_over(session.name, reason, served=True) from None
+                raise self._refusal(session.name, reason, served=True) from None
             if self._is_builtin and STATUS_OF.get(error.code) == 400:
                 raise Refused(error.code, error.message) from None
         except BaseException as raised:  # also an actor that exits, or that cancels its own work
@@ -331,8 +327,6 @@ class Sessions:
         if session.name:
             self._lose(session, "failed")
         raise refused from None
-
-    # ---------------------------------------------------------------------------------------------------------- the end
 
     def _lose(self, session: _Session, reason: str) -> None:
         """Ends a game, also in the table."""
@@ -379,22 +373,20 @@ class Sessions:
         if not session.name and not self._is_builtin:
             session.actor = None
 
-    def _why_over(self, name: str, reason: str, *, served: bool) -> Refused:
-        """The answer to a request whose game is over meanwhile."""
+    def _refusal(self, name: str, reason: str = "", *, served: bool = False) -> Refused:
+        """The answer to a request without a game, which may be over since the request was `served`."""
+        late = f"no answer within {self.rules.answer_s:g} s"
         if reason == "timeout" and served:
-            return Refused("timeout", f"no answer within {self.rules.answer_s:g} s; the game is over")
+            return Refused("timeout", f"{late}; the game is over")
         if reason == "policy_error" and served:
             return Refused("policy_error", "the policy has failed on this observation; the game is over")
-        return self._unknown(name, "failed" if reason == "policy_error" else reason)
-
-    def _unknown(self, name: str, reason: str = "") -> Refused:
-        reason = reason or self._ends.reason(name)
+        reason = "failed" if reason == "policy_error" else reason or self._ends.reason(name)
         if reason == "over" or self._over:
             return Refused("over", "the run has ended")
         if reason == "timeout" and not name:
-            return Refused("timeout", f"no answer within {self.rules.answer_s:g} s")
-        words = {"never": "no game of this name has begun", "ended": "this game has ended"}
-        return Refused("unknown_game", words.get(reason, f"this game is over: {reason}"), reason=reason)
+            return Refused("timeout", late)
+        why = {"never": "no game of this name has begun", "ended": "this game has ended"}
+        return Refused("unknown_game", why.get(reason, f"this game is over: {reason}"), reason=reason)
 
 
 def _log_failure(session: _Session, error: BaseException) -> None:

@@ -165,12 +165,10 @@ class Slots:
         self._untrained = np.zeros(slots, np.bool_)
         self._asked_at = np.zeros(shape, np.float64)
         self._active_at = np.zeros(slots, np.float64)
-        self._observations = [_Batch(space, slots) for space in interface.observation_spaces]
-        self._last = [_Batch(space, slots) for space in interface.observation_spaces]  # of rows that end
+        spaces = list(zip(interface.observation_spaces, interface.mask_sizes, strict=True))
+        self._observations = [_Batch(space, slots, size) for space, size in spaces]
+        self._last = [_Batch(space, slots, size) for space, size in spaces]  # of rows that end
         self._actions = [_Batch(space, slots) for space in interface.action_spaces]  # given ones
-        sizes = interface.mask_sizes
-        self._masks = [np.ones((slots, size), np.int8) if size else None for size in sizes]
-        self._last_masks = [np.ones((slots, size), np.int8) if size else None for size in sizes]
         self._infos: dict[tuple[int, int], Info] = {}  # of observations
         self._shown_infos: dict[tuple[int, int], Info] = {}  # of the newest tick's observations
         self._last_infos: dict[tuple[int, int], Info] = {}  # of ends
@@ -354,10 +352,7 @@ class Slots:
         if action is not None:
             self._actions[entity].write(slots, action)
             self._given[slots, entity] = True
-        self._observations[entity].write(slots, leaves)
-        into = self._masks[entity]
-        if into is not None:
-            into[slots] = 1 if allowed is None else allowed
+        self._observations[entity].write(slots, leaves, allowed)
         now = self._note(slots)
         self._asks[:, entity][slots] = True
         self._asked_at[:, entity][slots] = now
@@ -512,30 +507,19 @@ class Slots:
             over[game.slot] = True
             absent[game.slot] = ~game.takes_part
             for entity in np.flatnonzero(absent[game.slot]).tolist():
-                self._last[entity].write(game.slot, self._last[entity].zeros)  # not the next game's observation
-                last_mask = self._last_masks[entity]
-                if last_mask is not None:
-                    last_mask[game.slot] = 1
+                self._last[entity].clear(game.slot)  # not the next game's observation
         ended = self._terminated | self._truncated | absent
         counts.ticks += 1
         counts.empty_ticks += not (asks.any() or ended.any())
         counts.asks += int(np.count_nonzero(asks))
         counts.given += int(np.count_nonzero(given))
         counts.asking += int(np.count_nonzero(asks.any(axis=1)))
-        observations, final_masks = [], None
+        observations, masks = [one.batch for one in self._observations], [one.mask for one in self._observations]
+        lasts, final_masks = observations, None
         if ended.any():
             for entity, last in enumerate(self._last):
-                rows = ~ended[:, entity]
-                last.copy_rows(self._observations[entity], rows)
-                observations.append(last.batch)
-            final_masks = [None if mask is None else mask.copy() for mask in self._masks]
-            for entity, mask in enumerate(final_masks):
-                kept = self._last_masks[entity]
-                if mask is not None and kept is not None:
-                    mask[ended[:, entity]] = kept[ended[:, entity]]
-        else:
-            observations = [batch.batch for batch in self._observations]
-        masks = self._masks
+                last.copy_rows(self._observations[entity], ~ended[:, entity])
+            lasts, final_masks = [last.batch for last in self._last], [last.mask for last in self._last]
         outside = Outside(self._void.copy(), given.copy(), [batch.batch for batch in self._actions], absent)
         active = asks.copy()
 
@@ -545,10 +529,10 @@ class Slots:
 
         shown_infos = {row: info for row, info in self._infos.items() if not ended[row]}  # else of the next game
         last_infos = listed({**shown_infos, **self._last_infos})
-        frame = Frame(observations, active, masks, last_infos, final_masks, outside)
+        frame = Frame(lasts, active, masks, last_infos, final_masks, outside)
         step = Step(frame, self._rewards.copy(), self._terminated | (absent & over[:, None]), self._truncated.copy())
         infos = listed(self._infos)
-        begun = Frame([batch.batch for batch in self._observations], active, masks, infos, None, outside)
+        begun = Frame(observations, active, masks, infos, None, outside)
         self._shown = active
         self._acted |= asks
         self._asked |= asks.any(axis=1)
@@ -628,8 +612,6 @@ class Slots:
             if self._first_at is not None:
                 self._first_at += passed
 
-    # ------------------------------------------------------------------------------------------------------------ rules
-
     def _first_limit(self, now: float) -> float:
         """A time before which no game is overdue; computed only when it has passed, as this takes long."""
         if now >= self._limit_at:
@@ -672,11 +654,11 @@ class Slots:
         """Ends a row that may end: with the checked leaves and mask of the last observation, the reward being paid."""
         game, info = self.game(slot), end.info
         last, shown = self._last[entity], self._observations[entity]
-        last.write(slot, [leaf[slot] for leaf in shown.leaves] if leaves is None else leaves)
-        into, masks = self._last_masks[entity], self._masks[entity]
-        if into is not None and masks is not None:
-            into[slot] = (masks[slot] if leaves is None else 1) if allowed is None else allowed
-        shown.write(slot, [leaf[slot] for leaf in last.leaves])
+        mask = None if shown.mask is None else shown.mask[slot]
+        if leaves is None:
+            leaves, allowed = [leaf[slot] for leaf in shown.leaves], mask if allowed is None else allowed
+        last.write(slot, leaves, allowed)
+        shown.write(slot, leaves, mask)
         (self._truncated if end.truncated else self._terminated)[slot, entity] = True
         game.truncated |= end.truncated
         game.terminated |= not end.truncated
@@ -710,12 +692,8 @@ class Slots:
         self._games[slot] = None
         self._occupied[slot] = False
         self._plays[slot] = False
-        for batch in self._observations:
-            batch.write(slot, batch.zeros)
-        for mask in self._masks:
-            if mask is not None:
-                mask[slot] = 1
-        for entity in range(len(self._observations)):
+        for entity, shown in enumerate(self._observations):
+            shown.clear(slot)
             self._infos.pop((slot, entity), None)
 
     def _make_void(self, slot: int, entity: int) -> None:
@@ -731,8 +709,6 @@ class Slots:
             self._later[slot, entity] += reward
         elif self._acted[slot, entity]:
             self._rewards[slot, entity] += reward
-
-    # ----------------------------------------------------------------------------------------------------------- checks
 
     def _refuse(self, code: Code, message: str) -> ExternalError:
         if code != "not_yet":
@@ -862,12 +838,13 @@ class Slots:
 
 
 class _Batch:
-    """A batched sample of a space, one row per slot; a `ConfigError` if the space has no fixed layout."""
+    """A batched sample of a space, one row per slot, with masks; a `ConfigError` if the space has no fixed layout."""
 
-    def __init__(self, space: Any, slots: int) -> None:
+    def __init__(self, space: Any, slots: int, mask_size: int = 0) -> None:
         self.space = space
         self.batch = empty_batch(space, slots)
         self.leaves = flatten(space, self.batch)
+        self.mask = np.ones((slots, mask_size), np.int8) if mask_size else None
         self.is_box = isinstance(space, Box)
         parts = [space]  # the space and those inside
         for part in parts:
@@ -878,10 +855,17 @@ class _Batch:
         if any(leaf.dtype == object for leaf in self.leaves):
             raise ConfigError(f"the space {space} has no fixed layout")
 
-    def write(self, rows: Any, arrays: Sequence[NDArray[Any]]) -> None:
+    def write(self, rows: Any, arrays: Sequence[NDArray[Any]], mask: NDArray[np.int8] | None = None) -> None:
         for leaf, array in zip(self.leaves, arrays, strict=True):
             leaf[rows] = array
+        if self.mask is not None:
+            self.mask[rows] = 1 if mask is None else mask
+
+    def clear(self, row: int) -> None:
+        self.write(row, self.zeros)
 
     def copy_rows(self, other: _Batch, rows: Flags) -> None:
         for leaf, array in zip(self.leaves, other.leaves, strict=True):
             leaf[rows] = array[rows]
+        if self.mask is not None and other.mask is not None:
+            self.mask[rows] = other.mask[rows]

@@ -44,7 +44,6 @@ class Decoder:
 
     Attributes:
         outputs: the shapes of the outputs that it reads, without the batch axis.
-        mask_size: numbers of an action mask; 0: the actions have none.
 
     Raises:
         ValueError: the parts of the decoding contradict each other.

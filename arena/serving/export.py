@@ -14,14 +14,13 @@ import math
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from arena import registry
 from arena.diagnostics.start_folder import anchored
@@ -29,8 +28,6 @@ from arena.errors import ConfigError, ExportError, located
 from arena.records.atomic import make_folder, refuse_links, replace_folder
 from arena.records.folder import NAMES, RunFolder
 from arena.records.formats import EngineReport, ExportReport, ModelFile, document_text
-from arena.serving.comparison import Outputs, compare
-from arena.serving.model_rows import Rows, rows_of
 from arena.serving.onnx_model import (
     DESCRIPTION,
     METADATA,
@@ -47,10 +44,7 @@ from arena.serving.onnx_model import (
     sha256,
 )
 from arena.serving.policy import load_algorithm
-
-Array = NDArray[Any]
-Run = Callable[[Sequence[Array]], Sequence[Array]]
-"""An engine, on one thread of the CPU: from arrays of all inputs to arrays of all outputs."""
+from arena.serving.verification import Outputs, Rows, Run, compare, rows_of
 
 EAGER, ONNX = "eager", "onnx"
 """The module itself, by torch: the reference. An ONNX file by ONNX Runtime."""

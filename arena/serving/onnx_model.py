@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arena.errors import ConfigError
-from arena.records.formats import ModelFile, ModelTensor, read_document
+from arena.records.formats import ModelFile, read_document
 from arena.serving.decoding import Decoder, Random
 
 Array = NDArray[Any]
@@ -68,19 +67,15 @@ class OnnxModel:
         """
         if entities is None and any(part.n is not None for part in self.file.inputs):
             raise ValueError("the model has the input 'entity': give the place of each row's entity in its team")
-        given = {"memory": memory, "entity": entities}
-        feed = {
-            part.name: np.asarray(given[part.name] if part.path is None else _leaf(observations, part), part.dtype)
-            for part in self.file.inputs
-        }
+        given: dict[str, Any] = {"memory": memory, "entity": entities}
+        feed = {}
+        for part in self.file.inputs:
+            leaf = given[part.name] if part.path is None else observations
+            for key in part.path or ():
+                leaf = leaf[key]
+            feed[part.name] = np.asarray(leaf, part.dtype)
         outputs = self._session.run(self._names, feed)
         return self._decoder(outputs, masks, random), outputs[-1] if self.memory_size else memory
-
-
-def _leaf(observations: Any, tensor: ModelTensor) -> Any:
-    for key in tensor.path or ():
-        observations = observations[key]
-    return observations
 
 
 def load_model(folder: Path | str) -> OnnxModel:
@@ -103,11 +98,7 @@ def load_model(folder: Path | str) -> OnnxModel:
 
 
 def read_description(folder: Path) -> ModelFile:
-    """The description of a folder's model.
-
-    Raises:
-        ConfigError: it is missing or damaged, or its parts contradict each other.
-    """
+    """The description of a folder's model; a `ConfigError` if it is missing or damaged, or contradicts itself."""
     try:
         return checked(read_document(folder / DESCRIPTION, ModelFile))
     except ValueError as error:
@@ -130,11 +121,7 @@ def describe(exported: Any, *, policy: str, algorithm: str, tick: int, run: str,
 
 
 def checked(file: ModelFile) -> ModelFile:
-    """A description whose parts fit each other.
-
-    Raises:
-        ValueError: they do not.
-    """
+    """A description whose parts fit each other; else a `ValueError`."""
     for tensor in (*file.inputs, *file.outputs):
         if tensor.dtype not in _DTYPES:
             raise ValueError(f"{tensor.name!r} has the unknown dtype {tensor.dtype!r}")
@@ -147,11 +134,7 @@ def checked(file: ModelFile) -> ModelFile:
 
 
 def read_onnx(folder: Path) -> bytes:
-    """The bytes of a folder's `model.onnx`.
-
-    Raises:
-        ConfigError: it cannot be read.
-    """
+    """The bytes of a folder's `model.onnx`; a `ConfigError` if it cannot be read."""
     try:
         return (folder / MODEL).read_bytes()
     except OSError as error:
@@ -195,15 +178,14 @@ def differences(session: Any, file: ModelFile) -> list[str]:
         ("input", session.get_inputs(), file.inputs),
         ("output", session.get_outputs(), file.outputs),
     ):
-        tensors = [_words(node.name, _NUMPY.get(node.type, node.type[7:-1]), node.shape[1:]) for node in own]
-        wanted = [_words(tensor.name, tensor.dtype, tensor.shape) for tensor in expected]
-        if tensors != wanted:
-            found.append(f"its {kind}s are {', '.join(tensors)}; expected {', '.join(wanted)}")
+        tensors = [(node.name, _NUMPY.get(node.type, node.type[7:-1]), [*node.shape[1:]]) for node in own]
+        described = [(tensor.name, tensor.dtype, [*tensor.shape]) for tensor in expected]
+        if tensors != described:
+            shown = [
+                ", ".join(f"{name!r} ({dtype} {shape})" for name, dtype, shape in one) for one in (tensors, described)
+            ]
+            found.append(f"its {kind}s are {shown[0]}; expected {shown[1]}")
     return found
-
-
-def _words(name: str, dtype: str, shape: Sequence[Any]) -> str:
-    return f"{name!r} ({dtype} {list(shape)})"
 
 
 def metadata_text(file: ModelFile) -> str:
@@ -212,11 +194,7 @@ def metadata_text(file: ModelFile) -> str:
 
 
 def onnx_packages(*, export: bool = False) -> tuple[Any, Any]:
-    """The modules onnx and onnxruntime.
-
-    Raises:
-        ConfigError: the extra is not installed.
-    """
+    """The modules onnx and onnxruntime; a `ConfigError` if the extra is not installed."""
     try:
         import onnx
         import onnxruntime

@@ -23,10 +23,8 @@ class Player:
     """The entities of one policy.
 
     Args:
-        name: of the policy.
         model: chooses the actions; may be replaced by `take`.
         entities: the indices of the policy's entities, which have the same spaces.
-        interface: of the games.
         slots: of games at the same time.
         seed: of the draws; None: the best actions.
         max_batch: rows that are computed together.

@@ -43,8 +43,6 @@ class Policy:
 
     Args:
         make: makes its algorithm for a number of rows.
-        observation_space: of one entity.
-        action_space: of one entity.
         ticks: of the checkpoint; None: there is none, as of a policy that is scripted.
 
     Attributes:
@@ -52,11 +50,7 @@ class Policy:
     """
 
     def __init__(
-        self,
-        make: Callable[[int], Any],
-        observation_space: Space[Any],
-        action_space: Space[Any],
-        ticks: int | None,
+        self, make: Callable[[int], Any], observation_space: Space[Any], action_space: Space[Any], ticks: int | None
     ) -> None:
         self.observation_space, self.action_space, self.ticks = observation_space, action_space, ticks
         self.algorithm = make(1)
@@ -174,11 +168,7 @@ def configured_policy(
     observation_space: Space[Any] | None = None,
     action_space: Space[Any] | None = None,
 ) -> Policy:
-    """A policy of a configuration, with what it has learned in a run, or as configured (`folder` is None).
-
-    Raises:
-        ConfigError: see `load_policy`.
-    """
+    """A policy of a configuration, with what it has learned in a run (None: as configured); see `load_policy`."""
     registry.import_plugins(config.imports)
     given = config.policies[name] if folder is None else with_learned_options(folder, name, config, checkpoint)
     cls, options = registry.configured_algorithm(
@@ -220,11 +210,7 @@ class FirstSeat(NamedTuple):
 
 
 def first_seat(config: Config, name: str) -> FirstSeat:
-    """The first seat of a policy; its game is made once.
-
-    Raises:
-        ConfigError: it has none.
-    """
+    """The first seat of a policy, a `ConfigError` if it has none; its game is made once."""
     for plan in (make_plan(config), *later_plans(config)):
         for match in plan.matches:
             for seat in match.seats:

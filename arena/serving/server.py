@@ -39,7 +39,6 @@ class Server:
     Args:
         connection: open, and paused.
         match: what is played: its seats say which policy plays which entities.
-        players: the policies.
         drain_s: as long as running games may go on after `stop`.
         games: so many games are played, then it ends; None: until `stop`.
         records: a folder for `episodes.jsonl` and `games.jsonl`; None: nothing is recorded.

@@ -12,10 +12,10 @@ from arena import registry
 from arena.game.spaces import mask_size
 from arena.preflight.spec import spec_of
 from arena.records.formats import Decoding, ModelFile
-from arena.serving.comparison import compare
 from arena.serving.decoding import Decoder
 from arena.serving.export import Engine, onnx_engine
 from arena.serving.onnx_model import describe
+from arena.serving.verification import compare
 from exporting import ACTIONS, CASES, algorithm_of, inputs_of, observations_of
 from policies.exporting.engines import eager
 

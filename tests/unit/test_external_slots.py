@@ -55,27 +55,6 @@ def code_of(call: Any, *arguments: Any, **rest: Any) -> str:
 # --- refusals -------------------------------------------------------------------------------------------------------
 
 
-def test_a_game_holds_a_slot_until_all_its_entities_have_ended() -> None:
-    table = Slots(TWO, 2)
-    slot = table.begin("one")
-    assert (slot, table.free) == (0, 1)
-    table.end(slot, 0)
-    assert table.free == 1
-    table.end(slot, 1)
-    assert table.free == 2
-    assert code_of(table.ask, slot, 0, seen(1, 1)) == "unknown_game"
-
-
-def test_full_table_refuses_games_and_takes_the_wanted_or_lowest_slot() -> None:
-    table = Slots(ONE, 3)
-    assert [table.begin(name) for name in "abc"] == [0, 1, 2]
-    assert code_of(table.begin, "d") == "no_slot"
-    for slot in (0, 2):
-        table.lose(slot, "lost")
-    assert table.begin("d", after=2) == 2
-    assert table.begin("e", after=1) == 0
-
-
 def test_absent_and_unknown_entities_are_refused() -> None:
     table = Slots(TWO, 1)
     assert code_of(table.begin, "a", (2,)) == code_of(table.begin, "a", ()) == "unknown_entity"
@@ -85,19 +64,6 @@ def test_absent_and_unknown_entities_are_refused() -> None:
         assert code_of(table.ask, slot, entity, seen(1, 1)) == "unknown_entity"
     for wrong in (-1, 1, 9):
         assert code_of(table.ask, wrong, 1, seen(1, 1)) == "unknown_game"
-
-
-def test_entity_may_not_ask_twice_or_after_its_end() -> None:
-    table = Slots(TWO, 1)
-    table.begin("a")
-    table.ask(0, 0, seen(1, 1))
-    assert code_of(table.ask, 0, 0, seen(2, 1)) == "already_asking"
-    assert played(table).begun.observations[0][0] == 1
-    table.ask(0, 0, seen(2, 1))
-    table.end(0, 0)
-    for call in (table.ask, table.end):
-        assert code_of(call, 0, 0, seen(3, 1)) == "ended"
-    assert code_of(table.pay, 0, 0, 1.0) == "ended"
 
 
 @pytest.mark.parametrize(
@@ -159,12 +125,9 @@ def test_masks_have_their_size_and_allow_something(mask: Any) -> None:
     assert code_of(table.ask, 0, 0, seen(1), mask=mask) == "bad_mask"
     table.ask(0, 0, seen(1), mask=[0, 1, 1])
     assert played(table).begun.masks[0].tolist() == [[0, 1, 1]]
-
-
-def test_an_entity_without_masks_takes_none() -> None:
-    table = Slots(TWO, 1)
-    table.begin("a")
-    assert code_of(table.ask, 0, 0, seen(1, 1), mask=[1, 1, 1]) == "bad_mask"
+    without = Slots(TWO, 1)
+    without.begin("a")
+    assert code_of(without.ask, 0, 0, seen(1, 1), mask=[1, 1, 1]) == "bad_mask"
 
 
 @pytest.mark.parametrize("action", [3, -1, 0.5, "one", np.zeros(2, int)])
@@ -230,34 +193,6 @@ def test_rows_equal_single_requests() -> None:
 # --- content of a tick ----------------------------------------------------------------------------------------------
 
 
-def test_answered_row_is_inactive_and_shows_its_last_observation() -> None:
-    table = Slots(ONE, 2)
-    table.begin("a")
-    table.ask(0, 0, seen(7))
-    assert played(table).begun.active.tolist() == [[True], [False]]
-    table.pay(0, 0, 2.5)
-    step = played(table).step
-    assert not step.frame.active.any() and step.frame.observations[0].tolist() == [[7, 7], [0, 0]]
-    assert step.rewards.tolist() == [[2.5], [0]]
-
-
-def test_rewards_between_ticks_sum_and_early_ones_only_count_in_return() -> None:
-    table = Slots(ONE, 1)
-    table.begin("a")
-    table.pay(0, 0, 10.0)
-    table.ask(0, 0, seen(1), reward=20.0)
-    table.pay(0, 0, 40.0)
-    assert not played(table).step.rewards.any()
-    table.pay(0, 0, 1.0)
-    table.ask(0, 0, seen(2), reward=2.0)
-    table.pay(0, 0, 4.0)
-    table.end(0, 0, reward=8.0)
-    tick = played(table)
-    assert tick.step.rewards.tolist() == [[15.0]]
-    (game,) = tick.finished
-    assert game.returns.tolist() == [85.0] and game.lengths.tolist() == [1]
-
-
 def test_end_replaces_a_pending_request() -> None:
     table = Slots(ONE, 1)
     table.begin("a")
@@ -268,62 +203,6 @@ def test_end_replaces_a_pending_request() -> None:
     step = played(table).step
     assert step.truncated.all() and not step.frame.active.any() and not step.frame.outside.void.any()
     assert step.frame.observations[0].tolist() == [[2, 2]] and step.frame.final_masks[0].tolist() == [[0, 1, 0]]
-
-
-def test_an_end_without_observation_is_void_if_it_is_truncated() -> None:
-    for truncated in (False, True):
-        table = Slots(ONE, 1)
-        table.begin("a")
-        table.ask(0, 0, seen(3))
-        played(table)
-        table.end(0, 0, truncated=truncated)
-        step = played(table).step
-        assert step.frame.observations[0].tolist() == [[3, 3]]
-        assert step.frame.outside.void.all() == truncated == step.truncated.all()
-
-
-def test_the_next_game_begins_in_the_tick_that_ends_the_last_one() -> None:
-    table = Slots(ONE, 1)
-    table.begin("a")
-    table.ask(0, 0, seen(1))
-    played(table)
-    table.end(0, 0, seen(2), reward=1.0)
-    assert table.begin("b") == 0
-    table.ask(0, 0, seen(3), reward=100.0, void=True)
-    assert code_of(table.end, 0, 0, seen(4)) == "not_yet" and not table.ready(0, 0)
-    tick = played(table)
-    assert tick.over.all() and [game.name for game in tick.finished] == ["a"]
-    assert tick.step.frame.observations[0].tolist() == [[2, 2]] and tick.step.rewards.tolist() == [[1.0]]
-    assert tick.begun.observations[0].tolist() == [[3, 3]] and tick.begun.active.all()
-    assert not tick.step.frame.outside.void.any(), "the flag of the next game, which has no transition yet"
-    table.end(0, 0, seen(4))
-    (game,) = played(table).finished
-    assert game.returns.tolist() == [100.0]
-
-
-def test_a_slot_takes_one_end_of_a_game_per_tick() -> None:
-    table = Slots(TWO, 1)
-    table.begin("a", (0,))
-    table.end(0, 0, seen(1, 1))
-    table.begin("b", (1,))
-    assert code_of(table.end, 0, 1, seen(2, 1)) == "not_yet" and not table.ready(0, 1)
-    table.ask(0, 1, seen(2, 1))
-    tick = played(table)
-    assert tick.step.frame.outside.absent.tolist() == [[False, True]]
-    table.end(0, 1, seen(3, 1))
-    assert played(table).step.frame.outside.absent.tolist() == [[True, False]]
-
-
-def test_absent_entities_end_with_their_game() -> None:
-    table = Slots(TWO, 1)
-    table.begin("a", (1,))
-    table.ask(0, 1, seen(5, 1))
-    tick = played(table)
-    assert not tick.step.frame.outside.absent.any() and not tick.step.terminated.any()
-    table.end(0, 1, seen(6, 1), truncated=True)
-    step = played(table).step
-    assert step.terminated.tolist() == [[True, False]] and step.truncated.tolist() == [[False, True]]
-    assert step.frame.outside.absent.tolist() == [[True, False]] and not step.frame.observations[0].any()
 
 
 def test_absent_entity_does_not_show_the_next_games_observation() -> None:
@@ -382,15 +261,6 @@ def test_given_actions_are_shown_recorded_and_not_answered() -> None:
     assert played(table).finished[0].lengths.tolist() == [1]
 
 
-def test_reward_of_an_unshown_given_action_comes_one_tick_later() -> None:
-    table = Slots(ONE, 1)
-    table.begin("a")
-    table.ask(0, 0, seen(1), given=2)
-    table.pay(0, 0, 3.0)
-    assert not played(table).step.rewards.any()
-    assert played(table).step.rewards.tolist() == [[3.0]]
-
-
 def test_reward_of_a_lost_given_action_skips_the_next_game() -> None:
     table = Slots(ONE, 1)
     table.begin("a")
@@ -403,45 +273,6 @@ def test_reward_of_a_lost_given_action_skips_the_next_game() -> None:
     assert tick.finished[0].returns.tolist() == [3.0] and not tick.step.rewards.any()
     table.ask(0, 0, seen(2))
     assert not played(table).step.rewards.any()
-
-
-def test_only_transitions_are_void() -> None:
-    table = Slots(ONE, 1)
-    table.begin("a")
-    table.ask(0, 0, seen(1), void=True)
-    assert not played(table).begun.outside.void.any(), "nothing was done before the first request"
-    table.ask(0, 0, seen(2), void=True)
-    assert played(table).step.frame.outside.void.all()
-    table.ask(0, 0, seen(3))
-    assert not played(table).step.frame.outside.void.any()
-    assert table.counts.void == 1
-
-
-def test_all_transitions_of_a_game_without_training_are_void() -> None:
-    table = Slots(ONE, 1)
-    table.begin("a", training=False)
-    table.ask(0, 0, seen(1))
-    played(table)
-    table.ask(0, 0, seen(2))
-    assert played(table).step.frame.outside.void.all()
-    table.end(0, 0, seen(3))
-    tick = played(table)
-    assert tick.step.frame.outside.void.all() and not tick.finished[0].training
-
-
-def test_lost_game_is_truncated_and_its_open_transition_is_void() -> None:
-    table = Slots(TWO, 1)
-    table.begin("a")
-    for entity in (0, 1):
-        table.ask(0, entity, seen(1, 1))
-    played(table)
-    table.ask(0, 1, seen(2, 1))
-    table.lose(0, "lost")
-    assert table.free == 1
-    tick = played(table)
-    assert tick.step.truncated.all() and tick.step.frame.outside.void.tolist() == [[True, False]]
-    assert [batch[0, 0] for batch in tick.step.frame.observations] == [1, 2]
-    assert tick.finished[0].lost == "lost" and (table.counts.lost, table.counts.ended) == (1, 0)
 
 
 def test_infos_are_shown_once_and_an_end_may_state_the_outcome() -> None:
@@ -504,18 +335,6 @@ def test_info_of_a_game_waiting_at_leg_end_is_shown_in_the_next() -> None:
     table.ask(1, 0, seen(2), info={"step": 2})
     tick = table.form(at_once=True)
     assert tick is not None and tick.begun.infos == [[{"step": 1}], [{"step": 2}]]
-
-
-def test_a_given_action_at_the_end_of_a_leg_keeps_its_reward() -> None:
-    table = Slots(ONE, 1)
-    table.begin("a")
-    table.ask(0, 0, seen(1), given=2)
-    table.pay(0, 0, 3.0)
-    assert table.form(at_once=True) is not None
-    table.cut()
-    tick = played(table)
-    assert tick.begun.outside.given.all() and not tick.step.rewards.any()
-    assert played(table).step.rewards.tolist() == [[3.0]]
 
 
 # --- when a tick is formed ------------------------------------------------------------------------------------------

@@ -233,26 +233,6 @@ def test_sockets_name_their_successor(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "--socket: is no longer supported: use --http [HOST:]PORT" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("kwargs", "message"),
-    [
-        ({}, "says neither `entities` nor `like`"),
-        ({"actor": "external_actors:Slow", "like": {"make": POLE}}, "has spaces itself"),
-        ({"entities": entities_of(LINE), "like": {"make": POLE}}, "one of them describes the games"),
-        ({"entities": {"a": {"observation": {"box": {}}, "action": {"discrete": {"n": 2}}}}}, "is no space"),
-        ({"entities": entities_of(LINE), "host": "0.0.0.0"}, "token_file"),
-        ({"entities": entities_of(LINE), "port": 70000}, "expected at most 65535"),
-        ({"entities": entities_of(LINE), "dialect": "other"}, "expected published or later"),
-        ({"actor": "http_client:address_of", "like": {"make": POLE}}, "is no actor"),
-        ({"actor": "raw", "like": {"make": TICTACTOE}}, "raw is for games of one entity"),
-    ],
-)
-def test_wrong_declarations_are_refused(
-    kwargs: dict[str, Any], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert message in refused(config(**kwargs), tmp_path, capsys)
-
-
 def test_wrong_argument_is_named_with_its_environment(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     error = refused(config(entities=entities_of(LINE), host="0.0.0.0"), tmp_path, capsys)
     assert ": matches[0]: environment 'live': host: 0.0.0.0 can be reached" in error
