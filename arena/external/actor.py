@@ -7,7 +7,6 @@ One actor plays one game. For each entity of the game it has an `Agent`, whose `
 from __future__ import annotations
 
 import asyncio
-import math
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Mapping
@@ -16,7 +15,7 @@ from typing import Any, Protocol
 
 from arena.external.desk import Desk, DeskGame, Settled, ignore
 from arena.external.errors import ExternalError, check_outcome
-from arena.external.samples import fitted, fitted_mask
+from arena.external.samples import checked_reward, fitted, fitted_mask
 from arena.external.slots import Ask, End
 from arena.game.api import Info
 
@@ -114,17 +113,7 @@ class EntityLink:
 
     def fitted_mask(self, mask: Any) -> Any:
         """The mask as int8 [mask_size], None: all actions are allowed; `bad_mask` if it does not fit."""
-        return None if mask is None else fitted_mask(self.mask_size, mask, self.name)
-
-    def checked_reward(self, reward: Any) -> float:
-        """The reward as a finite number; else `bad_reward`."""
-        try:
-            value = float(reward)
-        except (TypeError, ValueError):
-            raise ExternalError("bad_reward", f"the reward {reward!r} of {self.name!r} is no number") from None
-        if not math.isfinite(value):
-            raise ExternalError("bad_reward", f"the reward {reward!r} of {self.name!r} is not finite")
-        return value
+        return fitted_mask(self.mask_size, mask, self.name)
 
     def ask(self, request: Ask) -> Forward | None:
         """Asks for an action, with the rewards pushed before it; None if the game has taken the action by itself."""
@@ -325,7 +314,7 @@ class RemoteBuffer:
         Raises:
             ExternalError: `bad_reward`.
         """
-        self._link.reward += self._link.checked_reward(reward)
+        self._link.reward += checked_reward(reward, self._link.name)
         self._link.info.update(info or {})
         self.pushed += 1
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from arena.errors import ConfigError
 from arena.external.actor import Agent, EntityLink, Forward
 from arena.external.errors import ExternalError, check_outcome
-from arena.external.samples import as_json
+from arena.external.samples import as_json, checked_reward
 from arena.external.slots import Ask
 from arena.game.api import Interface
 from arena.game.spaces import flatten, leaves_of, row, unflatten
@@ -234,7 +234,7 @@ class RawActor(BuiltinActor):
     def _reward(self, link: EntityLink, data: bytes, size: int) -> float:
         if len(data) != size:
             raise ExternalError("bad_body", f"{len(data)} bytes; expected {size}")
-        return link.checked_reward(_REWARD.unpack_from(data)[0])
+        return checked_reward(_REWARD.unpack_from(data)[0], link.name)
 
 
 def raw_actor(interface: Interface) -> type[RawActor]:

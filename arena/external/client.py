@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import http.client
-import math
 import select
 import socket
 import time
@@ -24,7 +23,7 @@ import msgspec
 
 from arena.external.desk import entity_index
 from arena.external.errors import Code, ExternalClosed, ExternalError, check_outcome
-from arena.external.samples import as_json, fitted, fitted_mask
+from arena.external.samples import as_json, checked_reward, fitted, fitted_mask
 from arena.game.api import Info, Interface
 from arena.records.space_json import space_from_json
 
@@ -187,13 +186,7 @@ class PolicyClient:
         """See `ExternalEnv.log_returns`; sends nothing yet."""
         episode, name = self._episode(episode_id), self.interface.entities[self._index(entity)]
         episode.check_plays(name, episode_id)
-        try:
-            value = float(reward)
-        except (TypeError, ValueError):
-            raise ExternalError("bad_reward", f"the reward {reward!r} is no number") from None
-        if not math.isfinite(value):
-            raise ExternalError("bad_reward", f"the reward {reward!r} is not finite")
-        episode.rewards[name] = episode.rewards.get(name, 0.0) + value
+        episode.rewards[name] = episode.rewards.get(name, 0.0) + checked_reward(reward, name)
         if info:
             episode.infos[name] = {**episode.infos.get(name, {}), **info}
 
@@ -240,8 +233,8 @@ class PolicyClient:
         space = self.interface.observation_spaces[index]
         sample = fitted(space, observation, f"observation of {name!r}", "bad_observation")
         said: dict[str, Any] = {"observation": as_json(space, sample)}
-        if mask is not None:
-            said["mask"] = fitted_mask(self.interface.mask_sizes[index], mask, name).tolist()
+        if (allowed := fitted_mask(self.interface.mask_sizes[index], mask, name)) is not None:
+            said["mask"] = allowed.tolist()
         return said
 
     def _send(self, kind: str, game: str, said: dict[str, dict[str, Any]]) -> bytes:

@@ -4,37 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Literal, get_args
 
-Code = Literal[
-    # The request is refused; the game goes on.
-    "already_asking",
-    "bad_action",
-    "bad_body",
-    "bad_mask",
-    "bad_observation",
-    "bad_reward",
-    "ended",
-    "not_yet",
-    "too_large",
-    "unauthorized",
-    "unknown_entity",
-    "unknown_game",
-    # The game cannot begin.
-    "already_started",
-    "draining",
-    "no_slot",
-    "not_ready",
-    # The game is over.
-    "actor_bad_return",
-    "actor_error",
-    "expired",
-    "failed",
-    "lost",
-    "over",
-    "policy_error",
-    "timeout",
-    "too_many_requests",
-]
-"""Why a request of an external game is refused. `not_yet` is told to connections alone, never to a client."""
+_Malformed = Literal["bad_action", "bad_body", "bad_mask", "bad_observation", "bad_reward", "too_large", "unauthorized"]
+_Misplaced = Literal["already_asking", "ended", "not_yet", "unknown_entity", "unknown_game"]
+_Unstarted = Literal["already_started", "draining", "no_slot", "not_ready"]  # the game cannot begin
+_Failed = Literal["actor_bad_return", "actor_error", "failed", "policy_error"]  # the game is over, as the next ones
+_Abandoned = Literal["expired", "lost", "over", "timeout", "too_many_requests"]
+
+Code = Literal[_Malformed, _Misplaced, _Unstarted, _Failed, _Abandoned]
+"""Why a request of an external game is refused. Only connections see `not_yet`, never a client."""
 
 CODES: tuple[Code, ...] = get_args(Code)
 

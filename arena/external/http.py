@@ -6,7 +6,7 @@
     http_requests     headers and bodies of requests, and pages for operators
     http_sessions     games and their actors
 
-The desk takes requests from the server's thread to the environment's and brings actions back.
+The desk takes requests from the server's thread to the environment's and actions back.
 """
 
 from __future__ import annotations

@@ -204,7 +204,7 @@ class FewRecords(logging.Filter):
         self.since, self._count = -math.inf, 0
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether a record passes; the first one of a minute tells how many of the one before did not."""
+        """Whether a record passes; the first one of a minute has the number of those left out before."""
         now = self._clock()
         if now - self.since >= _RECORDS_S:
             left = max(0, self._count - _MOST_RECORDS)

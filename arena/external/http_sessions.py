@@ -434,7 +434,7 @@ class _Session:
                 then()
 
     def when_free(self, then: Callable[[], None]) -> None:
-        """Calls a function as soon as no thread is in the actor; a call that was given up may still go on."""
+        """Calls a function as soon as no thread is in the actor; a call that timed out may still go on."""
         with self._lock:
             if self._in_call:
                 self._when_free = then

@@ -50,9 +50,9 @@ class ExternalGames(Protocol):
         ...
 
     def poll(self, table: Slots) -> float | None:
-        """Tells the table everything that has come since the last call, without waiting.
+        """Passes everything that has come since the last call to the table, without waiting.
 
-        A mistake of a client is told to that client; an exception from here is a failure of the match's game.
+        A client's mistake is refused to that client; an exception from here is a failure of the match's game.
 
         Returns:
             seconds after which it is to be called again without a ring; 0.0: as soon as other roles of the process
@@ -65,10 +65,7 @@ class ExternalGames(Protocol):
         ...
 
     def drop(self, slot: int, reason: str) -> None:
-        """Tells a game that the arena gives it up; its slot is free when this returns.
-
-        Never called twice for one game, nor after its end.
-        """
+        """Ends a game for the arena, once and not after its end; its slot is free when this returns."""
         ...
 
     def pause(self, on: bool) -> None:
@@ -81,7 +78,6 @@ class ExternalGames(Protocol):
     def close(self, reason: str) -> None:
         """Ends all games and frees all resources: threads, sockets, files, processes. Further calls do nothing.
 
-        Args:
-            reason: told to each client that waits for an action.
+        Each client that waits for an action is refused with the reason.
         """
         ...

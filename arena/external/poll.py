@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 ALL = "__all__"
 """The agent of a flag that concerns all agents."""
 
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.001, 0.05  # after a poll that brought nothing
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.001, 0.05  # after a poll without a result
 _MOST_REQUESTS = 64  # waiting requests of a game, per agent; with more, the environment is not polled
 
 ByAgent = Mapping[Hashable, Mapping[str, Any]]
@@ -74,7 +74,7 @@ class PollEnv(Protocol):
         ...
 
     def try_reset(self, env_id: Hashable) -> Mapping[str, Any] | None:
-        """Begins a game anew; returns the first observations by agent, or None if they come in a later poll."""
+        """Resets a game; returns the first observations by agent, or None if they come in a later poll."""
         ...
 
     def stop(self) -> None:
@@ -202,7 +202,7 @@ class PolledGames(DeskGames):
                         if env_id in self._resetting:
                             self._resetting[env_id].append((returned, parts))
                             continue
-                        is_old = returned < self._reset_at.get(env_id, 0.0)  # of a game that was given up since
+                        is_old = returned < self._reset_at.get(env_id, 0.0)  # of a game that was dropped since
                         over = None if is_old else self._put(env_id, parts)
                         if over is not None:
                             self._resetting[env_id] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -73,19 +74,38 @@ def fitted(space: Space[Any], written: Any, what: str, code: Code) -> Any:
     return typed[()] if isinstance(space, spaces.Discrete) else typed
 
 
-def fitted_mask(size: int, mask: Any, entity: str) -> NDArray[np.int8]:
-    """The mask of an entity as int8 [size]; with `size` 0 it has none.
+def fitted_mask(size: int, mask: Any, entity: str, axes: tuple[int, ...] = ()) -> NDArray[np.int8] | None:
+    """The masks of an entity as int8 [*axes, size], None: all actions are allowed; with `size` 0 it has none.
 
     Raises:
         ExternalError: `bad_mask`.
     """
-    array = np.asarray(mask)
-    if not size or array.shape != (size,) or array.dtype.kind not in "biu":
-        expected = f"{size} of 0 and 1" if size else "none: it has no action masks"
-        raise ExternalError("bad_mask", f"mask of {entity!r}: {array.dtype} {array.shape}; expected {expected}")
-    if not np.isin(array, (0, 1)).all() or not array.any():
-        raise ExternalError("bad_mask", f"mask of {entity!r}: expected 0 and 1, and at least one 1")
+    if mask is None:
+        return None
+    try:
+        array = np.asarray(mask)
+    except (OverflowError, TypeError, ValueError) as error:
+        raise ExternalError("bad_mask", f"mask of {entity!r}: {error}") from None
+    if not size:
+        raise ExternalError("bad_mask", f"{entity!r} has no action masks")
+    fits = array.shape == (*axes, size) and array.dtype.kind in "biu"
+    if not fits or (array.size and (array.max() > 1 or array.min() < 0)):
+        expected = f"expected int8 {(*axes, size)} of 0 and 1"
+        raise ExternalError("bad_mask", f"mask of {entity!r}: {array.dtype} {array.shape}; {expected}")
+    if not array.any(axis=-1).all():
+        raise ExternalError("bad_mask", f"the mask of {entity!r} allows no action")
     return array.astype(np.int8)
+
+
+def checked_reward(reward: Any, entity: str) -> float:
+    """The reward of an entity as a finite number; else `bad_reward`."""
+    try:
+        value = math.nan if isinstance(reward, (str, bytes)) else float(reward)
+    except (OverflowError, TypeError, ValueError):
+        raise ExternalError("bad_reward", f"the reward {reward!r} of {entity!r} is no number") from None
+    if not math.isfinite(value):
+        raise ExternalError("bad_reward", f"the reward {reward!r} of {entity!r} is not finite")
+    return value
 
 
 def as_json(space: Space[Any], sample: Any) -> Any:

@@ -12,7 +12,6 @@ is of the next game in the slot. The table is pure state without I/O; it is used
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +24,7 @@ from numpy.typing import NDArray
 from arena.config.schema import TickRules
 from arena.errors import ConfigError
 from arena.external.errors import Code, ExternalError
+from arena.external.samples import checked_reward, fitted_mask
 from arena.game.api import Frame, Info, Interface, Outside, Step
 from arena.game.arrays import is_finite, lost_value
 from arena.game.infos import refused_key
@@ -293,7 +293,7 @@ class Slots:
                     raise self._refuse("not_yet", "the last given action is not part of a tick yet")
                 raise self._refuse("already_asking", f"{self._name(entity)} has a request without an answer")
             self._check_info(ask.info)
-            reward = self._reward(ask.reward)
+            reward = self._counted(checked_reward, ask.reward, self.interface.entities[entity])
             leaves = self._sample(self._observations[entity], entity, ask.observation, "observation", "bad_observation")
             allowed, action = self._mask(entity, ask.mask), None
             if ask.given is not None:
@@ -354,13 +354,13 @@ class Slots:
             self._given[slots, entity] = True
         self._observations[entity].write(slots, leaves, allowed)
         now = self._note(slots)
-        self._asks[:, entity][slots] = True
-        self._asked_at[:, entity][slots] = now
+        self._asks[slots, entity] = True
+        self._asked_at[slots, entity] = now
 
     def pay(self, slot: int, entity: int, reward: float) -> None:
         """Adds a reward between two requests of an entity; errors are some of those of `ask`."""
         self._game(slot, entity)
-        self._pay(slot, entity, self._reward(reward))
+        self._pay(slot, entity, self._counted(checked_reward, reward, self.interface.entities[entity]))
         self._active_at[slot] = self._clock()
 
     def end(
@@ -399,7 +399,8 @@ class Slots:
             if not self.ready(slot, entity):
                 raise self._refuse("not_yet", "an earlier end or given action of this row is not part of a tick yet")
             self._check_info(end.info)
-            reward, leaves = self._reward(end.reward), None
+            reward = self._counted(checked_reward, end.reward, self.interface.entities[entity])
+            leaves = None
             if end.observation is not None:
                 leaves = self._sample(self._last[entity], entity, end.observation, "observation", "bad_observation")
             checked.append((entity, end, leaves, self._mask(entity, end.mask), reward))
@@ -763,14 +764,23 @@ class Slots:
         if info and (refusal := refused_key(info)) is not None:
             raise self._refuse("bad_body", refusal)
 
-    def _reward(self, reward: Any) -> float:
+    def _counted(self, check: Callable[..., Any], *arguments: Any) -> Any:
+        """The result of a check; a refusal is counted."""
         try:
-            value = math.nan if isinstance(reward, (str, bytes)) else float(reward)
-        except (OverflowError, TypeError, ValueError):
-            raise self._refuse("bad_reward", f"the reward {reward!r} is no number") from None
-        if not math.isfinite(value):
-            raise self._refuse("bad_reward", f"the reward {reward!r} is not finite")
-        return value
+            return check(*arguments)
+        except ExternalError:
+            self.counts.refused += 1
+            raise
+
+    def _mask(self, entity: int, mask: Any, axes: tuple[int, ...] = ()) -> NDArray[np.int8] | None:
+        """The checked mask of an entity, or the masks of a batch; None: all actions are allowed."""
+        if mask is None:
+            return None
+        interface = self.interface
+        checked: NDArray[np.int8] = self._counted(
+            fitted_mask, interface.mask_sizes[entity], mask, interface.entities[entity], axes
+        )
+        return checked
 
     def _pay_rows(self, slots: NDArray[np.intp], entity: int, rewards: NDArray[np.float64]) -> None:
         self._rewards[:, entity][slots] += rewards * self._acted[:, entity][slots]
@@ -813,28 +823,6 @@ class Slots:
             except ValueError as error:
                 raise self._refuse(code, f"{what} of {self._name(entity)}: {error}") from None
         return arrays
-
-    def _mask(self, entity: int, given: Any, axes: tuple[int, ...] = ()) -> NDArray[np.int8] | None:
-        """The checked mask of an entity, or the masks of a batch; None: all actions are allowed."""
-        if given is None:
-            return None
-        try:
-            mask = np.asarray(given)
-        except (OverflowError, TypeError, ValueError) as error:
-            raise self._refuse("bad_mask", f"mask of {self._name(entity)}: {error}") from None
-        size = self.interface.mask_sizes[entity]
-        if not size:
-            raise self._refuse("bad_mask", f"{self._name(entity)} has no action masks")
-        if (
-            mask.shape != (*axes, size)
-            or mask.dtype.kind not in "biu"
-            or (mask.size and (mask.max() > 1 or mask.min() < 0))
-        ):
-            expected = f"expected int8 {(*axes, size)} of 0 and 1"
-            raise self._refuse("bad_mask", f"mask of {self._name(entity)}: {mask.dtype} {mask.shape}; {expected}")
-        if not (mask != 0).any(axis=-1).all():
-            raise self._refuse("bad_mask", f"the mask of {self._name(entity)} allows no action")
-        return mask.astype(np.int8)
 
 
 class _Batch:

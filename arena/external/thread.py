@@ -309,7 +309,7 @@ def interface_of(source: Any) -> Interface:
     Raises:
         ConfigError: they are missing, or do not belong together.
     """
-    who = source.__name__ if isinstance(source, type) else type(source).__name__
+    name = source.__name__ if isinstance(source, type) else type(source).__name__
     observations = dict(getattr(source, "observation_spaces", None) or {})
     actions = dict(getattr(source, "action_spaces", None) or {})
     single = getattr(source, "observation_space", None), getattr(source, "action_space", None)
@@ -317,13 +317,13 @@ def interface_of(source: Any) -> Interface:
         observations, actions = {"agent_0": single[0]}, {"agent_0": single[1]}
     if not observations or observations.keys() != actions.keys():
         raise ConfigError(
-            f"{who} has no spaces: set `observation_space` and `action_space`, or `observation_spaces` and "
+            f"{name} has no spaces: set `observation_space` and `action_space`, or `observation_spaces` and "
             "`action_spaces` with the same entities"
         )
     sizes = dict(getattr(source, "mask_sizes", None) or {})
     unknown = sorted(set(sizes) - set(observations))
     if unknown:
-        raise ConfigError(f"{who}: `mask_sizes` has {', '.join(unknown)}, which no space has")
+        raise ConfigError(f"{name}: `mask_sizes` has {', '.join(unknown)}, which no space has")
     return Interface(
         tuple(observations),
         tuple(observations.values()),

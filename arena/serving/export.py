@@ -160,7 +160,7 @@ def export(
     try:
         made[ONNX] = onnx_engine(exported, msgspec.structs.replace(file, engine=ONNX))
     except Exception as error:  # torch, onnx and the runtime have no common class of errors
-        reason = f"step 4, ONNX file: {_words(error)}"
+        reason = f"step 4, ONNX file: {_described(error)}"
     seconds = round(time.perf_counter() - begun, 3)
     if reason:
         reports.append(EngineReport(name=ONNX, seconds=seconds, verdict="failed", reason=reason))
@@ -265,11 +265,11 @@ def verify(
         )
     for name, own in file.metadata.items():
         if own != expected.metadata[name]:
-            words = f"{name}: found {json.dumps(own)}, the checkpoint has {json.dumps(expected.metadata[name])}"
-            problems.append(f"{folder / DESCRIPTION}: {words}")
+            found = f"{name}: found {json.dumps(own)}, the checkpoint has {json.dumps(expected.metadata[name])}"
+            problems.append(f"{folder / DESCRIPTION}: {found}")
     if session is None:
         return problems
-    problems += [f"{folder / MODEL}: {words}" for words in differences(session, expected)]
+    problems += [f"{folder / MODEL}: {difference}" for difference in differences(session, expected)]
     with _step("2, inputs"):
         reference = eager(exported).run
         rows = rows_of(RunFolder(home), file.policy, loaded.observation_space, expected.inputs, reference, samples)
@@ -292,11 +292,11 @@ def _step(name: str, *, mistakes: bool = False) -> Iterator[None]:
         if mistakes and isinstance(error, ConfigError):
             raise
         raise ExportError(
-            _words(error) if isinstance(error, ConfigError) else f"step {name}: {_words(error)}"
+            _described(error) if isinstance(error, ConfigError) else f"step {name}: {_described(error)}"
         ) from error
 
 
-def _words(error: Exception) -> str:
+def _described(error: Exception) -> str:
     return str(error) if isinstance(error, ConfigError) else f"{type(error).__name__}: {first_line(error)}"
 
 
@@ -325,7 +325,7 @@ def _verified(report: EngineReport, run: Run, rows: Rows, reference: Outputs, fi
     try:
         found = reference if report.name == EAGER else _outputs(run, rows, list(reference))
     except Exception as error:  # of the runtime
-        return msgspec.structs.replace(report, verdict="failed", reason=f"step 5, verify: {_words(error)}")
+        return msgspec.structs.replace(report, verdict="failed", reason=f"step 5, verify: {_described(error)}")
     counts = {len(outputs) for outputs in found.values()}
     if counts != {len(names)}:
         reason = f"step 5, verify: {max(counts)} outputs, expected {len(names)}: {', '.join(names)}"

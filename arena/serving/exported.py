@@ -62,8 +62,8 @@ class Exporter:
             ConfigError: it cannot be exported, torch was chosen as it is faster, or its files are damaged or of another
                 checkpoint.
         """
-        home = self._folder.models / policy / str(tick)
-        if not (home / DESCRIPTION).is_file():
+        place = self._folder.models / policy / str(tick)
+        if not (place / DESCRIPTION).is_file():
             command = [sys.executable, "-m", "arena", "export", str(self._folder.path), "--policy", policy]
             process = subprocess.Popen(
                 [*command, "--checkpoint", str(tick)],
@@ -81,10 +81,10 @@ class Exporter:
                 last = (errors.strip() or output.strip() or "it was ended").splitlines()[-1]
                 reason = last.removeprefix("arena: error: ").removeprefix("arena: failed: ")
                 raise ConfigError(reason) if process.returncode == 2 else ExportFailed(reason)
-        model = load_model(home)
+        model = load_model(place)
         weights = sha256(checkpoint.path_of(self._folder.checkpoints_path(policy), tick).read_bytes())
         if model.file.weights_sha256 != weights:
-            raise ConfigError("is of another checkpoint: its weights_sha256 differs", source=str(home / DESCRIPTION))
+            raise ConfigError("is of another checkpoint: its weights_sha256 differs", source=str(place / DESCRIPTION))
         return ExportedModel(model, entities)
 
     def begin(self, policy: str, tick: int, entities: int, swap: Callable[[Model], None]) -> None:

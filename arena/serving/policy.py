@@ -100,7 +100,7 @@ class Policy:
         return row(self.action_space, actions, 0) if single else actions
 
     def reset(self) -> None:
-        """Forgets what was seen, at the beginning of an episode; random actions begin anew."""
+        """Forgets what was seen, at the beginning of an episode; random actions begin again."""
         self._actors.clear()
 
     def log_prob(self, observations: Any, actions: Any, masks: NDArray[np.int8] | None) -> NDArray[np.float64]:
@@ -112,7 +112,7 @@ class Policy:
             masks: [N, mask_size] which were allowed; None: all.
 
         Raises:
-            ConfigError: its algorithm does not tell probabilities.
+            ConfigError: its algorithm computes no probabilities.
         """
         if not hasattr(self.algorithm, "log_prob"):
             raise ConfigError(f"{type(self.algorithm).__name__} has no log_prob()")
@@ -148,7 +148,7 @@ def load_policy(
 
     Raises:
         ConfigError: no such run, policy or checkpoint; the weights are not for these spaces; or the policy has no seat
-            that tells the spaces.
+            with the spaces.
     """
     folder = RunFolder.existing(run)
     config = load_config(folder.config)

@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import requests
 import uvicorn.server
 from gymnasium.spaces import Box, Dict, Discrete
 
@@ -935,23 +934,6 @@ def test_curl_plays(playing: Playing) -> None:
     assert curl("start", "") == "Game started."
     assert curl("tick", '{"observation": [1, 2]}') == '{"action":2}'
     assert curl("end", '{"reward": 1}') == "{}"
-
-
-def test_the_requests_library_plays(playing: Playing) -> None:
-    with requests.Session() as session:
-
-        def step(kind: str, data: bytes) -> bytes:
-            headers = {"game_id": "r", "step_kind": kind}
-            reply = session.post(playing.games.address, data=data, headers=headers, timeout=60)
-            reply.raise_for_status()
-            return reply.content
-
-        step("start", b"")
-        for _ in range(3):
-            assert step("tick", SEEN) == b'{"action":2}'
-        step("end", b'{"reward": 1.0}')
-        with pytest.raises(requests.HTTPError):
-            step("tick", SEEN)
 
 
 # --- robustness -----------------------------------------------------------------------------------------------------

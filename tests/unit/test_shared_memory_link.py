@@ -93,28 +93,23 @@ def test_messages_come_back_and_the_file_grows_for_them(tmp_path: Path) -> None:
         assert link.changes == 2
 
 
-@pytest.mark.parametrize(
-    ("actions", "message"),
-    [
-        ({"walker": np.zeros((2, 2))}, r"shape \(2, 2\), expected \(3, 2\)"),
-        ({"walker": np.full((3, 2), np.nan)}, "not finite"),
-        ({"walker": np.zeros((3, 2)), "other": np.zeros((1, 1))}, "'other'"),
-        ({}, "no actions"),
-        ({"walker": np.full((3, 2), 1j)}, "does not fit"),
-        (
-            {"walker": np.zeros((3, 2)), "chooser": np.array([[3, 0], [0, 0]])},
-            "3 in row 0, expected 0 to 2 in branch 0",
-        ),
-        ({"walker": np.zeros((3, 2)), "chooser": np.array([[0.5, 0], [0, 0]])}, "does not fit"),
-    ],
-)
-def test_wrong_actions_are_refused_before_a_byte_is_written(actions: Any, message: str, tmp_path: Path) -> None:
+def test_wrong_actions_are_refused_before_a_byte_is_written(tmp_path: Path) -> None:
+    right, chosen = np.zeros((3, 2)), np.ones((2, 2), int)
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"walker": np.zeros((2, 2)), "chooser": chosen}, r"shape \(2, 2\), expected \(3, 2\)"),
+        ({"walker": np.full((3, 2), np.nan), "chooser": chosen}, "not finite"),
+        ({"walker": right, "other": np.zeros((1, 1))}, "'other'"),
+        ({"chooser": chosen}, "no actions"),
+        ({"walker": np.full((3, 2), 1j), "chooser": chosen}, "does not fit"),
+        ({"walker": right, "chooser": np.array([[3, 0], [0, 0]])}, "3 in row 0, expected 0 to 2 in branch 0"),
+        ({"walker": right, "chooser": np.array([[0.5, 0], [0, 0]])}, "does not fit"),
+    ]
     with driver("plays", tmp_path) as link:
         link.reset()
         before = link.path.read_bytes()
-        actions = {**({"chooser": np.ones((2, 2), int)} if "other" not in actions else {}), **actions}
-        with pytest.raises(ActionError, match=message):
-            link.step(actions)
+        for actions, message in wrong:
+            with pytest.raises(ActionError, match=message):
+                link.step(actions)
         assert link.path.read_bytes() == before
 
 
@@ -151,7 +146,7 @@ def test_a_program_that_fails_is_named(kind: str, kind_of_error: type[LinkError]
             link.await_rows()
 
 
-@pytest.mark.parametrize("size", [0, 5, 9, 15, 60, 100, 155, 200, 300, 400, 440])
+@pytest.mark.parametrize("size", [5, 15, 155, 440])
 def test_truncated_file_is_an_error(size: int, tmp_path: Path) -> None:
     with driver("cuts", tmp_path, str(size), step_s=0.5, close_s=0.2) as link:
         with pytest.raises((LayoutError, PeerSilent)) as caught:
@@ -306,10 +301,10 @@ def test_program_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["symbolic link", "hard link", "pipe", "folder", "nothing"])
-def test_next_file_must_be_a_private_one(kind: str, tmp_path: Path) -> None:
+def test_next_file_must_be_a_private_one(kind: str, foreign: Path, tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_bytes(b"precious")
-    with driver("plays", tmp_path, close_s=0.2) as link:
+    with Driver([str(foreign), "--books", "/dev/null"], folder=tmp_path, close_s=0.2) as link:
         rows = link.reset()
         following = link.path.with_name(link.path.name + "_")
         if kind == "symbolic link":
@@ -388,7 +383,7 @@ def test_too_many_changes_are_refused(tmp_path: Path) -> None:
         next_path(tmp_path / ("name" + 200 * "_"))
 
 
-@pytest.mark.parametrize("kind", ["plays", "hangs", "silent"])
+@pytest.mark.parametrize("kind", ["hangs", "silent"])
 def test_nothing_is_left_when_the_driver_is_killed(kind: str, tmp_path: Path) -> None:
     script = (
         "import sys, time; sys.path[:0] = sys.argv[3:]; import link_programs\n"

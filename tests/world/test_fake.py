@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import socket
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +17,7 @@ from arena.cli.main import main
 from arena.config.schema import TickRules
 from arena.external.http import HttpGames
 from external_actors import ONE, HttpWire
-from external_connections import INTERFACE, Playing, entities_of, free_port
+from external_connections import INTERFACE, Playing, entities_of
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 sys.path.append(str(BENCHMARKS))  # benchmarks are scripts: their folder is where they find each other
@@ -75,16 +72,6 @@ def test_both_sides_play_with_each_other(connections: str, actor: str, capsys: p
 
 
 @pytest.mark.slow
-def test_figures_are_printed_as_json(actor: str, capsys: pytest.CaptureFixture[str]) -> None:
-    play(actor, "--json")
-    found = json.loads(capsys.readouterr().out)
-    assert (found["starts"], found["ticks"], found["ends"], found["errors"]) == (1, 3, 1, 0)
-    assert found["statuses"] == {"200": 5}
-    assert 0 < found["p50_ms"] <= found["p99_ms"]
-    assert found["requests_per_second"] == pytest.approx(5 / found["seconds"])
-
-
-@pytest.mark.slow
 def test_actor_answers_its_bytes_and_drains_at_sigterm() -> None:
     one = FakeActor("--tick-reply", "grün", "--set", "drain_s=30", "--set", "dialect=later")
     with HttpWire(one.address) as wire:
@@ -99,39 +86,6 @@ def test_actor_answers_its_bytes_and_drains_at_sigterm() -> None:
     assert one.end() == 0
 
 
-class Heard:
-    """Requests nothing; records the data that it gets."""
-
-    data: list[tuple[str, bytes]] = []
-
-    def __init__(self, agents: Any, config: Any, game_id: str, data: bytes) -> None:
-        self.data.append(("start", data))
-
-    async def tick(self, data: bytes) -> bytes:
-        self.data.append(("tick", data))
-        return b""
-
-    async def end(self, data: bytes) -> bytes:
-        self.data.append(("end", data))
-        return b""
-
-
-def test_game_sends_the_data_that_it_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Heard, "data", [])
-    (tmp_path / "body").write_bytes(bytes(range(256)))
-    with serving("test_fake:Heard", entities=ONE) as playing:
-        play(playing.games.address, ticks=1)
-        play(playing.games.address, "--body-file", str(tmp_path / "body"), "--end-data", "over", ticks=2)
-    assert Heard.data == [
-        ("start", b"fake_gamecore_step_start_data"),
-        ("tick", b"fake_gamecore_step_tick_data"),
-        ("end", b"fake_gamecore_step_end_data"),
-        ("start", b"fake_gamecore_step_start_data"),
-        *[("tick", bytes(range(256)))] * 2,
-        ("end", b"over"),
-    ]
-
-
 @pytest.mark.parametrize("kind", ["json", "raw"])
 def test_random_observations_fit_the_actor(kind: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     entities = entities_of(INTERFACE) if kind == "json" else ONE
@@ -144,12 +98,6 @@ def test_random_observations_fit_the_actor(kind: str, capsys: pytest.CaptureFixt
     assert [game.lengths.tolist() for game in playing.finished] == [[20] * len(entities)] * 2
 
 
-def test_observations_are_drawn_like_those_of_a_game(capsys: pytest.CaptureFixture[str]) -> None:
-    with serving("raw", like={"make": POLE}) as playing:
-        play(playing.games.address, "--random", "--actor", "raw", "--like", POLE)
-    assert "1 starts, 3 ticks, 1 ends, 0 errors" in capsys.readouterr().out
-
-
 def test_refused_tick_is_an_error_and_the_game_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
     with serving("json", entities=ONE) as playing:
         play(playing.games.address, *DATA, "--tick-data", "?", code=1)
@@ -157,72 +105,6 @@ def test_refused_tick_is_an_error_and_the_game_goes_on(capsys: pytest.CaptureFix
     assert "1 starts, 0 ticks, 1 ends, 3 errors" in out
     assert "200: 2, 400: 3" in out
     assert "bad_body" in err
-
-
-def test_abandoned_game_begins_anew(capsys: pytest.CaptureFixture[str]) -> None:
-    with serving("external_actors:Balancer") as playing:
-        play(playing.games.address, *DATA, "--tick-data", "raise", code=1)
-        assert "3 starts, 0 ticks, 0 ends, 3 errors" in capsys.readouterr().out
-        play(playing.games.address, "--start-data", "raise", code=1)
-        assert "0 starts, 0 ticks, 0 ends, 1 errors" in capsys.readouterr().out
-
-
-def test_start_waits_for_a_free_slot(capsys: pytest.CaptureFixture[str]) -> None:
-    with serving("external_actors:Echo") as playing:
-        play(playing.games.address, games=4, ticks=20)
-    out = capsys.readouterr().out
-    assert "4 starts, 80 ticks, 4 ends, 0 errors" in out
-
-
-def test_unreachable_server_is_tried_again(capsys: pytest.CaptureFixture[str]) -> None:
-    """The server starts late, and closes the first connection without an answer."""
-    port, heard = free_port(), []
-
-    def serve() -> None:
-        time.sleep(0.2)
-        with socket.create_server(("127.0.0.1", port)) as listener:
-            first, _ = listener.accept()
-            heard.append(first.recv(1000))
-            first.close()
-            second, _ = listener.accept()
-            for _ in range(3):
-                heard.append(second.recv(1000))
-                second.sendall(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n")
-            second.close()
-
-    thread = threading.Thread(target=serve)
-    thread.start()
-    play(f"http://127.0.0.1:{port}/step", ticks=1)
-    thread.join(600)
-    assert heard[0] == heard[1]
-    assert "1 starts, 1 ticks, 1 ends, 0 errors" in capsys.readouterr().out
-
-
-def test_server_that_stays_unreachable_is_an_error(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(http_games, "_RETRY_S", 0.1)
-    play(f"http://127.0.0.1:{free_port()}/step", games=2, code=1)
-    out, err = capsys.readouterr()
-    assert out.splitlines() == ["0.0 requests/s", "unreachable: 2", "0 starts, 0 ticks, 0 ends, 2 errors"]
-    assert err.startswith("failed: start of fake-")
-
-
-@pytest.mark.slow
-def test_sigint_ends_the_games_in_order(actor: str) -> None:
-    command = [sys.executable, str(BENCHMARKS / "http_games.py"), "--url", actor, "--pause", "0.01"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    with HttpWire(actor) as wire:
-        while True:
-            wire.send(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n")
-            if b"\narena_games_held 2\n" in wire.read().body:
-                break
-            time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=600)
-    assert process.returncode == 130
-    assert out.splitlines()[-1].startswith("2 starts, ")
-    assert out.splitlines()[-1].endswith(" ticks, 2 ends, 0 errors")
 
 
 def test_quantiles_are_of_all_answers() -> None:

@@ -32,20 +32,11 @@ class Driver:
 
     `reset` and `step` wait for the simulator; `give` and `poll` do the same without waiting.
 
-    Args:
-        command: the program and its arguments; `{memory_path}` and `{python}` in them are replaced. Without the former
-            `--memory-path PATH` is added.
-        attach: instead of `command`, the name under which a program that is started by hand finds the file; `default`
-            is what programs of the published package use.
-        profile: `published`, or `release-0.2` for programs of that release.
-        side_channel_bytes: bytes of the first file's message area, its length included; None: 4, or 65,536 in release
-            0.2.
+    Args, beside those of `Settings`:
+        command: `{memory_path}` and `{python}` in it are replaced; without the former `--memory-path PATH` is added.
+        attach: instead of `command`; `default` is what programs of the published package use.
+        side_channel_bytes: the length included; None: 4, or 65,536 in release 0.2.
         messages: sent with the first reset.
-        start_s: seconds until the first hand-over of a program that was started; then `step_s` for each.
-        close_s: seconds for the program to end after it was asked to.
-        folder: where the folder of the link is made; None: in shared memory, or among temporary files.
-        cwd: of the program; None: the current folder.
-        environment: variables added to those of this process.
         output: where the program's output goes; None: it is kept for the last lines in errors.
 
     Attributes:
@@ -279,8 +270,8 @@ class Driver:
                 waited = ""
                 if self._rows is not None:
                     waited = f", after it had waited {now - self._taken_at:.0f} s for its turn"
-                words = f"{self._named()} {ending} after {self.handovers} hand-overs{waited}"
-                raise PeerGone(words + self._last_lines(), source=str(self.path))
+                message = f"{self._named()} {ending} after {self.handovers} hand-overs{waited}"
+                raise PeerGone(message + self._last_lines(), source=str(self.path))
         waits_for_person = self._command is None and not self.handovers
         limit = self._step_s if self.handovers else self._start_s
         if is_awaited and self._wait.look() > limit and not waits_for_person:
@@ -288,11 +279,11 @@ class Driver:
             what = f"has not handed over for {limit:g} s"
             if not self.handovers:
                 what = f"has not answered since it was started, {limit:g} s ago"
-            words = (
+            message = (
                 f"{self._named()} {what}: {self.path}, turn {self._file.turn}, command {self._file.command}, "
                 f"{self.handovers} hand-overs{state}"
             )
-            raise PeerSilent(words + self._last_lines(), source=str(self.path))
+            raise PeerSilent(message + self._last_lines(), source=str(self.path))
         return None
 
     def pause_s(self) -> float:
@@ -325,7 +316,7 @@ class Driver:
         return 0.0 if self._rows is None else time.monotonic() - self._taken_at
 
     def close(self) -> None:
-        """Closes the link: the program is told to end, and ended if it does not; all files are removed."""
+        """Closes the link: the program is asked to end, and ended if it does not; all files are removed."""
         close_drivers([self])
 
     def abandon(self) -> None:

@@ -20,7 +20,7 @@ from arena.game.api import BatchedEnv, Frame
 class FakeSimulator:
     """Instances of an environment side by side: a group for each entity, an agent for each instance.
 
-    An instance that ends begins anew in the same hand-over, with new ids; so a group may have two rows per instance.
+    An instance that ends is reset in the same hand-over, with new ids; so a group may have two rows per instance.
 
     Args:
         agents: the number of instances.

@@ -244,7 +244,7 @@ class SharedMemoryGames:
                 if guid not in simulator.unknown:
                     simulator.unknown.add(guid)
                     _log.warning("simulator %d sends messages of an unknown channel, %s", number, guid)
-        simulator.asked = self._lives.tell(table, number, rows, driver.offset_of)
+        simulator.asked = self._lives.pass_on(table, number, rows, driver.offset_of)
         for asked in simulator.asked.values():
             for slots in asked.slots.values():
                 simulator.waiting.update(slots.tolist())

@@ -97,7 +97,7 @@ class Lives:
         self._left: dict[int, tuple[int, str, int]] = {}  # by slot, its last agent
         self.counts: dict[int, LifeCounts] = defaultdict(LifeCounts)
 
-    def tell(
+    def pass_on(
         self, table: Slots, simulator: int, handover: Mapping[str, Rows], offset_of: OffsetOf
     ) -> dict[str, AskedRows]:
         """Passes a hand-over to the table: first the ends of all groups, then the agents that ask.
