@@ -124,7 +124,7 @@ class Callback:
             ValueError: a name is not made of letters, digits and `_`, the first a letter.
             TypeError: a value is no number.
         """
-        from arena.game.metrics import NAME_RULE, is_metric_name  # imports NumPy, which a launcher's parent has not
+        from arena.game.infos import NAME_RULE, is_metric_name  # imports NumPy, which a launcher's parent has not
 
         for name, value in values.items():
             if not is_metric_name(name):

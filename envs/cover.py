@@ -12,21 +12,21 @@ Its upper bound 0 is reached when every target is covered. The game never termin
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from arena.game.api import Frame, Interface, Step
+from arena.game.api import Flags, Frame, Interface, ResetOptions, Seeds, Step
 from envs.common import drawing, options
-from envs.common.lanes import MOVES, STEP, LaneStreams
+from envs.common.lanes import MOVES, STEP, Lanes
 
 MOST_PLAYERS = 200  # each observes all others, so memory grows with the square
 
 
-class Cover:
+class Cover(Lanes):
     """`players` players and as many targets, all lanes computed together.
 
     Entities: `player_0`, ... Actions: one of the five `MOVES`. Observation: float32 `[4 * players]`: the own
@@ -41,26 +41,12 @@ class Cover:
         ConfigError: an option with a value that is not allowed.
     """
 
-    batched = True
-
     def __init__(self, *, lanes: int, players: int = 3, max_steps: int = 300) -> None:
-        self.lanes = options.count("lanes", lanes)
+        super().__init__(lanes, max_steps)
         self.players = options.count("players", players, most=MOST_PLAYERS)
-        self.max_steps = options.count("max_steps", max_steps)
-        self.interface = self._describe()
-        self.positions = np.zeros((self.lanes, self.players, 2))  # [L, E, 2] float64
-        self.targets = np.zeros((self.lanes, self.players, 2))  # [L, E, 2] float64
-        self.ticks = np.zeros(self.lanes, np.int64)  # [L] played in this episode
-        self._playing = np.zeros(self.lanes, np.bool_)  # [L]
-        self._streams = LaneStreams(self.lanes)
-        indices = range(self.players)
-        others = [[i for i in indices if i != me] for me in indices]
-        self._others = np.array(others, np.intp).reshape(self.players, self.players - 1)  # [E, E - 1]
-
-    def _describe(self) -> Interface:
         high = np.full(4 * self.players, 2.0, np.float32)  # two points of the square are at most 2 apart on an axis
         high[:2] = 1.0
-        return Interface(
+        self.interface = Interface(
             entities=tuple(f"player_{index}" for index in range(self.players)),
             observation_spaces=(spaces.Box(-high, high, dtype=np.float32),) * self.players,
             action_spaces=(spaces.Discrete(len(MOVES)),) * self.players,
@@ -68,39 +54,30 @@ class Cover:
             colors=tuple(map(drawing.hexadecimal, map(_color_of, range(self.players)))),
             outcome="none",  # a shared reward
         )
+        self.positions = np.zeros((self.lanes, self.players, 2))  # [L, E, 2] float64
+        self.targets = np.zeros((self.lanes, self.players, 2))  # [L, E, 2] float64
+        indices = range(self.players)
+        others = [[i for i in indices if i != me] for me in indices]
+        self._others = np.array(others, np.intp).reshape(self.players, self.players - 1)  # [E, E - 1]
 
-    def reset(
-        self,
-        lanes: NDArray[np.bool_],
-        seeds: Sequence[int | None] | None = None,
-        options: Mapping[str, Any] | None = None,
-    ) -> Frame:
+    def reset(self, lanes: Flags, seeds: Seeds = None, options: ResetOptions = None) -> Frame:
         """Draws the positions of players and targets in these lanes; `options` are not used."""
-        for lane in self._streams.begin(lanes, seeds):
-            places = self._streams[lane].uniform(-1.0, 1.0, (2, self.players, 2))
-            self.positions[lane], self.targets[lane] = places
-        self.ticks[lanes] = 0
-        self._playing |= lanes
+        for lane, stream in self.begin(lanes, seeds):
+            self.positions[lane], self.targets[lane] = stream.uniform(-1.0, 1.0, (2, self.players, 2))
         return self._frame()
 
     def step(self, actions: Sequence[Any]) -> Step:
         """One tick; `actions[e]` is int `[L]`."""
-        played = self._playing
+        played = self.playing
         chosen = np.where(played, np.stack(actions), 0)  # [E, L]
         self.positions += MOVES[chosen.T] * played[:, None, None]
         np.clip(self.positions, -1.0, 1.0, out=self.positions)
-        self.ticks += played
-        late = played & (self.ticks >= self.max_steps)
-        self._playing = played & ~late
-        rewards = np.where(played, -self._mean_gap(), 0.0)
-        never = np.zeros((self.lanes, self.players), np.bool_)
-        return Step(self._frame(), self._for_all(rewards), never, self._for_all(late))
-
-    def _mean_gap(self) -> NDArray[np.float64]:
-        """The mean over the targets of the distance to the nearest player, `[L]`."""
-        apart = self.targets[:, :, None] - self.positions[:, None]  # [L, target, player, 2]
-        gaps: NDArray[np.float64] = np.sqrt(np.square(apart).sum(-1)).min(-1).mean(-1)
-        return gaps
+        distances = self.targets[:, :, None] - self.positions[:, None]  # [L, target, player, 2]
+        gaps: NDArray[np.float64] = np.sqrt(np.square(distances).sum(-1)).min(-1).mean(-1)  # [L]
+        never, late = self.end()
+        return Step(
+            self._frame(), self._for_all(np.where(played, -gaps, 0.0)), self._for_all(never), self._for_all(late)
+        )
 
     def _for_all(self, lanes: NDArray[Any]) -> NDArray[Any]:
         return np.repeat(lanes[:, None], self.players, axis=1)
@@ -109,7 +86,7 @@ class Cover:
         own = self.positions[:, :, None]  # [L, E, 1, 2]
         seen = np.concatenate([own, self.targets[:, None] - own, self.positions[:, self._others] - own], axis=2)
         by_player = seen.reshape(self.lanes, self.players, -1).swapaxes(0, 1).astype(np.float32, order="C")
-        return Frame(list(by_player), self._for_all(self._playing), (None,) * self.players)
+        return Frame(list(by_player), self._for_all(self.playing), (None,) * self.players)
 
     def render(self) -> NDArray[np.uint8]:
         """Lane 0 from above, `[480, 480, 3]`: targets are rings, green where a player is within a move of them."""
@@ -124,9 +101,6 @@ class Cover:
             canvas.disc(*world.place(x, y), STEP / 2 * world.unit + 1.5, drawing.WHITE)
             canvas.disc(*world.place(x, y), STEP / 2 * world.unit, _color_of(player))
         return canvas.pixels
-
-    def close(self) -> None:
-        """Nothing to release."""
 
 
 def _color_of(player: int) -> drawing.Color:

@@ -24,8 +24,9 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from arena.errors import ConfigError
-from arena.game.api import Frame, Interface, Step
+from arena.game.api import Flags, Frame, Interface, ResetOptions, Seeds, Step
 from envs.common import drawing, options
+from envs.common.lanes import Lanes
 
 Table = NDArray[np.float64]  # [states, actions of player 0, actions of player 1, 2 players]
 
@@ -49,21 +50,19 @@ def _paying(first: Any, second: Any = None) -> Table:
     return np.stack([pays, -pays + 0.0 if second is None else np.asarray(second, np.float64)], axis=-1)[None]
 
 
-def _shared(*tables: Any) -> Table:
-    return np.concatenate([_paying(table, table) for table in tables])
-
-
+_STAGES = [[0, 0], [0, 0]], [[7, 7], [7, 7]], [[0, 1], [1, 8]]  # of the two-step game; both players get the same
 GAMES: Final[Mapping[str, MatrixGame]] = {
     "prisoners_dilemma": MatrixGame(_paying([[3, 0], [5, 1]], [[3, 5], [0, 1]]), rounds=100),
     "rock_paper_scissors": MatrixGame(_paying([[0, -1, 1], [1, 0, -1], [-1, 1, 0]]), rounds=10),
     "matching_pennies": MatrixGame(_paying([[1, -1], [-1, 1]]), rounds=10),
     "stag_hunt": MatrixGame(_paying([[4, 0], [3, 3]], [[4, 3], [0, 3]]), rounds=10),
-    "two_step": MatrixGame(_shared([[0, 0], [0, 0]], [[7, 7], [7, 7]], [[0, 1], [1, 8]]), rounds=2),
+    "two_step": MatrixGame(np.concatenate([_paying(table, table) for table in _STAGES]), rounds=2),
 }
 OWN_ROUNDS = 10  # of a game given by its payoffs
+PAST_SHOWN = 24  # last choices in a picture
 
 
-class Matrix:
+class Matrix(Lanes):
     """A game for two players, all lanes computed together.
 
     Entities: `player_0`, `player_1`; actions: Discrete. Repeated games end by truncation after `rounds` ticks;
@@ -82,18 +81,31 @@ class Matrix:
         ConfigError: an unknown game, `payoffs` that are no table, `game` and `payoffs`, or `rounds` for `two_step`.
     """
 
-    batched = True
-
     def __init__(
-        self,
-        *,
-        lanes: int,
-        game: str | None = None,
-        payoffs: Sequence[Any] | None = None,
-        rounds: int | None = None,
+        self, *, lanes: int, game: str | None = None, payoffs: Sequence[Any] | None = None, rounds: int | None = None
     ) -> None:
-        self.lanes = options.count("lanes", lanes)
-        self.game = _chosen(game, payoffs, rounds)
+        if payoffs is None:
+            self.game = GAMES[options.choice("game", "prisoners_dilemma" if game is None else game, tuple(GAMES))]
+        elif game is not None:
+            raise ConfigError(f"got the game {game!r} and payoffs; give one of them", path="payoffs")
+        else:
+            try:
+                pays = np.asarray(payoffs, np.float64)
+            except (TypeError, ValueError):
+                pays = np.empty(0)
+            fits = pays.ndim == 2 or (pays.ndim == 3 and pays.shape[2] == 2)
+            if not (pays.size and fits and np.isfinite(pays).all()):
+                raise ConfigError(
+                    f"got {payoffs!r}, expected numbers [n_0][n_1][2] (what each player gets), or [n_0][n_1] for a "
+                    "zero-sum game",
+                    path="payoffs",
+                )
+            self.game = MatrixGame(_paying(pays) if pays.ndim == 2 else pays[None], OWN_ROUNDS)
+        if rounds is not None:
+            if self.game.staged:
+                raise ConfigError("the two-step game always has two ticks; leave `rounds` out", path="rounds")
+            self.game = MatrixGame(self.game.table, options.count("rounds", rounds))
+        super().__init__(lanes, self.game.rounds)
         unpaid = "none" if payoffs is None else None  # who has won where the payoffs do not say it
         states, n_0, n_1, _ = self.game.table.shape
         length = states if self.game.staged else n_0 + n_1 + 1
@@ -105,61 +117,46 @@ class Matrix:
             colors=(drawing.hexadecimal(drawing.BLUE), drawing.hexadecimal(drawing.RED)),
             outcome="zero_sum" if np.allclose(self.game.table.sum(axis=-1), 0.0) else unpaid,
         )
-        self.ticks = np.zeros(self.lanes, np.int64)  # [L] played in this episode
         self.state = np.zeros(self.lanes, np.int64)  # [L] which table is played
         self.last = np.full((self.lanes, 2), -1, np.int64)  # [L, 2] last actions; -1: none yet
-        self._playing = np.zeros(self.lanes, np.bool_)  # [L]
         self._past: list[tuple[int, int]] = []  # of lane 0, for the picture
 
-    def reset(
-        self,
-        lanes: NDArray[np.bool_],
-        seeds: Sequence[int | None] | None = None,
-        options: Mapping[str, Any] | None = None,
-    ) -> Frame:
+    def reset(self, lanes: Flags, seeds: Seeds = None, options: ResetOptions = None) -> Frame:
         """Clears the last actions of these lanes. Nothing is random: `seeds` and `options` are not used."""
         self.ticks[lanes], self.state[lanes], self.last[lanes] = 0, 0, -1
-        self._playing = self._playing | lanes
+        self.playing = self.playing | lanes
         if lanes[0]:
             self._past.clear()
         return self._frame()
 
     def step(self, actions: Sequence[Any]) -> Step:
         """One tick; `actions[e]` is int `[L]`."""
-        played = self._playing
-        chosen = np.where(played[:, None], np.stack(actions, axis=1), self.last)  # [L, 2]
+        played = self.playing
+        self.last = chosen = np.where(played[:, None], np.stack(actions, axis=1), self.last)  # [L, 2]
         paid = self.game.table[self.state, chosen[:, 0], chosen[:, 1]]  # [L, 2]
-        self.ticks += played
-        self.last = chosen
-        over = played & (self.ticks >= self.game.rounds)
-        self._playing = played & ~over
+        never, over = map(self._for_both, self.end())
         if played[0]:
             self._past.append((int(chosen[0, 0]), int(chosen[0, 1])))
         if self.game.staged:
-            self.state = np.where(self._playing, 1 + chosen[:, 0], self.state)
-        ended, never = self._for_both(over), np.zeros((self.lanes, 2), np.bool_)
-        terminated, truncated = (ended, never) if self.game.staged else (never, ended)
+            self.state = np.where(self.playing, 1 + chosen[:, 0], self.state)
+        terminated, truncated = (over, never) if self.game.staged else (never, over)
         return Step(self._frame(), np.where(played[:, None], paid, 0.0), terminated, truncated)
 
-    def _for_both(self, lanes: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    def _for_both(self, lanes: Flags) -> Flags:
         return np.repeat(lanes[:, None], 2, axis=1)
 
     def _frame(self) -> Frame:
         if self.game.staged:
-            seen = (np.eye(len(self.game.table), dtype=np.float32)[self.state],) * 2
+            observations = [np.eye(len(self.game.table), dtype=np.float32)[self.state]] * 2
         else:
-            seen = (self._past_seen(0), self._past_seen(1))
-        return Frame(seen, self._for_both(self._playing), (None, None))
-
-    def _past_seen(self, player: int) -> NDArray[np.float32]:
-        n_own, n_other = self.game.table.shape[1 + player], self.game.table.shape[2 - player]
-        own, other = self.last[:, player], self.last[:, 1 - player]
-        lanes = np.arange(self.lanes)
-        seen = np.zeros((self.lanes, n_own + n_other + 1), np.float32)
-        none_yet = own < 0
-        seen[lanes, np.where(none_yet, -1, own)] = 1.0
-        seen[lanes, np.where(none_yet, -1, n_own + other)] = 1.0
-        return seen
+            observations, lanes = [], np.arange(self.lanes)
+            for player, n_own in enumerate(self.game.table.shape[1:3]):
+                own, other = self.last[:, player], self.last[:, 1 - player]
+                seen = np.zeros((self.lanes, sum(self.game.table.shape[1:3]) + 1), np.float32)
+                seen[lanes, np.where(own < 0, -1, own)] = 1.0  # the last item: none yet
+                seen[lanes, np.where(own < 0, -1, n_own + other)] = 1.0
+                observations.append(seen)
+        return Frame(observations, self._for_both(self.playing), (None, None))
 
     def render(self) -> NDArray[np.uint8]:
         """Lane 0, `[480, 480, 3]`: the table in play, the last choice framed, and below it the last choices.
@@ -170,7 +167,19 @@ class Matrix:
         canvas = drawing.Canvas(480, 480)
         table = self.game.table[self.state[0]]
         played = self._past[-1] if self._past and (not self.game.staged or len(self._past) > 1) else None
-        _draw_table(canvas, table, played)
+        height, width = 340 / len(table), 432 / len(table[0])
+        low, span = table.min(), max(float(np.ptp(table)), 1e-9)
+        for row, column in np.ndindex(table.shape[:2]):
+            top, left = 24 + row * height, 24 + column * width
+            for player, color in enumerate((drawing.BLUE, drawing.RED)):
+                pays = float(table[row, column, player])
+                half = left + player * (width - 4) / 2
+                shade = drawing.mixed(color, drawing.WHITE, 0.92 - 0.6 * (pays - low) / span)  # the more, the stronger
+                canvas.rectangle(top, half, top + height - 4, half + (width - 4) / 2, shade)
+                scale = max(1, min(6, int(min(width / 40, height / 8))))
+                canvas.number(top + height / 2, half + width / 4, f"{pays:.3g}", drawing.INK, scale)
+            if (row, column) == played:
+                canvas.frame(top, left, top + height - 4, left + width - 4, drawing.INK, width=4)
         for index, joint in enumerate(self._past[-PAST_SHOWN:]):  # the darker, the higher the action's number
             left = 24 + index * 432 / PAST_SHOWN
             for player, color in enumerate((drawing.BLUE, drawing.RED)):
@@ -179,57 +188,3 @@ class Matrix:
                 )
                 canvas.rectangle(384 + player * 40, left, 418 + player * 40, left + 432 / PAST_SHOWN - 3, shade)
         return canvas.pixels
-
-    def close(self) -> None:
-        """Nothing to release."""
-
-
-PAST_SHOWN = 24  # last choices in a picture
-
-
-def _chosen(game: str | None, payoffs: Sequence[Any] | None, rounds: int | None) -> MatrixGame:
-    if payoffs is not None:
-        if game is not None:
-            raise ConfigError(f"got the game {game!r} and payoffs; give one of them", path="payoffs")
-        chosen = MatrixGame(_table(payoffs), OWN_ROUNDS)
-    else:
-        chosen = GAMES[options.choice("game", "prisoners_dilemma" if game is None else game, tuple(GAMES))]
-    if rounds is None:
-        return chosen
-    if chosen.staged:
-        raise ConfigError("the two-step game always has two ticks; leave `rounds` out", path="rounds")
-    return MatrixGame(chosen.table, options.count("rounds", rounds))
-
-
-def _table(payoffs: Sequence[Any]) -> Table:
-    try:
-        pays = np.asarray(payoffs, np.float64)
-    except (TypeError, ValueError):
-        pays = np.empty(0)
-    if pays.size and np.isfinite(pays).all():
-        if pays.ndim == 2:
-            return _paying(pays)
-        if pays.ndim == 3 and pays.shape[2] == 2:
-            return pays[None]
-    raise ConfigError(
-        f"got {payoffs!r}, expected numbers [n_0][n_1][2] (what each player gets), or [n_0][n_1] for a zero-sum game",
-        path="payoffs",
-    )
-
-
-def _draw_table(canvas: drawing.Canvas, table: NDArray[np.float64], played: tuple[int, int] | None) -> None:
-    """The table `[n_0, n_1, 2]`; the larger a player's payoff, the stronger the color of its half."""
-    n_0, n_1, _ = table.shape
-    height, width = 340 / n_0, 432 / n_1
-    low, span = table.min(), max(float(np.ptp(table)), 1e-9)
-    for row, column in np.ndindex(n_0, n_1):
-        top, left = 24 + row * height, 24 + column * width
-        for player, color in enumerate((drawing.BLUE, drawing.RED)):
-            pays = float(table[row, column, player])
-            half = left + player * (width - 4) / 2
-            shade = drawing.mixed(color, drawing.WHITE, 0.92 - 0.6 * (pays - low) / span)
-            canvas.rectangle(top, half, top + height - 4, half + (width - 4) / 2, shade)
-            scale = max(1, min(6, int(min(width / 40, height / 8))))
-            canvas.number(top + height / 2, half + width / 4, f"{pays:.3g}", drawing.INK, scale)
-        if (row, column) == played:
-            canvas.frame(top, left, top + height - 4, left + width - 4, drawing.INK, width=4)

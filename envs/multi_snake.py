@@ -17,18 +17,18 @@ When all snakes have moved, eaten food reappears on a free cell; if no cell is f
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from arena.errors import ConfigError
-from arena.game.api import Frame, Interface, Step
+from arena.game.api import Flags, Frame, Interface, ResetOptions, Seeds, Step
 from arena.game.ragged import Ragged
 from arena.game.units import Choice, UnitSpace
 from envs.common import drawing, options
-from envs.common.lanes import LaneStreams
+from envs.common.lanes import Lanes
 from envs.common.units import STATES, number_of_state, rows_of_state, spread, states_of
 
 LABELS: Final = ("up", "down", "left", "right")
@@ -42,7 +42,7 @@ SPACE: Final = UnitSpace(
 )
 
 
-class MultiSnake:
+class MultiSnake(Lanes):
     """One player moves all snakes; all lanes are computed together.
 
     Entity: `player`. `reset(options={"states": [...]})` sets a state per lane: `segments`, per snake its cells (x, y)
@@ -59,12 +59,10 @@ class MultiSnake:
         ConfigError: an option with a value that is not allowed, or more snakes and food than cells.
     """
 
-    batched = True
-
     def __init__(
         self, *, lanes: int, size: int = 10, snakes: int = 2, max_length: int = 11, max_steps: int = 180
     ) -> None:
-        self.lanes = options.count("lanes", lanes)
+        super().__init__(lanes, max_steps)
         self.size = options.count("size", size, most=MOST_CELLS)
         self.snakes = options.count("snakes", snakes)
         if 2 * snakes > size * size:
@@ -74,9 +72,7 @@ class MultiSnake:
                 path="snakes",
             )
         self.max_length = options.count("max_length", max_length, least=2)
-        self.max_steps = options.count("max_steps", max_steps)
         self.interface = Interface(("player",), (SPACE,), (SPACE.action_space,), (0,))
-        self._streams = LaneStreams(self.lanes)
         self._payment = 1.0 / (self.max_length - 1) / self.snakes
 
         room = (self.lanes, self.snakes, self.max_length)
@@ -84,134 +80,99 @@ class MultiSnake:
         self.lengths = np.ones((self.lanes, self.snakes), np.int64)  # [L, S]
         self.food = np.zeros((self.lanes, self.snakes, 2), np.int64)  # [L, S, 2] by color
         self.food_there = np.zeros((self.lanes, self.snakes), np.bool_)  # [L, S]
-        self.ticks = np.zeros(self.lanes, np.int64)  # [L] played in this episode
-        self._playing = np.zeros(self.lanes, np.bool_)  # [L]
         self._colors = np.broadcast_to(np.arange(self.snakes)[:, None], room[1:])  # [S, max_length]
 
-    def reset(
-        self,
-        lanes: NDArray[np.bool_],
-        seeds: Sequence[int | None] | None = None,
-        options: Mapping[str, Any] | None = None,
-    ) -> Frame:
+    def reset(self, lanes: Flags, seeds: Seeds = None, options: ResetOptions = None) -> Frame:
         """Draws the cells of snakes and food in these lanes, or sets the given states."""
-        states = states_of(options, self.lanes, needed=("segments", "food"), allowed=("ticks",))
-        self.ticks[lanes] = 0
-        for lane in self._streams.begin(lanes, seeds):
-            given = states[lane]
+        states, board = states_of(options, self.lanes, ("segments", "food"), ("ticks",)), (self.size, self.size)
+        for lane, stream in self.begin(lanes, seeds):
+            given, path = states[lane], f"{STATES}[{lane}]"
             segments: Sequence[NDArray[np.int64]] | NDArray[np.int64]
             if given is None:
-                cells = self._streams[lane].permutation(self.size**2)[: 2 * self.snakes]
+                cells = stream.permutation(self.size**2)[: 2 * self.snakes]
                 places = np.stack(np.divmod(cells, self.size), axis=1)
                 segments, food = places[: self.snakes, None], places[self.snakes :]
             else:
-                segments, food = self._read(given, f"{STATES}[{lane}]")
-                self.ticks[lane] = number_of_state(given.get("ticks", 0), f"{STATES}[{lane}].ticks")
+                snakes = given["segments"]
+                if not isinstance(snakes, (Sequence, np.ndarray)) or len(snakes) != self.snakes:
+                    raise ConfigError(f"found {snakes!r:.80}; expected {self.snakes} snakes", path=f"{path}.segments")
+                places_of = [f"{path}.segments[{snake}]" for snake in range(self.snakes)]
+                segments = [rows_of_state(*one, ("x", "y"), board) for one in zip(snakes, places_of, strict=True)]
+                for cells, place in zip(segments, places_of, strict=True):
+                    if not 1 <= len(cells) <= self.max_length:
+                        raise ConfigError(f"found {len(cells)} cells; expected 1 to {self.max_length}", path=place)
+                food = rows_of_state(given["food"], f"{path}.food", ("x", "y"), board)
+                if len(food) != self.snakes:
+                    message = f"found {len(food)} cells; expected {self.snakes}, one per snake"
+                    raise ConfigError(message, path=f"{path}.food")
+                self.ticks[lane] = number_of_state(given.get("ticks", 0), f"{path}.ticks")
             for snake, cells in enumerate(segments):
                 self.lengths[lane, snake] = len(cells)
                 self.segments[lane, snake, : len(cells)] = cells
             self.food[lane], self.food_there[lane] = food, True
-        self._playing |= lanes
         return self._frame()
-
-    def _read(self, state: Mapping[str, Any], path: str) -> tuple[list[NDArray[np.int64]], NDArray[np.int64]]:
-        """The cells of each snake, from tail to head, and of the food in a given state."""
-        board, snakes = (self.size, self.size), state["segments"]
-        if not isinstance(snakes, (Sequence, np.ndarray)) or len(snakes) != self.snakes:
-            raise ConfigError(f"found {snakes!r:.80}; expected {self.snakes} snakes", path=f"{path}.segments")
-        segments = [
-            rows_of_state(cells, f"{path}.segments[{snake}]", ("x", "y"), board) for snake, cells in enumerate(snakes)
-        ]
-        for snake, cells in enumerate(segments):
-            if not 1 <= len(cells) <= self.max_length:
-                message = f"found {len(cells)} cells; expected 1 to {self.max_length}"
-                raise ConfigError(message, path=f"{path}.segments[{snake}]")
-        food = rows_of_state(state["food"], f"{path}.food", ("x", "y"), board)
-        if len(food) != self.snakes:
-            raise ConfigError(f"found {len(food)} cells; expected {self.snakes}, one per snake", path=f"{path}.food")
-        return segments, food
 
     def step(self, actions: Sequence[Any]) -> Step:
         """One tick; `actions[0]` has a label per snake."""
-        played = self._playing
+        played, lane = self.playing, np.arange(self.lanes)
+        acting = np.flatnonzero(played)
         moves = spread(actions[0]["move"], np.repeat(played[:, None], self.snakes, axis=1), 0)  # [L, S]
         crashed = np.zeros(self.lanes, np.bool_)
         grown = np.zeros(self.lanes, np.int64)  # [L] snakes that have grown on this tick
         for snake in range(self.snakes):
-            crash, grow = self._move(snake, _DELTAS[moves[:, snake]], played)
-            crashed |= crash
-            grown += grow
-        for lane in np.flatnonzero(played & ~self.food_there.all(axis=1)).tolist():
-            self._put_food(lane)
-
-        self.ticks += played
-        over = played & (crashed | (self.lengths >= self.max_length).all(axis=1))
-        late = played & ~over & (self.ticks >= self.max_steps)
-        self._playing = played & ~over & ~late
+            length = self.lengths[:, snake]
+            head = self.segments[lane, snake, length - 1] + _DELTAS[moves[:, snake]]  # [L, 2]
+            off = ((head < 0) | (head >= self.size)).any(axis=1)
+            hit = (self.segments == head[:, None, None]).all(axis=-1) & self._used()  # [L, S, max_length]
+            eaten = (self.food == head[:, None]).all(axis=-1) & self.food_there & played[:, None]  # [L, S]
+            crashed |= off | hit.any(axis=(1, 2)) | np.delete(eaten, snake, axis=1).any(axis=1)
+            grows = eaten[:, snake] & (length < self.max_length)
+            grown += grows
+            self.food_there &= ~eaten
+            follows = played & ~grows
+            self.segments[follows, snake, :-1] = self.segments[follows, snake, 1:]
+            self.lengths[:, snake] += grows
+            self.segments[acting, snake, self.lengths[acting, snake] - 1] = head[acting]
+        for hungry in np.flatnonzero(played & ~self.food_there.all(axis=1)).tolist():
+            free = np.ones((self.size, self.size), np.bool_)
+            snakes = self.segments[hungry][self._used()[hungry]]
+            taken = np.concatenate([snakes, self.food[hungry][self.food_there[hungry]]])
+            taken = taken[((taken >= 0) & (taken < self.size)).all(axis=1)]  # a head may be off the board
+            free[taken[:, 0], taken[:, 1]] = False
+            for color in np.flatnonzero(~self.food_there[hungry]).tolist():
+                cells = np.argwhere(free)
+                if not len(cells):
+                    break
+                x, y = cells[self._streams[hungry].integers(len(cells))]
+                self.food[hungry, color], self.food_there[hungry, color], free[x, y] = (x, y), True, False
+        over, late = self.end(crashed | (self.lengths >= self.max_length).all(axis=1))
         rewards = np.where(played, grown * self._payment, 0.0)
         return Step(self._frame(), rewards[:, None], over[:, None], late[:, None])
 
-    def _move(
-        self, snake: int, delta: NDArray[np.int64], played: NDArray[np.bool_]
-    ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Moves one snake in all lanes that play; returns whether it has crashed, and whether it has grown, `[L]`."""
-        lane = np.arange(self.lanes)
-        length = self.lengths[:, snake]
-        head = self.segments[lane, snake, length - 1] + delta  # [L, 2]
-        off = ((head < 0) | (head >= self.size)).any(axis=1)
-        held = (self.segments == head[:, None, None]).all(axis=-1) & self._held()  # [L, S, max_length]
-        eaten = (self.food == head[:, None]).all(axis=-1) & self.food_there & played[:, None]  # [L, S]
-        foreign = np.delete(eaten, snake, axis=1).any(axis=1)
-        grows = eaten[:, snake] & (length < self.max_length)
-        self.food_there &= ~eaten
-
-        follows = played & ~grows
-        self.segments[follows, snake, :-1] = self.segments[follows, snake, 1:]
-        self.lengths[:, snake] += grows
-        acting = np.flatnonzero(played)
-        self.segments[acting, snake, self.lengths[acting, snake] - 1] = head[acting]
-        return played & (off | held.any(axis=(1, 2)) | foreign), grows
-
-    def _held(self) -> NDArray[np.bool_]:
+    def _used(self) -> Flags:
         """Which segments are in use, `[L, S, max_length]`."""
-        held: NDArray[np.bool_] = np.arange(self.max_length) < self.lengths[..., None]
-        return held
-
-    def _put_food(self, lane: int) -> None:
-        """Draws a free cell for each piece of food of the lane that was eaten."""
-        free = np.ones((self.size, self.size), np.bool_)
-        taken = np.concatenate([self.segments[lane][self._held()[lane]], self.food[lane][self.food_there[lane]]])
-        taken = taken[((taken >= 0) & (taken < self.size)).all(axis=1)]  # a head may be off the board
-        free[taken[:, 0], taken[:, 1]] = False
-        for color in np.flatnonzero(~self.food_there[lane]).tolist():
-            cells = np.argwhere(free)
-            if not len(cells):
-                return
-            x, y = cells[self._streams[lane].integers(len(cells))]
-            self.food[lane, color], self.food_there[lane, color], free[x, y] = (x, y), True, False
+        used: Flags = np.arange(self.max_length) < self.lengths[..., None]
+        return used
 
     def _frame(self) -> Frame:
-        place = np.arange(self.max_length)
-        head = place == self.lengths[..., None] - 1  # [L, S, max_length]
-        body = place < self.lengths[..., None] - 1
-        acting = np.where(self._playing, self.snakes, 0)
+        def units(cells: NDArray[np.int64], there: Flags) -> Ragged:  # (x, y, color) of the cells [L, S, N, 2]
+            found = np.empty((int(there.sum()), 3), np.float32)
+            found[:, :2] = cells[there]
+            found[:, 2] = np.broadcast_to(self._colors[:, : there.shape[2]], there.shape)[there]
+            return Ragged(found, there.sum(axis=(1, 2)))
+
+        place, last = np.arange(self.max_length), self.lengths[..., None] - 1
+        acting = np.where(self.playing, self.snakes, 0)
         shown = {
             "globals": self.ticks[:, None].astype(np.float32),
             "units": {
-                "SnakeHead": self._units(self.segments, head),
-                "SnakeBody": self._units(self.segments, body),
-                "Food": self._units(self.food[:, :, None], self.food_there[:, :, None]),
+                "SnakeHead": units(self.segments, place == last),
+                "SnakeBody": units(self.segments, place < last),
+                "Food": units(self.food[:, :, None], self.food_there[:, :, None]),
             },
-            "actions": {"move": {"actors": Ragged(np.tile(np.arange(self.snakes), int(self._playing.sum())), acting)}},
+            "actions": {"move": {"actors": Ragged(np.tile(np.arange(self.snakes), int(self.playing.sum())), acting)}},
         }
-        return Frame([shown], self._playing[:, None].copy(), (None,))
-
-    def _units(self, cells: NDArray[np.int64], there: NDArray[np.bool_]) -> Ragged:
-        """Units (x, y, color) of the cells `[L, S, N, 2]` whose flag is set."""
-        units = np.empty((int(there.sum()), 3), np.float32)
-        units[:, :2] = cells[there]
-        units[:, 2] = np.broadcast_to(self._colors[:, : there.shape[2]], there.shape)[there]
-        return Ragged(units, there.sum(axis=(1, 2)))
+        return Frame([shown], self.playing[:, None].copy(), (None,))
 
     def render(self) -> NDArray[np.uint8]:
         """Lane 0 from above, `[height, width, 3]`: snakes and food of a color; heads are dark, food is round."""
@@ -225,9 +186,6 @@ class MultiSnake:
             if self.food_there[0, snake]:
                 board.canvas.disc(*board.middle(*self.food[0, snake]), 0.3 * board.cell, color)
         return board.canvas.pixels
-
-    def close(self) -> None:
-        """Nothing to release."""
 
 
 _PALETTE = (drawing.BLUE, drawing.ORANGE, drawing.GREEN, drawing.RED, drawing.INK)

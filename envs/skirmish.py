@@ -14,21 +14,19 @@ draw. Each health point taken pays `damage_reward` to one side and costs the oth
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from arena.errors import ConfigError
-from arena.game.api import Frame, Info, Interface, Step
+from arena.game.api import Flags, Frame, Info, Interface, ResetOptions, Seeds, Step
 from arena.game.ragged import Ragged
 from arena.game.units import Choice, Select, UnitSpace
 from envs.common import drawing, options
-from envs.common.lanes import LaneStreams
+from envs.common.lanes import Lanes
 from envs.common.units import STATES, picked, ranks, rows_of_state, spread, states_of
-
-Flags = NDArray[np.bool_]
 
 LABELS: Final = ("stay", "+x", "-x", "+y", "-y")
 _DELTAS = np.array([[0, 0], [1, 0], [-1, 0], [0, 1], [0, -1]], np.int64)  # by label
@@ -43,7 +41,7 @@ SPACE: Final = UnitSpace(
 )
 
 
-class Skirmish:
+class Skirmish(Lanes):
     """Two players with `team_size` soldiers each; all lanes are computed together.
 
     Entities: `blue` and `red`. `reset(options={"states": [...]})` sets a state per lane: `blue` and `red`, the soldiers
@@ -63,8 +61,6 @@ class Skirmish:
         ConfigError: an option with a value that is not allowed, or a team larger than its columns.
     """
 
-    batched = True
-
     def __init__(
         self,
         *,
@@ -77,7 +73,7 @@ class Skirmish:
         max_steps: int = 100,
         damage_reward: float = 0.02,
     ) -> None:
-        self.lanes = options.count("lanes", lanes)
+        super().__init__(lanes, max_steps)
         self.width = options.count("width", width, least=2 * COLUMNS, most=MOST_CELLS)
         self.height = options.count("height", height, most=MOST_CELLS)
         self.team_size = options.count("team_size", team_size, most=MOST_SOLDIERS)
@@ -87,31 +83,22 @@ class Skirmish:
             )
         self.start_health = options.count("health", health)
         self.reach = options.count("reach", reach)
-        self.max_steps = options.count("max_steps", max_steps)
         self.damage_reward = options.number("damage_reward", damage_reward, least=0.0)
         colors = drawing.hexadecimal(drawing.BLUE), drawing.hexadecimal(drawing.RED)
         self.interface = Interface(TEAMS, (SPACE, SPACE), (SPACE.action_space,) * 2, (0, 0), colors, outcome="info")
-        self._streams = LaneStreams(self.lanes)
         self._edge = np.array([self.width - 1, self.height - 1])
 
         self.places = np.zeros((2, self.lanes, self.team_size, 2), np.int64)  # [team, L, T, 2] cells, absolute
         self.health = np.zeros((2, self.lanes, self.team_size), np.int64)  # [team, L, T] 0: gone
-        self.ticks = np.zeros(self.lanes, np.int64)  # [L] played in this episode
-        self._playing = np.zeros(self.lanes, np.bool_)  # [L]
 
-    def reset(
-        self,
-        lanes: NDArray[np.bool_],
-        seeds: Sequence[int | None] | None = None,
-        options: Mapping[str, Any] | None = None,
-    ) -> Frame:
+    def reset(self, lanes: Flags, seeds: Seeds = None, options: ResetOptions = None) -> Frame:
         """Draws the cells of all soldiers in these lanes, or sets the given states."""
-        states = states_of(options, self.lanes, needed=TEAMS)
-        for lane in self._streams.begin(lanes, seeds):
+        states = states_of(options, self.lanes, TEAMS)
+        for lane, stream in self.begin(lanes, seeds):
             given = states[lane]
             for team, name in enumerate(TEAMS):
                 if given is None:
-                    cells = self._streams[lane].permutation(COLUMNS * self.height)[: self.team_size]
+                    cells = stream.permutation(COLUMNS * self.height)[: self.team_size]
                     x, y = np.divmod(cells, self.height)
                     self.places[team, lane] = np.stack([x + team * (self.width - COLUMNS), y], axis=1)
                     self.health[team, lane] = self.start_health
@@ -124,13 +111,11 @@ class Skirmish:
                     self.health[team, lane] = 0
                     self.places[team, lane, : len(soldiers)] = soldiers[:, :2]
                     self.health[team, lane, : len(soldiers)] = soldiers[:, 2]
-        self.ticks[lanes] = 0
-        self._playing |= lanes
         return self._frame()
 
     def step(self, actions: Sequence[Any]) -> Step:
         """One tick; each of the two actions has a label per soldier that moves, and a target per one that attacks."""
-        played, alive = self._playing, self.health > 0
+        played, alive = self.playing, self.health > 0
         near = self._near()
         taken = np.zeros_like(self.health)  # health points
         places = self.places.copy()
@@ -148,27 +133,20 @@ class Skirmish:
         taken = np.minimum(taken, self.health)
         self.health = self.health - taken
 
-        self.ticks += played
         lost: Flags = np.all(self.health <= 0, axis=2)  # [team, L]
-        over = played & lost.any(axis=0)
-        late = played & ~over & (self.ticks >= self.max_steps)
-        self._playing = played & ~over & ~late
+        over, late = self.end(lost[0] | lost[1])
         lead = taken[1].sum(axis=1) - taken[0].sum(axis=1)  # [L] health points that red has lost, minus those of blue
         result = np.where(over, lost[1].astype(np.float64) - lost[0], 0.0)  # [L] +1: blue has won
         blue = result + self.damage_reward * lead
-        ended = np.repeat(over[:, None], 2, axis=1), np.repeat(late[:, None], 2, axis=1)
-        frame = self._frame()._replace(infos=self._outcomes(over | late, result))
-        return Step(frame, np.stack([blue, -blue], axis=1) + 0.0, *ended)
-
-    def _outcomes(self, ended: Flags, result: NDArray[np.float64]) -> list[list[Info]] | None:
-        """The infos of lanes whose game has ended: who has won."""
-        if not ended.any():
-            return None
-        words = {1.0: ("win", "loss"), 0.0: ("draw", "draw"), -1.0: ("loss", "win")}
-        return [
-            [{"outcome": word} for word in words[one]] if over else [{}, {}]
-            for over, one in zip(ended.tolist(), result.tolist(), strict=True)
-        ]
+        infos: list[list[Info]] | None = None
+        if (over | late).any():
+            words = {1.0: ("win", "loss"), 0.0: ("draw", "draw"), -1.0: ("loss", "win")}
+            infos = [
+                [{"outcome": word} for word in words[won]] if ended else [{}, {}]
+                for ended, won in zip((over | late).tolist(), result.tolist(), strict=True)
+            ]
+        flags = np.repeat(over[:, None], 2, axis=1), np.repeat(late[:, None], 2, axis=1)
+        return Step(self._frame()._replace(infos=infos), np.stack([blue, -blue], axis=1) + 0.0, *flags)
 
     def _near(self) -> Flags:
         """Whether a blue and a red soldier, both alive, are within reach of each other: `[L, blue, red]`."""
@@ -178,34 +156,29 @@ class Skirmish:
         return near
 
     def _frame(self) -> Frame:
-        near = self._near()
-        shown = [self._shown(team, near if team == 0 else near.swapaxes(1, 2)) for team in (0, 1)]
-        return Frame(shown, np.repeat(self._playing[:, None], 2, axis=1), (None, None))
-
-    def _shown(self, team: int, near: Flags) -> dict[str, Any]:
-        """What a player sees; `near` is `[L, own, enemy]`."""
-        alive = self.health > 0
-        seen = self.places if team == 0 else self._edge - self.places
-        units = np.concatenate([seen, self.health[..., None]], axis=-1).astype(np.float32)  # [team, L, T, 3]
-        own, enemy, playing = alive[team], alive[1 - team], self._playing[:, None]
-        attackers, targets = near.any(axis=2) & playing, near.any(axis=1) & playing
-        movers = own & ~attackers & playing
-        index, enemy_index = ranks(own), ranks(enemy) + own.sum(axis=1, keepdims=True)
-        places = seen[team][movers]
-        allowed = np.ones((len(places), len(LABELS)), np.int8)
-        allowed[:, 1::2], allowed[:, 2::2] = places < self._edge, places > 0
-        pairs = attackers[:, :, None] & targets[:, None]  # [L, own, enemy]
-        return {
-            "units": {"Own": picked(units[team], own), "Enemy": picked(units[1 - team], enemy)},
-            "actions": {
-                "Move": {"actors": picked(index, movers), "mask": Ragged(allowed, movers.sum(axis=1))},
-                "Attack": {
-                    "actors": picked(index, attackers),
-                    "actees": picked(enemy_index, targets),
-                    "mask": Ragged(near[pairs].astype(np.int8), pairs.sum(axis=(1, 2))),
-                },
-            },
-        }
+        alive, playing, both = self.health > 0, self.playing[:, None], self._near()
+        shown = []
+        for team in (0, 1):
+            near = both if team == 0 else both.swapaxes(1, 2)  # [L, own, enemy]
+            seen = self.places if team == 0 else self._edge - self.places
+            units = np.concatenate([seen, self.health[..., None]], axis=-1).astype(np.float32)  # [team, L, T, 3]
+            own, enemy = alive[team], alive[1 - team]
+            attackers, targets = near.any(axis=2) & playing, near.any(axis=1) & playing
+            movers = own & ~attackers & playing
+            index, enemy_index = ranks(own), ranks(enemy) + own.sum(axis=1, keepdims=True)
+            places = seen[team][movers]
+            allowed = np.ones((len(places), len(LABELS)), np.int8)
+            allowed[:, 1::2], allowed[:, 2::2] = places < self._edge, places > 0
+            pairs = attackers[:, :, None] & targets[:, None]  # [L, own, enemy]
+            attack = {
+                "actors": picked(index, attackers),
+                "actees": picked(enemy_index, targets),
+                "mask": Ragged(near[pairs].astype(np.int8), pairs.sum(axis=(1, 2))),
+            }
+            move = {"actors": picked(index, movers), "mask": Ragged(allowed, movers.sum(axis=1))}
+            parts = {"Own": picked(units[team], own), "Enemy": picked(units[1 - team], enemy)}
+            shown.append({"units": parts, "actions": {"Move": move, "Attack": attack}})
+        return Frame(shown, np.repeat(playing, 2, axis=1), (None, None))
 
     def render(self) -> NDArray[np.uint8]:
         """Lane 0 from above, `[height, width, 3]`: the more health a soldier has, the larger its disc."""
@@ -217,6 +190,3 @@ class Skirmish:
                     shift = 0.08 * (2 * team - 1)  # two soldiers on a cell are both seen
                     board.canvas.disc(*board.middle(x + shift, y), radius, color)
         return board.canvas.pixels
-
-    def close(self) -> None:
-        """Nothing to release."""

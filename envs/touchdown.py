@@ -15,7 +15,7 @@ of every player's start is drawn uniformly from [-0.9, 0.9].
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -23,9 +23,9 @@ from gymnasium import spaces
 from gymnasium.spaces import Space
 from numpy.typing import NDArray
 
-from arena.game.api import Frame, Interface, Step
+from arena.game.api import Flags, Frame, Interface, ResetOptions, Seeds, Step
 from envs.common import drawing, options
-from envs.common.lanes import MOVES, STEP, LaneStreams
+from envs.common.lanes import MOVES, STEP, Lanes
 
 LINE = 0.9  # |y| of the start lines, which are also the lines to cross
 NEAR = 0.1  # opponents closer than this return to their start lines
@@ -40,7 +40,7 @@ SPRITE = 2  # a player is a square of 2 * SPRITE + 1 pixels
 GRAY_LINE, GRAY_OPPONENT, GRAY_MATE, GRAY_SELF = 50, 110, 180, 255
 
 
-class Touchdown:
+class Touchdown(Lanes):
     """`team_size` against `team_size`, all lanes computed together.
 
     Entities: `blue_0`, ..., then `red_0`, ... Actions of a team: `discrete`, the five `MOVES`; or `continuous`,
@@ -64,8 +64,6 @@ class Touchdown:
         ConfigError: an option with a value that is not allowed.
     """
 
-    batched = True
-
     def __init__(
         self,
         *,
@@ -78,122 +76,87 @@ class Touchdown:
         red_actions: str = "discrete",
         mirror: bool = False,
     ) -> None:
-        self.lanes = options.count("lanes", lanes)
-        self.team_size = options.count("team_size", team_size, most=MOST_PLAYERS)
-        self.max_steps = options.count("max_steps", max_steps)
-        views = [options.choice("blue_obs", blue_obs, VIEWS), options.choice("red_obs", red_obs, VIEWS)]
+        super().__init__(lanes, max_steps)
+        self.team_size = n = options.count("team_size", team_size, most=MOST_PLAYERS)
+        views = [options.choice("blue_obs", blue_obs, VIEWS)] * n + [options.choice("red_obs", red_obs, VIEWS)] * n
         controls = [
-            options.choice("blue_actions", blue_actions, CONTROLS),
-            options.choice("red_actions", red_actions, CONTROLS),
+            *[options.choice("blue_actions", blue_actions, CONTROLS)] * n,
+            *[options.choice("red_actions", red_actions, CONTROLS)] * n,
         ]
-        self._views = [view for view in views for _ in range(self.team_size)]  # per player
-        self._controls = [control for control in controls for _ in range(self.team_size)]
-        self._discrete = [player for player, control in enumerate(self._controls) if control == "discrete"]
-        self._continuous = [player for player, control in enumerate(self._controls) if control == "continuous"]
-        self._side = np.repeat([1.0, -1.0], self.team_size)  # [E] sign of the y of the own start line
-        self._sight = np.where((self._side < 0) & options.switch("mirror", mirror), -1.0, 1.0)  # [E]
-        self._mirrored = bool((self._sight < 0).any())
-        self._order = self._players_as_seen()  # [E, E]
-        self._watchers = [player for player, view in enumerate(self._views) if view == "image"]
-        self._background = _empty_field().reshape(-1)
-        self._corners = IMAGE**2 * np.arange(len(self._watchers) * self.lanes)[:, None]  # where each image begins
-        self._streams = LaneStreams(self.lanes)
-
-        self.interface = self._describe()
-        self.positions = np.zeros((self.lanes, 2 * self.team_size, 2))  # [L, E, 2] float64, absolute
-        self.ticks = np.zeros(self.lanes, np.int64)  # [L] played in this episode
-        self._playing = np.zeros(self.lanes, np.bool_)  # [L]
-        players = 2 * self.team_size
-        self._moves = np.zeros((players, self.lanes, 2))  # of the current tick
-        self._nothing = np.zeros((self.lanes, players))  # the rewards of a tick without a winner
-        self._none = np.zeros((self.lanes, players), np.bool_)  # the rows whose episode ends
-        for shown_often in (self._nothing, self._none):
-            shown_often.setflags(write=False)
-
-    def _players_as_seen(self) -> NDArray[np.intp]:
-        """For each player the indices of all players: itself, its team mates, its opponents."""
-        blue, red = np.split(np.arange(2 * self.team_size), 2)
-        teams = [(blue, red)] * self.team_size + [(red, blue)] * self.team_size
-        seen = [[me, *own[own != me], *others] for me, (own, others) in enumerate(teams)]
-        return np.array(seen, np.intp)
-
-    def _describe(self) -> Interface:
-        players = 2 * self.team_size
         sights: dict[str, Space[Any]] = {
-            "vector": spaces.Box(-1.0, 1.0, (2 * players,), np.float32),
+            "vector": spaces.Box(-1.0, 1.0, (4 * n,), np.float32),
             "image": spaces.Box(0, 255, (IMAGE, IMAGE, 1), np.uint8),
         }
         moves: dict[str, Space[Any]] = {
             "discrete": spaces.Discrete(len(MOVES)),
             "continuous": spaces.Box(-1.0, 1.0, (2,), np.float32),
         }
-        names = [f"{team}_{index}" for team in ("blue", "red") for index in range(self.team_size)]
-        return Interface(
-            entities=tuple(names),
-            observation_spaces=tuple(sights[view] for view in self._views),
-            action_spaces=tuple(moves[control] for control in self._controls),
-            mask_sizes=(0,) * players,
-            colors=tuple(drawing.hexadecimal(drawing.BLUE if side > 0 else drawing.RED) for side in self._side),
+        self.interface = Interface(
+            entities=tuple(f"{team}_{index}" for team in ("blue", "red") for index in range(n)),
+            observation_spaces=tuple(sights[view] for view in views),
+            action_spaces=tuple(moves[control] for control in controls),
+            mask_sizes=(0,) * (2 * n),
+            colors=(drawing.hexadecimal(drawing.BLUE),) * n + (drawing.hexadecimal(drawing.RED),) * n,
             outcome="zero_sum",
         )
+        self._discrete = [player for player, control in enumerate(controls) if control == "discrete"]
+        self._continuous = [player for player, control in enumerate(controls) if control == "continuous"]
+        self._side = np.repeat([1.0, -1.0], n)  # [E] sign of the y of the player's start line
+        self._orientation = np.where((self._side < 0) & options.switch("mirror", mirror), -1.0, 1.0)  # [E]
+        self._mirrored = bool((self._orientation < 0).any())
+        blue, red = np.split(np.arange(2 * n), 2)
+        teams = [(blue, red)] * n + [(red, blue)] * n
+        # [E, E] for each player the indices of all players: itself, its team mates, its opponents.
+        self._order = np.array([[me, *own[own != me], *others] for me, (own, others) in enumerate(teams)], np.intp)
+        self._watchers = [player for player, view in enumerate(views) if view == "image"]
+        field = np.zeros((IMAGE, IMAGE), np.uint8)  # an image without players
+        field[np.rint((1.0 - np.array([LINE, -LINE])) * ((IMAGE - 1) / 2)).astype(np.intp)] = GRAY_LINE
+        self._background = field.reshape(-1)
+        self._corners = IMAGE**2 * np.arange(len(self._watchers) * self.lanes)[:, None]  # where each image begins
+        self.positions = np.zeros((self.lanes, 2 * n, 2))  # [L, E, 2] float64, absolute
+        self._moves = np.zeros((2 * n, self.lanes, 2))  # of the current tick
+        self._nothing = np.zeros((self.lanes, 2 * n))  # the rewards of a tick without a winner
+        self._none = np.zeros((self.lanes, 2 * n), np.bool_)  # the rows whose episode ends
+        for returned_often in (self._nothing, self._none):
+            returned_often.setflags(write=False)
 
-    def reset(
-        self,
-        lanes: NDArray[np.bool_],
-        seeds: Sequence[int | None] | None = None,
-        options: Mapping[str, Any] | None = None,
-    ) -> Frame:
+    def reset(self, lanes: Flags, seeds: Seeds = None, options: ResetOptions = None) -> Frame:
         """Puts all players of these lanes on the start lines; `options` are not used."""
-        for lane in self._streams.begin(lanes, seeds):
-            self.positions[lane, :, 0] = self._streams[lane].uniform(-LINE, LINE, 2 * self.team_size)
+        for lane, stream in self.begin(lanes, seeds):
+            self.positions[lane, :, 0] = stream.uniform(-LINE, LINE, 2 * self.team_size)
             self.positions[lane, :, 1] = self._side * LINE
-        self.ticks[lanes] = 0
-        self._playing |= lanes
         return self._frame()
 
     def step(self, actions: Sequence[Any]) -> Step:
         """One tick; `actions[e]` is int `[L]` or float `[L, 2]`."""
-        played = self._playing
-        self._move(actions)
-        self._send_back()
-        blue, red = self._crossed()
-        self.ticks += played
-        decided = (blue | red) & played
-        late = played & ~decided & (self.ticks >= self.max_steps)
+        playing, moves, n = self.playing, self._moves, self.team_size
+        if self._discrete:
+            choices = np.array([actions[player] for player in self._discrete])  # [discrete players, L]
+            moves[self._discrete] = MOVES[np.where(playing, choices, 0)]
+        for player in self._continuous:
+            np.multiply(np.clip(actions[player], -1.0, 1.0), STEP, out=moves[player])
+        if self._mirrored:
+            moves *= self._orientation[:, None, None]
+        np.add(self.positions, moves.swapaxes(0, 1), out=self.positions, where=playing[:, None, None])
+        np.clip(self.positions, -1.0, 1.0, out=self.positions)
+
+        between = self.positions[:, :n, None] - self.positions[:, None, n:]  # [L, blue, red, 2]
+        close = np.einsum("lbrc,lbrc->lbr", between, between) < (NEAR - MARGIN) ** 2
+        if close.any():
+            close &= playing[:, None, None]
+            back = np.concatenate([close.any(2), close.any(1)], axis=1)  # [L, E]
+            self.positions[..., 1] = np.where(back, self._side * LINE, self.positions[..., 1])
+
+        across = self.positions[..., 1] * self._side <= MARGIN - LINE
+        blue, red = across[:, :n].any(1), across[:, n:].any(1)  # [L]
+        decided, late = self.end(blue | red)
         if not np.count_nonzero(decided | late):
             return Step(self._frame(), self._nothing, self._none, self._none)
-        self._playing = played & ~decided & ~late
         margin = np.where(decided, blue.astype(np.float64) - red, 0.0)  # [L] +1 blue wins, -1 red wins
         rewards = margin[:, None] * self._side + 0.0  # + 0.0: no negative zeros
         return Step(self._frame(), rewards, self._for_all(decided), self._for_all(late))
 
-    def _move(self, actions: Sequence[Any]) -> None:
-        moves = self._moves
-        if self._discrete:
-            choices = np.array([actions[player] for player in self._discrete])  # [discrete players, L]
-            moves[self._discrete] = MOVES[np.where(self._playing, choices, 0)]
-        for player in self._continuous:
-            np.multiply(np.clip(actions[player], -1.0, 1.0), STEP, out=moves[player])
-        if self._mirrored:
-            moves *= self._sight[:, None, None]
-        np.add(self.positions, moves.swapaxes(0, 1), out=self.positions, where=self._playing[:, None, None])
-        np.clip(self.positions, -1.0, 1.0, out=self.positions)
-
-    def _send_back(self) -> None:
-        n = self.team_size
-        apart = self.positions[:, :n, None] - self.positions[:, None, n:]  # [L, blue, red, 2]
-        close = np.einsum("lbrc,lbrc->lbr", apart, apart) < (NEAR - MARGIN) ** 2
-        if close.any():
-            close &= self._playing[:, None, None]
-            back = np.concatenate([close.any(2), close.any(1)], axis=1)  # [L, E]
-            self.positions[..., 1] = np.where(back, self._side * LINE, self.positions[..., 1])
-
-    def _crossed(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Whether any player of blue, and of red, is across the line: each `[L]`."""
-        across = self.positions[..., 1] * self._side <= MARGIN - LINE
-        return across[:, : self.team_size].any(1), across[:, self.team_size :].any(1)
-
-    def _for_all(self, lanes: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    def _for_all(self, lanes: Flags) -> Flags:
         players = np.empty((self.lanes, 2 * self.team_size), np.bool_)
         players[...] = lanes[:, None]
         return players
@@ -201,34 +164,24 @@ class Touchdown:
     def _frame(self) -> Frame:
         seen = self.positions.take(self._order, axis=1)  # [L, observing E, observed E, 2]
         if self._mirrored:
-            seen *= self._sight[:, None, None]
+            seen *= self._orientation[:, None, None]
         seen = seen.swapaxes(0, 1)  # [observing E, L, observed E, 2]
         numbers = seen.reshape(len(seen), self.lanes, -1).astype(np.float32)  # [E, L, 2 E]
         observations: list[NDArray[Any]] = list(numbers)
         if self._watchers:
-            for player, images in zip(self._watchers, self._drawn(seen[self._watchers]), strict=True):
-                observations[player] = images
-        return Frame(observations, self._for_all(self._playing), (None,) * len(observations))
-
-    def _drawn(self, seen: NDArray[np.float64]) -> NDArray[np.uint8]:
-        """Images `[P, L, 84, 84, 1]` of the positions `[P, L, E, 2]`, in which the observing player comes first.
-
-        Later sprites hide earlier ones, so the observing player is drawn last.
-        """
-        pixels = np.rint((_TO_PIXELS * seen + 1.0) * ((IMAGE - 1) / 2)).astype(np.intp)
-        np.clip(pixels, SPRITE, IMAGE - 1 - SPRITE, out=pixels)
-        count = len(seen) * self.lanes
-        images = np.empty((count, IMAGE * IMAGE), np.uint8)
-        images[...] = self._background
-        centers = (pixels[..., 1] * IMAGE + pixels[..., 0]).reshape(count, -1) + self._corners  # [P * L, E]
-        flat = images.reshape(-1)
-        for gray, first, last in (
-            (GRAY_OPPONENT, self.team_size, None),
-            (GRAY_MATE, 1, self.team_size),
-            (GRAY_SELF, 0, 1),
-        ):
-            flat[centers[:, first:last, None] + _SPRITE_OFFSETS] = gray
-        return images.reshape(*seen.shape[:2], IMAGE, IMAGE, 1)
+            pixels = np.rint((_TO_PIXELS * seen[self._watchers] + 1.0) * ((IMAGE - 1) / 2)).astype(np.intp)
+            np.clip(pixels, SPRITE, IMAGE - 1 - SPRITE, out=pixels)
+            images = np.empty((len(self._corners), IMAGE * IMAGE), np.uint8)
+            images[...] = self._background
+            centers = (pixels[..., 1] * IMAGE + pixels[..., 0]).reshape(len(images), -1) + self._corners  # [P * L, E]
+            flat, n = images.reshape(-1), self.team_size
+            # Later sprites hide earlier ones: the observing player, the first in each row, is drawn last.
+            for gray, first, last in ((GRAY_OPPONENT, n, None), (GRAY_MATE, 1, n), (GRAY_SELF, 0, 1)):
+                flat[centers[:, first:last, None] + _SPRITE_OFFSETS] = gray
+            shaped = images.reshape(len(self._watchers), self.lanes, IMAGE, IMAGE, 1)
+            for player, image in zip(self._watchers, shaped, strict=True):
+                observations[player] = image
+        return Frame(observations, self._for_all(self.playing), (None,) * len(observations))
 
     def render(self) -> NDArray[np.uint8]:
         """Lane 0 from above, `[480, 480, 3]`; discs that touch are as close as opponents may be."""
@@ -247,17 +200,6 @@ class Touchdown:
             canvas.disc(*world.place(x, y), NEAR / 2 * world.unit + 1.5, drawing.WHITE)
             canvas.disc(*world.place(x, y), NEAR / 2 * world.unit, color)
         return canvas.pixels
-
-    def close(self) -> None:
-        """Nothing to release."""
-
-
-def _empty_field() -> NDArray[np.uint8]:
-    """An image without players, `[84, 84, 1]`: the two lines."""
-    image = np.zeros((IMAGE, IMAGE, 1), np.uint8)
-    rows = np.rint((1.0 - np.array([LINE, -LINE])) * ((IMAGE - 1) / 2)).astype(np.intp)
-    image[rows] = GRAY_LINE
-    return image
 
 
 _TO_PIXELS = np.array([1.0, -1.0])  # rows are counted from the top

@@ -44,7 +44,6 @@ class Task(Environment):
     rng: np.random.Generator
 
     def reset(self, *, seed: int | None = None) -> Observation:
-        """Begins an episode."""
         if seed is not None or not hasattr(self, "rng"):
             self.rng = np.random.default_rng(seed)
         return self.begin()
@@ -324,11 +323,7 @@ TASKS: Mapping[str, type[Task]] = {
 
 
 def unit_task(task: str, **kwargs: Any) -> Task:
-    """Makes a task.
-
-    Raises:
-        ConfigError: an unknown task, or arguments that it does not take.
-    """
+    """Makes a task; raises `ConfigError`: an unknown task, or arguments that it does not take."""
     made = TASKS[options.choice("task", task, tuple(TASKS))]
     check_call(made, kwargs, name=f"the task {task!r}")
     return made(**kwargs)

@@ -62,7 +62,7 @@ from policies.common.options import (
 )
 from policies.common.rollout import COUNTS
 from policies.common.tensors import load_weights, to_arrays
-from policies.exporting.network import Exported, decoding_of, exported
+from policies.exporting import Exported, decoding_of, exported
 from policies.extensions import Extension, make_encoder
 from policies.networks.actor_critic import BufferPool, mlp
 from policies.networks.distributions import Distribution

@@ -35,7 +35,7 @@ from policies.common.options import (
     wrong,
 )
 from policies.common.replay import Transitions
-from policies.exporting.network import Exported, decoding_of, exported
+from policies.exporting import Exported, decoding_of, exported
 from policies.extensions import make_encoder
 from policies.networks.box import ActionNoise, UnitBox, noisy
 from policies.networks.critics import ActorAndCritics, Critics, frozen

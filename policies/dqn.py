@@ -43,7 +43,7 @@ from policies.common.options import (
     check_unused,
 )
 from policies.common.replay import Transitions
-from policies.exporting.network import Exported, decoding_of, exported
+from policies.exporting import Exported, decoding_of, exported
 from policies.extensions import Extension, make_encoder
 from policies.networks.actor_critic import BufferPool, mlp
 from policies.networks.distributions import allow, gumbel

@@ -38,8 +38,8 @@ from policies.common.rollout import Rollout
 from policies.common.tensors import to_arrays, to_tensors
 from policies.networks.actor_critic import ActorCritic, Encoder, Features
 from policies.ppo import PPO
+from policies.team.joint import check_team, places_of
 from policies.team.networks import JointEncoder
-from policies.team.seating import check_team, places_of
 
 if TYPE_CHECKING:
     from arena.group.group import Group

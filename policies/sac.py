@@ -34,7 +34,7 @@ from policies.common.options import (
     is_number,
 )
 from policies.common.replay import Transitions
-from policies.exporting.network import Exported, decoding_of, exported
+from policies.exporting import Exported, decoding_of, exported
 from policies.extensions import make_encoder
 from policies.networks.critics import Critics, frozen
 from policies.networks.soft_actions import (

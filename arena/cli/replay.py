@@ -252,7 +252,7 @@ def _deeds(match: MatchReplays, event: Event, active: NDArray[np.bool_], seen: S
         words = [entity.name]
         if active[e]:
             action = row(entity.action_space, event.actions[e], 0)
-            words.append(_words(action) if seen[e] is None else "; ".join(seen[e][0].words_of(seen[e][1], action)))
+            words.append(_words(action) if seen[e] is None else "; ".join(seen[e][0].describe(seen[e][1], action)))
         if paid[e]:
             words.append(f"earns {paid[e]:.6g}")
         words += ["terminated"] * bool(over[e]) + ["truncated"] * bool(cut[e])

@@ -27,11 +27,13 @@ from arena.entity_env.actions import (
     SelectEntityActionMask,
     SelectEntityActionSpace,
 )
-from arena.entity_env.buffers import RaggedBufferBool, RaggedBufferF32, RaggedBufferI64
 from arena.entity_env.environment import Entity, Environment, EpisodeStats, Observation, ObsSpace
 from arena.entity_env.list_env import (
     EnvList,
     ListEnv,
+    RaggedBufferBool,
+    RaggedBufferF32,
+    RaggedBufferI64,
     VecActionMask,
     VecCategoricalActionMask,
     VecObs,

@@ -47,26 +47,25 @@ class SelectEntityActionSpace:
 ActionSpace: TypeAlias = CategoricalActionSpace | GlobalCategoricalActionSpace | SelectEntityActionSpace
 
 
+def _check_one_of(what: str, ids: object, types: object) -> None:
+    if ids is not None and types is not None:
+        raise ValueError(f"only one of {what}_ids and {what}_types can be given")
+
+
 @dataclass(frozen=True)
 class CategoricalActionMask:
-    """The actors that pick a label on this tick, and which labels are allowed.
-
-    Args:
-        actor_ids: the actors, in this order.
-        actor_types: all entities of these types instead; with neither: all entities.
-        mask: `[actors][choices]`, true for allowed labels; None: all are allowed.
+    """The actors that pick a label on this tick, and which labels are allowed; with neither ids nor types all entities.
 
     Raises:
         ValueError: both `actor_ids` and `actor_types`.
     """
 
-    actor_ids: Sequence[Hashable] | None = None
-    actor_types: Sequence[str] | None = None
-    mask: Flags | None = None
+    actor_ids: Sequence[Hashable] | None = None  # in this order
+    actor_types: Sequence[str] | None = None  # all entities of these types
+    mask: Flags | None = None  # [actors][choices], true for allowed labels; None: all are allowed
 
     def __post_init__(self) -> None:
-        if self.actor_ids is not None and self.actor_types is not None:
-            raise ValueError("only one of actor_ids and actor_types can be given")
+        _check_one_of("actor", self.actor_ids, self.actor_types)
 
 
 @dataclass(frozen=True)
@@ -78,31 +77,22 @@ class GlobalCategoricalActionMask:
 
 @dataclass(frozen=True)
 class SelectEntityActionMask:
-    """The actors that pick an entity on this tick, and among which.
-
-    Args:
-        actor_ids: the actors, in this order.
-        actor_types: all entities of these types instead; with neither: all entities.
-        actee_types: entities of these types can be picked.
-        actee_ids: these entities instead, in this order; with neither: all entities.
-        mask: `[actors][actees]`, true where the actor may pick the actee; None: all may pick all. Only in a space with
-            `masked=True`.
+    """The actors that pick an entity on this tick, and among which; with neither ids nor types all entities.
 
     Raises:
         ValueError: both ids and types of actors, or of actees.
     """
 
-    actor_ids: Sequence[Hashable] | None = None
-    actor_types: Sequence[str] | None = None
-    actee_types: Sequence[str] | None = None
+    actor_ids: Sequence[Hashable] | None = None  # in this order
+    actor_types: Sequence[str] | None = None  # all entities of these types
+    actee_types: Sequence[str] | None = None  # likewise of the entities that can be picked
     actee_ids: Sequence[Hashable] | None = None
+    # [actors][actees], true where the actor may pick the actee; None: all may pick all. Only where `masked` is true.
     mask: Flags | None = None
 
     def __post_init__(self) -> None:
-        if self.actor_ids is not None and self.actor_types is not None:
-            raise ValueError("only one of actor_ids and actor_types can be given")
-        if self.actee_ids is not None and self.actee_types is not None:
-            raise ValueError("only one of actee_ids and actee_types can be given")
+        _check_one_of("actor", self.actor_ids, self.actor_types)
+        _check_one_of("actee", self.actee_ids, self.actee_types)
 
 
 ActionMask: TypeAlias = CategoricalActionMask | GlobalCategoricalActionMask | SelectEntityActionMask
@@ -119,12 +109,10 @@ class CategoricalAction:
 
     @property
     def labels(self) -> list[str]:
-        """The picked labels, one per actor."""
         return [self.index_to_label[index] for index in self.indices]
 
     @property
     def actions(self) -> NDArray[np.int64]:
-        """The same as `indices`."""
         return self.indices
 
 

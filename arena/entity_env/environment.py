@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arena.entity_env.actions import Action, ActionMask, ActionSpace, Flags
+from arena.errors import ConfigError
 
 Features: TypeAlias = "NDArray[Any] | Sequence[Any]"  # [n][F] numbers
 
@@ -99,27 +100,19 @@ class Observation:
 
 @dataclass(frozen=True)
 class EpisodeStats:
-    """An episode that has ended.
+    """An episode that has ended."""
 
-    Attributes:
-        length: actions played.
-        total_reward: the sum of their rewards.
-        truncated: it ended from outside, not by the game's rules.
-        final_observation: the game's last one.
-    """
-
-    length: int
+    length: int  # actions played
     total_reward: float
-    truncated: bool
+    truncated: bool  # it ended by a limit, not by the game's rules
     final_observation: Any
 
 
 class Environment(ABC):
-    """A game of the published interface.
+    """A game of the published interface, with one or several `players`, the arena's entities, all of the same spaces.
 
-    Attributes:
-        players: names; the arena's entities. With several, `reset` gives a list of observations, one per player, and
-            `act` takes a list of mappings and gives such a list. All players have the same spaces.
+    With several, `reset` gives a list of observations, one per player, and `act` takes a list of mappings and gives
+    such a list.
     """
 
     players: ClassVar[Sequence[str]] = ("player",)
@@ -144,9 +137,8 @@ class Environment(ABC):
     def act(self, actions: Any) -> Any:
         """Plays one tick.
 
-        Args:
-            actions: `Mapping[str, Action]`, with several players a list of them: an action object per action of
-                `action_space()`, even without actors; a global action that is not to be picked is absent.
+        `actions`: `Mapping[str, Action]`, with several players a list of them: an action object per action of
+        `action_space()`, even without actors; a global action that is not to be picked is absent.
         """
 
     def render(self) -> NDArray[np.uint8] | str | None:
@@ -154,7 +146,37 @@ class Environment(ABC):
         return None
 
     def close(self) -> None:  # noqa: B027 # a game need not have it
-        """Releases what the game holds; nothing by default."""
+        """Frees resources; nothing by default."""
 
 
 Actions: TypeAlias = Mapping[str, Action]
+
+
+def is_entity_env(env: Any) -> bool:
+    """Whether an object is an environment of the published interface: ours, or one of the package `entity-gym`."""
+    return isinstance(env, Environment) or package_base(env) is not None
+
+
+def package_base(env: Any) -> Any:
+    """The base class of the package `entity-gym`, if the environment derives from it; by name, not imported."""
+    for base in type(env).__mro__:
+        if base.__name__ == "Environment" and base.__module__.partition(".")[0] == "entity_gym":
+            return base
+    return None
+
+
+def players_of(env: Any) -> tuple[str, ...]:
+    """The names of an environment's players."""
+    if package_base(env) is not None:  # its games have one player each, whatever they call `players`
+        return tuple(Environment.players)
+    players: Any = getattr(env, "players", Environment.players)
+    listed = isinstance(players, (tuple, list)) and all(isinstance(name, str) for name in players)
+    if not listed or not players or len(set(players)) < len(players):
+        raise ConfigError(f"{type(env).__name__}.players is {players!r:.80}; expected a tuple of distinct names")
+    return tuple(players)
+
+
+def draws(env: Any) -> bool:
+    """Whether a game has a picture: not if it keeps the `render` of the package's base class, which only raises."""
+    base = package_base(env)
+    return base is None or type(env).render is not base.render

@@ -4,46 +4,74 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from arena.entity_env.actions import ActionSpace
-from arena.entity_env.buffers import RaggedBufferBool, RaggedBufferF32, RaggedBufferI64
-from arena.entity_env.calls import players_of, translator_of
-from arena.entity_env.environment import EpisodeStats, ObsSpace
-from arena.entity_env.translation import Batch, WrongObservation
+from arena.entity_env.environment import EpisodeStats, ObsSpace, players_of
+from arena.entity_env.translation import Batch, Translator, WrongObservation
+from arena.game.context import begin
 from arena.game.ragged import Ragged
-from arena.game.reset import begin
-from arena.game.units import GlobalChoice, Select
+from arena.game.units import GlobalChoice
+
+
+class _Typed(Ragged):
+    """Rows of unequal length whose items are of one dtype, under the published names.
+
+    RaggedBufferI64([[[5]], [[1]], [[3], [4]]])        rows, their items, the numbers of an item
+    RaggedBufferI64([[4], [1], [4, 2]])                items that are numbers
+    RaggedBufferF32(values, lengths)                   as `Ragged`, cast
+    """
+
+    __slots__ = ()
+    kind: ClassVar[DTypeLike]
+
+    def __init__(self, values: Any, lengths: ArrayLike | None = None) -> None:
+        if lengths is None:
+            items = [np.asarray(item, self.kind) for row in values for item in row]
+            lengths = [len(row) for row in values]
+            values = np.stack(items) if items else np.zeros(0, self.kind)
+        super().__init__(np.asarray(values, self.kind), lengths)
+
+
+class RaggedBufferF32(_Typed):
+    """`Ragged` of float32."""
+
+    __slots__ = ()
+    kind = np.float32
+
+
+class RaggedBufferI64(_Typed):
+    """`Ragged` of int64."""
+
+    __slots__ = ()
+    kind = np.int64
+
+
+class RaggedBufferBool(_Typed):
+    """`Ragged` of bool."""
+
+    __slots__ = ()
+    kind = np.bool_
 
 
 @dataclass(frozen=True)
 class VecCategoricalActionMask:
-    """The actors that pick a label, in N environments; the actor of a global action is the number of all entities.
+    """The actors that pick a label, in N environments; the actor of a global action is the number of all entities."""
 
-    Attributes:
-        actors: indices of entities, items `[1]`.
-        mask: allowed labels per actor, items `[choices]`; None if no environment gave a mask.
-    """
-
-    actors: RaggedBufferI64
-    mask: RaggedBufferBool | None
+    actors: RaggedBufferI64  # indices of entities, items `[1]`
+    mask: RaggedBufferBool | None  # allowed labels per actor, items `[choices]`; None if no environment gave a mask
 
 
 @dataclass(frozen=True)
 class VecSelectEntityActionMask:
-    """The actors that pick an entity, and among which, in N environments.
+    """The actors that pick an entity, and among which, in N environments."""
 
-    Attributes:
-        actors: indices of entities, items `[1]`; so are `actees`.
-        mask: actor by actor whether it may pick each actee, items `[1]`; None if no environment gave a mask.
-    """
-
-    actors: RaggedBufferI64
+    actors: RaggedBufferI64  # indices of entities, items `[1]`; so are `actees`
     actees: RaggedBufferI64
-    mask: RaggedBufferBool | None = None
+    mask: RaggedBufferBool | None = None  # actor by actor for each actee, items `[1]`; None if no environment gave one
 
 
 VecActionMask: TypeAlias = VecCategoricalActionMask | VecSelectEntityActionMask
@@ -53,33 +81,22 @@ VecActionMask: TypeAlias = VecCategoricalActionMask | VecSelectEntityActionMask
 class VecObs:
     """Observations of N environments.
 
-    Attributes:
-        features: by type, items `[F]`; `__global__`, one item per environment, if the spaces have global features or a
-            global action.
-        visible: by type, items `[1]`; absent for types for which no environment gave flags.
-        action_masks: by action.
-        reward: float32 `[N]`.
-        done: bool `[N]` an episode has ended; its features and masks are the next episode's.
-        end_of_episode_info: of environments whose episode has ended, by number.
+    `features` has `__global__`, one item per environment, if the spaces have global features or a global action.
     """
 
-    features: dict[str, RaggedBufferF32]
-    visible: dict[str, RaggedBufferBool]
-    action_masks: dict[str, VecActionMask]
-    reward: NDArray[np.float32]
-    done: NDArray[np.bool_]
-    end_of_episode_info: dict[int, EpisodeStats]
+    features: dict[str, RaggedBufferF32]  # by type, items `[F]`
+    visible: dict[str, RaggedBufferBool]  # by type, items `[1]`; absent for types for which no environment gave flags
+    action_masks: dict[str, VecActionMask]  # by action
+    reward: NDArray[np.float32]  # [N]
+    done: NDArray[np.bool_]  # [N] an episode has ended; its features and masks are the next episode's
+    end_of_episode_info: dict[int, EpisodeStats]  # of environments whose episode has ended, by number
 
 
 class ListEnv:
     """Environments that are stepped one after the other; an episode that ends is followed by the next one at once.
 
-    Args:
-        envs: environments of one player, all with the same spaces; or a callable that makes one.
-        num_envs: how many to make; only with a callable.
-
-    Raises:
-        ValueError: there is no environment, or one has several players.
+    `envs` are environments of one player, all with the same spaces; or a callable that makes one, called `num_envs`
+    times.
     """
 
     def __init__(self, envs: Sequence[Any] | Callable[[], Any], num_envs: int | None = None) -> None:
@@ -99,18 +116,16 @@ class ListEnv:
                 "player, a match of the arena those of several"
             )
         self._obs_space, self._action_space = self._envs[0].obs_space(), self._envs[0].action_space()
-        self._translator = translator_of(self._envs[0])
+        self._translator = Translator.of(self._envs[0])
         self._shown: Batch | None = None
         self._lengths = np.zeros(len(envs), np.int64)
         self._returns = np.zeros(len(envs))
 
     def obs_space(self) -> ObsSpace:
-        """The entities that can be observed."""
         found: ObsSpace = self._obs_space
         return found
 
     def action_space(self) -> dict[str, ActionSpace]:
-        """The actions by name."""
         found: dict[str, ActionSpace] = self._action_space
         return found
 
@@ -118,10 +133,7 @@ class ListEnv:
         return len(self._envs)
 
     def reset(self, *, seed: int | None = None) -> VecObs:
-        """Begins an episode in every environment.
-
-        Args:
-            seed: each environment gets a seed derived from it; None: their random streams go on.
+        """Begins an episode in every environment, which gets a seed derived from `seed`; None: their streams go on.
 
         Raises:
             ValueError: an observation breaks the rules of the interface.
@@ -133,14 +145,10 @@ class ListEnv:
         return self._vec_obs(observations, nothing, nothing, {})
 
     def act(self, actions: Mapping[str, Any]) -> VecObs:
-        """One tick of every environment.
+        """One tick of every environment; raises `ValueError`.
 
-        Args:
-            actions: per action a `Ragged`, or a list of lists: for each environment one number per actor, in the order
-                of `actors`: the index of a label, or a place in `actees`. An action without actors may be left out.
-
-        Raises:
-            ValueError: numbers that do not fit what was shown; an observation breaks the rules.
+        `actions`: per action a `Ragged`, or a list of lists: for each environment one number per actor, in the order of
+        `actors`: the index of a label, or a place in `actees`. An action without actors may be left out.
         """
         shown = self._shown
         if shown is None:
@@ -149,7 +157,25 @@ class ListEnv:
         for name in actions:
             if name not in space.actions:
                 raise ValueError(f"unknown action {name!r}; known: {', '.join(space.actions)}")
-        choices = {name: _as_ragged(name, actions.get(name, [()] * len(self)), len(self)) for name in space.actions}
+        expected, choices = f"expected whole numbers in {len(self)} rows, one per actor", {}
+        for name in space.actions:
+            given = actions.get(name, [()] * len(self))
+            if isinstance(given, Ragged):
+                values, lengths = given.values, given.lengths
+            else:
+                try:
+                    values = np.array([number for row in given for number in row])
+                    lengths = np.array([len(row) for row in given], np.int64)
+                except (TypeError, ValueError):  # not two levels of lists, or numbers beside lists
+                    raise ValueError(f"action {name!r}: {given!r:.80}; {expected}") from None
+            if values.shape[1:] == (1,):
+                values = values[:, 0]
+            if len(lengths) != len(self) or values.ndim != 1 or (values.dtype.kind not in "iu" and values.size):
+                raise ValueError(
+                    f"action {name!r}: {values.dtype} choices of shape {list(values.shape)} in {len(lengths)} rows; "
+                    f"{expected}"
+                )
+            choices[name] = Ragged(values.astype(np.int64), lengths)
         space.check_choices(
             choices, {name: {"actors": one.actors, "actees": one.actees} for name, one in shown.shown.items()}
         )
@@ -179,11 +205,9 @@ class ListEnv:
         return self._vec_obs(observations, rewards, done, ended)
 
     def render(self) -> list[Any]:
-        """The picture or text of each environment."""
         return [env.render() for env in self._envs]
 
     def close(self) -> None:
-        """Closes all environments."""
         for env in self._envs:
             env.close()
 
@@ -201,19 +225,21 @@ class ListEnv:
         if space.global_features or any(isinstance(kind, GlobalChoice) for kind in space.actions.values()):
             features["__global__"] = RaggedBufferF32(batch.globals, np.ones(len(self), np.int64))
         masks: dict[str, VecActionMask] = {}
-        for name, kind in space.actions.items():
-            shown = batch.shown[name]
-            actors = _index_column(shown.actors)
-            if isinstance(kind, Select) and shown.actees is not None:
-                actees = _index_column(shown.actees)
-                pairs = None if shown.mask is None else _column(shown.mask)
+        for name, shown in batch.shown.items():
+            # Copies: choices are checked and dispatched by the indices themselves.
+            actors = RaggedBufferI64(shown.actors.values[:, None].copy(), shown.actors.lengths.copy())
+            if shown.actees is not None:
+                actees = RaggedBufferI64(shown.actees.values[:, None].copy(), shown.actees.lengths.copy())
+                pairs = None if shown.mask is None else RaggedBufferBool(shown.mask.values[:, None], shown.mask.lengths)
                 masks[name] = VecSelectEntityActionMask(actors, actees, pairs)
             else:
                 mask = None if shown.mask is None else RaggedBufferBool(shown.mask.values, shown.mask.lengths)
                 masks[name] = VecCategoricalActionMask(actors, mask)
         return VecObs(
             features=features,
-            visible={name: _column(flags) for name, flags in batch.visible.items()},
+            visible={
+                name: RaggedBufferBool(flags.values[:, None], flags.lengths) for name, flags in batch.visible.items()
+            },
             action_masks=masks,
             reward=rewards.astype(np.float32),
             done=done.astype(np.bool_),
@@ -228,32 +254,3 @@ EnvList = ListEnv
 def _check_observation(number: int, given: Any) -> None:
     if not hasattr(given, "features"):
         raise ValueError(f"environment {number}: a {type(given).__name__}; expected an Observation")
-
-
-def _column(flags: Ragged) -> RaggedBufferBool:
-    return RaggedBufferBool(flags.values[:, None], flags.lengths)
-
-
-def _index_column(indices: Ragged) -> RaggedBufferI64:
-    """A copy with items `[1]`: choices are checked and dispatched by the indices themselves."""
-    return RaggedBufferI64(indices.values[:, None].copy(), indices.lengths.copy())
-
-
-def _as_ragged(name: str, given: Any, size: int) -> Ragged:
-    """Choices with int64 items of shape `()`; items `[1]` are taken as numbers."""
-    expected = f"expected whole numbers in {size} rows, one per actor"
-    if isinstance(given, Ragged):
-        values, lengths = given.values, given.lengths
-    else:
-        try:
-            values = np.array([number for row in given for number in row])
-            lengths = np.array([len(row) for row in given], np.int64)
-        except (TypeError, ValueError):  # not two levels of lists, or numbers beside lists
-            raise ValueError(f"action {name!r}: {given!r:.80}; {expected}") from None
-    if values.shape[1:] == (1,):
-        values = values[:, 0]
-    if len(lengths) != size or values.ndim != 1 or (values.dtype.kind not in "iu" and values.size):
-        raise ValueError(
-            f"action {name!r}: {values.dtype} choices of shape {list(values.shape)} in {len(lengths)} rows; {expected}"
-        )
-    return Ragged(values.astype(np.int64), lengths)

@@ -10,15 +10,17 @@ A game names entities by ids, the arena by indices. Nothing is kept from one tic
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from arena.entity_env.actions import CategoricalAction, GlobalCategoricalAction, SelectEntityAction
-from arena.entity_env.environment import Entity, Observation
+from arena.entity_env.environment import Entity, Observation, package_base
 from arena.errors import nearest
 from arena.game.arrays import lost_value
 from arena.game.ragged import Ragged
@@ -26,12 +28,8 @@ from arena.game.units import Choice, GlobalChoice, Select, UnitSpace
 
 Kind = Choice | GlobalChoice | Select
 
-_SPACES = ("CategoricalActionSpace", "GlobalCategoricalActionSpace", "SelectEntityActionSpace")
-_MASKS = {
-    Choice: "CategoricalActionMask",
-    GlobalChoice: "GlobalCategoricalActionMask",
-    Select: "SelectEntityActionMask",
-}
+_NAMES = {Choice: "CategoricalAction", GlobalChoice: "GlobalCategoricalAction", Select: "SelectEntityAction"}
+"""Of each kind the published name of its actions; with `Space` and `Mask` behind it, of its space and its masks."""
 
 
 class WrongObservation(ValueError):
@@ -52,37 +50,23 @@ class ActionClasses(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """The actors of an action and what they may choose, in B rows.
+    """The actors of an action and what they may choose, in B rows."""
 
-    Attributes:
-        actors: indices of units, int64 items.
-        actees: likewise, of `Select`; else None.
-        mask: bool items: per actor `[choices]`, of `Select` one per actor and actee; None: no row has one, all is
-            allowed.
-    """
-
-    actors: Ragged
-    actees: Ragged | None
+    actors: Ragged  # indices of units, int64 items
+    actees: Ragged | None  # likewise, of `Select`; else None
+    # Bool items: per actor `[choices]`, of `Select` one per actor and actee; None: no row has one, all is allowed.
     mask: Ragged | None
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Observations of B rows.
+    """Observations of B rows."""
 
-    Attributes:
-        globals: float32 `[B, G]`.
-        units: features by type, float32 items `[F]`.
-        visible: by type, bool items; absent for types for which no row gives flags.
-        shown: by action.
-        ids: per row, the ids of all its units, in the order of indices.
-    """
-
-    globals: NDArray[np.float32]
-    units: dict[str, Ragged]
-    visible: dict[str, Ragged]
-    shown: dict[str, Shown]
-    ids: list[list[Any]]
+    globals: NDArray[np.float32]  # [B, G]
+    units: dict[str, Ragged]  # features by type, float32 items [F]
+    visible: dict[str, Ragged]  # by type, bool items; absent for types for which no row gives flags
+    shown: dict[str, Shown]  # by action
+    ids: list[list[Any]]  # per row, the ids of all its units, in the order of indices
 
     def sample(self, space: UnitSpace) -> dict[str, Any]:
         """The same as a batched sample of the space: without flags or a mask, all is visible and allowed."""
@@ -102,20 +86,17 @@ class Batch:
         if space.types:
             sample["units"] = self.units
         if space.hidden:
-            sample["visible"] = {name: self._visible(name) for name in space.hidden}
+            sample["visible"] = {}
+            for name in space.hidden:
+                flags, units = self.visible.get(name), self.units[name]
+                ones = np.ones(units.total, np.int8) if flags is None else flags.values.view(np.int8)
+                sample["visible"][name] = Ragged(ones, units.lengths)
         sample["actions"] = actions
         return sample
 
     def decides(self, row: int) -> bool:
         """Whether a row has any actor."""
         return any(shown.actors.lengths[row] for shown in self.shown.values())
-
-    def _visible(self, name: str) -> Ragged:
-        given = self.visible.get(name)
-        if given is not None:
-            return Ragged(given.values.view(np.int8), given.lengths)
-        units = self.units[name]
-        return Ragged(np.ones(units.total, np.int8), units.lengths)
 
 
 class Translator:
@@ -129,12 +110,21 @@ class Translator:
         self._labels = {name: list(kind.labels) for name, kind in self._kinds.items() if not isinstance(kind, Select)}
         self._ids: dict[str, list[Any]] = {name: [] for name in self._types}  # the default ids: (type, 0), ...
 
-    def batch(self, observations: Sequence[Any]) -> Batch:
-        """The observations of B rows; None is a row without anything.
+    @classmethod
+    def of(cls, env: Any) -> Translator:
+        """The translator for an environment; a game of `entity-gym` gets that package's action objects.
 
         Raises:
-            WrongObservation: a row breaks a rule.
+            ValueError: its spaces are not of the interface.
         """
+        classes = None
+        if (base := package_base(env)) is not None:
+            package = sys.modules[base.__module__]  # the game has imported it
+            classes = ActionClasses(*(getattr(package, name) for name in _NAMES.values()))
+        return cls(unit_space(env.obs_space(), env.action_space()), classes)
+
+    def batch(self, observations: Sequence[Any]) -> Batch:
+        """The observations of B rows; None is a row without anything. Raises `WrongObservation`."""
         given = [_NOTHING if one is None else one for one in observations]
         types, hidden, actions = self._known
         for row, one in enumerate(given):
@@ -154,11 +144,18 @@ class Translator:
         features = [self._features(given, kind) for kind in self._types]
         counts = np.array([ragged.lengths for ragged in features], np.int64).reshape(len(features), len(given))
         per_row = counts.T.tolist()
-        visible = {
-            kind: self._visible(given, kind, lengths)
-            for kind, lengths in zip(self._types, counts, strict=True)
-            if any(kind in one.visible for one in given)
-        }
+        visible = {}
+        for kind, lengths in zip(self._types, counts, strict=True):
+            if not any(kind in one.visible for one in given):
+                continue
+            parts = []
+            for row, (one, count) in enumerate(zip(given, lengths.tolist(), strict=True)):
+                flags = _flags(one.visible.get(kind, [True] * count), (count,))
+                if flags is None:
+                    found = f"visible {_short(one.visible[kind])} of type {kind!r}"
+                    raise WrongObservation(row, f"{found}; expected {count} flags, one per entity")
+                parts.append(flags)
+            visible[kind] = Ragged(np.concatenate(parts), lengths)
         rows = [_Row(self, row, one, per_row[row]) for row, one in enumerate(given)]
         names = self.space.global_features
         numbers = [(0.0,) * len(names) if one is None else one.global_features for one in observations]
@@ -179,12 +176,9 @@ class Translator:
         )
 
     def actions(self, batch: Batch, row: int, choices: Mapping[str, NDArray[np.int64]]) -> dict[str, Any]:
-        """The action objects for one row.
+        """The action objects for a row of what was shown.
 
-        Args:
-            batch: what was shown.
-            row: in it.
-            choices: per action one number per actor, int64 `[k]`; an absent action has no actors.
+        `choices`: per action one number per actor, int64 `[k]`; an absent action has no actors.
         """
         ids, found = batch.ids[row], {}
         for name, kind in self._kinds.items():
@@ -208,29 +202,22 @@ class Translator:
         return found
 
     def _features(self, given: Sequence[Any], kind: str) -> Ragged:
-        width = len(self.space.types[kind])
+        """The features of a type in all rows: checked together, and row by row only if something is wrong."""
+        names = self.space.types[kind]
+        width = len(names)
         rows = [one.features.get(kind, ()) for one in given]
         try:
             lengths = [len(row) for row in rows]
-        except TypeError:
-            self._blame_features(rows, kind, width)
-        total = sum(lengths)
-        if any(type(row) is np.ndarray for row in rows):
-            try:
+            if any(type(row) is np.ndarray for row in rows):
                 full = [np.asarray(row) for row in rows if len(row)]
                 items: Any = np.concatenate(full) if full else ()
-            except ValueError:
-                self._blame_features(rows, kind, width)
-        else:
-            items = [item for row in rows for item in row]
-        array = _numbers(items, (total, width))
-        if array is None:
-            self._blame_features(rows, kind, width)
-        return Ragged(array, lengths)
-
-    def _blame_features(self, rows: Sequence[Any], kind: str, width: int) -> NoReturn:
-        """Raises the error of the first row with wrong features, after a check of all rows together has failed."""
-        names = self.space.types[kind]
+            else:
+                items = [item for row in rows for item in row]
+            array = _numbers(items, (sum(lengths), width))
+        except (TypeError, ValueError):
+            array = None
+        if array is not None:
+            return Ragged(array, lengths)
         expected = f"expected [n][{width}] finite float32 numbers{f' ({chr(44).join(names)})' if names else ''}"
         for row, features in enumerate(rows):
             try:
@@ -244,17 +231,6 @@ class Translator:
                         f"{kind} {number}: features {_short(item.tolist())} of shape {list(item.shape)}; {expected}",
                     )
         raise WrongObservation(0, f"features of type {kind!r} that do not fit together; {expected}")
-
-    def _visible(self, given: Sequence[Any], kind: str, lengths: NDArray[np.int64]) -> Ragged:
-        parts = []
-        for row, (one, count) in enumerate(zip(given, lengths.tolist(), strict=True)):
-            flags = _flags(one.visible.get(kind, [True] * count), (count,))
-            if flags is None:
-                raise WrongObservation(
-                    row, f"visible {_short(one.visible[kind])} of type {kind!r}; expected {count} flags, one per entity"
-                )
-            parts.append(flags)
-        return Ragged(np.concatenate(parts), lengths)
 
 
 class _Row:
@@ -301,13 +277,13 @@ class _Row:
                     self.number, f"action {name!r}: {kind} of {what}s {_short(given)}; expected a list"
                 )
         if ids is not None:
-            indices = self.indices
             try:
-                found = [indices[one] for one in ids]
+                found = [self.indices[one] for one in ids]
             except (KeyError, TypeError):
-                unknown = next(one for one in ids if _is_unknown(one, indices))
+                unknown = next(one for one in ids if type(one).__hash__ is None or one not in self.ids)
+                where = f"action {name!r}: {what} {unknown!r}"
                 raise WrongObservation(
-                    self.number, f"action {name!r}: {what} {unknown!r} is the id of no entity; ids: {_short(self.ids)}"
+                    self.number, f"{where} is the id of no entity; ids: {_short(self.ids)}"
                 ) from None
         elif types is not None:
             found = []
@@ -331,16 +307,15 @@ class _Row:
         if self.hidden:
             for place, index in enumerate(found):
                 if index in self.hidden:
-                    raise WrongObservation(self.number, f"{self._at(name, place, index)} is hidden from the policy")
+                    raise WrongObservation(
+                        self.number, f"{self.describe_actor(name, place, index)} is hidden from the policy"
+                    )
         return found
 
-    def _at(self, name: str, place: int, index: int) -> str:
+    def describe_actor(self, name: str, place: int, index: int) -> str:
+        """An actor in messages."""
         whose = "" if index >= len(self.ids) else f" ({self.ids[index]!r})"
         return f"action {name!r}: actor {place}{whose}"
-
-    def forbidden(self, name: str, place: int, index: int) -> WrongObservation:
-        """The error of an actor that may choose nothing."""
-        return WrongObservation(self.number, f"{self._at(name, place, index)}: its mask forbids everything")
 
     def misshapen(self, name: str, mask: Any, expected: str) -> WrongObservation:
         """The error of a mask of another shape or other values."""
@@ -367,8 +342,8 @@ def _choice(name: str, kind: Choice, rows: Sequence[_Row]) -> Shown:
         flags = mask.mask
         if isinstance(kind, GlobalChoice):
             found = [len(row.ids)]
-            if flags is not None and _is_flat(flags):
-                flags = [flags]
+            with suppress(ValueError):  # rows of different lengths
+                flags = [flags] if flags is not None and np.ndim(flags) == 1 else flags
         else:
             found = row.actors(name, mask)
         actors += found
@@ -376,32 +351,30 @@ def _choice(name: str, kind: Choice, rows: Sequence[_Row]) -> Shown:
         masks.append(flags)
         given = given or flags is not None
     shown = Ragged(np.array(actors, np.int64), lengths)
-    return Shown(shown, None, _label_masks(name, kind, rows, shown, masks) if given else None)
-
-
-def _label_masks(name: str, kind: Choice, rows: Sequence[_Row], actors: Ragged, masks: Sequence[Any]) -> Ragged:
-    """The masks of all rows, bool items `[choices]`; ones where a row gives none."""
-    lengths, choices = actors.lengths.tolist(), kind.choices
-    every = [True] * choices
-    given = [[every] * count if mask is None else mask for mask, count in zip(masks, lengths, strict=True)]
-    flags = None
-    if all(type(mask) is list for mask in given) and [len(mask) for mask in given] == lengths:
-        flags = _flags(
-            [row for mask in given for row in mask], (actors.total, choices)
-        )  # all at once: an array per row is slow
-    if flags is None:
+    if not given:
+        return Shown(shown, None, None)
+    choices = kind.choices
+    every = [True] * choices  # where a row gives no mask
+    masks = [[every] * count if mask is None else mask for mask, count in zip(masks, lengths, strict=True)]
+    allowed = None
+    if all(type(mask) is list for mask in masks) and [len(mask) for mask in masks] == lengths:
+        allowed = _flags(
+            [flags for mask in masks for flags in mask], (shown.total, choices)
+        )  # an array per row is slow
+    if allowed is None:
         parts = []
-        for row, mask, count in zip(rows, given, lengths, strict=True):
+        for row, mask, count in zip(rows, masks, lengths, strict=True):
             part = _flags(mask, (count, choices))
             if part is None:
                 raise row.misshapen(name, mask, f"[{count}][{choices}]: {count} actors, {choices} labels")
             parts.append(part)
-        flags = np.concatenate(parts)
-    if not flags.any(axis=1).all():
-        item = int(np.argmin(flags.any(axis=1)))
-        place = int(actors.places()[item])
-        raise rows[int(actors.rows()[item])].forbidden(name, place, int(actors.values[item]))
-    return Ragged(flags, actors.lengths)
+        allowed = np.concatenate(parts)
+    if not allowed.any(axis=1).all():
+        item = int(np.argmin(allowed.any(axis=1)))
+        row = rows[int(shown.rows()[item])]
+        where = row.describe_actor(name, int(shown.places()[item]), int(shown.values[item]))
+        raise WrongObservation(row.number, f"{where}: its mask forbids everything")
+    return Shown(shown, None, Ragged(allowed, shown.lengths))
 
 
 def _select(name: str, kind: Select, rows: Sequence[_Row]) -> Shown:
@@ -457,20 +430,10 @@ def _indices(rows: Sequence[Sequence[int]]) -> Ragged:
     return Ragged(np.array([index for row in rows for index in row], np.int64), [len(row) for row in rows])
 
 
-def _is_unknown(one: Any, indices: Mapping[Any, int]) -> bool:
-    try:
-        return one not in indices
-    except TypeError:  # not hashable
-        return True
-
-
 def _check_kind(row: _Row, name: str, kind: Kind, mask: Any) -> None:
-    if type(mask).__name__ != _MASKS[type(kind)] and not any(
-        base.__name__ == _MASKS[type(kind)] for base in type(mask).__mro__
-    ):
-        raise WrongObservation(
-            row.number, f"action {name!r}: a {type(mask).__name__}; its space needs a {_MASKS[type(kind)]}"
-        )
+    needed = f"{_NAMES[type(kind)]}Mask"
+    if type(mask).__name__ != needed and not any(base.__name__ == needed for base in type(mask).__mro__):
+        raise WrongObservation(row.number, f"action {name!r}: a {type(mask).__name__}; its space needs a {needed}")
 
 
 def unit_space(obs_space: Any, action_space: Mapping[str, Any]) -> UnitSpace:
@@ -494,7 +457,8 @@ def unit_space(obs_space: Any, action_space: Mapping[str, Any]) -> UnitSpace:
         elif "CategoricalActionSpace" in names:
             actions[str(name)] = Choice(list(space.index_to_label))
         else:
-            raise ValueError(f"action {name!r} is a {type(space).__name__}; expected one of {', '.join(_SPACES)}")
+            expected = ", ".join(f"{published}Space" for published in _NAMES.values())
+            raise ValueError(f"action {name!r} is a {type(space).__name__}; expected one of {expected}")
     return UnitSpace(types, global_features=list(obs_space.global_features), actions=actions, hidden=list(types))
 
 
@@ -529,13 +493,6 @@ def _flags(items: Any, shape: tuple[int, ...]) -> NDArray[np.bool_] | None:
     if array.dtype.kind not in "iuf" or not ((array == 0) | (array == 1)).all():
         return None
     return array.astype(np.bool_)
-
-
-def _is_flat(items: Any) -> bool:
-    try:
-        return np.ndim(items) == 1
-    except ValueError:  # rows of different lengths
-        return False
 
 
 def _short(given: Any) -> str:

@@ -27,8 +27,7 @@ from arena.external.errors import Code, ExternalError
 from arena.external.samples import checked_reward, fitted_mask
 from arena.game.api import Frame, Info, Interface, Outside, Step
 from arena.game.arrays import is_finite, lost_value
-from arena.game.infos import refused_key
-from arena.game.metrics import stated_metrics
+from arena.game.infos import refused_key, stated_metrics
 from arena.game.spaces import check_choices, empty_batch, flatten, leaves_of
 
 _MOST_WAITS = 4096  # times from request to answer that are kept between two reports

@@ -22,13 +22,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from gymnasium.spaces import Space
 from numpy.typing import NDArray
 
 Info = dict[str, Any]
+Flags: TypeAlias = NDArray[np.bool_]
+Seeds: TypeAlias = Sequence[int | None] | None  # per lane; None: the lane's random stream continues
+ResetOptions: TypeAlias = Mapping[str, Any] | None
 
 
 @dataclass(frozen=True)
@@ -81,16 +84,8 @@ class BatchedEnv(Protocol):
     lanes: int
     interface: Interface
 
-    def reset(
-        self,
-        lanes: NDArray[np.bool_],
-        seeds: Sequence[int | None] | None = None,
-        options: Mapping[str, Any] | None = None,
-    ) -> Frame:
-        """Begins an episode in the lanes where the mask `[L]` is true; in other lanes the frame's rows are undefined.
-
-        `seeds` has one item per lane; with None (an item, or for all lanes) the lane's random stream continues.
-        """
+    def reset(self, lanes: Flags, seeds: Seeds = None, options: ResetOptions = None) -> Frame:
+        """Begins an episode in the lanes of the mask `[L]`; in other lanes the frame's rows are undefined."""
         ...
 
     def step(self, actions: Sequence[Any]) -> Step:

@@ -18,11 +18,7 @@ from arena.game.units import Items, Shown, UnitActions, UnitSpace
 
 
 def batched_space(space: Space[Any], rows: int, shown: Callable[[], Shown | None] | None = None) -> Space[Any]:
-    """The space of batches of `rows` samples: as Gymnasium's `batch_space`, with `Ragged` for ragged leaves.
-
-    Raises:
-        ConfigError: the space has no fixed layout.
-    """
+    """The space of batches of `rows` samples: as Gymnasium's `batch_space`, with `Ragged` for ragged leaves."""
     if not is_ragged(space):
         return batch_space(space, rows)
     if isinstance(space, UnitSpace):

@@ -11,11 +11,13 @@ Keys that begin with "_" are the masks of Gymnasium's vector environments: `info
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+import re
+from collections.abc import Iterable, Mapping
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from arena.game.api import Info
 
@@ -23,6 +25,8 @@ MASK = "action_mask"  # the key of action masks in Gymnasium and PettingZoo
 ARENA_KEYS = frozenset({"active", MASK, "void", "given", "given_action", "final_obs", "final_info"})
 FINAL_KEYS = frozenset({"final_obs", "final_info", "_final_obs", "_final_info"})
 PREFIX = "game/"
+NAME_RULE = "letters, digits and '_', the first a letter"  # of metrics
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*\Z")
 
 
 class StepFields(NamedTuple):
@@ -111,29 +115,48 @@ def grouped(infos: Mapping[int, Info], count: int) -> dict[str, Any]:
             columns.setdefault(key, {})[row] = value
     found: dict[Any, Any] = {}
     for key, values in columns.items():
-        rows = list(values)
-        found[key], found[f"_{key}"] = _column(values, rows, count), np.zeros(count, np.bool_)
+        rows, given = list(values), list(values.values())
+        kind = type(given[0])
+        column: Any = np.full(count, None, object)
+        if all(type(one) is kind for one in given):
+            if kind is dict and not any(map(_is_taken, (key for one in given for key in one))):
+                column = grouped(values, count)
+            elif kind is np.ndarray and len({(one.dtype, one.shape) for one in given}) == 1:
+                column = np.zeros((count, *given[0].shape), given[0].dtype)
+            elif kind in (bool, float) or issubclass(kind, np.number):
+                column = np.zeros(count, kind)
+            elif kind is int and all(-(2**63) <= one < 2**63 for one in given):
+                column = np.zeros(count, np.int64)
+        elif all(type(one) is float or (type(one) is int and abs(one) <= 2**53) for one in given):
+            column = np.zeros(count)
+        if isinstance(column, np.ndarray):
+            for row, value in zip(rows, given, strict=True):
+                column[row] = value
+        found[key], found[f"_{key}"] = column, np.zeros(count, np.bool_)
         found[f"_{key}"][rows] = True
     return found
 
 
-def _column(values: Mapping[int, Any], rows: list[int], count: int) -> Any:
-    given = list(values.values())
-    kind = type(given[0])
-    column: NDArray[Any] = np.full(count, None, object)
-    if all(type(one) is kind for one in given):
-        if kind is dict and not any(map(_is_taken, (key for one in given for key in one))):
-            return grouped(values, count)
-        if kind is np.ndarray and len({(one.dtype, one.shape) for one in given}) == 1:
-            column = np.zeros((count, *given[0].shape), given[0].dtype)
-        elif kind in (bool, float) or issubclass(kind, np.number):
-            column = np.zeros(count, kind)
-        elif kind is int and all(-(2**63) <= one < 2**63 for one in given):
-            column = np.zeros(count, np.int64)
-    elif all(type(one) in (int, float) for one in given) and all(
-        type(one) is float or abs(one) <= 2**53 for one in given
-    ):
-        column = np.zeros(count)
-    for row, value in zip(rows, given, strict=True):
-        column[row] = value
-    return column
+def is_metric_name(name: Any) -> bool:
+    """Whether a metric can have this name."""
+    return isinstance(name, str) and _NAME.match(name) is not None
+
+
+def stated_metrics(info: Mapping[str, Any]) -> dict[str, float] | None:
+    """The finite numbers of `info["metrics"]`; None if it is no mapping of names to numbers: a game's other use."""
+    found = info.get("metrics")
+    if not isinstance(found, Mapping) or not all(map(is_metric_name, found)):
+        return None
+    values = {name: value.item() if hasattr(value, "dtype") else value for name, value in found.items()}
+    if not all(isinstance(value, Real) for value in values.values()):
+        return None
+    return {name: number for name, value in values.items() if math.isfinite(number := float(value))} or None
+
+
+def mean_metrics(stated: Iterable[Mapping[str, float]]) -> dict[str, float] | None:
+    """The mean of each metric over the entities that have stated it; None without one."""
+    values: dict[str, list[float]] = {}
+    for metrics in stated:
+        for name, value in metrics.items():
+            values.setdefault(name, []).append(value)
+    return {name: math.fsum(each) / len(each) for name, each in values.items()} or None

@@ -72,13 +72,13 @@ class Lockstep:
         return tuple(seat for seat in range(self.seats) if seat not in known)
 
     def put(self, seat: int, kind: RequestKind) -> None:
-        """Takes a seat's request.
-
-        Raises:
-            ProtocolError: there is no such seat, or it has sent a request already, has left, or may not send this one.
-        """
+        """Takes a seat's request; raises `ProtocolError` where it may not send this one now."""
         if seat in self._requests or seat in self._gone or not 0 <= seat < self.seats or self.tick >= self.budget:
-            raise ProtocolError(f"seat {seat} sent {kind.name} at tick {self.tick}, but {self._objection(seat)}")
+            state = "no tick left"
+            if seat in self._gone or seat in self._requests:
+                state = "left" if seat in self._gone else "sent a request already"
+            reason = f"it has {state}" if 0 <= seat < self.seats else f"there are {self.seats} seats"
+            raise ProtocolError(f"seat {seat} sent {kind.name} at tick {self.tick}, but {reason}")
         if kind is not _ACT:
             self._all_act = False
             if kind is RequestKind.RESET and not self.alone:
@@ -87,12 +87,6 @@ class Lockstep:
             self._gone.add(seat)
         else:
             self._requests[seat] = kind
-
-    def _objection(self, seat: int) -> str:
-        if not 0 <= seat < self.seats:
-            return f"there are {self.seats} seats"
-        state = "left" if seat in self._gone else "sent a request already" if seat in self._requests else "no tick left"
-        return f"it has {state}"
 
     def joint(self) -> Joint:
         """What to play, from all requests; counts the tick, unless it is a reset.

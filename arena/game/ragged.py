@@ -17,10 +17,6 @@ class Ragged:
 
         Ragged(np.array([1, 2, 3]), [2, 0, 1]).tolist()      [[1, 2], [], [3]]
 
-    Args:
-        values: the items of all rows.
-        lengths: the number of items of each row.
-
     Attributes:
         values: [M, *shape] the items of all rows, one after the other.
         lengths: int64 [B] the number of items of each row.
@@ -51,19 +47,14 @@ class Ragged:
 
     @classmethod
     def unchecked(cls, values: Array, lengths: Integers) -> Ragged:
-        """As the constructor, from arrays that are known to fit: on the step path, checks take longer than the rest."""
+        """As the constructor, from arrays that fit: on the step path, checks take longer than the rest."""
         made = cls.__new__(cls)
         made.values, made.lengths, made._offsets = values, lengths, None
         return made
 
     @classmethod
     def of(cls, rows: Sequence[ArrayLike], dtype: DTypeLike, shape: tuple[int, ...] = ()) -> Ragged:
-        """From one array or list per row, cast; a row without items needs no shape of its own.
-
-        Args:
-            rows: B of them, [n, *shape] each.
-            dtype: of the items.
-            shape: of an item.
+        """From one array or list per row, [n, *shape], cast; a row without items may have any shape.
 
         Raises:
             ValueError: a row has another shape.
@@ -74,8 +65,8 @@ class Ragged:
             if array.shape[:1] == (0,):
                 array = np.zeros((0, *shape), dtype)
             if array.ndim == 0 or array.shape[1:] != shape:
-                wanted = ", ".join(map(str, ("n", *shape)))
-                raise ValueError(f"row {index} must have the shape [{wanted}], got {list(array.shape)}")
+                expected = ", ".join(map(str, ("n", *shape)))
+                raise ValueError(f"row {index} must have the shape [{expected}], got {list(array.shape)}")
             arrays.append(array.astype(dtype, copy=False))
         if not arrays:
             return cls.empty(0, dtype, shape)
@@ -93,11 +84,7 @@ class Ragged:
 
     @classmethod
     def side_by_side(cls, parts: Sequence[Ragged]) -> Ragged:
-        """The same rows, each with the items of all parts in order; a copy.
-
-        Raises:
-            ValueError: the parts have unequal numbers of rows.
-        """
+        """The same rows, each with the items of all parts in order; a copy."""
         if len({len(part) for part in parts}) != 1:
             raise ValueError(f"parts must have the same number of rows, got {[len(part) for part in parts]}")
         lengths = np.sum([part.lengths for part in parts], axis=0)
@@ -207,11 +194,8 @@ class Ragged:
         """Whether dtype, shape of an item, lengths and values are equal."""
         if not isinstance(other, Ragged):
             return NotImplemented
-        return (
-            self.dtype == other.dtype
-            and np.array_equal(self.lengths, other.lengths)
-            and np.array_equal(self.values, other.values)
-        )
+        pairs = (self.lengths, other.lengths), (self.values, other.values)
+        return self.dtype == other.dtype and all(np.array_equal(*pair) for pair in pairs)
 
     def __repr__(self) -> str:
         return f"Ragged({self.tolist()}, {self.dtype}, shape={self.shape})"

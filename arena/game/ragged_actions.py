@@ -11,6 +11,7 @@ from gymnasium.spaces import Space
 from numpy.typing import NDArray
 
 from arena.errors import nearest
+from arena.game.api import Flags
 from arena.game.arrays import lost_value
 from arena.game.ragged import Ragged
 from arena.game.spaces import Columns, Leaf, check_choices, stack
@@ -18,11 +19,7 @@ from arena.game.units import Shown, UnitActions
 
 
 def action_leaves(space: Space[Any], actions: Sequence[Any], shown: Shown | None, *, first_row: int) -> list[Any]:
-    """The leaves of single actions, one per row, checked.
-
-    Raises:
-        TypeError, ValueError: as `batch_leaves`.
-    """
+    """The leaves of single actions, one per row, checked; raises as `batch_leaves`."""
     for action in actions:
         _check_form(space, action, "action")
     try:
@@ -34,13 +31,7 @@ def action_leaves(space: Space[Any], actions: Sequence[Any], shown: Shown | None
 
 
 def batch_leaves(
-    space: Space[Any],
-    columns: Columns,
-    batch: Any,
-    shown: Shown | None,
-    *,
-    active: NDArray[np.bool_],
-    first_row: int = 0,
+    space: Space[Any], columns: Columns, batch: Any, shown: Shown | None, *, active: Flags, first_row: int = 0
 ) -> list[Any]:
     """The leaves of a batch of actions, checked; ragged leaves may be given as sequences of arrays, one per row.
 
@@ -60,10 +51,15 @@ def batch_leaves(
         raise ValueError(f"{error} is missing in a batch of {_brief(space)}") from error
     except TypeError as error:
         raise TypeError(f"{type(batch).__name__} is no batch of {_brief(space)}: {error}") from error
-    found: list[Any] = [
-        _ragged(space, leaf, part, active) if leaf.ragged else _fixed(space, leaf, part, len(active))
-        for leaf, part in zip(columns.leaves, given, strict=True)
-    ]
+    found: list[Any] = []
+    for leaf, part in zip(columns.leaves, given, strict=True):
+        if leaf.ragged:
+            found.append(_ragged(space, leaf, part, active))
+            continue
+        found.append(array := np.asarray(part))
+        if array.shape != (shape := (len(active), *leaf.shape)):
+            raise ValueError(f"a batch of {space} has the shape {shape} at {leaf.place}, got {array.shape}")
+        _check_dtype(space, leaf, array)
     if isinstance(space, UnitActions):
         space.check_choices(dict(zip(space.actions, found, strict=True)), shown, first_row=first_row)
     else:
@@ -71,15 +67,7 @@ def batch_leaves(
     return found
 
 
-def _fixed(space: Space[Any], leaf: Leaf, given: Any, rows: int) -> NDArray[Any]:
-    array = np.asarray(given)
-    if array.shape != (rows, *leaf.shape):
-        raise ValueError(f"a batch of {space} has the shape {(rows, *leaf.shape)} at {leaf.place}, got {array.shape}")
-    _check_dtype(space, leaf, array)
-    return array
-
-
-def _ragged(space: Space[Any], leaf: Leaf, given: Any, active: NDArray[np.bool_]) -> Ragged:
+def _ragged(space: Space[Any], leaf: Leaf, given: Any, active: Flags) -> Ragged:
     if not isinstance(given, Ragged):
         if isinstance(given, (str, bytes)) or not isinstance(given, (Sequence, np.ndarray)):
             raise TypeError(f"{leaf.place} of {_brief(space)}: a Ragged or one array per row, got {given!r:.80}")

@@ -24,6 +24,9 @@ from arena.game.ragged import Ragged
 from arena.game.units import UnitActions, UnitSpace, bounds
 
 Array = NDArray[Any]
+_LARGE = 1000.0  # networks learn from numbers around 1; with an id up to 5,000 PPO was worse than a random policy
+_COARSE = 0.001  # a distance between neighbors in float32 that is named
+_NAMED = 3
 
 
 class Leaf(NamedTuple):
@@ -50,11 +53,11 @@ _ARRAY_SPACES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.Multi
 
 
 def leaves_of(space: Space[Any], *, ragged: bool = False) -> tuple[Leaf, ...]:
-    """The leaves of a space, in the space's own order.
+    """The leaves of a space, in the space's order.
 
     Raises:
         ConfigError: the space, or a part of it, has no leaves (Text, Graph, OneOf, other sequences), or has ragged
-            leaves and the caller cannot hold them.
+            leaves although `ragged` is false.
     """
     leaves = tuple(_leaves_of(space))
     found = next((leaf for leaf in leaves if leaf.ragged), None)
@@ -69,18 +72,14 @@ def leaves_of(space: Space[Any], *, ragged: bool = False) -> tuple[Leaf, ...]:
 def leaf_spaces(space: Space[Any]) -> Iterator[Space[Any]]:
     """The spaces of an observation's leaves, in the order of `leaves_of`."""
     if isinstance(space, (spaces.Dict, spaces.Tuple)):
-        for part in space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces:
+        for _, part in _parts(space):
             yield from leaf_spaces(part)
     else:
         yield space
 
 
 def check_unit_spaces(interface: Interface) -> None:
-    """Checks that units and their actions belong together.
-
-    Raises:
-        ConfigError: an entity has only one of the two, or another action space than its `UnitSpace` has.
-    """
+    """Checks that each entity has both units and their actions, or neither; raises `ConfigError`."""
     columns = zip(interface.entities, interface.observation_spaces, interface.action_spaces, strict=True)
     for entity, seen, acted in columns:
         for space in (seen, acted):
@@ -88,15 +87,13 @@ def check_unit_spaces(interface: Interface) -> None:
                 raise ConfigError(
                     f"{entity!r}: units inside of another space, at {place}; a seat has one UnitSpace and its actions"
                 )
-        own = seen.action_space if isinstance(seen, UnitSpace) else None
-        if isinstance(acted, UnitActions) or own is not None:
-            if own is None:
-                raise ConfigError(f"{entity!r} has the actions {acted}, but observes {seen}, which is no UnitSpace")
-            if acted != own:
-                raise ConfigError(
-                    f"{entity!r} observes a UnitSpace with the actions {own}, but its action space is {acted}; use "
-                    "the `action_space` of the UnitSpace"
-                )
+        if isinstance(seen, UnitSpace) and acted != seen.action_space:
+            raise ConfigError(
+                f"{entity!r} observes a UnitSpace with the actions {seen.action_space}, but its action space is "
+                f"{acted}; use the `action_space` of the UnitSpace"
+            )
+        if isinstance(acted, UnitActions) and not isinstance(seen, UnitSpace):
+            raise ConfigError(f"{entity!r} has the actions {acted}, but observes {seen}, which is no UnitSpace")
 
 
 def _nested_units(space: Space[Any], place: str = "") -> str | None:
@@ -184,13 +181,7 @@ class Columns:
     """The leaves of one space: `flatten` and `unflatten` of batches, compiled once.
 
     Looking at a Dict space takes as long as copying a small array, and a recursive function several times as long as
-    one expression with all keys in it.
-
-    Attributes:
-        leaves: of the space.
-        flatten: a function that gives the leaves of a batch, as they are; raises `KeyError`, `IndexError` or
-            `TypeError` if a part is missing.
-        unflatten: a function that gives the batch that holds these leaves.
+    one expression with all keys in it. `flatten` raises `KeyError`, `IndexError` or `TypeError` if a part is missing.
     """
 
     def __init__(self, space: Space[Any]) -> None:
@@ -231,12 +222,7 @@ def copy_rows(space: Space[Any], source: Any, target: Any, rows: Any) -> None:
 
 
 def write_sample(space: Space[Any], sample: Any, target: Any, rows: Any) -> None:
-    """Writes one sample into one or several rows of a batch.
-
-    Raises:
-        TypeError: as `copy_rows`.
-        ValueError: an array does not have the space's shape.
-    """
+    """Writes one sample into one or several rows of a batch; raises as `copy_rows`."""
     for array, into in zip(flatten(space, sample), flatten(space, target), strict=True):
         _check_dtype(space, array, into)
         if array.shape != into.shape[1:]:
@@ -256,7 +242,7 @@ def check_choices(space: Space[Any], sample: Any, rows: NDArray[np.bool_] | None
 
     Raises:
         TypeError: the sample is None.
-        ValueError: a value of a Discrete, MultiDiscrete or MultiBinary space is out of its range.
+        ValueError: a value is out of its range.
     """
     if sample is None:
         raise TypeError(f"None is no action of {space}; an action is needed on every tick")
@@ -264,29 +250,16 @@ def check_choices(space: Space[Any], sample: Any, rows: NDArray[np.bool_] | None
         for key, part in _parts(space):
             check_choices(part, sample[key], rows)
         return
-    if isinstance(space, spaces.Sequence):
-        check_items(space, sample, rows)
+    part = space.feature_space if isinstance(space, spaces.Sequence) else space
+    if isinstance(part, spaces.Box):
         return
-    if isinstance(space, spaces.Box):
-        return
-    low, high = bounds(space)
-    values = np.asarray(sample)
-    wrong = (values < low) | (values > high)
-    if np.count_nonzero(wrong) and (rows is None or wrong[rows].any()):
-        raise ValueError(f"{values} is no action of {space}: choices go from {low} to {high}")
-
-
-def check_items(space: spaces.Sequence, sample: Any, rows: NDArray[np.bool_] | None = None) -> None:
-    """`check_choices` of a ragged leaf.
-
-    Raises:
-        ValueError: as `check_choices`.
-    """
-    if isinstance(space.feature_space, spaces.Box):
-        return
-    low, high = bounds(space.feature_space)
+    low, high = bounds(part)
     values = sample.values if isinstance(sample, Ragged) else np.asarray(sample)
     wrong = (values < low) | (values > high)
+    if part is space:
+        if np.count_nonzero(wrong) and (rows is None or wrong[rows].any()):
+            raise ValueError(f"{values} is no action of {space}: choices go from {low} to {high}")
+        return
     wrong = wrong.reshape(len(wrong), -1).any(axis=1)
     if isinstance(sample, Ragged) and rows is not None:
         wrong &= np.repeat(rows, sample.lengths)
@@ -303,23 +276,15 @@ class BatchWriter:
         self._free = isinstance(space, spaces.Box)  # values are not checked
         self._array: Array = target if isinstance(target, np.ndarray) else np.zeros(0)  # not for Dict and Tuple
         self._count, self._offsets = 0, self._array
-        if (
-            isinstance(space, spaces.Discrete) and int(space.start) == 0
-        ):  # viewed as unsigned integers, negative values are large
+        if isinstance(space, spaces.Discrete) and int(space.start) == 0:  # as unsigned, negative values are large
             self._count, self._offsets = int(space.n), self._array.view(self._array.dtype.str.replace("i", "u"))
 
     def write(self, batch: Any, rows: Callable[[], NDArray[np.bool_]]) -> None:
-        """Copies a batch; if a value is out of range, `rows` gives the rows in which that is an error.
-
-        Raises:
-            TypeError, ValueError: as `copy_rows` and `check_choices`.
-        """
+        """Copies a batch; if a value is out of range, `rows` gives the rows in which that is an error."""
         array = self._array
         if type(batch) is not np.ndarray or batch.dtype != array.dtype or batch.shape != array.shape:
             copy_rows(self._space, batch, self._target, slice(None))
-            check_choices(
-                self._space, batch, rows()
-            )  # not the target: cast to a narrower type, a wrong value may look right
+            check_choices(self._space, batch, rows())  # cast to the target's type, a wrong value may look right
             return
         array[...] = batch
         if self._free or (self._count and not np.count_nonzero(self._offsets >= self._count)):
@@ -335,37 +300,37 @@ def as_action(space: Space[Any], written: Any) -> Any:
     Raises:
         ValueError: it is no action of the space, such as 1.5 for a Discrete, or true for a number.
     """
+
+    def typed(space: Space[Any], written: Any) -> Any:
+        if isinstance(space, spaces.Dict):
+            if set(written) != set(space.spaces):
+                raise KeyError(written)
+            return {key: typed(part, written[key]) for key, part in space.spaces.items()}
+        if isinstance(space, spaces.Tuple):
+            return tuple(typed(part, item) for part, item in zip(space.spaces, written, strict=True))
+        if isinstance(space, spaces.Sequence):
+            part = space.feature_space
+            items = [typed(part, item) for item in written]
+            return np.array(items, part.dtype).reshape(-1, *(part.shape or ()))
+        given = np.asarray(written)
+        with np.errstate(over="ignore", invalid="ignore"):
+            cast = given.astype(space.dtype)
+        if given.dtype.kind == "b" and not isinstance(space, spaces.MultiBinary):
+            raise ValueError(written)
+        lost = cast.dtype.kind in "iu" and not np.array_equal(cast, given)
+        if lost or (cast.dtype.kind == "f" and not np.isfinite(cast).all()):
+            raise ValueError(written)
+        return cast[()] if isinstance(space, spaces.Discrete) else cast
+
     if isinstance(space, UnitActions):
         return space.parse_idle(written)
     try:
-        action = _typed(space, written)
+        action = typed(space, written)
     except (TypeError, ValueError, KeyError, OverflowError):
         action = None
     if action is None or not space.contains(action):
         raise ValueError(f"{written!r} is no action of {space}")
     return action
-
-
-def _typed(space: Space[Any], written: Any) -> Any:
-    if isinstance(space, spaces.Dict):
-        if set(written) != set(space.spaces):
-            raise KeyError(written)
-        return {key: _typed(part, written[key]) for key, part in space.spaces.items()}
-    if isinstance(space, spaces.Tuple):
-        return tuple(_typed(part, item) for part, item in zip(space.spaces, written, strict=True))
-    if isinstance(space, spaces.Sequence):
-        part = space.feature_space
-        items = [_typed(part, item) for item in written]
-        return np.array(items, part.dtype).reshape(-1, *(part.shape or ()))
-    given = np.asarray(written)
-    with np.errstate(over="ignore", invalid="ignore"):
-        typed = given.astype(space.dtype)
-    if given.dtype.kind == "b" and not isinstance(space, spaces.MultiBinary):
-        raise ValueError(written)
-    lost = typed.dtype.kind in "iu" and not np.array_equal(typed, given)
-    if lost or (typed.dtype.kind == "f" and not np.isfinite(typed).all()):
-        raise ValueError(written)
-    return typed[()] if isinstance(space, spaces.Discrete) else typed
 
 
 def row(space: Space[Any], batched: Any, index: Any) -> Any:
@@ -376,9 +341,7 @@ def row(space: Space[Any], batched: Any, index: Any) -> Any:
         if isinstance(space, spaces.Tuple):
             return tuple(row(part, value, index) for part, value in zip(space.spaces, batched, strict=True))
     value = batched[index]
-    return (
-        value if isinstance(space, spaces.Discrete) else np.array(value)
-    )  # samples of a Box are arrays, also of shape ()
+    return value if isinstance(space, spaces.Discrete) else np.array(value)  # of a Box also if the shape is ()
 
 
 def rows_of(space: Space[Any], leaves: Sequence[Any], count: int) -> list[Any]:
@@ -390,11 +353,7 @@ def rows_of(space: Space[Any], leaves: Sequence[Any], count: int) -> list[Any]:
 
 
 def stack(space: Space[Any], samples: Sequence[Any]) -> Any:
-    """A batched sample of single ones, [B, ...], copied.
-
-    Raises:
-        ValueError, TypeError: an array does not have the space's shape or type.
-    """
+    """A batched sample of single ones, [B, ...], copied; raises `ValueError` or `TypeError` as `write_sample`."""
     leaves = leaves_of(space, ragged=True)
     columns: list[list[Any]] = [[] for _ in leaves]
     for sample in samples:
@@ -403,15 +362,13 @@ def stack(space: Space[Any], samples: Sequence[Any]) -> Any:
             if array.dtype != leaf.dtype and not empty and (lost := lost_value(array, leaf.dtype)) is not None:
                 raise TypeError(f"the value {lost} for {space}{leaf.place}, which holds {leaf.dtype}")
             column.append(array)
-    return unflatten(
-        space,
-        [
-            Ragged.of(column, leaf.dtype, leaf.shape)
-            if leaf.ragged
-            else np.array(column, leaf.dtype).reshape(len(column), *leaf.shape)
-            for leaf, column in zip(leaves, columns, strict=True)
-        ],
-    )
+    batch = [
+        Ragged.of(column, leaf.dtype, leaf.shape)
+        if leaf.ragged
+        else np.array(column, leaf.dtype).reshape(len(column), *leaf.shape)
+        for leaf, column in zip(leaves, columns, strict=True)
+    ]
+    return unflatten(space, batch)
 
 
 def take_rows(space: Space[Any], batched: Any, rows: Any) -> Any:
@@ -422,26 +379,22 @@ def take_rows(space: Space[Any], batched: Any, rows: Any) -> Any:
 def replace_rows(space: Space[Any], before: Any, after: Any, rows: NDArray[np.bool_]) -> Any:
     """A batched sample with the rows of `after` where `rows` [B] is true, else those of `before`; a copy."""
     pairs = zip(flatten(space, before), flatten(space, after), strict=True)
-    return unflatten(
-        space,
-        [
-            old.replaced(new, rows)
-            if isinstance(old, Ragged)
-            else np.where(rows.reshape(-1, *(1,) * (old.ndim - 1)), new, old)
-            for old, new in pairs
-        ],
-    )
+    mixed = [
+        old.replaced(new, rows)
+        if isinstance(old, Ragged)
+        else np.where(rows.reshape(-1, *(1,) * (old.ndim - 1)), new, old)
+        for old, new in pairs
+    ]
+    return unflatten(space, mixed)
 
 
 def empty_batch(space: Space[Any], *axes: int) -> Any:
     """A batched sample of zeros with the given leading axes; ragged leaves have rows without items, and one axis."""
-    return unflatten(
-        space,
-        [
-            Ragged.empty(axes[0], leaf.dtype, leaf.shape) if leaf.ragged else np.zeros((*axes, *leaf.shape), leaf.dtype)
-            for leaf in leaves_of(space, ragged=True)
-        ],
-    )
+    leaves = [
+        Ragged.empty(axes[0], leaf.dtype, leaf.shape) if leaf.ragged else np.zeros((*axes, *leaf.shape), leaf.dtype)
+        for leaf in leaves_of(space, ragged=True)
+    ]
+    return unflatten(space, leaves)
 
 
 def no_op(space: Space[Any], mask: NDArray[np.int8] | None = None) -> Any:
@@ -454,22 +407,18 @@ def no_op(space: Space[Any], mask: NDArray[np.int8] | None = None) -> Any:
     if isinstance(space, spaces.Tuple):
         return tuple(no_op(part) for part in space.spaces)
     if isinstance(space, spaces.Discrete):
-        return np.dtype(space.dtype).type(space.start + _first_allowed(mask))
+        return np.dtype(space.dtype).type(space.start + (0 if mask is None else int(np.argmax(mask != 0))))
     if isinstance(space, spaces.Box):
         return np.asarray(np.clip(np.zeros(space.shape, space.dtype), space.low, space.high))
     if isinstance(space, spaces.MultiDiscrete):
         choices = space.nvec.ravel()
-        masks = [None] * choices.size if mask is None else np.split(mask, np.cumsum(choices)[:-1])
-        offsets = np.array([_first_allowed(part) for part in masks], space.dtype)
+        masks = np.split(np.ones(choices.sum()) if mask is None else mask, np.cumsum(choices)[:-1])
+        offsets = np.array([np.argmax(part != 0) for part in masks], space.dtype)
         return np.asarray(space.start + offsets.reshape(space.nvec.shape))
     if isinstance(space, spaces.Sequence):
         part = space.feature_space
         return np.zeros((0, *(part.shape or ())), part.dtype)
     return np.zeros(space.shape, space.dtype)
-
-
-def _first_allowed(mask: NDArray[np.int8] | None) -> int:
-    return 0 if mask is None else int(np.argmax(mask != 0))
 
 
 def allows_some(space: Space[Any], masks: NDArray[Any]) -> NDArray[np.bool_]:
@@ -487,3 +436,33 @@ def mask_size(space: Space[Any]) -> int:
     if isinstance(space, spaces.MultiDiscrete):
         return int(space.nvec.sum())
     return 0
+
+
+def large_numbers(space: Space[Any], leaves: Sequence[Any]) -> str:
+    """A sentence about numbers that are far beyond what a network learns from; empty if there are none.
+
+    The leaves are those of a batch of observations, arrays [N, ...], of ragged ones the items.
+    """
+    found: list[str] = []
+    largest = coarsest = 0.0
+    for leaf, part, values in zip(leaves_of(space, ragged=True), leaf_spaces(space), leaves, strict=False):
+        box = part.feature_space if isinstance(part, spaces.Sequence) else part
+        array = np.asarray(values)
+        if not isinstance(box, spaces.Box) or box.dtype == np.uint8 or not array.size:
+            continue  # choices become one-hot vectors, bytes are scaled
+        numbers = np.abs(array.reshape(len(array), -1).astype(np.float64))
+        sizes = np.max(numbers, axis=0, initial=0.0, where=np.isfinite(numbers))
+        for index in np.flatnonzero(sizes >= _LARGE):
+            within = "".join(f"[{place}]" for place in np.unravel_index(index, box.shape))
+            found.append(f"observation{leaf.place}{within}")
+            largest = max(largest, float(sizes[index]))
+            if box.dtype.itemsize > 4 or box.dtype in (np.int32, np.uint32):
+                coarsest = max(coarsest, float(np.spacing(np.float32(sizes[index]))))
+    if not found:
+        return ""
+    names = ", ".join(found[:_NAMED]) + (f" and {len(found) - _NAMED} more" if len(found) > _NAMED else "")
+    lost = f"; in float32, as networks take them, neighbors differ by {coarsest:g}" if coarsest > _COARSE else ""
+    return (
+        f"{names}: numbers up to {largest:,.10g}, far beyond what a network learns from (about -10 to 10){lost}. Set "
+        "normalize_observations: true in the options of the policy, or scale them in the game"
+    )

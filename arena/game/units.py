@@ -27,6 +27,7 @@ MOST_UNITS = 2**31
 """Indices of units are below this number."""
 
 _FLAG, _INDEX = np.dtype(np.int8), np.dtype(np.int64)
+_FLAGS = spaces.Box(0, 1, (), np.int8)
 Integers = NDArray[np.int64]
 Shown: TypeAlias = Mapping[str, Mapping[str, Any]]
 """What an observation says about actions: `actors`, and `actees` and `mask` where the action has them, by action."""
@@ -34,12 +35,7 @@ Shown: TypeAlias = Mapping[str, Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Choice:
-    """Each actor picks one label.
-
-    Args:
-        labels: of the choices.
-        masked: whether observations say for each actor what it may pick.
-    """
+    """Each actor picks one label; where `masked`, observations say for each actor what it may pick."""
 
     labels: tuple[str, ...]
     masked: bool = True
@@ -52,7 +48,6 @@ class Choice:
 
     @property
     def choices(self) -> int:
-        """The number of labels."""
         return len(self.labels)
 
 
@@ -63,17 +58,12 @@ class GlobalChoice(Choice):
 
 @dataclass(frozen=True)
 class Select:
-    """Each actor picks one actee; a choice is a place in the row's list of actees.
-
-    Args:
-        masked: whether observations say for each actor which actees it may pick.
-    """
+    """Each actor picks one actee, a place in the row's list of actees; `masked` as of `Choice`."""
 
     masked: bool = False
 
     @property
     def choices(self) -> int:
-        """Places are below this number."""
         return MOST_UNITS
 
 
@@ -125,8 +115,7 @@ class UnitActions(spaces.Dict):
     Args:
         actions: by name, in order.
         of: the arguments of the `UnitSpace` that it belongs to, without its actions; only for files.
-        shown: what the actors may do now, as a single sample; of an action space that an environment hands out. None:
-            a space that stands alone, where nothing is shown: `sample` then has no actors.
+        shown: gives what the actors may do now, as a single sample; without it `sample` has no actors.
     """
 
     def __init__(
@@ -157,23 +146,19 @@ class UnitActions(spaces.Dict):
         return {name: choices[0] for name, choices in drawn.items()}
 
     def draw(self, shown: Shown, generator: np.random.Generator) -> dict[str, Ragged]:
-        """Choices of all rows, drawn evenly among what is allowed.
-
-        Raises:
-            ValueError: an actor can choose nothing.
-        """
+        """Choices of all rows, drawn evenly among what is allowed; `ValueError`: an actor can choose nothing."""
         return {
             name: Ragged(_picked(name, kind, shown[name], generator), shown[name]["actors"].lengths)
             for name, kind in self.actions.items()
         }
 
-    def first_allowed(self, shown: Shown, wanted: Mapping[str, int] | None = None) -> dict[str, Ragged]:
-        """Choices of all rows without chance: the wanted label where it is allowed, else the first allowed choice."""
+    def first_allowed(self, shown: Shown, labels: Mapping[str, int] | None = None) -> dict[str, Ragged]:
+        """Choices of all rows without chance: the given label where it is allowed, else the first allowed choice."""
         found = {}
         for name, kind in self.actions.items():
             parts = shown[name]
             choices = _picked(name, kind, parts, None)
-            label = (wanted or {}).get(name)
+            label = (labels or {}).get(name)
             if label is not None:
                 mask = parts.get("mask") if kind.masked else None
                 choices = np.where(True if mask is None else mask.values[:, label] != 0, label, choices)
@@ -181,15 +166,9 @@ class UnitActions(spaces.Dict):
         return found
 
     def check_choices(self, batch: Mapping[str, Ragged], shown: Shown | None, *, first_row: int = 0) -> None:
-        """Checks that there is one choice per actor, and each is in its range.
+        """Checks that there is one choice per actor, and each is in its range; without `shown` only the ranges.
 
-        Args:
-            batch: choices of all rows.
-            shown: batched; None: only ranges are checked.
-            first_row: the number of the first row in messages.
-
-        Raises:
-            ValueError: names the action and the row.
+        `first_row` is the number of the first row in the messages of `ValueError`.
         """
         for name, kind in self.actions.items():
             given = batch[name]
@@ -204,20 +183,15 @@ class UnitActions(spaces.Dict):
                 if isinstance(kind, Select):
                     limits = np.repeat(shown[name]["actees"].lengths, actors.lengths)
             values = np.asarray(given.values, np.int64)
-            if (
-                len(values) and (item := _first(values.view(np.uint64) >= limits)) is not None
-            ):  # as unsigned, negative ones are large
+            wrong = values.view(np.uint64) >= limits  # as unsigned, negative ones are large
+            if len(values) and (item := _first(wrong)) is not None:
                 row, most = int(given.rows()[item]), int(np.broadcast_to(limits, values.shape)[item]) - 1
                 raise ValueError(
                     f"action {name!r}, row {first_row + row}: {values[item]} is no choice; they go from 0 to {most}"
                 )
 
     def parse_idle(self, written: Any) -> dict[str, int]:
-        """Converts `{action: label or its number}`, as in a configuration, to label numbers.
-
-        Raises:
-            ValueError: there is no such action or label, or the action is a `Select`.
-        """
+        """Converts `{action: label or its number}`, as in a configuration, to label numbers; raises `ValueError`."""
         if not isinstance(written, Mapping):
             raise ValueError(f"{written!r} is no mapping of actions to labels; actions: {', '.join(self.actions)}")
         found = {}
@@ -242,9 +216,13 @@ class UnitActions(spaces.Dict):
         """A single sample of what is shown, as a batch of one row; an action that is absent has no actors."""
         rows: dict[str, dict[str, Ragged]] = {}
         for name, kind in self.actions.items():
-            nothing = {"actors": (), "actees": ()} if isinstance(kind, Select) else {"actors": ()}
-            parts = {part: _array(part, kind, given) for part, given in {**nothing, **shown.get(name, {})}.items()}
-            rows[name] = {part: Ragged(values, [len(values)]) for part, values in parts.items()}
+            select = isinstance(kind, Select)
+            nothing = {"actors": (), "actees": ()} if select else {"actors": ()}
+            rows[name] = {}
+            for part, given in {**nothing, **shown.get(name, {})}.items():
+                values = np.asarray(given, np.int8 if part == "mask" else np.int64)
+                values = values.reshape(-1, kind.choices) if part == "mask" and not select else values.reshape(-1)
+                rows[name][part] = Ragged(values, [len(values)])
         return rows
 
     def contains(self, x: Any) -> bool:
@@ -306,19 +284,27 @@ class UnitSpace(spaces.Dict):
                 raise ValueError(f"action {name!r} must be a Choice, a Select or a GlobalChoice, got {kind!r}")
         of = {"types": self.types, "global_features": self.global_features, "hidden": self.hidden}
         self.action_space = UnitActions(self.actions, of=of)
+
+        def numbers(count: int) -> spaces.Box:
+            return spaces.Box(-np.inf, np.inf, (count,), np.float32)
+
+        def ordered(parts: Iterable[tuple[str, Space[Any]]]) -> spaces.Dict:
+            return spaces.Dict(OrderedDict(parts))  # Gymnasium sorts the keys of a plain dict
+
         parts: OrderedDict[str, Space[Any]] = OrderedDict()
         if self.global_features:
-            parts["globals"] = _numbers(len(self.global_features))
+            parts["globals"] = numbers(len(self.global_features))
         if self.types:
-            parts["units"] = _dict({name: Items(_numbers(len(features))) for name, features in self.types.items()})
+            parts["units"] = ordered((name, Items(numbers(len(features)))) for name, features in self.types.items())
         if self.hidden:
-            parts["visible"] = _dict({name: Items(_flag()) for name in self.hidden})
-        parts["actions"] = _dict({name: _dict(_shown_parts(kind)) for name, kind in self.actions.items()})
+            parts["visible"] = ordered((name, Items(_FLAGS)) for name in self.hidden)
+        parts["actions"] = ordered((name, ordered(_shown_parts(kind).items())) for name, kind in self.actions.items())
         super().__init__(parts)
 
     def contains(self, x: Any) -> bool:
         """Whether a single sample keeps all rules: names, shapes, dtypes, and `breach`."""
-        return _has_form(self, x) and self.breach(_as_batch(self, x)) is None
+        batch = _as_batch(self, x)
+        return batch is not None and self.breach(batch) is None
 
     def complete(self, sample: Any) -> dict[str, Any]:
         """A single observation, in the order of the space, with everything that may be left out.
@@ -361,19 +347,57 @@ class UnitSpace(spaces.Dict):
             }
         actions = sample.get("actions", {})
         _refuse_unknown("action", actions, self.actions)
-        whole["actions"] = {
-            name: _complete_shown(name, kind, actions.get(name, {})) for name, kind in self.actions.items()
-        }
+        whole["actions"] = {}
+        for name, kind in self.actions.items():
+            where, given = f"action {name!r}", actions.get(name, {})
+            _refuse_unknown(f"part of {where}", given, _shown_parts(kind))
+            actors = _items(f"{where}: actors", given.get("actors", ()), np.int64)
+            whole["actions"][name] = parts = {"actors": actors}
+            choices = kind.choices
+            if isinstance(kind, Select):
+                parts["actees"] = _items(f"{where}: actees", given.get("actees", ()) if len(actors) else (), np.int64)
+                choices = len(parts["actees"])
+            if not kind.masked:
+                continue
+            mask = given.get("mask")
+            if mask is None:
+                mask = np.ones((len(actors), choices), np.int8)
+            shape = np.shape(mask)
+            if not isinstance(kind, Select):
+                parts["mask"] = _items(f"{where}: mask", mask, np.int8, (choices,))
+            elif len(shape) == 1 or shape == (len(actors), choices) or not (len(actors) or np.size(mask)):
+                parts["mask"] = _items(f"{where}: mask", np.reshape(mask, -1), np.int8)
+            else:
+                raise ValueError(
+                    f"{where}: mask: the shape must be [actors, actees] = [{len(actors)}, {choices}], or flat, "
+                    f"got {list(shape)}"
+                )
         return whole
 
     def breach(self, batch: Mapping[str, Any]) -> Breach | None:
-        """The first rule that a batched sample breaks; None if it keeps all.
+        """The first rule that a batched sample breaks, or None.
 
         Numbers are finite; actors and actees are distinct indices of units that are not hidden; masks have one entry
         per choice, and every actor has an allowed choice.
         """
-        found = self._breach_of_features(batch)
-        return self._breach_of_actions(batch) if found is None else found
+        if self.global_features and not is_finite(batch["globals"]):
+            row, feature = np.argwhere(~np.isfinite(batch["globals"]))[0]
+            value = batch["globals"][row, feature]
+            return Breach(int(row), f"global feature {self.global_features[feature]!r} is {value}")
+        for name, features in self.types.items():
+            units = batch["units"][name]
+            if units.total and not is_finite(units.values):
+                item, feature = np.argwhere(~np.isfinite(units.values))[0]
+                row, place, value = units.rows()[item], units.places()[item], units.values[item, feature]
+                return Breach(int(row), f"feature {features[feature]!r} of {name} {place} is {value}")
+        for name in self.hidden:
+            units, visible = batch["units"][name], batch["visible"][name]
+            if (row_ := _first_difference(visible.lengths, units.lengths)) is not None:
+                found, expected = visible.lengths[row_], units.lengths[row_]
+                return Breach(row_, f"'visible' has {found} items for {expected} units of type {name!r}")
+            if (breach := _breach_of_flags(visible, f"'visible' of type {name!r}")) is not None:
+                return breach
+        return self._breach_of_actions(batch)
 
     def lengths(self, batch: Mapping[str, Any]) -> Integers:
         """[B] the number of all units of each row."""
@@ -394,7 +418,7 @@ class UnitSpace(spaces.Dict):
             index -= count
         return "the row"
 
-    def words_of(self, sample: Mapping[str, Any], action: Mapping[str, Any]) -> Iterator[str]:
+    def describe(self, sample: Mapping[str, Any], action: Mapping[str, Any]) -> Iterator[str]:
         """Each decision of a single action at a single observation: `Move: Robot 1: +y`, `Fire: Cannon 0: Mine 2`."""
         for name, kind in self.actions.items():
             parts = sample["actions"][name]
@@ -424,9 +448,22 @@ class UnitSpace(spaces.Dict):
             sample["visible"] = {name: flags[name] for name in self.hidden}
         seen = [flags[name] if name in self.hidden else np.ones(counts[name], np.int8) for name in self.types]
         units = np.flatnonzero(np.concatenate([*seen, np.zeros(0, np.int8)]))
-        sample["actions"] = {
-            name: _random_shown(kind, units, sum(counts.values()), rng) for name, kind in self.actions.items()
-        }
+        sample["actions"] = {}
+        for name, kind in self.actions.items():
+            if isinstance(kind, GlobalChoice):
+                actors = np.full(int(rng.integers(0, 2)), sum(counts.values()), np.int64)
+            else:
+                actors = rng.permutation(units)[: int(rng.integers(0, len(units) + 1))].astype(np.int64)
+            sample["actions"][name] = parts = {"actors": actors}
+            choices = kind.choices
+            if isinstance(kind, Select):
+                choices = int(rng.integers(1, len(units) + 1)) if len(actors) else 0
+                parts["actees"] = rng.permutation(units)[:choices].astype(np.int64)
+            if kind.masked:
+                mask = rng.integers(0, 2, (len(actors), choices)).astype(np.int8)
+                if choices:
+                    mask[np.arange(len(actors)), rng.integers(0, choices, len(actors))] = 1
+                parts["mask"] = mask.reshape(-1) if isinstance(kind, Select) else mask
         return sample
 
     def __eq__(self, other: object) -> bool:
@@ -439,26 +476,6 @@ class UnitSpace(spaces.Dict):
     @property
     def _parts(self) -> tuple[Any, ...]:
         return list(self.types.items()), self.global_features, list(self.actions.items()), self.hidden
-
-    def _breach_of_features(self, batch: Mapping[str, Any]) -> Breach | None:
-        if self.global_features and not is_finite(batch["globals"]):
-            row, feature = np.argwhere(~np.isfinite(batch["globals"]))[0]
-            value = batch["globals"][row, feature]
-            return Breach(int(row), f"global feature {self.global_features[feature]!r} is {value}")
-        for name, features in self.types.items():
-            units = batch["units"][name]
-            if units.total and not is_finite(units.values):
-                item, feature = np.argwhere(~np.isfinite(units.values))[0]
-                row, place, value = units.rows()[item], units.places()[item], units.values[item, feature]
-                return Breach(int(row), f"feature {features[feature]!r} of {name} {place} is {value}")
-        for name in self.hidden:
-            units, visible = batch["units"][name], batch["visible"][name]
-            if (row_ := _first_difference(visible.lengths, units.lengths)) is not None:
-                found, wanted = visible.lengths[row_], units.lengths[row_]
-                return Breach(row_, f"'visible' has {found} items for {wanted} units of type {name!r}")
-            if (breach := _breach_of_flags(visible, f"'visible' of type {name!r}")) is not None:
-                return breach
-        return None
 
     def _breach_of_actions(self, batch: Mapping[str, Any]) -> Breach | None:
         counts = self.lengths(batch)
@@ -511,26 +528,12 @@ def _names(what: str, given: Iterable[str]) -> tuple[str, ...]:
     return names
 
 
-def _dict(parts: Mapping[str, Space[Any]]) -> spaces.Dict:
-    return spaces.Dict(OrderedDict(parts))  # Gymnasium sorts the keys of a plain dict
-
-
-def _numbers(count: int) -> spaces.Box:
-    return spaces.Box(-np.inf, np.inf, (count,), np.float32)
-
-
-def _flag() -> spaces.Box:
-    return spaces.Box(0, 1, (), np.int8)
-
-
 def _shown_parts(kind: ActionKind) -> dict[str, Space[Any]]:
     """The parts of an observation that say which units act in an action, and what they may do."""
-    index = spaces.Box(0, MOST_UNITS - 1, (), np.int64)
-    parts: dict[str, Space[Any]] = {"actors": Items(index)}
-    if isinstance(kind, Select):
-        parts["actees"] = Items(spaces.Box(0, MOST_UNITS - 1, (), np.int64))
+    named = ("actors", "actees") if isinstance(kind, Select) else ("actors",)
+    parts: dict[str, Space[Any]] = {part: Items(spaces.Box(0, MOST_UNITS - 1, (), np.int64)) for part in named}
     if kind.masked:
-        parts["mask"] = Items(_flag() if isinstance(kind, Select) else spaces.MultiBinary(kind.choices))
+        parts["mask"] = Items(_FLAGS if isinstance(kind, Select) else spaces.MultiBinary(kind.choices))
     return parts
 
 
@@ -548,8 +551,7 @@ def _items(what: str, given: Any, dtype: Any, shape: tuple[int, ...] = ()) -> ND
     if array.shape[:1] == (0,):
         return np.zeros((0, *shape), dtype)
     if array.ndim == 0 or array.shape[1:] != shape:
-        wanted = ", ".join(map(str, ("n", *shape)))
-        raise ValueError(f"{what}: the shape must be [{wanted}], got {list(array.shape)}")
+        raise ValueError(f"{what}: the shape must be [{', '.join(map(str, ('n', *shape)))}], got {list(array.shape)}")
     with np.errstate(invalid="ignore", over="ignore"):  # `breach` reports numbers that are not finite, with their unit
         typed = array.astype(dtype, copy=False)
     if typed is not array and array.dtype.kind in "iu" and (lost := lost_value(array, typed.dtype)):
@@ -557,41 +559,6 @@ def _items(what: str, given: Any, dtype: Any, shape: tuple[int, ...] = ()) -> ND
     if typed.dtype.kind == "i" and typed is not array and not np.array_equal(array, typed):
         raise ValueError(f"{what}: whole numbers of {typed.dtype} are needed, got {array.dtype} {array.ravel()[:3]}")
     return typed
-
-
-def _complete_shown(name: str, kind: ActionKind, given: Any) -> dict[str, NDArray[Any]]:
-    """The actors of an action and what they may do, with everything that may be left out."""
-    where = f"action {name!r}"
-    _refuse_unknown(f"part of {where}", given, _shown_parts(kind))
-    actors = _items(f"{where}: actors", given.get("actors", ()), np.int64)
-    found = {"actors": actors}
-    choices = kind.choices
-    if isinstance(kind, Select):
-        found["actees"] = _items(f"{where}: actees", given.get("actees", ()) if len(actors) else (), np.int64)
-        choices = len(found["actees"])
-    if kind.masked:
-        mask = given.get("mask")
-        if mask is None:
-            mask = np.ones((len(actors), choices), np.int8)
-        if isinstance(kind, Select):
-            shape = np.shape(mask)
-            if len(shape) != 1 and shape != (len(actors), choices) and (len(actors) or np.size(mask)):
-                raise ValueError(
-                    f"{where}: mask: the shape must be [actors, actees] = [{len(actors)}, {choices}], or flat, "
-                    f"got {list(shape)}"
-                )
-            found["mask"] = _items(f"{where}: mask", np.reshape(mask, -1), np.int8)
-        else:
-            found["mask"] = _items(f"{where}: mask", mask, np.int8, (choices,))
-    return found
-
-
-def _array(part: str, kind: ActionKind, given: Any) -> NDArray[Any]:
-    """A part of what is shown, as an array of its type; lists may be given."""
-    array = np.asarray(given, np.int8 if part == "mask" else np.int64)
-    if part == "mask" and not isinstance(kind, Select):
-        return array.reshape(-1, kind.choices)
-    return array.reshape(-1)
 
 
 def _picked(
@@ -613,55 +580,25 @@ def _picked(
         raise ValueError(
             f"action {name!r}, row {actors.rows()[stuck]}: actor {actors.values[stuck]}: its mask forbids everything"
         )
-    wanted = before + (drawn * counts).astype(np.int64) + 1  # the number of the choice among all allowed ones
-    return np.asarray(np.searchsorted(allowed, wanted) - (ends - choices), np.int64)
-
-
-def _random_shown(
-    kind: ActionKind, units: NDArray[np.intp], count: int, rng: np.random.Generator
-) -> dict[str, NDArray[Any]]:
-    """A random part of an observation: the actors of an action and what they may do; `units` are not hidden."""
-    if isinstance(kind, GlobalChoice):
-        actors = np.full(int(rng.integers(0, 2)), count, np.int64)
-    else:
-        actors = rng.permutation(units)[: int(rng.integers(0, len(units) + 1))].astype(np.int64)
-    parts: dict[str, NDArray[Any]] = {"actors": actors}
-    choices = kind.choices
-    if isinstance(kind, Select):
-        choices = int(rng.integers(1, len(units) + 1)) if len(actors) else 0
-        parts["actees"] = rng.permutation(units)[:choices].astype(np.int64)
-    if kind.masked:
-        mask = rng.integers(0, 2, (len(actors), choices)).astype(np.int8)
-        if choices:
-            mask[np.arange(len(actors)), rng.integers(0, choices, len(actors))] = 1
-        parts["mask"] = mask.reshape(-1) if isinstance(kind, Select) else mask
-    return parts
-
-
-def _has_form(space: Space[Any], sample: Any) -> bool:
-    """Whether names, shapes and dtypes of a single sample are right."""
-    if isinstance(space, spaces.Dict):
-        return (
-            isinstance(sample, dict)
-            and sample.keys() == space.spaces.keys()
-            and all(_has_form(part, sample[key]) for key, part in space.spaces.items())
-        )
-    part = space.feature_space if isinstance(space, Items) else space
-    shape = sample.shape[1:] if isinstance(space, Items) and isinstance(sample, np.ndarray) else None
-    if shape is None:
-        return (
-            isinstance(sample, np.ndarray)
-            and sample.shape == part.shape
-            and np.can_cast(sample.dtype, np.dtype(part.dtype))
-        )
-    return bool(sample.ndim > 0 and shape == part.shape and np.can_cast(sample.dtype, np.dtype(part.dtype)))
+    number = before + (drawn * counts).astype(np.int64) + 1  # of the choice among all allowed ones
+    return np.asarray(np.searchsorted(allowed, number) - (ends - choices), np.int64)
 
 
 def _as_batch(space: Space[Any], sample: Any) -> Any:
-    """A single sample as a batch of one row, without a copy."""
+    """A single sample as a batch of one row, without a copy; None if a name, a shape or a dtype is wrong."""
     if isinstance(space, spaces.Dict):
-        return {key: _as_batch(part, sample[key]) for key, part in space.spaces.items()}
-    return Ragged(sample, [len(sample)]) if isinstance(space, Items) else sample[np.newaxis]
+        if not isinstance(sample, dict) or sample.keys() != space.spaces.keys():
+            return None
+        rows = {key: _as_batch(part, sample[key]) for key, part in space.spaces.items()}
+        return None if any(row is None for row in rows.values()) else rows
+    part = space.feature_space if isinstance(space, Items) else space
+    array = sample if isinstance(sample, np.ndarray) else None
+    if array is None or not np.can_cast(array.dtype, np.dtype(part.dtype)):
+        return None
+    if isinstance(space, Items):
+        fits = array.ndim > 0 and array.shape[1:] == part.shape
+        return Ragged(array, [len(array)]) if fits else None
+    return array[np.newaxis] if array.shape == part.shape else None
 
 
 def _first(wrong: NDArray[np.bool_]) -> int | None:
@@ -684,7 +621,7 @@ def _breach_of_indices(
 ) -> Breach | None:
     """The first index that is no unit, is there twice, or is a hidden one (where `seen` of all units of all rows is 0).
 
-    The rows [B] have `counts` units each, which begin at `begin` among those of all rows.
+    The units of a row, `counts` [B] of them, begin at `begin` [B] among those of all rows.
     """
     values, lengths = found.values, found.lengths
     if not len(values):
@@ -709,9 +646,9 @@ def _breach_of_indices(
 def _breach_of_mask(kind: ActionKind, parts: Mapping[str, Ragged], action: str) -> Breach | None:
     actors, mask = parts["actors"], parts["mask"]
     select = isinstance(kind, Select)
-    wanted, rows = (actors.lengths * parts["actees"].lengths, "entries") if select else (actors.lengths, "rows")
+    expected, rows = (actors.lengths * parts["actees"].lengths, "entries") if select else (actors.lengths, "rows")
     where = f"action {action!r}"
-    if (row := _first_difference(mask.lengths, wanted)) is not None:
+    if (row := _first_difference(mask.lengths, expected)) is not None:
         choices = f"{parts['actees'].lengths[row]} actees" if isinstance(kind, Select) else f"{kind.choices} choices"
         return Breach(
             row,
@@ -739,8 +676,8 @@ def _breach_of_mask(kind: ActionKind, parts: Mapping[str, Ragged], action: str) 
     return None
 
 
-def _first_difference(lengths: Integers, wanted: Integers) -> int | None:
+def _first_difference(lengths: Integers, expected: Integers) -> int | None:
     """The first row with another length. Often both are one array; comparing bytes is faster than arrays."""
-    if lengths is wanted or lengths.tobytes() == wanted.tobytes():
+    if lengths is expected or lengths.tobytes() == expected.tobytes():
         return None
-    return _first(lengths != wanted)
+    return _first(lengths != expected)

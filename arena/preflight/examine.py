@@ -316,7 +316,7 @@ def external_games(match: MatchPlan) -> ExternalGames:
     """
     with located(path=f"envs.{match.env}.make"):
         registry.environment_factory(match.game.make)
-    make_games = registry.load_object("envs.adapters.external:make_games")
+    make_games = registry.load_object("envs.adapters.sources:make_games")
     try:
         games: ExternalGames = make_games(match.game.make, match.game.kwargs, match.copy)
     except ConfigError as error:

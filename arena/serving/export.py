@@ -64,7 +64,7 @@ class Engine(NamedTuple):
 
 def eager(exported: Any) -> Engine:
     """The reference."""
-    return Engine(registry.load_object("policies.exporting.engines:eager")(exported))
+    return Engine(registry.load_object("policies.exporting:eager")(exported))
 
 
 def onnx_engine(exported: Any, file: ModelFile) -> Engine:
@@ -75,7 +75,7 @@ def onnx_engine(exported: Any, file: ModelFile) -> Engine:
         Exception: whatever torch, onnx and the runtime find wrong with the model.
     """
     onnx, _ = onnx_packages()
-    content = registry.load_object("policies.exporting.engines:onnx_bytes")(exported)
+    content = registry.load_object("policies.exporting:onnx_bytes")(exported)
     model = onnx.load_model_from_string(content)
     onnx.checker.check_model(model)
     onnx.helper.set_model_props(model, {METADATA: metadata_text(file)})

@@ -11,15 +11,34 @@ import numpy as np
 from gymnasium.spaces import Discrete, MultiDiscrete, Space
 from numpy.typing import NDArray
 
+from arena.errors import ArenaError
 from arena.game import spaces
-from arena.game.api import BatchedEnv, Frame, Step
+from arena.game.api import BatchedEnv, Flags, Frame, Interface, Step
 from arena.game.infos import refused_key
-from arena.game.magnitude import large_numbers
 from arena.game.ragged import Ragged
+from arena.game.spaces import large_numbers
 from arena.game.units import UnitActions, UnitSpace
-from arena.testing.breach import ContractBroken, must
 
 _LARGEST_SEED = 2**32 - 1  # that a run may draw for a game; some games in C++ take no more than 2^31 - 1
+
+
+class ContractBroken(ArenaError, AssertionError):
+    """A game, or a connection to external games, breaks its contract; the message names what, where, and the rule."""
+
+
+def must(holds: Any, found: str, expected: str) -> None:
+    """Raises `ContractBroken` unless a rule holds."""
+    if not holds:
+        raise ContractBroken(f"{found}; {expected}")
+
+
+def check_interface(interface: Interface) -> None:
+    """Checks the names of entities, and that each has its spaces."""
+    names = interface.entities
+    must(names and len(set(names)) == len(names), f"entities are {names}", "at least one, each with its own name")
+    for field in ("observation_spaces", "action_spaces", "mask_sizes"):
+        size = len(getattr(interface, field))
+        must(size == len(names), f"interface.{field} has {size} items", f"one per entity, so {len(names)}")
 
 
 def check_batched_env(
@@ -49,7 +68,27 @@ def check_batched_env(
     Raises:
         ContractBroken: at the first breach.
     """
-    _check_interface(env)
+    must(
+        isinstance(env, BatchedEnv),
+        f"{type(env).__name__} is no BatchedEnv",
+        "it needs lanes, interface and four methods",
+    )
+    must(env.lanes >= 1, f"lanes is {env.lanes}", "a game has at least one lane")
+    check_interface(env.interface)
+    columns = env.interface.entities, env.interface.action_spaces, env.interface.mask_sizes
+    for name, space, size in zip(*columns, strict=True):
+        allowed = (0, spaces.mask_size(space))
+        must(size in allowed, f"{name}: mask_size is {size}", f"for {space} it is one of {allowed}")
+
+    @contextmanager
+    def tolerated(cost: str) -> Iterator[None]:
+        try:
+            yield
+        except ContractBroken as breach:
+            if tolerate is None:
+                raise
+            tolerate(f"{breach}. It can be trained on, but {cost}")
+
     seen: list[list[list[Any]]] = []  # of each frame and entity the leaves
     first = _play(env, ticks, seed, seen)
     for name, space, frames in zip(
@@ -58,16 +97,22 @@ def check_batched_env(
         if advise is not None and (words := large_numbers(space, list(map(np.concatenate, zip(*frames, strict=True))))):
             advise(f"{name}: {words}")
     if repeatable:
-        with _tolerated(tolerate, "replays of it can differ, and a resumed run from the run that was not interrupted"):
+
+        def same(one: Any, other: Any) -> bool:
+            if isinstance(one, Ragged):
+                return np.array_equal(one.lengths, other.lengths) and same(one.values, other.values)
+            return np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
+
+        with tolerated("replays of it can differ, and a resumed run from the run that was not interrupted"):
             second = _play(env if again is None else again, ticks, seed)
             pairs = zip(first, second, strict=False)  # where their lengths differ, they differ before
             for event, (one, other) in enumerate(pairs):
                 must(
-                    len(one) == len(other) and all(map(_same, one, other)),
+                    len(one) == len(other) and all(map(same, one, other)),
                     f"frame {event}: the same seeds and actions gave another game the second time",
                     "everything random must come from the seeds given to reset",
                 )
-    with _tolerated(tolerate, "there are no pictures of it in videos and in the report"):
+    with tolerated("there are no pictures of it in videos and in the report"):
         expected = "expected uint8 [height, width, 3], a text, or None"
         try:
             image = env.render()
@@ -87,61 +132,99 @@ def check_batched_env(
         ) from error
 
 
-@contextmanager
-def _tolerated(tolerate: Callable[[str], None] | None, cost: str) -> Iterator[None]:
-    try:
-        yield
-    except ContractBroken as breach:
-        if tolerate is None:
-            raise
-        tolerate(f"{breach}. It can be trained on, but {cost}")
+class _Player:
+    """Plays a game with random allowed actions, and checks everything that it returns.
 
+    Attributes:
+        over: bool [L] lanes in which all entities have ended.
+    """
 
-def _check_interface(env: BatchedEnv) -> None:
-    must(
-        isinstance(env, BatchedEnv),
-        f"{type(env).__name__} is no BatchedEnv",
-        "it needs lanes, interface and four methods",
-    )
-    must(env.lanes >= 1, f"lanes is {env.lanes}", "a game has at least one lane")
-    interface = env.interface
-    names = interface.entities
-    must(names and len(set(names)) == len(names), f"entities are {names}", "at least one, each with its own name")
-    for field in ("observation_spaces", "action_spaces", "mask_sizes"):
-        size = len(getattr(interface, field))
-        must(size == len(names), f"interface.{field} has {size} items", f"one per entity, so {len(names)}")
-    for name, space, size in zip(names, interface.action_spaces, interface.mask_sizes, strict=True):
-        allowed = (0, spaces.mask_size(space))
-        must(size in allowed, f"{name}: mask_size is {size}", f"for {space} it is one of {allowed}")
+    def __init__(self, env: BatchedEnv, seed: int) -> None:
+        self._env, self._rng = env, np.random.default_rng(seed)
+        self._actors = [copy.deepcopy(space) for space in env.interface.action_spaces]  # the game's are not seeded
+        for entity, actor in enumerate(self._actors):
+            actor.seed(seed + entity)
+        shape = (env.lanes, len(env.interface.entities))
+        self._ended = np.ones(shape, np.bool_)
+        self._active = np.zeros(shape, np.bool_)
+        self._masks = [np.ones((env.lanes, size), np.int8) for size in env.interface.mask_sizes]
+        self._observations = [spaces.empty_batch(space, env.lanes) for space in env.interface.observation_spaces]
+
+    @property
+    def over(self) -> Flags:
+        return np.asarray(self._ended.all(axis=1), np.bool_)
+
+    def reset(self, lanes: Flags, seeds: Sequence[int | None] | None = None) -> Frame:
+        """Begins an episode in these lanes."""
+        frame = self._env.reset(lanes, seeds)
+        _check_frame(self._env, frame, lanes, "after reset")
+        self._ended[lanes] = False
+        self._keep(frame, lanes, "after reset")  # the rows of other lanes mean nothing
+        return frame
+
+    def step(self) -> Step:
+        """One tick of random actions: allowed ones where there are masks, and of units what they may do."""
+        env, actions = self._env, []
+        for entity, (actor, mask) in enumerate(zip(self._actors, self._masks, strict=True)):
+            if isinstance(actor, UnitActions):
+                shown = {
+                    name: {part: rows.kept(self._active[:, entity]) for part, rows in parts.items()}
+                    for name, parts in self._observations[entity]["actions"].items()
+                }
+                actions.append(actor.draw(shown, self._rng))
+            else:
+                samples = [_sample(actor, mask[lane], self._rng) for lane in range(env.lanes)]
+                actions.append(spaces.stack(actor, samples))
+        step = env.step(actions)
+        must(isinstance(step, Step), f"step() gave a {type(step).__name__}", "expected an arena.game.api.Step")
+        for name, dtype in (("rewards", np.float64), ("terminated", np.bool_), ("truncated", np.bool_)):
+            _check_array(getattr(step, name), dtype, self._ended.shape, f"step.{name}")
+        must(np.isfinite(step.rewards).all(), f"rewards are {step.rewards}", "they must be finite")
+        _check_frame(env, step.frame, ~self.over, "after step")
+        ended = self._ended
+        must(not step.rewards[ended].any(), "an entity that had ended got a reward", "it must be 0 until a reset")
+        flags = step.terminated | step.truncated
+        must(not flags[ended].any(), "an entity ended twice in an episode", "flags are true on one tick only")
+        self._ended = ended | flags
+        self._keep(step.frame, np.ones(env.lanes, np.bool_), "after step")
+        return step
+
+    def _keep(self, frame: Frame, lanes: Flags, when: str) -> None:
+        """Keeps what the next actions depend on, and checks who is active."""
+        self._active[lanes] = frame.active[lanes]
+        for entity, space in enumerate(self._env.interface.observation_spaces):
+            if isinstance(space, UnitSpace):  # what its units may do is part of the observation
+                before, now = self._observations[entity], frame.observations[entity]
+                self._observations[entity] = spaces.replace_rows(space, before, now, lanes)
+        for kept, mask in zip(self._masks, frame.masks, strict=True):
+            if mask is not None:
+                kept[lanes] = mask[lanes]
+        must(not self._active[self._ended].any(), "an entity that has ended is active", "it is inactive until a reset")
+        stuck = np.flatnonzero(~self.over & ~self._active.any(axis=1))
+        must(not stuck.size, f"{when}: in lane {stuck} no entity is active", "a lane goes on until all have ended")
 
 
 def _play(env: BatchedEnv, ticks: int, seed: int, seen: list[list[list[Any]]] | None = None) -> list[list[Any]]:
     """Everything that the game returned, frame by frame; `seen` gets copies of the leaves, of ragged ones the items."""
-    state, actors, rng = _EpisodeState(env), _actors(env, seed), np.random.default_rng(seed)
+    player, history = _Player(env, seed), []
     all_lanes = np.ones(env.lanes, np.bool_)
-    frame = env.reset(all_lanes, [seed + lane for lane in range(env.lanes)])
-    state.see_reset(frame, all_lanes)
-    history = [_arrays(env, frame)]
 
-    def note_seen(frame: Frame) -> None:
-        if seen is not None:
-            flat = map(spaces.flatten, env.interface.observation_spaces, frame.observations)
-            seen.append(
-                [[np.array(leaf.values if isinstance(leaf, Ragged) else leaf) for leaf in each] for each in flat]
-            )
+    def note(frame: Frame, lanes: Flags, *flags: Any) -> None:
+        """Copies of a frame's arrays, which hold only until the next call."""
+        flat = list(map(spaces.flatten, env.interface.observation_spaces, frame.observations))
+        arrays = [frame.active, *(mask for mask in frame.masks if mask is not None)]
+        arrays += [leaf for leaves in flat for leaf in leaves]
+        history.append([copy.deepcopy(array if lanes is all_lanes else array[lanes]) for array in (*arrays, *flags)])
+        if seen is not None and lanes is all_lanes:
+            seen.append([[np.array(getattr(leaf, "values", leaf)) for leaf in leaves] for leaves in flat])
 
-    note_seen(frame)
+    note(player.reset(all_lanes, [seed + lane for lane in range(env.lanes)]), all_lanes)
     for tick in range(ticks):
-        step = env.step(_random_actions(env, state.observations, state.active, state.masks, actors, rng))
-        state.see_step(step)
-        flags = (step.rewards, step.terminated, step.truncated)
-        history.append([*_arrays(env, step.frame), *(array.copy() for array in flags)])
-        note_seen(step.frame)
-        over = state.over
+        step = player.step()
+        note(step.frame, all_lanes, step.rewards, step.terminated, step.truncated)
+        over = player.over
         if tick % 3 == 2 and over.any():  # not at once: lanes that are over must not change meanwhile
-            frame = env.reset(over)
-            state.see_reset(frame, over)
-            history.append([array[over] for array in _arrays(env, frame)])
+            note(player.reset(over), over)
     return history
 
 
@@ -150,110 +233,26 @@ def episodes_of(
 ) -> Iterator[tuple[list[float], list[object]]]:
     """Episodes of random actions in lane 0: per entity its return, and what its last info has under `outcome`.
 
-    Args:
-        env: the game.
-        episodes: at most so many.
-        ticks: at most so many, of all episodes together.
-        seed: of the game's lanes and of the random actions.
-
-    Raises:
-        ContractBroken: the game breaks a rule of its interface.
+    Ends after so many episodes, or so many ticks of all together; raises `ContractBroken`.
     """
-    state, actors, rng = _EpisodeState(env), _actors(env, seed), np.random.default_rng(seed)
-    lanes = np.ones(env.lanes, np.bool_)
-    state.see_reset(env.reset(lanes, [seed + lane for lane in range(env.lanes)]), lanes)
+    player = _Player(env, seed)
+    player.reset(np.ones(env.lanes, np.bool_), [seed + lane for lane in range(env.lanes)])
     returns = np.zeros(len(env.interface.entities))
     stated: list[object] = [None] * len(returns)
     for _ in range(ticks):
-        step = env.step(_random_actions(env, state.observations, state.active, state.masks, actors, rng))
-        state.see_step(step)
+        step = player.step()
         returns += step.rewards[0]
         for entity in np.flatnonzero(step.terminated[0] | step.truncated[0]).tolist():
             if step.frame.infos is not None:
                 stated[entity] = step.frame.infos[0][entity].get("outcome")
-        if (over := state.over)[0]:
+        if (over := player.over)[0]:
             yield returns.tolist(), stated
             episodes -= 1
             returns, stated = np.zeros(len(returns)), [None] * len(stated)
         if not episodes:
             return
         if over.any():
-            state.see_reset(env.reset(over), over)
-
-
-def _actors(env: BatchedEnv, seed: int) -> list[Space[Any]]:
-    """Copies of the action spaces with seeds of their own: the game's are not touched."""
-    actors = [copy.deepcopy(space) for space in env.interface.action_spaces]
-    for entity, actor in enumerate(actors):
-        actor.seed(seed + entity)
-    return actors
-
-
-def _arrays(env: BatchedEnv, frame: Frame) -> list[Any]:
-    """Copies of a frame's arrays, which hold only until the next call."""
-    arrays: list[Any] = [frame.active, *(mask for mask in frame.masks if mask is not None)]
-    for space, batched in zip(env.interface.observation_spaces, frame.observations, strict=True):
-        arrays += spaces.flatten(space, batched)
-    return [copy.deepcopy(array) for array in arrays]
-
-
-def _same(one: Any, other: Any) -> bool:
-    if isinstance(one, Ragged):
-        return np.array_equal(one.lengths, other.lengths) and _same(one.values, other.values)
-    return np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
-
-
-class _EpisodeState:
-    """The state of all episodes so far; checks that what the game returns next is consistent with it."""
-
-    def __init__(self, env: BatchedEnv) -> None:
-        self._env = env
-        shape = (env.lanes, len(env.interface.entities))
-        self.ended = np.ones(shape, np.bool_)
-        self.active = np.zeros(shape, np.bool_)
-        self.masks = [np.ones((env.lanes, size), np.int8) for size in env.interface.mask_sizes]
-        self.observations = [spaces.empty_batch(space, env.lanes) for space in env.interface.observation_spaces]
-
-    @property
-    def over(self) -> NDArray[np.bool_]:
-        return np.asarray(self.ended.all(axis=1), np.bool_)
-
-    def see_reset(self, frame: Frame, lanes: NDArray[np.bool_]) -> None:
-        """After a reset of these lanes."""
-        _check_frame(self._env, frame, lanes, "after reset")
-        self.ended[lanes] = False
-        self._remember(frame, lanes)  # the rows of other lanes mean nothing
-        self._check_active("after reset")
-
-    def _remember(self, frame: Frame, lanes: NDArray[np.bool_]) -> None:
-        self.active[lanes] = frame.active[lanes]
-        for entity, space in enumerate(self._env.interface.observation_spaces):
-            if isinstance(space, UnitSpace):  # what its units may do is part of the observation
-                before, now = self.observations[entity], frame.observations[entity]
-                self.observations[entity] = spaces.replace_rows(space, before, now, lanes)
-        for kept, mask in zip(self.masks, frame.masks, strict=True):
-            if mask is not None:
-                kept[lanes] = mask[lanes]
-
-    def see_step(self, step: Step) -> None:
-        """After a step of all lanes."""
-        must(isinstance(step, Step), f"step() gave a {type(step).__name__}", "expected an arena.game.api.Step")
-        for name, dtype in (("rewards", np.float64), ("terminated", np.bool_), ("truncated", np.bool_)):
-            _check_array(getattr(step, name), dtype, self.ended.shape, f"step.{name}")
-        must(np.isfinite(step.rewards).all(), f"rewards are {step.rewards}", "they must be finite")
-        _check_frame(self._env, step.frame, ~self.over, "after step")
-        ended = self.ended
-        must(not step.rewards[ended].any(), "an entity that had ended got a reward", "it must be 0 until a reset")
-        flags = step.terminated | step.truncated
-        must(not flags[ended].any(), "an entity ended twice in an episode", "flags are true on one tick only")
-        self.ended = self.ended | flags
-        self._remember(step.frame, np.ones(self._env.lanes, np.bool_))
-        must(not self.active[self.ended].any(), "an entity that has ended is active", "it is inactive until a reset")
-        self._check_active("after step")
-
-    def _check_active(self, when: str) -> None:
-        stuck = np.flatnonzero(~self.over & ~self.active.any(axis=1))
-        must(not stuck.size, f"{when}: in lane {stuck} no entity is active", "a lane goes on until all have ended")
+            player.reset(over)
 
 
 def _check_array(array: Any, dtype: Any, shape: tuple[int, ...], where: str) -> None:
@@ -262,7 +261,7 @@ def _check_array(array: Any, dtype: Any, shape: tuple[int, ...], where: str) -> 
     must(fits, found, f"expected an array {np.dtype(dtype)}{shape}")
 
 
-def _check_frame(env: BatchedEnv, frame: Frame, lanes: NDArray[np.bool_], when: str) -> None:
+def _check_frame(env: BatchedEnv, frame: Frame, lanes: Flags, when: str) -> None:
     """Checks the lanes of the mask in full; of the other lanes only that their rows are there."""
     names = env.interface.entities
     must(isinstance(frame, Frame), f"{when}: a {type(frame).__name__}", "expected an arena.game.api.Frame")
@@ -290,7 +289,7 @@ def _check_frame(env: BatchedEnv, frame: Frame, lanes: NDArray[np.bool_], when: 
             must(refusal is None, f"{when}: {refusal}", "see docs/writing-algorithms.md on the keys of infos")
 
 
-def _check_observation(env: BatchedEnv, batched: Any, entity: int, lanes: NDArray[np.bool_], where: str) -> None:
+def _check_observation(env: BatchedEnv, batched: Any, entity: int, lanes: Flags, where: str) -> None:
     space = env.interface.observation_spaces[entity]
     for leaf, array in zip(spaces.leaves_of(space, ragged=True), spaces.flatten(space, batched), strict=True):
         at = f"{where}: observations{leaf.place}"
@@ -312,7 +311,7 @@ def _check_observation(env: BatchedEnv, batched: Any, entity: int, lanes: NDArra
             raise ContractBroken(f"{where}: lane {lane} observes {row}; it must lie in {space}")
 
 
-def _check_mask(env: BatchedEnv, frame: Frame, entity: int, lanes: NDArray[np.bool_], where: str) -> None:
+def _check_mask(env: BatchedEnv, frame: Frame, entity: int, lanes: Flags, where: str) -> None:
     size, mask = env.interface.mask_sizes[entity], frame.masks[entity]
     if mask is None or not size:
         must(mask is None and not size, f"{where}: mask is {mask}, mask_size {size}", "None, and 0, or neither")
@@ -327,29 +326,6 @@ def _check_mask(env: BatchedEnv, frame: Frame, entity: int, lanes: NDArray[np.bo
             raise ContractBroken(f"{where}: final mask {last}; items are 0 and 1")
     acting = spaces.allows_some(env.interface.action_spaces[entity], mask[lanes & frame.active[:, entity]])
     must(acting.all(), f"{where}: the mask forbids everything", "an active entity needs an allowed action")
-
-
-def _random_actions(
-    env: BatchedEnv,
-    observations: Sequence[Any],
-    active: NDArray[np.bool_],
-    masks: Sequence[NDArray[np.int8]],
-    actors: Sequence[Space[Any]],
-    rng: np.random.Generator,
-) -> list[Any]:
-    """`[E]` batched samples, allowed ones where there are masks, and of units what they may do."""
-    actions = []
-    for entity, (actor, mask) in enumerate(zip(actors, masks, strict=True)):
-        if isinstance(actor, UnitActions):
-            acting = active[:, entity]
-            shown = {
-                name: {part: rows.kept(acting) for part, rows in parts.items()}
-                for name, parts in observations[entity]["actions"].items()
-            }
-            actions.append(actor.draw(shown, rng))
-        else:
-            actions.append(spaces.stack(actor, [_sample(actor, mask[lane], rng) for lane in range(env.lanes)]))
-    return actions
 
 
 def _sample(space: Space[Any], mask: NDArray[np.int8], rng: np.random.Generator) -> Any:

@@ -6,12 +6,11 @@ from collections.abc import Callable
 from contextlib import ExitStack, closing
 from typing import Any
 
-from arena.entity_env.calls import is_entity_env
+from arena.entity_env.environment import is_entity_env
 from arena.errors import ConfigError, GameError
-from arena.game.reset import taken_by
+from arena.game.context import taken_by
 from arena.registry import environment_factory, load_object
-from arena.testing.batched_env import check_batched_env
-from arena.testing.breach import ContractBroken, must
+from arena.testing.batched_env import ContractBroken, check_batched_env, must
 
 _LANES = 3
 
@@ -19,12 +18,8 @@ _LANES = 3
 def check_entity_env(make: str | Callable[[], Any], ticks: int = 200, seed: int = 0) -> None:
     """Plays a game with random allowed actions as the arena does, and checks everything that it gives.
 
-    If the game takes a seed, it must play the same twice. Games of the package `entity-gym` are checked alike.
-
-    Args:
-        make: what makes an environment, or its name in a configuration, as `package.module:Class`.
-        ticks: how long to play: long enough for some episodes to end.
-        seed: of the game and of the random actions.
+    If the game takes a seed, it must play the same twice. Games of the package `entity-gym` are checked alike. `make`
+    may be a name as in a configuration, `package.module:Class`; `ticks` should let some episodes end.
 
     Raises:
         ContractBroken: at the first breach.

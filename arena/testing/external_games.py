@@ -26,7 +26,7 @@ from arena.external.interface import ExternalGames
 from arena.external.slots import Ask, End, Game, Slots, Tick
 from arena.game import spaces
 from arena.game.api import Interface
-from arena.testing.breach import ContractBroken, must
+from arena.testing.batched_env import ContractBroken, check_interface, must
 
 Result = TypeVar("Result")
 
@@ -63,78 +63,61 @@ def check_external_games(make: Make, play: Play, *, requests: int = 12, limit_s:
     Raises:
         ContractBroken: at the first breach.
     """
-    _check_made(make)
-    _check_games(make, play, requests, limit_s)
-    _check_pause(make, play, requests, limit_s)
-    _check_drop(make, play, requests, limit_s)
-    _check_close(make, play, limit_s)
-
-
-def _check_made(make: Make) -> None:
     before = _Resources()
     games = make()
     must(isinstance(games, ExternalGames), f"{type(games).__name__} is no ExternalGames", "a method or attribute lacks")
     interface = games.interface
     must(isinstance(interface, Interface), f"before open, interface is {interface!r}", "it is known when it is made")
-    names = interface.entities
-    must(names and len(set(names)) == len(names), f"entities are {names}", "at least one, each with its own name")
-    for field in ("observation_spaces", "action_spaces", "mask_sizes"):
-        size = len(getattr(interface, field))
-        must(size == len(names), f"interface.{field} has {size} items", f"one per entity, so {len(names)}")
+    check_interface(interface)
     must(games.address == "", f"before open, the address is {games.address!r}", "it is empty until something is bound")
     must(not games.exhausted, "before open, exhausted is true", "it is false while games may come")
     left = before.left()
     must(not left, f"a connection that is not open holds {left}", "open takes resources, the constructor none")
     games.close("over")
 
-
-def _check_games(make: Make, play: Play, requests: int, limit_s: float) -> None:
-    """More games than slots, side by side: each shows what it says, and receives its own answers."""
+    # More games than slots, side by side: each shows what it says, and receives its own answers.
     with _Environment(make, play, slots=3, limit_s=limit_s) as environment:
-        environment.poll_quietly()
+        for _ in range(3):  # returns at once and tells nothing
+            environment.call("poll, while there is no game,", environment.poll)
+        begun = environment.table.counts.begun
+        must(not begun, f"{begun} games have begun before any was played", "games come from outside alone")
         players = [environment.player(f"game-{number}", requests + number) for number in range(5)]
         environment.run("all games are over", lambda: all(map(environment.is_over, players)))
         environment.check_played(players)
         free = environment.table.free
         must(free == 3, f"{free} of 3 slots are free when all games are over", "an end of all entities frees a slot")
 
-
-def _check_pause(make: Make, play: Play, requests: int, limit_s: float) -> None:
-    """A request is left without an answer, the table and the connection pause, another game comes meanwhile."""
+    # A request is left without an answer, the table and the connection pause, another game comes meanwhile.
     with _Environment(make, play, slots=2, limit_s=limit_s) as environment:
         first = environment.player("before-the-pause", requests)
         environment.run("a game asks", lambda: environment.table.counts.ticks > 3, answer_last=False)
         table = environment.table
         environment.call("pause(True)", lambda: environment.pause(True))
-        before = copy.copy(table.counts)
+        counts = copy.copy(table.counts)
         environment.rung.clear()
         second = environment.player("in-the-pause", requests)
         environment.rung.wait(0.5)  # the game that comes may ring or not
         environment.rung.set()  # what had rung before the pause is polled after it
-        must(table.counts == before, f"in a pause the table went from {before} to {table.counts}", "poll alone tells")
+        must(table.counts == counts, f"in a pause the table went from {counts} to {table.counts}", "poll alone tells")
         environment.call("pause(False)", lambda: environment.pause(False))
         environment.run("both games are over", lambda: all(map(environment.is_over, (first, second))))
         environment.check_played([first, second])
 
-
-def _check_drop(make: Make, play: Play, requests: int, limit_s: float) -> None:
-    """A game is given up while it waits for an answer; the next one has its slot at once."""
+    # A game is given up while it waits for an answer; the next one has its slot at once.
     with _Environment(make, play, slots=1, limit_s=limit_s) as environment:
         dropped = environment.player("given-up", _ENDLESS)
         environment.run("a game asks", lambda: environment.table.counts.ticks > 3, answer_last=False)
         successor = environment.player("its-successor", requests)
         reason = "over" if environment.closed_loop else "timeout"
         environment.call("drop", lambda: environment.drop(0, reason))
-        environment.run("the game that was dropped is told so", lambda: dropped.over)
-        dropped.check_told(reason, "drop")
+        environment.run("the game that was dropped is told so", lambda: not dropped.is_alive())
+        dropped.check_ended_by("drop", reason)
         environment.run(
             "the slot of the game that was dropped is free for the next one", lambda: environment.is_over(successor)
         )
         environment.check_played([successor])
 
-
-def _check_close(make: Make, play: Play, limit_s: float) -> None:
-    """The connection closes while one game waits for an answer and another one for a slot; all resources are freed."""
+    # The connection closes while one game waits for an answer and another one for a slot; all resources are freed.
     before = _Resources()
     with _Environment(make, play, slots=1, limit_s=limit_s) as environment:
         player = environment.player("at-the-end", _ENDLESS)
@@ -145,7 +128,7 @@ def _check_close(make: Make, play: Play, limit_s: float) -> None:
         environment.call("close", lambda: environment.games.close("over"))
         for one in (player, other):
             one.join()
-            one.check_told("over", "close")
+            one.check_ended_by("close", "over")
         environment.call("the second close", lambda: environment.games.close("over"))
     deadline = time.monotonic() + limit_s
     while (left := before.left()) and time.monotonic() < deadline:
@@ -197,23 +180,19 @@ class _Player(threading.Thread):
         except BaseException as error:  # judged by the check
             self.error = error
 
-    @property
-    def over(self) -> bool:
-        return not self.is_alive()
-
     def join(self, timeout: float | None = None) -> None:
         """Waits for the end of the game, at most for the limit of the check."""
         super().join(self._limit_s if timeout is None else timeout)
 
-    def check_told(self, reason: str, by: str) -> None:
-        """Checks that the game was told why it is over."""
+    def check_ended_by(self, call: str, reason: str) -> None:
+        """Checks that a call of the connection has ended the game, and that the game knows why."""
         error = self.error
-        must(self.over, f"{by} did not wake the game {self.game!r}", f"a caller that waits is told {reason!r}")
-        told = isinstance(error, ExternalClosed) if reason == "over" else False
-        told = told or (isinstance(error, ExternalError) and error.code == reason)
-        if not told and error is not None and not isinstance(error, (ExternalError, ExternalClosed)):
+        must(not self.is_alive(), f"{call} did not wake the game {self.game!r}", f"a caller that waits gets {reason!r}")
+        fits = isinstance(error, ExternalClosed) if reason == "over" else False
+        fits = fits or (isinstance(error, ExternalError) and error.code == reason)
+        if not fits and error is not None and not isinstance(error, (ExternalError, ExternalClosed)):
             raise error
-        must(told, f"after {by}, the game {self.game!r} got {error!r}", f"expected to be told {reason!r}")
+        must(fits, f"after {call}, the game {self.game!r} got {error!r}", f"expected the reason {reason!r}")
 
 
 class _WatchedTable(Slots):
@@ -258,20 +237,19 @@ class _WatchedTable(Slots):
         assert game is not None, "it has asked"
         return game.name
 
-    def _watch(self, what: str, tell: Callable[[], Result]) -> Result:
+    def _watch(self, what: str, call: Callable[[], Result]) -> Result:
         """A call of the connection; all games of the check keep the rules, so the table has nothing to refuse."""
         if not self.taking or threading.current_thread() is not self._thread:
-            where = f"in the thread {threading.current_thread().name!r}"
-            self._breach(f"{what} was told {where}", "poll alone tells the table, in the thread of the environment")
+            found = f"{what} was called in the thread {threading.current_thread().name!r}"
+            rule = "poll alone calls the table, in the thread of the environment"
+            self.breaches.append(ContractBroken(f"{found}; {rule}"))
         try:
-            return tell()
+            return call()
         except ExternalError as error:
             if error.code not in ("not_yet", "no_slot"):
-                self._breach(f"{what} was refused: {error}", "the games of this check keep the rules of the table")
+                rule = "the games of this check keep the rules of the table"
+                self.breaches.append(ContractBroken(f"{what} was refused: {error}; {rule}"))
             raise
-
-    def _breach(self, found: str, expected: str) -> None:
-        self.breaches.append(ContractBroken(f"{found}; {expected}"))
 
 
 class _Environment:
@@ -285,7 +263,7 @@ class _Environment:
         self._jobs: list[Callable[[], None]] = []
         self._has_job = threading.Condition()
         self._stopped = False
-        self._thread = threading.Thread(target=self._work, name="environment of the check", daemon=True)
+        self._thread = threading.Thread(target=self._run_jobs, name="environment of the check", daemon=True)
         self.table = _WatchedTable(self.games, slots, self._thread)
         self._random = np.random.default_rng(0)
         self._actors = [copy.deepcopy(space) for space in self.games.interface.action_spaces]
@@ -352,7 +330,7 @@ class _Environment:
             raise ContractBroken(f"{what} has raised {errors[0]!r}") from errors[0]
         return results[0]
 
-    def _work(self) -> None:
+    def _run_jobs(self) -> None:
         while True:
             with self._has_job:
                 self._has_job.wait_for(lambda: self._jobs or self._stopped)
@@ -391,67 +369,62 @@ class _Environment:
     def _answer(self) -> None:
         interface = self.games.interface
         actions = [spaces.empty_batch(space, self._slots) for space in interface.action_spaces]
-        self._fill(actions)
+
+        def fill() -> None:  # random actions in all rows, also of entities that have not asked
+            for space, batch in zip(self._actors, actions, strict=True):
+                for slot in range(self._slots):
+                    spaces.write_sample(space, space.sample(), batch, slot)
+
+        fill()
         answers = self.table.answers(actions)
         for slot, entity in zip(answers.slots.tolist(), answers.entity.tolist(), strict=True):
             action = spaces.row(interface.action_spaces[entity], actions[entity], slot)
             self.answered[self.table.name_of(slot)][entity].append(action)
         if len(answers.slots):
             self.games.answer(answers)
-        self._fill(actions)  # they are valid until `answer` returns, and not longer
-
-    def _fill(self, actions: list[Any]) -> None:
-        """Random actions in all rows, also of entities that have not asked."""
-        for space, batch in zip(self._actors, actions, strict=True):
-            for slot in range(self._slots):
-                spaces.write_sample(space, space.sample(), batch, slot)
-
-    def _run(self, what: str, done: Callable[[], bool], answer_last: bool) -> None:
-        if self._tick is not None:
-            self._answer()
-            self._tick = None
-        deadline = time.monotonic() + self._limit_s
-        while True:
-            self.rung.clear()
-            seconds = self.poll()
-            tick = self.table.form()
-            if tick is not None:
-                self.finished.update({game.name: game for game in tick.finished})
-                deadline = time.monotonic() + self._limit_s
-                if done() and not answer_last and tick.begun.active.any():
-                    self._tick = tick
-                    return
-                self._answer()
-            if done() and answer_last:
-                return
-            if tick is None:
-                self._sleep(what, done, seconds, deadline)
-
-    def _sleep(self, what: str, done: Callable[[], bool], seconds: float | None, deadline: float) -> None:
-        """Sleeps until a ring, until the connection wants to be polled, or until it is done."""
-        again = deadline if seconds is None else min(deadline, time.monotonic() + seconds)
-        while not self.rung.wait(_LOOK_S if seconds != 0 else 0.0) and not done() and time.monotonic() < again:
-            pass
-        if time.monotonic() >= deadline and not done():
-            rule = "poll has returned None, so that ring must say when something has come" if seconds is None else ""
-            raise ContractBroken(f"{self._limit_s:g} s have passed, and it is not true that {what}; {rule}")
+        fill()  # they are valid until `answer` returns, and not longer
 
     # ------------------------------------------------------------------------------------------------------- checks
 
     def run(self, what: str, done: Callable[[], bool], *, answer_last: bool = True) -> None:
         """Forms and answers ticks until something has happened; the last one may stay without an answer."""
-        self.call(what, lambda: self._run(what, done, answer_last))
 
-    def poll_quietly(self) -> None:
-        """A poll while there is no game returns at once and tells nothing."""
-        for _ in range(3):
-            self.call("poll, while there is no game,", self.poll)
-        begun = self.table.counts.begun
-        must(not begun, f"{begun} games have begun before any was played", "games come from outside alone")
+        def play() -> None:
+            if self._tick is not None:
+                self._answer()
+                self._tick = None
+            deadline = time.monotonic() + self._limit_s
+            while True:
+                self.rung.clear()
+                seconds = self.poll()
+                tick = self.table.form()
+                if tick is not None:
+                    self.finished.update({game.name: game for game in tick.finished})
+                    deadline = time.monotonic() + self._limit_s
+                    if done() and not answer_last and tick.begun.active.any():
+                        self._tick = tick
+                        return
+                    self._answer()
+                if done() and answer_last:
+                    return
+                if tick is not None:
+                    continue
+                # Until a ring, until the connection is to be polled, or until it is done.
+                again = deadline if seconds is None else min(deadline, time.monotonic() + seconds)
+                while not self.rung.wait(_LOOK_S if seconds != 0 else 0.0) and not done() and time.monotonic() < again:
+                    pass
+                if time.monotonic() >= deadline and not done():
+                    rule = "poll has returned None, so that ring must say when something has come"
+                    raise ContractBroken(
+                        f"{self._limit_s:g} s have passed, and it is not true that {what}; "
+                        f"{rule if seconds is None else ''}"
+                    )
+
+        self.call(what, play)
 
     def is_over(self, player: _Player) -> bool:
         """Whether a game has been played to its end, and the table was told the end."""
-        return player.over and (player.played is None or player.game in self.finished)
+        return not player.is_alive() and (player.played is None or player.game in self.finished)
 
     def check_played(self, players: Sequence[_Player]) -> None:
         """What games say that they have shown and received is what has gone through the table."""
@@ -464,18 +437,18 @@ class _Environment:
             interface = self.games.interface
             for entity, label in enumerate(interface.entities):
                 where = f"{label!r} in the game {name!r}"
-                shown, space = self.table.shown[name][entity], interface.observation_spaces[entity]
-                _check_same(shown, played.observations[entity], space, f"{where}: the table was told observations")
-                answered, space = self.answered[name][entity], interface.action_spaces[entity]
-                _check_same(played.actions[entity], answered, space, f"{where}: the game received actions")
-                found, expected = float(game.returns[entity]), float(played.returns[entity])
-                fits = np.isclose(found, expected, rtol=1e-6, atol=1e-6)
-                must(fits, f"{where}: the rewards told add up to {found:g}", f"the game has paid {expected:g}")
-
-
-def _check_same(found: Sequence[Any], expected: Sequence[Any], space: Any, what: str) -> None:
-    must(len(found) == len(expected), f"{what} {len(found)} times", f"expected {len(expected)} times")
-    for number, (one, other) in enumerate(zip(found, expected, strict=True)):
-        leaves = zip(spaces.flatten(space, one), spaces.flatten(space, other), strict=True)
-        fits = all(np.array_equal(a, b) for a, b in leaves)
-        must(fits, f"{what}, number {number}: {one}", f"expected {other}")
+                shown, sent = self.table.shown[name][entity], played.observations[entity]
+                received, answered = played.actions[entity], self.answered[name][entity]
+                for what, space, found, expected in (
+                    ("the table got observations", interface.observation_spaces[entity], shown, sent),
+                    ("the game received actions", interface.action_spaces[entity], received, answered),
+                ):
+                    counts = f"{where}: {what} {len(found)} times", f"expected {len(expected)} times"
+                    must(len(found) == len(expected), *counts)
+                    for number, (one, other) in enumerate(zip(found, expected, strict=True)):
+                        leaves = zip(spaces.flatten(space, one), spaces.flatten(space, other), strict=True)
+                        fits = all(np.array_equal(a, b) for a, b in leaves)
+                        must(fits, f"{where}: {what}, number {number}: {one}", f"expected {other}")
+                total, paid = float(game.returns[entity]), float(played.returns[entity])
+                fits = bool(np.isclose(total, paid, rtol=1e-6, atol=1e-6))
+                must(fits, f"{where}: the rewards in the table add up to {total:g}", f"the game has paid {paid:g}")

@@ -18,23 +18,19 @@ from arena.errors import ConfigError
 from arena.league.custom import OpponentRule, PairingGenerator, checked_opponents, checked_pairings
 from arena.league.results import Results, Score
 from arena.league.view import LeagueView
-from arena.testing.breach import ContractBroken
+from arena.testing.batched_env import ContractBroken
 
 _COUNTS = (1, 2, 5)  # opponents of a learner
 _SEED = 20
 
 
 def check_rule(make: Callable[[], OpponentRule]) -> None:
-    """Checks a rule of matchmaking.
-
-    Raises:
-        ContractBroken: the first breach.
-    """
+    """Checks a rule of matchmaking; raises `ContractBroken` at the first breach."""
     for league in _leagues():
         for learner in league.policies:
             for count in _COUNTS:
                 call = f"opponents({learner!r}, count={count}) in round {league.round}"
-                found = _asked_twice(make, league, call, lambda rule, rng: rule.opponents(learner, league, count, rng))  # noqa: B023
+                found = _called_twice(make, league, call, lambda rule, rng: rule.opponents(learner, league, count, rng))  # noqa: B023
                 try:
                     checked_opponents(found, league.players, count, who=call)
                 except ConfigError as error:
@@ -42,15 +38,9 @@ def check_rule(make: Callable[[], OpponentRule]) -> None:
 
 
 def check_pairings(make: Callable[[], PairingGenerator], *, team_size: int = 1, most: int = 6) -> None:
-    """Checks a generator of matches.
+    """Checks a generator of matches; raises `ContractBroken` at the first breach.
 
-    Args:
-        make: makes the generator, the same each time.
-        team_size: seats of each side.
-        most: pairings of the first round.
-
-    Raises:
-        ContractBroken: the first breach.
+    `team_size`: seats of each side; `most`: pairings of the first round.
     """
     for league in _leagues():
         opening = tuple((league.policies[0], league.policies[1]) for _ in range(most))
@@ -58,20 +48,26 @@ def check_pairings(make: Callable[[], PairingGenerator], *, team_size: int = 1, 
             env="game", policies=league.policies, team_size=team_size, generator="tests:Generator", opening=opening
         )
         call = f"pairings() in round {league.round}"
-        found = _asked_twice(make, league, call, lambda generator, rng: generator.pairings(league, rng))  # noqa: B023
+        found = _called_twice(make, league, call, lambda generator, rng: generator.pairings(league, rng))  # noqa: B023
         try:
             checked_pairings(found, league.players, entry, who=call)
         except ConfigError as error:
             raise ContractBroken(error.message) from error
 
 
-def _asked_twice(
-    make: Callable[[], Any], league: LeagueView, call: str, ask: Callable[[Any, np.random.Generator], Any]
+def _called_twice(
+    make: Callable[[], Any], league: LeagueView, call: str, run: Callable[[Any, np.random.Generator], Any]
 ) -> Any:
     """The answer of a new object; a second one must answer the same, and neither may change anything else."""
-    before, others = _contents(league), (random.getstate(), repr(np.random.get_state()))
-    answers = [ask(make(), np.random.default_rng(_SEED)) for _ in range(2)]
-    if _contents(league) != before:
+
+    def contents() -> object:
+        snapshots = {name: tuple(each) for name, each in league.snapshots.items()}
+        results = dict(league.results.pairs()), dict(league.results.by_side())
+        return league.policies, league.players, snapshots, *results, league.earlier
+
+    before, others = contents(), (random.getstate(), repr(np.random.get_state()))
+    answers = [run(make(), np.random.default_rng(_SEED)) for _ in range(2)]
+    if contents() != before:
         raise ContractBroken(f"{call} has changed the league that it was shown")
     if (random.getstate(), repr(np.random.get_state())) != others:
         raise ContractBroken(f"{call} draws from a global stream; draw from `rng` alone, or a resumed run differs")
@@ -81,17 +77,6 @@ def _asked_twice(
             "depend on its arguments alone"
         )
     return answers[0]
-
-
-def _contents(league: LeagueView) -> object:
-    return (
-        league.policies,
-        league.players,
-        {name: tuple(own) for name, own in league.snapshots.items()},
-        dict(league.results.pairs()),
-        dict(league.results.by_side()),
-        league.earlier,
-    )
 
 
 def _leagues() -> Iterator[LeagueView]:

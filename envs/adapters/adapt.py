@@ -9,7 +9,7 @@ from typing import Any
 
 import gymnasium
 
-from arena.entity_env.calls import is_entity_env
+from arena.entity_env.environment import is_entity_env
 from arena.errors import ConfigError
 from arena.game.api import BatchedEnv
 from arena.game.context import EnvContext, with_context
@@ -26,6 +26,21 @@ from envs.adapters.pettingzoo_aec import AECGame
 from envs.adapters.pettingzoo_parallel import ParallelGame
 from envs.adapters.sources import check_call
 from envs.adapters.wrappers import wrap_batched, wrap_gymnasium, wrapper_specs
+
+_RULES = "info", "zero_sum", "higher_return", "none"
+_OF_PETTINGZOO: Mapping[str, str] = {
+    # Not zero_sum: who makes an illegal move loses one, and the other wins nothing.
+    "pettingzoo.classic.chess": "higher_return",
+    "pettingzoo.classic.connect_four": "higher_return",
+    "pettingzoo.classic.go": "higher_return",
+    "pettingzoo.classic.rlcard_envs": "higher_return",  # card games for chips or points
+    "pettingzoo.classic.rps": "higher_return",
+    "pettingzoo.classic.tictactoe": "higher_return",
+    "pettingzoo.classic.hanabi": "none",  # the players have one score
+    "pettingzoo.butterfly.cooperative_pong": "none",
+    "pettingzoo.butterfly.pistonball": "none",
+}
+"""By the beginning of a module's name: who has won in games of PettingZoo."""
 
 
 def adapt(
@@ -70,86 +85,56 @@ def _adapted(
     around = wrapper_specs(wrappers)
     places = contexts or [EnvContext(lane=lane, lanes=lanes) for lane in range(lanes)]
     arguments = [with_context(factory, kwargs, place) for place in places]
+    first: Any
+    game: BatchedEnv
     if getattr(factory, "batched", False):
         check_call(factory, {**arguments[0], "lanes": lanes}, path="kwargs")
-        game = factory(lanes=lanes, **arguments[0])
-        _check_batched(game)
-        return wrap_batched(_declaring(game, game), around)
-    check_call(factory, arguments[0], path="kwargs")
-    instances = [factory(**given) for given in arguments]
-    first = instances[0]
-    if is_entity_env(first):
-        return wrap_batched(_declaring(EntityGames(instances), first), around)
-    if isinstance(first, gymnasium.Env) and not is_dict_env(first):  # RLlib's MultiAgentEnv is one too
-        games = [translated(GymnasiumGame(wrap_gymnasium(env, around))) for env in instances]
-        return _declaring(BatchedLanes(games, places[0].seed), first)
-    lane_games = BatchedLanes([translated(_game(env)) for env in instances], places[0].seed)
-    return wrap_batched(_declaring(lane_games, first), around)
-
-
-_RULES = "info", "zero_sum", "higher_return", "none"
-_OF_PETTINGZOO: Mapping[str, str] = {
-    # Not zero_sum: who makes an illegal move loses one, and the other wins nothing.
-    "pettingzoo.classic.chess": "higher_return",
-    "pettingzoo.classic.connect_four": "higher_return",
-    "pettingzoo.classic.go": "higher_return",
-    "pettingzoo.classic.rlcard_envs": "higher_return",  # card games for chips or points
-    "pettingzoo.classic.rps": "higher_return",
-    "pettingzoo.classic.tictactoe": "higher_return",
-    "pettingzoo.classic.hanabi": "none",  # the players have one score
-    "pettingzoo.butterfly.cooperative_pong": "none",
-    "pettingzoo.butterfly.pistonball": "none",
-}
-"""By the beginning of a module's name: who has won in games of PettingZoo."""
-
-
-def _declaring(game: BatchedEnv, made: Any) -> BatchedEnv:
-    """The game, its interface with the rule that says who has won, if the object that was made declares one."""
-    own = getattr(made, "unwrapped", made)
-    declared = [
-        rule for rule in (getattr(made, "outcome", None), getattr(own, "outcome", None)) if isinstance(rule, str)
-    ]
-    rule = next((rule for rule in declared if rule in _RULES), None)  # some games use the name for something else
+        first = game = factory(lanes=lanes, **arguments[0])
+        for call, count in (("reset(lanes, seeds=None, options=None)", 3), ("step(actions)", 1)):
+            method: Any = getattr(game, call.partition("(")[0], None)
+            try:
+                inspect.signature(method).bind(*range(count))
+            except ValueError:  # a method of a compiled class tells no signature
+                continue
+            except TypeError as error:
+                raise ConfigError(f"{type(game).__name__} is a batched game, but has no {call}: {error}") from error
+    else:
+        check_call(factory, arguments[0], path="kwargs")
+        instances = [factory(**given) for given in arguments]
+        first = instances[0]
+        if is_entity_env(first):
+            game = EntityGames(instances)
+        elif isinstance(first, gymnasium.Env) and not is_dict_env(first):  # RLlib's MultiAgentEnv is one too
+            lane_games: list[LaneGame] = [GymnasiumGame(wrap_gymnasium(env, around)) for env in instances]
+            game, around = BatchedLanes(list(map(translated, lane_games)), places[0].seed), []
+        else:
+            game = BatchedLanes([translated(_lane_game(env)) for env in instances], places[0].seed)
+    inner = getattr(first, "unwrapped", first)
+    declared = [getattr(made, "outcome", None) for made in (first, inner)]  # some games use the name for something else
+    rule = next((one for one in declared if isinstance(one, str) and one in _RULES), None)
     if rule is None:
-        module = type(own).__module__
+        module = type(inner).__module__
         rule = next((rule for name, rule in _OF_PETTINGZOO.items() if f"{module}.".startswith(f"{name}.")), None)
     if rule is not None and game.interface.outcome is None:
         game.interface = replace(game.interface, outcome=rule)
-    return game
+    return wrap_batched(game, around)
 
 
-def _game(env: Any) -> LaneGame:
-    """A single instance as a `LaneGame`."""
-    if _is_pettingzoo(env, "ParallelEnv"):
+def _lane_game(env: Any) -> LaneGame:
+    """A single instance as a `LaneGame`.
+
+    Class names are compared: an isinstance check would import PettingZoo, which takes long, for every game.
+    """
+    name, bases = type(env).__name__, {(one.__module__.partition(".")[0], one.__name__) for one in type(env).__mro__}
+    if ("pettingzoo", "ParallelEnv") in bases:
         return ParallelGame(env)
-    if _is_pettingzoo(env, "AECEnv"):
+    if ("pettingzoo", "AECEnv") in bases:
         return AECGame(env)
     if is_dict_env(env):
         return DictGame(env)
-    if _is_list_env(env):
+    given = [getattr(env, each, None) for each in ("observation_spaces", "action_spaces", "reset", "step")]
+    if all(isinstance(each, (list, tuple)) for each in given[:2]) and all(map(callable, given[2:])):
         return ListGame(env)
-    _refuse_known(env)
-    raise ConfigError(
-        f"the environment is a {type(env).__module__}.{type(env).__qualname__}; expected a gymnasium.Env, a PettingZoo "
-        "ParallelEnv or AECEnv, an arena.entity_env.Environment, or the interface of lists or dictionaries (reset, "
-        "step, and observation_spaces and action_spaces as lists with one space per entity, or as mappings by agent)"
-    )
-
-
-def _check_batched(game: Any) -> None:
-    """Refuses a batched game whose methods do not take what they are called with."""
-    for call, count in (("reset(lanes, seeds=None, options=None)", 3), ("step(actions)", 1)):
-        try:
-            inspect.signature(getattr(game, call.partition("(")[0], None)).bind(*range(count))  # type: ignore[arg-type]
-        except ValueError:  # a method of a compiled class tells no signature
-            continue
-        except TypeError as error:
-            raise ConfigError(f"{type(game).__name__} is a batched game, but has no {call}: {error}") from error
-
-
-def _refuse_known(env: Any) -> None:
-    """Refuses an object of a well-known interface that is none of the arena's, with what to write instead."""
-    name, bases = type(env).__name__, {(one.__module__.partition(".")[0], one.__name__) for one in type(env).__mro__}
     if isinstance(env, gymnasium.vector.VectorEnv) or ("stable_baselines3", "VecEnv") in bases:
         raise ConfigError(
             f"the environment is a {name}, a vector environment of {getattr(env, 'num_envs', 'several')} games; name "
@@ -161,14 +146,8 @@ def _refuse_known(env: Any) -> None:
             'gymnasium.Env, or use `make: "gymnasium:shimmy:GymV21Environment-v0"` with `kwargs: {env_id: ...}` '
             "(pip install shimmy)"
         )
-
-
-def _is_pettingzoo(env: Any, base: str) -> bool:
-    """Compares class names: an isinstance check would import PettingZoo, which takes long, for every game."""
-    return any(kind.__name__ == base and kind.__module__.split(".")[0] == "pettingzoo" for kind in type(env).__mro__)
-
-
-def _is_list_env(env: Any) -> bool:
-    listed = (getattr(env, name, None) for name in ("observation_spaces", "action_spaces"))
-    called = (getattr(env, name, None) for name in ("reset", "step"))
-    return all(isinstance(item, (list, tuple)) for item in listed) and all(callable(item) for item in called)
+    raise ConfigError(
+        f"the environment is a {type(env).__module__}.{type(env).__qualname__}; expected a gymnasium.Env, a PettingZoo "
+        "ParallelEnv or AECEnv, an arena.entity_env.Environment, or the interface of lists or dictionaries (reset, "
+        "step, and observation_spaces and action_spaces as lists with one space per entity, or as mappings by agent)"
+    )

@@ -1,4 +1,4 @@
-"""Shared by games with named agents: agents, their spaces, masks inside observations, and which have ended.
+"""What games with named agents have in common: agents, their spaces, masks inside observations, and which have ended.
 
 Many games of PettingZoo and RLlib observe a `Dict` of the observation itself and an `action_mask`. The adapters use the
 inner observation, and pass the mask as an action mask.
@@ -9,45 +9,51 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from gymnasium import spaces
 from gymnasium.spaces import Space
+from numpy.typing import NDArray
 
 from arena.errors import ConfigError, GameError
 from arena.game.api import Info
 from arena.game.infos import MASK
 from arena.game.spaces import mask_size
-from envs.adapters.lane import LaneStep
+from envs.adapters.lane import LaneStep, picture
 
 _INNER = ("observation", "observations")  # the key of the observation itself in PettingZoo, and in RLlib
+COMMON = "__common__"  # the key of an info of no agent, as of RLlib's dictionaries
 
 
-class AgentTable:
-    """The agents of a game, which are the arena's entities, with their spaces."""
+class AgentGame:
+    """A `LaneGame` whose entities are the agents of a game; each agent lives once per episode.
 
-    def __init__(self, agents: Sequence[Any], observed: Sequence[Space[Any]], acted: Sequence[Space[Any]]) -> None:
-        self.agents = tuple(agents)
-        self.entities = tuple(str(agent) for agent in agents)
-        self.index = {agent: index for index, agent in enumerate(agents)}
+    Attributes:
+        agents: as the game names them.
+        index: the number of each agent.
+        ended: agents that have ended in this episode.
+    """
+
+    def __init__(
+        self, env: Any, agents: Sequence[Any], observed: Sequence[Space[Any]], acted: Sequence[Space[Any]]
+    ) -> None:
+        self._env = env
+        self.agents, self.index = tuple(agents), {agent: index for index, agent in enumerate(agents)}
+        self.ended: set[Any] = set()
+        self.entities = tuple(map(str, agents))
         self.action_spaces: tuple[Space[Any], ...] = tuple(acted)
-        masked = [_masked_parts(*pair) for pair in zip(observed, acted, strict=True)]
-        self._inner = [inner for inner, _ in masked]
-        self.mask_sizes = tuple(size for _, size in masked)
-        self.observation_spaces: tuple[Space[Any], ...] = tuple(
-            space[inner] if inner is not None and isinstance(space, spaces.Dict) else space
-            for space, inner in zip(observed, self._inner, strict=True)
-        )
-
-    @classmethod
-    def of_pettingzoo(cls, env: Any) -> AgentTable:
-        """The agents of a PettingZoo game, in the order of `possible_agents`.
-
-        Raises:
-            ConfigError: it has none.
-        """
-        agents = getattr(env, "possible_agents", None)
-        if not agents:
-            raise ConfigError(f"{env} has no possible_agents; the arena must know all entities before a game begins")
-        return cls(agents, [*map(env.observation_space, agents)], [*map(env.action_space, agents)])
+        seen: list[Space[Any]] = []
+        sizes: list[int] = []
+        self._inner: list[str | None] = []  # of each agent the key of the observation itself; None: it is no such Dict
+        for space, size in zip(observed, map(mask_size, acted), strict=True):
+            inner = None
+            if isinstance(space, spaces.Dict) and size:
+                inner = next((name for name in _INNER if set(space.spaces) == {name, MASK}), None)
+                if inner is not None and space.spaces[MASK].shape != (size,):
+                    inner = None
+            self._inner.append(inner)
+            sizes.append(0 if inner is None else size)
+            seen.append(space[inner] if inner is not None and isinstance(space, spaces.Dict) else space)
+        self.mask_sizes, self.observation_spaces = tuple(sizes), tuple(seen)
 
     def known(self, what: str, given: Any, besides: Sequence[str] = ()) -> list[Any]:
         """The agents in a mapping of the game; raises `GameError` if a key is no agent, and not in `besides`."""
@@ -64,6 +70,18 @@ class AgentTable:
         missing = next((agent for agent in agents if agent not in given), None)
         if missing is not None:
             raise GameError(f"{what} without the agent {missing!r}; expected one for each agent that plays")
+
+    def check_ended(self, present: Iterable[Any], rewards: Mapping[Any, Any]) -> None:
+        """Checks that agents that have ended are not seen again, and get no rewards; raises `GameError`."""
+        for agent in self.ended & rewards.keys():
+            if rewards[agent]:
+                raise GameError(
+                    f"the reward {rewards[agent]!r} for {agent!r}, which has ended before: an entity lives once per "
+                    "episode; give the reward on the tick on which it ends"
+                )
+        again = next((agent for agent in present if agent in self.ended), None)
+        if again is not None:
+            raise GameError(f"{again!r} again, which has ended before: an entity lives once per episode")
 
     def split(self, agent: Any, observation: Any, info: Info) -> tuple[Any, Info]:
         """The observation without its mask, and the info with it."""
@@ -84,6 +102,7 @@ class AgentTable:
         over: bool = False,
     ) -> LaneStep:
         """The contents of mappings by agent, in the order of the agents; the agents in `active` act next."""
+        self.known("infos", infos, besides=(COMMON,))
         split = [self.split(agent, observations.get(agent), infos.get(agent, {})) for agent in self.agents]
         return LaneStep(
             observations=[observation for observation, _ in split],
@@ -95,46 +114,19 @@ class AgentTable:
             over=over,
         )
 
+    def render(self) -> NDArray[np.uint8] | str | None:
+        return picture(self._env)
 
-class Lives:
-    """Which agents have ended in an episode: each lives once."""
-
-    def __init__(self) -> None:
-        self.ended: set[Any] = set()
-
-    def end(self, agents: Iterable[Any]) -> None:
-        """Adds agents that end on this tick."""
-        self.ended.update(agents)
-
-    def check_seen(self, agents: Iterable[Any]) -> None:
-        """Refuses agents that are seen again.
-
-        Raises:
-            GameError: one has ended before.
-        """
-        again = next((agent for agent in agents if agent in self.ended), None)
-        if again is not None:
-            raise GameError(f"{again!r} again, which has ended before: an entity lives once per episode")
-
-    def check_earned(self, rewards: Mapping[Any, Any]) -> None:
-        """Refuses rewards that no entity would get.
-
-        Raises:
-            GameError: an agent that has ended before earns something.
-        """
-        for agent in self.ended & rewards.keys():
-            if rewards[agent]:
-                raise GameError(
-                    f"the reward {rewards[agent]!r} for {agent!r}, which has ended before: an entity lives once per "
-                    "episode; give the reward on the tick on which it ends"
-                )
+    def close(self) -> None:
+        if hasattr(self._env, "close"):
+            self._env.close()
 
 
-def _masked_parts(observed: Space[Any], acted: Space[Any]) -> tuple[str | None, int]:
-    """The key of the observation itself and the length of its mask; None and 0 without a mask."""
-    size = mask_size(acted)
-    if isinstance(observed, spaces.Dict) and size:
-        inner = next((name for name in _INNER if set(observed.spaces) == {name, MASK}), None)
-        if inner is not None and observed.spaces[MASK].shape == (size,):
-            return inner, size
-    return None, 0
+class PettingZooGame(AgentGame):
+    """A game of PettingZoo, whose agents are its `possible_agents`; `ended` are those that have left `agents`."""
+
+    def __init__(self, env: Any) -> None:
+        agents = getattr(env, "possible_agents", None)
+        if not agents:
+            raise ConfigError(f"{env} has no possible_agents; the arena must know all entities before a game begins")
+        super().__init__(env, agents, [*map(env.observation_space, agents)], [*map(env.action_space, agents)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from typing import Any
 
@@ -12,14 +12,12 @@ from numpy.typing import NDArray
 
 from arena.errors import ConfigError, GameError
 from arena.game import spaces
-from arena.game.api import Frame, Info, Interface, Step
+from arena.game.api import Flags, Frame, Info, Interface, ResetOptions, Seeds, Step
 from arena.game.arrays import copied, lost_value
 from arena.game.infos import MASK
 from arena.game.ragged import Ragged
 from arena.game.units import UnitSpace
 from envs.adapters.lane import LaneGame, LaneStep, several_agents
-
-Flags = NDArray[np.bool_]
 
 
 class BatchedLanes:
@@ -41,14 +39,28 @@ class BatchedLanes:
         self.lanes = len(games)
         self._games = tuple(games)
         first = self._games[0]
-        self.interface = Interface(
-            entities=first.entities,
-            observation_spaces=first.observation_spaces,
-            action_spaces=first.action_spaces,
-            mask_sizes=_mask_sizes(first, seed),
-        )
+        for entity, observed, acted in zip(first.entities, first.observation_spaces, first.action_spaces, strict=True):
+            for what, space in (("observation", observed), ("action", acted)):
+                try:
+                    spaces.leaves_of(space, ragged=True)
+                except ConfigError as error:
+                    kept = []  # the parts of an observation that have a layout
+                    for key, part in space.spaces.items() if what == "observation" and isinstance(space, Dict) else ():
+                        with suppress(ConfigError):
+                            spaces.leaves_of(part, ragged=True)
+                            kept.append(str(key))
+                    wrapper = f'"gymnasium.wrappers:FilterObservation": {{filter_keys: [{", ".join(kept)}]}}'
+                    hint = f"; around a Gymnasium environment `wrappers: [{{{wrapper}}}]` leaves it out" if kept else ""
+                    raise ConfigError(f"{entity!r}, {what}: {error}{hint}") from error
+        mask_sizes, possible = first.mask_sizes, list(map(spaces.mask_size, first.action_spaces))
+        if any(size and not known for known, size in zip(mask_sizes, possible, strict=True)):
+            infos = first.reset(seed, None).infos
+            mask_sizes = tuple(
+                known or (size if size and MASK in info and _array(info[MASK]).shape == (size,) else 0)
+                for known, size, info in zip(mask_sizes, possible, infos, strict=True)
+            )
+        self.interface = Interface(first.entities, first.observation_spaces, first.action_spaces, mask_sizes)
         shape = (self.lanes, len(first.entities))
-        _check_layouts(self.interface)
         self._observations = [spaces.empty_batch(space, self.lanes) for space in first.observation_spaces]
         self._leaves = [
             spaces.flatten(space, batch)
@@ -69,12 +81,7 @@ class BatchedLanes:
         self._playing: list[int] = []  # the lanes that are not over
         self._closed = False
 
-    def reset(
-        self,
-        lanes: NDArray[np.bool_],
-        seeds: Sequence[int | None] | None = None,
-        options: Mapping[str, Any] | None = None,
-    ) -> Frame:
+    def reset(self, lanes: Flags, seeds: Seeds = None, options: ResetOptions = None) -> Frame:
         """Begins an episode in the lanes of the mask; `options` are passed to each of them."""
         infos = self._no_infos()
         for lane in np.flatnonzero(lanes).tolist():
@@ -128,59 +135,55 @@ class BatchedLanes:
         """Writes a game's results into the lane's rows; returns its infos without the masks."""
         self._active[lane] = lane_step.active
         for entity, observation in enumerate(lane_step.observations):
-            if observation is not None:
-                self._observe(lane, entity, observation)
-        return [self._unmasked(lane, entity, info) for entity, info in enumerate(lane_step.infos)]
-
-    def _observe(self, lane: int, entity: int, observation: Any) -> None:
-        space, ragged = self.interface.observation_spaces[entity], self._ragged[entity]
-        if isinstance(space, UnitSpace):
-            try:
-                observation = space.complete(observation)
-            except ValueError as error:
-                found = f"units that its space does not allow: {error}"
-                raise GameError(found, entity=self.interface.entities[entity], lane=lane) from error
-        arrays = spaces.flatten(space, observation)
-        for number, (leaf, array) in enumerate(zip(self._leaves[entity], arrays, strict=True)):
-            if number in ragged:
-                rows, part = ragged[number]
-                if array.shape[:1] == (0,):
-                    array = np.zeros((0, *part.shape), part.dtype)
-                lost = lost_value(array, part.dtype)
-                if array.shape[1:] != part.shape or array.ndim == 0 or lost is not None:
-                    found = f"{array.dtype} {array.shape}" if lost is None else f"with the value {lost}"
-                    raise GameError(
-                        f"an observation{part.place} {found}; its items are {part.dtype} {part.shape}",
-                        entity=self.interface.entities[entity],
-                        lane=lane,
-                    )
-                rows[lane] = np.array(array, part.dtype)
+            if observation is None:
                 continue
-            # NumPy would broadcast silently, truncate fractions, and wrap integers.
-            lost = None if array.dtype == leaf.dtype else lost_value(array, leaf.dtype)
-            if array.shape != leaf.shape[1:] or lost is not None:
-                found = f"{array.dtype} {array.shape}" if lost is None else f"with the value {lost}"
-                raise GameError(
-                    f"an observation {found}; its space {self.interface.observation_spaces[entity]} has "
-                    f"{leaf.dtype} {leaf.shape[1:]}",
-                    entity=self.interface.entities[entity],
-                    lane=lane,
-                )
-            leaf[lane] = array
+            space, ragged = self.interface.observation_spaces[entity], self._ragged[entity]
+            if isinstance(space, UnitSpace):
+                try:
+                    observation = space.complete(observation)
+                except ValueError as error:
+                    raise self._wrong(f"units that its space does not allow: {error}", lane, entity) from error
+            arrays = spaces.flatten(space, observation)
+            for number, (leaf, array) in enumerate(zip(self._leaves[entity], arrays, strict=True)):
+                if number in ragged:
+                    rows, part = ragged[number]
+                    if array.shape[:1] == (0,):
+                        array = np.zeros((0, *part.shape), part.dtype)
+                    lost = lost_value(array, part.dtype)
+                    if array.shape[1:] != part.shape or array.ndim == 0 or lost is not None:
+                        found = f"{array.dtype} {array.shape}" if lost is None else f"with the value {lost}"
+                        text = f"an observation{part.place} {found}; its items are {part.dtype} {part.shape}"
+                        raise self._wrong(text, lane, entity)
+                    rows[lane] = np.array(array, part.dtype)
+                    continue
+                # NumPy would broadcast silently, truncate fractions, and wrap integers.
+                lost = None if array.dtype == leaf.dtype else lost_value(array, leaf.dtype)
+                if array.shape != leaf.shape[1:] or lost is not None:
+                    found = f"{array.dtype} {array.shape}" if lost is None else f"with the value {lost}"
+                    text = f"an observation {found}; its space {space} has {leaf.dtype} {leaf.shape[1:]}"
+                    raise self._wrong(text, lane, entity)
+                leaf[lane] = array
+        infos = []
+        for entity, (info, mask) in enumerate(zip(lane_step.infos, self._masks, strict=True)):
+            if isinstance(info, dict):  # others are refused by the validator
+                info = copied(info)  # the game may change it in place, in another lane too
+                if mask is not None and MASK not in info:
+                    mask[lane] = 1
+                elif mask is not None:
+                    given = _array(info.pop(MASK))
+                    fits = given.shape == mask.shape[1:] and given.dtype.kind in "biuf"
+                    if fits:
+                        with np.errstate(invalid="ignore"):
+                            mask[lane] = given
+                        fits = given.dtype == mask.dtype or not np.count_nonzero(mask[lane] != given)
+                    if not fits:
+                        found = f"the action mask {str(given)[:80]} of shape {given.shape}"
+                        raise self._wrong(f"{found}; expected {mask.shape[1:]} of 0 and 1", lane, entity)
+            infos.append(info)
+        return infos
 
-    def _observed(self) -> list[Any]:
-        """The observations of all entities, batched."""
-        found = list(self._observations)
-        for entity, ragged in enumerate(self._ragged):
-            if ragged:
-                leaves = [
-                    Ragged.of(ragged[number][0], ragged[number][1].dtype, ragged[number][1].shape)
-                    if number in ragged
-                    else leaf
-                    for number, leaf in enumerate(self._leaves[entity])
-                ]
-                found[entity] = spaces.unflatten(self.interface.observation_spaces[entity], leaves)
-        return found
+    def _wrong(self, found: str, lane: int, entity: int) -> GameError:
+        return GameError(found, entity=self.interface.entities[entity], lane=lane)
 
     def _numbers(self, lane: int, rewards: Sequence[Any]) -> list[float]:
         numbers: list[float] = []
@@ -206,27 +209,6 @@ class BatchedLanes:
                 ) from error
         return numbers
 
-    def _unmasked(self, lane: int, entity: int, info: Info) -> Info:
-        mask = self._masks[entity]
-        if not isinstance(info, dict):
-            return info  # refused by the validator
-        info = copied(info)  # the game may change it in place, in another lane too
-        if mask is None:
-            return info
-        if MASK not in info:
-            mask[lane] = 1
-            return info
-        given = _array(info.pop(MASK))
-        fits = given.shape == mask.shape[1:] and given.dtype.kind in "biuf"
-        if fits:
-            with np.errstate(invalid="ignore"):
-                mask[lane] = given
-            fits = given.dtype == mask.dtype or not np.count_nonzero(mask[lane] != given)
-        if not fits:
-            found = f"the action mask {str(given)[:80]} of shape {given.shape}; expected {mask.shape[1:]} of 0 and 1"
-            raise GameError(found, entity=self.interface.entities[entity], lane=lane)
-        return info
-
     def _no_infos(self) -> list[Sequence[Info]]:
         return [[{} for _ in self.interface.entities] for _ in range(self.lanes)]
 
@@ -235,8 +217,15 @@ class BatchedLanes:
         for entity, mask in enumerate(self._masks):
             if mask is not None:
                 mask[~self._active[:, entity]] = 1
+        observations = list(self._observations)
+        for entity, ragged in enumerate(self._ragged):
+            if ragged:
+                leaves = list(self._leaves[entity])
+                for number, (rows, part) in ragged.items():
+                    leaves[number] = Ragged.of(rows, part.dtype, part.shape)
+                observations[entity] = spaces.unflatten(self.interface.observation_spaces[entity], leaves)
         has_infos = any(info for lane in infos for info in lane)
-        return Frame(self._observed(), self._active.copy(), self._masks, infos if has_infos else None)
+        return Frame(observations, self._active.copy(), self._masks, infos if has_infos else None)
 
     def render(self) -> NDArray[np.uint8] | str | None:
         """A picture of lane 0 if the game was made with `render_mode="rgb_array"`, a text with "ansi"."""
@@ -258,33 +247,3 @@ def _array(mask: Any) -> NDArray[Any]:
         return np.asarray(mask)
     except ValueError:
         return np.asarray(mask, object)
-
-
-def _check_layouts(interface: Interface) -> None:
-    """Checks that the samples of all spaces are arrays of fixed shape."""
-    columns = zip(interface.entities, interface.observation_spaces, interface.action_spaces, strict=True)
-    for entity, observed, acted in columns:
-        for what, space in (("observation", observed), ("action", acted)):
-            try:
-                spaces.leaves_of(space, ragged=True)
-            except ConfigError as error:
-                kept = []  # the parts of an observation that have a layout
-                for key, part in space.spaces.items() if what == "observation" and isinstance(space, Dict) else ():
-                    with suppress(ConfigError):
-                        spaces.leaves_of(part, ragged=True)
-                        kept.append(str(key))
-                wrapper = f'"gymnasium.wrappers:FilterObservation": {{filter_keys: [{", ".join(kept)}]}}'
-                hint = f"; around a Gymnasium environment `wrappers: [{{{wrapper}}}]` leaves it out" if kept else ""
-                raise ConfigError(f"{entity!r}, {what}: {error}{hint}") from error
-
-
-def _mask_sizes(game: LaneGame, seed: int) -> tuple[int, ...]:
-    """The length of each entity's masks, from its spaces or from the infos of a reset."""
-    possible = [spaces.mask_size(space) for space in game.action_spaces]
-    if all(known or not size for known, size in zip(game.mask_sizes, possible, strict=True)):
-        return game.mask_sizes
-    infos = game.reset(seed, None).infos
-    return tuple(
-        known or (size if size and MASK in info and _array(info[MASK]).shape == (size,) else 0)
-        for known, size, info in zip(game.mask_sizes, possible, infos, strict=True)
-    )

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import reduce
 from operator import getitem
@@ -27,11 +27,10 @@ from numpy.typing import NDArray
 
 from arena.errors import GameError
 from arena.game import spaces
-from arena.game.api import BatchedEnv, Frame, Step
+from arena.game.api import BatchedEnv, Flags, Frame, ResetOptions, Seeds, Step
 from arena.game.arrays import lost_value
 from arena.game.isolation import Isolation
 
-Flags = NDArray[np.bool_]
 Array = NDArray[Any]
 
 _MAX_CHANNELS = 4  # of a picture: RGBA
@@ -44,25 +43,16 @@ class BatchedWrapper:
         self.game = game
         self.lanes, self.interface = game.lanes, game.interface
 
-    def reset(
-        self,
-        lanes: Flags,
-        seeds: Sequence[int | None] | None = None,
-        options: Mapping[str, Any] | None = None,
-    ) -> Frame:
-        """Begins an episode in the lanes of the mask."""
+    def reset(self, lanes: Flags, seeds: Seeds = None, options: ResetOptions = None) -> Frame:
         return self.game.reset(lanes, seeds, options)
 
     def step(self, actions: Sequence[Any]) -> Step:
-        """Plays one tick."""
         return self.game.step(actions)
 
     def render(self) -> NDArray[np.uint8] | str | None:
-        """The game's own picture, or text."""
         return self.game.render()
 
     def close(self) -> None:
-        """Closes the game."""
         self.game.close()
 
 
@@ -73,12 +63,7 @@ class IsolatedGame(BatchedWrapper):
         super().__init__(game)
         self._run = isolation.run
 
-    def reset(
-        self,
-        lanes: Flags,
-        seeds: Sequence[int | None] | None = None,
-        options: Mapping[str, Any] | None = None,
-    ) -> Frame:
+    def reset(self, lanes: Flags, seeds: Seeds = None, options: ResetOptions = None) -> Frame:
         return self._run(self.game.reset, lanes, seeds, options)
 
     def step(self, actions: Sequence[Any]) -> Step:
@@ -112,12 +97,7 @@ class TimeLimited(BatchedWrapper):
         self._played = np.zeros(self.lanes, np.int64)
         self._ended = np.ones((self.lanes, len(self.interface.entities)), np.bool_)
 
-    def reset(
-        self,
-        lanes: Flags,
-        seeds: Sequence[int | None] | None = None,
-        options: Mapping[str, Any] | None = None,
-    ) -> Frame:
+    def reset(self, lanes: Flags, seeds: Seeds = None, options: ResetOptions = None) -> Frame:
         frame = self.game.reset(lanes, seeds, options)
         self._played[lanes], self._ended[lanes] = 0, False
         return frame._replace(active=frame.active & ~self._ended)
@@ -157,14 +137,9 @@ class SoftlyTimeLimited(BatchedWrapper):
         self._ended = np.ones(shape, np.bool_)  # entities that have ended in the episode
         self._last: Frame | None = None  # of the tick at which lanes were truncated; without infos
 
-    def reset(
-        self,
-        lanes: Flags,
-        seeds: Sequence[int | None] | None = None,
-        options: Mapping[str, Any] | None = None,
-    ) -> Frame:
-        asked = np.array([seed is not None for seed in seeds or [None] * self.lanes]) | bool(options)
-        real: Flags = lanes & (self._over.all(axis=1) | asked)
+    def reset(self, lanes: Flags, seeds: Seeds = None, options: ResetOptions = None) -> Frame:
+        forced = np.array([seed is not None for seed in seeds or [None] * self.lanes]) | bool(options)
+        real: Flags = lanes & (self._over.all(axis=1) | forced)
         soft = lanes & ~real
         self._played[lanes], self._over[real], self._ended[lanes] = 0, False, False
         if not soft.any():
@@ -194,9 +169,9 @@ class SoftlyTimeLimited(BatchedWrapper):
         going = ~self._ended
         late = self._played >= self._limit
         # Entities that were over before this episode end with the last of the others.
-        alone = self._over.all(axis=1)
+        last = late | self._over.all(axis=1)
         terminated = step.terminated & going
-        truncated = (step.truncated | (late | alone)[:, None] & ~step.terminated) & going
+        truncated = (step.truncated | last[:, None] & ~step.terminated) & going
         self._ended |= terminated | truncated
         if late.any():
             self._last = copy.deepcopy(step.frame._replace(infos=None, final_masks=None))
@@ -216,15 +191,10 @@ class ObservationWrapper(BatchedWrapper, ABC):
         self.interface = replace(game.interface, observation_spaces=tuple(observation_spaces))
         self._observations = [spaces.empty_batch(space, self.lanes) for space in observation_spaces]
 
-    def reset(
-        self,
-        lanes: Flags,
-        seeds: Sequence[int | None] | None = None,
-        options: Mapping[str, Any] | None = None,
-    ) -> Frame:
+    def reset(self, lanes: Flags, seeds: Seeds = None, options: ResetOptions = None) -> Frame:
         frame = self.game.reset(lanes, seeds, options)
         for entity, batch in enumerate(frame.observations):
-            self._begin(entity, self._checked(entity, batch, lanes), np.flatnonzero(lanes))
+            self._observe(entity, self._checked(entity, batch, lanes), np.flatnonzero(lanes), first=True)
         return frame._replace(observations=self._observations)
 
     def step(self, actions: Sequence[Any]) -> Step:
@@ -246,13 +216,9 @@ class ObservationWrapper(BatchedWrapper, ABC):
                 raise GameError(found, entity=self.interface.entities[entity])
         return batch
 
-    def _begin(self, entity: int, batch: Any, rows: Any) -> None:
-        """Adds the first observations of an entity's episodes in the lanes `rows`; `batch` has all lanes."""
-        self._observe(entity, batch, rows)
-
     @abstractmethod
-    def _observe(self, entity: int, batch: Any, rows: Any) -> None:
-        """Adds the observations of an entity in the lanes `rows`; `batch` has all lanes."""
+    def _observe(self, entity: int, batch: Any, rows: Any, *, first: bool = False) -> None:
+        """Adds the (`first`) observations of an entity's episodes in the lanes `rows`; `batch` has all lanes."""
 
 
 class TransformedObservation(ObservationWrapper):
@@ -262,17 +228,14 @@ class TransformedObservation(ObservationWrapper):
         super().__init__(game, [space for space, _ in transforms])
         self._functions = [function for _, function in transforms]
 
-    def _observe(self, entity: int, batch: Any, rows: Any) -> None:
+    def _observe(self, entity: int, batch: Any, rows: Any, *, first: bool = False) -> None:
         self._observations[entity][rows] = self._functions[entity](batch[rows])
 
 
 class StackedObservation(ObservationWrapper):
     """Stacks each entity's last observations along a new first axis, the oldest first; pictures along their channels.
 
-    Args:
-        game: the game.
-        size: number of observations.
-        zeros: pad the beginning of an episode with zeros, else with copies of its first observation.
+    `zeros`: pads the beginning of an episode with zeros, else with copies of its first observation.
     """
 
     def __init__(self, game: BatchedEnv, size: int, *, zeros: bool) -> None:
@@ -289,16 +252,13 @@ class StackedObservation(ObservationWrapper):
                 leaves = [np.moveaxis(split, 1 + axis, 1)]
             self._frames.append(leaves)
 
-    def _begin(self, entity: int, batch: Any, rows: Any) -> None:
+    def _observe(self, entity: int, batch: Any, rows: Any, *, first: bool = False) -> None:
         space, padding = self.game.interface.observation_spaces[entity], self._padding[entity]
         for index, (frames, leaf) in enumerate(zip(self._frames[entity], spaces.flatten(space, batch), strict=True)):
-            frames[rows] = leaf[rows][:, None] if padding is None else padding[index]
-            frames[rows, -1] = leaf[rows]
-
-    def _observe(self, entity: int, batch: Any, rows: Any) -> None:
-        space = self.game.interface.observation_spaces[entity]
-        for frames, leaf in zip(self._frames[entity], spaces.flatten(space, batch), strict=True):
-            frames[rows, :-1] = frames[rows, 1:]
+            if not first:
+                frames[rows, :-1] = frames[rows, 1:]
+            else:
+                frames[rows] = leaf[rows][:, None] if padding is None else padding[index]
             frames[rows, -1] = leaf[rows]
 
 

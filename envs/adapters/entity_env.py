@@ -7,18 +7,18 @@ read, and its action objects have no actors.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from arena.entity_env.calls import draws, players_of, translator_of
-from arena.entity_env.translation import Batch, WrongObservation
+from arena.entity_env.environment import draws, players_of
+from arena.entity_env.translation import Batch, Translator, WrongObservation
 from arena.errors import ConfigError, GameError
-from arena.game.api import Frame, Info, Interface, Step
-from arena.game.reset import begin
+from arena.game.api import Flags, Frame, Info, Interface, ResetOptions, Seeds, Step
+from arena.game.context import begin
 
 
 class EntityGames:
@@ -32,7 +32,7 @@ class EntityGames:
         self.lanes = len(envs)
         self._envs = tuple(envs)
         try:
-            self._translator = translator_of(envs[0])
+            self._translator = Translator.of(envs[0])
         except (TypeError, ValueError, AttributeError) as error:
             raise ConfigError(f"{type(envs[0]).__name__} has no spaces of `arena.entity_env`: {error}") from error
         players, space = players_of(envs[0]), self._translator.space
@@ -42,12 +42,7 @@ class EntityGames:
         self._shown: list[list[Batch]] = [[nothing] * self.lanes for _ in range(n)]  # by player, the last of each lane
         self._active = np.zeros((self.lanes, n), np.bool_)
 
-    def reset(
-        self,
-        lanes: NDArray[np.bool_],
-        seeds: Sequence[int | None] | None = None,
-        options: Mapping[str, Any] | None = None,
-    ) -> Frame:
+    def reset(self, lanes: Flags, seeds: Seeds = None, options: ResetOptions = None) -> Frame:
         """Begins an episode in the lanes of the mask; a game gets `options` if its `reset` takes them."""
         observations: list[list[Any]] = [[None] * self.lanes for _ in self.interface.entities]
         began = lanes.tolist()
@@ -87,7 +82,11 @@ class EntityGames:
                     observations[player][lane] = None
                     continue
                 one = observations[player][lane]
-                rewards[lane, player] = self._reward(one, lane, player)
+                try:
+                    rewards[lane, player] = float(one.reward)
+                except (TypeError, ValueError) as error:
+                    found = f"the reward {one.reward!r}; expected a number"
+                    raise GameError(found, entity=self.interface.entities[player], lane=lane) from error
                 truncated[lane, player] = cut = bool(getattr(one, "truncated", False))
                 terminated[lane, player] = bool(one.done) and not cut
         self._active &= ~(terminated | truncated)
@@ -133,13 +132,6 @@ class EntityGames:
                 raise GameError(f"a wrong observation: {error.found}", entity=player, lane=error.row) from error
         return batches
 
-    def _reward(self, one: Any, lane: int, player: int) -> float:
-        try:
-            return float(one.reward)
-        except (TypeError, ValueError) as error:
-            found = f"the reward {one.reward!r}; expected a number"
-            raise GameError(found, entity=self.interface.entities[player], lane=lane) from error
-
     def _frame(self, batches: Sequence[Batch], observations: Sequence[Sequence[Any]]) -> Frame:
         infos: list[list[Info]] | None = None
         if any(one is not None and one.metrics for rows in observations for one in rows):
@@ -150,10 +142,5 @@ class EntityGames:
                 ]
                 for lane in range(self.lanes)
             ]
-        space = self._translator.space
-        return Frame(
-            [batch.sample(space) for batch in batches],
-            self._active.copy(),
-            (None,) * len(batches),
-            infos,
-        )
+        samples = [batch.sample(self._translator.space) for batch in batches]
+        return Frame(samples, self._active.copy(), (None,) * len(batches), infos)

@@ -13,7 +13,6 @@ from gymnasium.spaces import Space, Tuple
 from numpy.typing import NDArray
 
 from arena.errors import ConfigError
-from arena.game.api import Info
 from envs.adapters.lane import LaneStep, check_reset, picture, returned, several_agents
 
 _OF_RESET = ("observation", "info")
@@ -28,37 +27,36 @@ class GymnasiumGame:
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
         check_reset(env)
-        _refuse_several_agents(env)
         self._env = env
         self.observation_spaces: tuple[Space[Any], ...] = (env.observation_space,)
         self.action_spaces: tuple[Space[Any], ...] = (env.action_space,)
+        sizes = {len(one.spaces) if isinstance(one, Tuple) else 0 for one in (env.observation_space, env.action_space)}
+        if len(sizes) == 1 and 0 not in sizes and getattr(env.unwrapped, "n_agents", None) in sizes:
+            raise several_agents(sizes.pop())  # spaces by agent, as lbforaging's and rware's
 
     def reset(self, seed: int | None, options: Mapping[str, Any] | None) -> LaneStep:
-        """Begins an episode."""
         try:
             given = self._env.reset(seed=seed, options=None if options is None else dict(options))
         except (TypeError, ValueError) as error:
             _refuse_unpacked(error)
             raise
         observation, info = returned(self._env, "reset", given, _OF_RESET)
-        return _moment(observation, info, 0.0, terminated=False, truncated=False)
+        return LaneStep((observation,), (True,), (info,), (0.0,), (False,), (False,))
 
     def step(self, actions: Sequence[Any]) -> LaneStep:
-        """One step."""
         try:
             given = self._env.step(actions[0])
         except (TypeError, ValueError) as error:
             _refuse_unpacked(error)
             raise
         observation, reward, terminated, truncated, info = returned(self._env, "step", given, _OF_STEP)
-        return _moment(observation, info, reward, terminated=terminated, truncated=truncated)
+        over = bool(terminated or truncated)
+        return LaneStep((observation,), (not over,), (info,), (reward,), (terminated,), (truncated,))
 
     def render(self) -> NDArray[np.uint8] | str | None:
-        """The environment's picture or text."""
         return picture(self._env)
 
     def close(self) -> None:
-        """Closes the environment."""
         self._env.close()
 
 
@@ -71,17 +69,3 @@ def _refuse_unpacked(error: Exception) -> None:
             f"game gave: {error}; reset() gives {', '.join(_OF_RESET)}, and step() {', '.join(_OF_STEP)} (older games "
             "have `done` instead: terminated says an end by the rules, truncated by a time limit)"
         ) from error
-
-
-def _refuse_several_agents(env: gymnasium.Env[Any, Any]) -> None:
-    """Refuses an environment whose spaces are tuples by agent, as lbforaging's and rware's."""
-    sizes = {
-        len(space.spaces) if isinstance(space, Tuple) else 0 for space in (env.observation_space, env.action_space)
-    }
-    if len(sizes) == 1 and 0 not in sizes and getattr(env.unwrapped, "n_agents", None) in sizes:
-        raise several_agents(sizes.pop())
-
-
-def _moment(observation: Any, info: Info, reward: Any, *, terminated: bool, truncated: bool) -> LaneStep:
-    over = bool(terminated or truncated)
-    return LaneStep((observation,), (not over,), (info,), (reward,), (terminated,), (truncated,))

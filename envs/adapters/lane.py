@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from arena.errors import ConfigError
 from arena.game.api import Info
-from arena.game.reset import ARGUMENTS, taken_by
+from arena.game.context import ARGUMENTS, taken_by
 
 _WRAPPERS = ("gymnasium.core.Wrapper", "pettingzoo.utils.wrappers.", "pettingzoo.utils.conversions.")
 

@@ -21,7 +21,7 @@ from gymnasium.spaces import Space
 from numpy.typing import NDArray
 
 from arena.errors import ConfigError
-from arena.game.reset import begin
+from arena.game.context import begin
 from arena.game.spaces import no_op
 from envs.adapters.lane import LaneStep, returned
 
@@ -50,7 +50,6 @@ class ListGame:
         self._done = [False] * len(self.entities)
 
     def reset(self, seed: int | None, options: Mapping[str, Any] | None) -> LaneStep:
-        """Begins an episode."""
         n = len(self.entities)
         given = begin(self._env, seed, options)
         infos = given[1] if isinstance(given, tuple) and len(given) == 2 else None
@@ -70,13 +69,11 @@ class ListGame:
             no_op(space) if action is None else action
             for space, action in zip(self.action_spaces, actions, strict=True)
         ]
-        given = returned(self._env, "step", self._env.step(joint), _OF_STEP, _REMEDY)
-        observations, rewards, done, infos = given
-        self._per_entity("observations", observations)
-        self._per_entity("rewards", rewards)
-        self._per_entity("infos", infos)
+        observations, rewards, done, infos = returned(self._env, "step", self._env.step(joint), _OF_STEP, _REMEDY)
         ended = [bool(done)] * len(joint) if np.ndim(done) == 0 else [bool(one) for one in done]
-        self._per_entity("values of done", ended)
+        parts = {"observations": observations, "rewards": rewards, "infos": infos, "values of done": ended}
+        for what, part in parts.items():
+            self._per_entity(what, part)
         cut = [over and bool(info.get(TRUNCATED)) for over, info in zip(ended, infos, strict=True)]
         self._done = [before or now for before, now in zip(self._done, ended, strict=True)]
         return LaneStep(
@@ -94,11 +91,9 @@ class ListGame:
         return given
 
     def render(self) -> NDArray[np.uint8] | None:
-        """The environment's picture, if it has `render`."""
         image = self._env.render() if hasattr(self._env, "render") else None
         return None if image is None else np.asarray(image, np.uint8)
 
     def close(self) -> None:
-        """Closes the environment, if it has `close`."""
         if hasattr(self._env, "close"):
             self._env.close()

@@ -41,12 +41,10 @@ class ObservationLane:
         self._shown: list[Batch | None] = [None] * len(game.entities)  # None: the entity's last one was a sample
 
     def reset(self, seed: int | None, options: Mapping[str, Any] | None) -> LaneStep:
-        """Begins an episode."""
         self._shown = [None] * len(self.entities)
         return self._as_samples(self._game.reset(seed, options))
 
     def step(self, actions: Sequence[Any]) -> LaneStep:
-        """One tick."""
         given = list(actions)
         for entity, (translator, shown) in enumerate(zip(self._translators, self._shown, strict=True)):
             if translator is not None and shown is not None:
@@ -71,9 +69,7 @@ class ObservationLane:
         return lane_step._replace(observations=observations, infos=infos)
 
     def render(self) -> NDArray[Any] | str | None:
-        """The game's picture or text."""
         return self._game.render()
 
     def close(self) -> None:
-        """Closes the game."""
         self._game.close()

@@ -1,4 +1,4 @@
-"""Sources of environments: Gymnasium's registry, PettingZoo's modules, and any callable with checked arguments."""
+"""Sources of games: Gymnasium's registry, PettingZoo's modules, connections, any callable with checked arguments."""
 
 from __future__ import annotations
 
@@ -10,11 +10,15 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gymnasium
 
+from arena import registry
 from arena.errors import ConfigError, close_name, nearest
+
+if TYPE_CHECKING:
+    from arena.external.interface import ExternalGames
 
 _GIVEN = {"lanes", "env", "context"}  # parameters that the arena fills itself
 
@@ -27,11 +31,7 @@ def check_call(
     path: str = "",
     name: str | None = None,
 ) -> None:
-    """Checks arguments against a signature, so that a wrong one is not mistaken for a TypeError inside the function.
-
-    Raises:
-        ConfigError: the signature does not fit.
-    """
+    """Checks arguments against a signature, so that a wrong one is not mistaken for a TypeError inside the function."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # some built-in callables have none
@@ -46,13 +46,9 @@ def check_call(
 
 
 def gymnasium_factory(name: str) -> Callable[..., gymnasium.Env[Any, Any]]:
-    """A callable that makes instances of a registered id.
+    """A callable that makes instances of a registered id; raises `ConfigError`.
 
-    Args:
-        name: such as `CartPole-v1`; with the module that registers the id on import, `ale_py:ALE/Pong-v5`.
-
-    Raises:
-        ConfigError: the id is not registered, or its module cannot be imported.
+    `name`: such as `CartPole-v1`; with the module that registers the id on import, `ale_py:ALE/Pong-v5`.
     """
     module, _, registered = name.rpartition(":")
     if module:
@@ -68,14 +64,10 @@ def gymnasium_factory(name: str) -> Callable[..., gymnasium.Env[Any, Any]]:
 
 
 def pettingzoo_factory(name: str) -> Callable[..., Any]:
-    """A callable that makes instances of a PettingZoo game, in its parallel form if it has one.
+    """A callable that makes instances of a PettingZoo game, in its parallel form if it has one; raises `ConfigError`.
 
-    Args:
-        name: `classic.connect_four_v3`, or `classic/connect_four-v3` as PettingZoo's registry (1.27 and later) has
-            it; or a module with `parallel_env` or `env`, as `mpe2.simple_tag_v3`.
-
-    Raises:
-        ConfigError: there is no such game, or it cannot be imported.
+    `name`: `classic.connect_four_v3`, or `classic/connect_four-v3` as PettingZoo's registry (1.27 and later) has it; or
+    a module with `parallel_env` or `env`, as `mpe2.simple_tag_v3`.
     """
     try:
         pettingzoo: Any = importlib.import_module("pettingzoo")
@@ -83,8 +75,8 @@ def pettingzoo_factory(name: str) -> Callable[..., Any]:
         pettingzoo = None
     registries = {kind: getattr(pettingzoo, f"{kind}_registry", {}) for kind in ("parallel", "aec")}
     known_as = re.sub(r"_v(\d+)$", r"-v\1", name.replace(".", "/"))
-    for kind, registry in registries.items():  # from 1.27 on, importing the modules of its games is deprecated
-        if (spec := registry.get(known_as)) is not None:
+    for kind, games in registries.items():  # from 1.27 on, importing the modules of its games is deprecated
+        if (spec := games.get(known_as)) is not None:
             _imported(str(spec.entry_point).partition(":")[0], f"PettingZoo cannot make {name!r}")
             return partial(pettingzoo.make, kind, known_as)
     if "" in name.split("."):
@@ -109,9 +101,7 @@ def pettingzoo_factory(name: str) -> Callable[..., Any]:
         paths = getattr(sys.modules.get(parent), "__path__", ())  # the search for the game has imported it
         known += [f"{package}.{one.name}" for one in pkgutil.iter_modules(paths)]
     close = close_name(name, known)
-    hint = (
-        f"did you mean {close!r}?" if close else "is the package installed, and the version at its end the right one?"
-    )
+    hint = f"did you mean {close!r}?" if close else "is the package installed, and its version the right one?"
     raise ConfigError(f"there is no module 'pettingzoo.{name}' or {name!r}; {hint}")
 
 
@@ -120,3 +110,26 @@ def _imported(module: str, complaint: str) -> ModuleType:
         return importlib.import_module(module)
     except ImportError as error:
         raise ConfigError(f"{complaint}: {module} cannot be imported: {error}") from error
+
+
+def make_games(make: str, kwargs: Mapping[str, Any], copy: int = 0) -> ExternalGames:
+    """The connection to the external games of a match, not open yet; raises `ConfigError`, and what its class raises.
+
+    `copy`: the number of the match among the copies of its description; each needs its own address.
+    """
+    kind, factory = registry.external_kind(make), registry.environment_factory(make)
+    assert kind is not None, f"{make} is an ordinary environment"
+    if kind in registry.EXTERNAL:
+        kwargs = {**kwargs, "copy": copy}
+    check_call(factory, kwargs)
+    made = factory(**kwargs)
+    if kind == "thread":
+        from arena.external.thread import ThreadGames
+
+        return ThreadGames(made)
+    if kind == "poll":
+        from arena.external.poll import PolledGames
+
+        return PolledGames(made)
+    games: ExternalGames = made
+    return games

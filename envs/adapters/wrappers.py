@@ -57,12 +57,10 @@ _EXACT = 2**24  # below this, float32 represents every whole number
 class WrapperSpec(Protocol):
     """One entry of `wrappers`, with checked arguments."""
 
-    def wrap_env(self, env: Env) -> Env:
-        """Wraps a Gymnasium environment."""
-        ...
+    def wrap_env(self, env: Env) -> Env: ...
 
     def wrap_lanes(self, game: BatchedEnv) -> BatchedEnv:
-        """Wraps a batched game, made from any other interface."""
+        """Wraps a batched game, made from any interface but Gymnasium's."""
         ...
 
 
@@ -198,13 +196,8 @@ class TimeLimit:
 
 
 @dataclass(frozen=True)
-class SoftTimeLimit:
+class SoftTimeLimit(TimeLimit):
     """Episodes are truncated after `max_episode_steps` ticks, and the next one goes on where the game is."""
-
-    max_episode_steps: int  # ticks
-
-    def __post_init__(self) -> None:
-        options.count("max_episode_steps", self.max_episode_steps, most=_MAX_TICKS)
 
     def wrap_env(self, env: Env) -> Env:
         return _SoftlyTimeLimitedEnv(env, self.max_episode_steps)
@@ -281,12 +274,6 @@ class AreaResize:
 
     Gymnasium's wrapper uses OpenCV for the same (INTER_AREA). Here it is two matrix products of whole numbers, exact in
     any order of summation, so the pictures are bit-equal on every machine; a half rounds up.
-
-    Attributes:
-        space: of the new pictures.
-
-    Raises:
-        TypeError: the space has no pictures.
     """
 
     def __init__(self, observed: Space[Any], shape: tuple[int, int]) -> None:
@@ -295,7 +282,12 @@ class AreaResize:
         self._height, self._width = observed.shape[:2]
         self._area = self._height * self._width
         dtype = np.dtype(np.float32 if 255 * self._area < _EXACT else np.float64)
-        self._rows, self._columns = _cover(self._height, shape[0], dtype), _cover(self._width, shape[1], dtype)
+        overlaps: list[NDArray[Any]] = []  # [cells, pixels] of rows and of columns, in units of 1 / `pixels` of a cell
+        for pixels, cells in zip(observed.shape[:2], shape, strict=True):
+            pixel, cell = np.arange(pixels) * cells, np.arange(cells)[:, None] * pixels  # their first positions
+            overlap: NDArray[np.int64] = np.minimum(pixel + cells, cell + pixels) - np.maximum(pixel, cell)
+            overlaps.append(overlap.clip(0).astype(dtype))
+        self._rows, self._columns = overlaps
         self.space = Box(0, 255, (*shape, *observed.shape[2:]), np.uint8)
 
     def __call__(self, pictures: Pictures) -> Pictures:
@@ -308,44 +300,27 @@ class AreaResize:
         return means.astype(np.uint8).reshape(*batch, *self.space.shape)
 
 
-def _cover(pixels: int, cells: int, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """The overlap of each cell with each pixel [cells, pixels], in units of 1 / `pixels` of a cell."""
-    pixel, cell = np.arange(pixels) * cells, np.arange(cells)[:, None] * pixels  # their first positions
-    overlap: NDArray[np.int64] = np.minimum(pixel + cells, cell + pixels) - np.maximum(pixel, cell)
-    return overlap.clip(0).astype(dtype)
-
-
 def wrapper_specs(entries: Sequence[tuple[str, Any]]) -> list[tuple[str, WrapperSpec]]:
-    """The wrappers of a configuration, with their names for messages.
-
-    Args:
-        entries: name and argument of each: None, one argument, or a mapping of several.
+    """The wrappers of a configuration by name; the argument of an entry: None, one argument, or a mapping of several.
 
     Raises:
         ConfigError: a wrapper is unknown, or does not take its argument; the path is that of the entry, `wrappers[0]`.
     """
     found: list[tuple[str, WrapperSpec]] = []
     for index, (name, argument) in enumerate(entries):
+        kwargs = {str(key): value for key, value in argument.items()} if isinstance(argument, dict) else {}
+        args = () if argument is None or isinstance(argument, dict) else (argument,)
         try:
-            found.append((name, _wrapper_spec(name, argument)))
+            make = registry.wrapper(name)
+            built_in = name in registry.WRAPPERS
+            if not built_in and isinstance(make, type) and not issubclass(make, gymnasium.Env):
+                raise ConfigError(f"{name} is no Gymnasium wrapper: a wrapper class derives from gymnasium.Wrapper")
+            check_call(make, kwargs, args if built_in else (None, *args), name=name)
+            found.append((name, make(*args, **kwargs) if built_in else _WrapperClass(make, args, kwargs)))
         except ConfigError as error:
-            words = f"{name}: {error.path}: " if error.path else ""
-            raise ConfigError(f"{words}{error.message}", path=f"wrappers[{index}]") from error
+            where = f"{name}: {error.path}: " if error.path else ""
+            raise ConfigError(f"{where}{error.message}", path=f"wrappers[{index}]") from error
     return found
-
-
-def _wrapper_spec(name: str, argument: Any) -> WrapperSpec:
-    make = registry.wrapper(name)
-    kwargs = {str(key): value for key, value in argument.items()} if isinstance(argument, dict) else {}
-    args = () if argument is None or isinstance(argument, dict) else (argument,)
-    if name not in registry.WRAPPERS:
-        if isinstance(make, type) and not issubclass(make, gymnasium.Env):
-            raise ConfigError(f"{name} is no Gymnasium wrapper: a wrapper class derives from gymnasium.Wrapper")
-        check_call(make, kwargs, (None, *args), name=name)
-        return _WrapperClass(make, args, kwargs)
-    check_call(make, kwargs, args, name=name)
-    made: WrapperSpec = make(*args, **kwargs)
-    return made
 
 
 def wrap_gymnasium(env: Env, around: Iterable[tuple[str, WrapperSpec]]) -> Env:
@@ -363,11 +338,7 @@ def wrap_gymnasium(env: Env, around: Iterable[tuple[str, WrapperSpec]]) -> Env:
 
 
 def wrap_batched(game: BatchedEnv, around: Iterable[tuple[str, WrapperSpec]]) -> BatchedEnv:
-    """Wraps a batched game, made from any other interface.
-
-    Raises:
-        ConfigError: as `wrap_gymnasium`.
-    """
+    """Wraps a batched game, made from any other interface; raises as `wrap_gymnasium`."""
     for index, (name, spec) in enumerate(around):
         try:
             game = spec.wrap_lanes(game)

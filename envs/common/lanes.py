@@ -1,30 +1,51 @@
-"""Random streams of the lanes of a game, and the moves on the square [-1, 1]^2."""
+"""What games that compute all lanes at once have in common, and the moves on the square [-1, 1]^2."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
+
+from arena.game.api import Flags, Seeds
+from envs.common import options
 
 STEP = 0.1  # length of a move
 MOVES = STEP * np.array([[0, 0], [1, 0], [-1, 0], [0, 1], [0, -1]], np.float64)  # stay, +x, -x, +y, -y
 
 
-class LaneStreams:
-    """One `numpy.random.Generator` per lane, from fresh entropy until the lane is seeded."""
+class Lanes:
+    """Random streams and ticks of a game's lanes, and which of them play.
 
-    def __init__(self, lanes: int) -> None:
-        self._generators = [np.random.default_rng() for _ in range(lanes)]
+    Attributes:
+        ticks: int64 [L] played in this episode.
+        playing: bool [L] lanes whose episode goes on.
+    """
 
-    def begin(self, lanes: NDArray[np.bool_], seeds: Sequence[int | None] | None) -> list[int]:
-        """The numbers of the lanes in a mask; reseeds those with a seed."""
-        chosen = [int(lane) for lane in np.flatnonzero(lanes)]
-        for lane in chosen:
-            seed = None if seeds is None else seeds[lane]
-            if seed is not None:
-                self._generators[lane] = np.random.default_rng(seed)
-        return chosen
+    batched = True
 
-    def __getitem__(self, lane: int) -> np.random.Generator:
-        return self._generators[lane]
+    def __init__(self, lanes: int, max_steps: int) -> None:
+        self.lanes, self.max_steps = options.count("lanes", lanes), options.count("max_steps", max_steps)
+        self.ticks = np.zeros(self.lanes, np.int64)
+        self.playing: Flags = np.zeros(self.lanes, np.bool_)
+        self._streams = [np.random.default_rng() for _ in range(self.lanes)]  # until a lane is seeded
+
+    def begin(self, lanes: Flags, seeds: Seeds) -> Iterator[tuple[int, np.random.Generator]]:
+        """Begins episodes in the lanes of a mask; yields their numbers and random streams."""
+        self.ticks[lanes] = 0
+        self.playing |= lanes
+        for lane in np.flatnonzero(lanes).tolist():
+            if seeds is not None and (seed := seeds[lane]) is not None:
+                self._streams[lane] = np.random.default_rng(seed)
+            yield lane, self._streams[lane]
+
+    def end(self, over: Flags | bool = False) -> tuple[Flags, Flags]:
+        """Counts a tick of the lanes that play; which of them are `over`, and which are late, each [L]."""
+        self.ticks += self.playing
+        ended: Flags = self.playing & over
+        going = self.playing ^ ended
+        late = going & (self.ticks >= self.max_steps)
+        self.playing = going ^ late
+        return ended, late
+
+    def close(self) -> None:
+        """Nothing to release."""

@@ -9,11 +9,7 @@ from arena.errors import ConfigError, nearest
 
 
 def count(name: str, value: Any, *, least: int = 1, most: int | None = None) -> int:
-    """Checks for a whole number between `least` and `most`.
-
-    Raises:
-        ConfigError: it is not one, or it is a bool.
-    """
+    """Checks for a whole number between `least` and `most`; a bool is none."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ConfigError(f"got {value!r}, expected a whole number of at least {least}", path=name)
     if most is not None and value > most:
@@ -22,33 +18,21 @@ def count(name: str, value: Any, *, least: int = 1, most: int | None = None) -> 
 
 
 def number(name: str, value: Any, *, least: float) -> float:
-    """Checks for a finite number of at least `least`.
-
-    Raises:
-        ConfigError: it is not one, or it is a bool.
-    """
+    """Checks for a finite number of at least `least`; a bool is none."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value < float("inf"):
         raise ConfigError(f"got {value!r}, expected a number of at least {least:g}", path=name)
     return float(value)
 
 
 def switch(name: str, value: Any) -> bool:
-    """Checks for a bool.
-
-    Raises:
-        ConfigError: it is not one.
-    """
+    """Checks for a bool."""
     if not isinstance(value, bool):
         raise ConfigError(f"got {value!r}, expected true or false", path=name)
     return value
 
 
 def choice(name: str, value: Any, allowed: Sequence[str]) -> str:
-    """Checks for one of the allowed words.
-
-    Raises:
-        ConfigError: it is not one of them; names the nearest.
-    """
+    """Checks for one of the allowed words."""
     if value not in allowed:
         raise ConfigError(f"got {value!r}; {nearest(str(value), allowed)}", path=name)
     return str(value)

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arena.errors import ConfigError, nearest
+from arena.game.api import Flags, ResetOptions
 from arena.game.ragged import Ragged
 
-Flags = NDArray[np.bool_]
 Integers = NDArray[np.int64]
 
 STATES = "states"  # the key of `reset(options=...)` with a state per lane, or None
@@ -28,13 +28,10 @@ def ranks(there: Flags) -> Integers:
 
 
 def spread(choices: Any, actors: Flags, default: int) -> Integers:
-    """Choices of the actors as an array `[L, N]`, the default in other places.
+    """`Ragged` choices of the actors, int64, as an array `[L, N]`, the default in other places.
 
-    Args:
-        choices: `Ragged` int64. A row that has no choices for its actors is left at the default: a wrapper has ended
-            the lane. Rows of lanes without actors are not read.
-        actors: bool `[L, N]` what was shown as an actor, in the order of the choices.
-        default: for all others.
+    The flags `actors` `[L, N]` say what was shown as an actor, in the order of the choices. A row that has no choices
+    for its actors is left at the default: a wrapper has ended the lane. Rows of lanes without actors are not read.
     """
     found = np.full(actors.shape, default, np.int64)
     counts = actors.sum(axis=1)
@@ -46,18 +43,11 @@ def spread(choices: Any, actors: Flags, default: int) -> Integers:
 
 
 def states_of(
-    options: Mapping[str, Any] | None, lanes: int, *, needed: Sequence[str], allowed: Sequence[str] = ()
+    options: ResetOptions, lanes: int, needed: Sequence[str], allowed: Sequence[str] = ()
 ) -> list[Mapping[str, Any] | None]:
-    """The states that `reset(options={"states": [...]})` sets, one per lane; None: the lane draws its own.
+    """The states that `reset(options={"states": [...]})` sets, one per lane; None: the lane draws its cells.
 
-    Args:
-        options: of the reset.
-        lanes: their number.
-        needed: the keys of a state.
-        allowed: keys that may be left out.
-
-    Raises:
-        ConfigError: their number is not that of the lanes, or a state has other keys.
+    A state has the keys `needed`, and may have those `allowed`; raises `ConfigError`.
     """
     states = (options or {}).get(STATES)
     if states is None:
@@ -81,39 +71,26 @@ def states_of(
 
 
 def rows_of_state(given: Any, path: str, features: Sequence[str], board: Sequence[int]) -> Integers:
-    """The objects on the cells of a board in a state, int64 `[n, features]`.
+    """The objects on the cells of a board in a state, int64 `[n, features]`; raises `ConfigError`.
 
-    Args:
-        given: a list of `(x, y, ...)`.
-        path: of the key in the options, as `states[0].mines`.
-        features: their names, x and y first.
-        board: its cells in x and in y.
-
-    Raises:
-        ConfigError: it is no such list, a number is negative, or a cell is not on the board.
+    `path` is that of the key in the options, as `states[0].mines`; the first features are x and y.
     """
     try:
         rows = np.array(given).reshape(-1, len(features)) if len(given) == 0 else np.array(given)
     except (TypeError, ValueError):  # not a list, or of unequal lengths
         rows = np.zeros(0)
-    wanted = f"a list of ({', '.join(features)}), whole numbers from 0"
+    expected = f"a list of ({', '.join(features)}), whole numbers from 0"
     if rows.ndim != 2 or rows.shape[1] != len(features) or (rows.size and rows.dtype.kind not in "iu"):
-        raise ConfigError(f"found {given!r:.80}; expected {wanted}", path=path)
-    outside = (rows < 0).any(axis=1) | (rows[:, 0] >= board[0]) | (rows[:, 1] >= board[1])
-    if outside.any():
-        raise ConfigError(
-            f"found {tuple(rows[outside][0].tolist())}; expected {wanted}, on a board of {board[0]} x {board[1]} cells",
-            path=path,
-        )
+        raise ConfigError(f"found {given!r:.80}; expected {expected}", path=path)
+    wrong = (rows < 0).any(axis=1) | (rows[:, 0] >= board[0]) | (rows[:, 1] >= board[1])
+    if wrong.any():
+        found = tuple(rows[wrong][0].tolist())
+        raise ConfigError(f"found {found}; expected {expected}, on a board of {board[0]} x {board[1]} cells", path=path)
     return rows.astype(np.int64)
 
 
 def number_of_state(given: Any, path: str) -> int:
-    """A whole number from 0 in a state.
-
-    Raises:
-        ConfigError: it is not one.
-    """
+    """A whole number from 0 in a state; raises `ConfigError`."""
     if isinstance(given, bool) or not isinstance(given, (int, np.integer)) or given < 0:
         raise ConfigError(f"found {given!r:.80}; expected a whole number from 0", path=path)
     return int(given)

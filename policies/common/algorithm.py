@@ -32,8 +32,7 @@ from torch import Tensor, nn
 
 from arena.errors import ConfigError
 from arena.game.batched_spaces import batched_space
-from arena.game.magnitude import large_numbers
-from arena.game.spaces import leaves_of
+from arena.game.spaces import large_numbers, leaves_of
 from arena.game.units import UnitActions, UnitSpace
 from policies.common.adam import Optimizer, held
 from policies.common.columns import RaggedTensor, to_leaves

@@ -61,7 +61,7 @@ from policies.common.options import (
 )
 from policies.common.rollout import COUNTS, Batch, Evaluation, Rollout, Rows, advantages_of
 from policies.common.tensors import load_weights, to_arrays
-from policies.exporting.network import Exported, decoding_of, exported, numbers
+from policies.exporting import Exported, decoding_of, exported, numbers
 from policies.extensions import Extension, make_encoder
 from policies.networks.actor_critic import ActorCritic, Encoder
 from policies.networks.heads import ActionHead, BoxHead, UnitHead, action_head

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import torch
 from gymnasium.spaces import Space
-from numpy.typing import NDArray
 from torch import Tensor
 
-from arena.dataset.reader import Part, Samples, open_dataset
+from arena.dataset.reader import Samples, open_dataset
 from arena.errors import ConfigError, located
 from arena.game.ragged import Ragged
 from arena.game.spaces import unflatten
@@ -30,11 +28,7 @@ class Demonstrations(Columns, frozen=True):
 
 
 def open_demonstrations(path: str, policy: str | None) -> Samples:
-    """The samples at a path; only their manifests are read.
-
-    Raises:
-        ConfigError: there are none, or the policy has not played; the path is that of the option.
-    """
+    """The samples at a path; only their manifests are read. `ConfigError`: none, or the policy has not played."""
     with located(path="options.data"):
         samples = open_dataset(path)
     if policy is not None:
@@ -44,22 +38,14 @@ def open_demonstrations(path: str, policy: str | None) -> Samples:
 
 
 def check_demonstrations(path: str, policy: str | None) -> None:
-    """Reads and checks all samples before any match starts.
-
-    Raises:
-        ConfigError: there is nothing, the policy has not played, or something is damaged; as `open_demonstrations`.
-    """
+    """Reads and checks all samples before any match starts."""
     samples = open_demonstrations(path, policy)
     with located(path="options.data"):
         samples.check(policy)
 
 
 def check_spaces(samples: Samples, policy: str | None, observation_space: Space[Any], action_space: Space[Any]) -> None:
-    """Checks that there are demonstrations to learn from.
-
-    Raises:
-        ConfigError: no entity has played with these spaces, or not every entity of `policy` has.
-    """
+    """Checks that an entity has played with these spaces, and every entity of `policy`."""
     played = {
         (entity.policy, entity.observation_space == observation_space and entity.action_space == action_space)
         for match in samples.matches
@@ -84,67 +70,44 @@ def demonstrations(
     share: int = 0,
     shares: int = 1,
 ) -> Demonstrations:
-    """Every `shares`-th decision from the one numbered `share` on.
+    """Every `shares`-th decision of a policy from the one numbered `share` on; None: of all with these spaces.
 
     Turns without an action of the policy are left out, and so are actions that the mask of their turn forbids.
-
-    Args:
-        samples: of a run.
-        policy: whose; None: of all entities with these spaces.
-        space: of observations.
-        head: what an action means.
-        action_space: of actions.
-
-    Raises:
-        ConfigError: a part is damaged, or there is no action.
+    `ConfigError`: a part is damaged, or there is no action.
     """
     taken: list[Demonstrations] = []
     count = choices = 0
-    for decisions in _decisions(samples, policy, space, head, action_space):
-        index = torch.arange((share - count) % shares, decisions.size, shares)
-        taken.append(decisions.take(index))
-        count += decisions.size
-        choices += len(decisions.actions.values) if isinstance(decisions.actions, RaggedTensor) else decisions.size
-    if choices == 0:
-        raise ConfigError(f"{samples.path} holds no action to learn from", path="options.data")
-    found = Demonstrations.cat(taken)
-    return found.replace(weights=torch.full((found.size,), count / choices)) if head.decides else found
-
-
-def _decisions(
-    samples: Samples, policy: str | None, space: Space[Any], head: ActionHead, action_space: Space[Any]
-) -> Iterator[Demonstrations]:
-    """All decisions, part by part and entity by entity."""
     for match in samples.matches:
-        wanted = [
+        entities = [
             index
             for index, entity in enumerate(match.entities)
             if policy in (None, entity.policy)
             and (entity.observation_space, entity.action_space) == (space, action_space)
         ]
-        for part in match.parts() if wanted else ():
-            for entity in wanted:
-                yield _of_part(part, entity, space, head, action_space)
-
-
-def _of_part(part: Part, entity: int, space: Space[Any], head: ActionHead, action_space: Space[Any]) -> Demonstrations:
-    acted = part.acted[:, :, entity]
-    seen, played = ([_rows(leaf, acted) for leaf in leaves[entity]] for leaves in (part.observations, part.actions))
-    observations = tuple(stored_leaves(kept_leaves(space), seen))
-    actions = head.from_env(unflatten(action_space, played))
-    if isinstance(space, UnitSpace):
-        decided = allowed_rows(space, observations, actions) & (actions.lengths > 0)
-        rows = torch.from_numpy(np.flatnonzero(decided))
-        return Demonstrations(observations, None, actions).take(rows)
-    held = part.masks[entity]
-    if held is None or not head.mask_size:
-        return Demonstrations(observations, None, actions)
-    masks = torch.from_numpy(held[acted].astype(np.bool_))
-    found = Demonstrations(observations, masks, actions)
-    allowed = head.distribution(torch.zeros(len(actions), head.outputs), masks).log_prob(actions) > FORBIDDEN / 2
-    return found if bool(allowed.all()) else found.take(allowed.nonzero().squeeze(1))
-
-
-def _rows(leaf: Any, acted: NDArray[np.bool_]) -> Any:
-    """The rows [N, ...] of a leaf [T, L, ...] in which an entity acted."""
-    return leaf[acted.ravel()] if isinstance(leaf, Ragged) else leaf[acted]
+        for part in match.parts() if entities else ():
+            for entity in entities:
+                acted, mask = part.acted[:, :, entity], part.masks[entity]
+                seen, played = (  # rows [N, ...] of leaves [T, L, ...]
+                    [leaf[acted.ravel() if isinstance(leaf, Ragged) else acted] for leaf in leaves[entity]]
+                    for leaves in (part.observations, part.actions)
+                )
+                observations = tuple(stored_leaves(kept_leaves(space), seen))
+                actions = head.from_env(unflatten(action_space, played))
+                decisions = Demonstrations(observations, None, actions)
+                if isinstance(space, UnitSpace):
+                    decided = allowed_rows(space, observations, actions) & (actions.lengths > 0)
+                    decisions = decisions.take(torch.from_numpy(np.flatnonzero(decided)))
+                elif mask is not None and head.mask_size:
+                    masks = torch.from_numpy(mask[acted].astype(np.bool_))
+                    decisions = decisions.replace(masks=masks)
+                    log_probs = head.distribution(torch.zeros(len(actions), head.outputs), masks).log_prob(actions)
+                    allowed = log_probs > FORBIDDEN / 2
+                    decisions = decisions if bool(allowed.all()) else decisions.take(allowed.nonzero().squeeze(1))
+                taken.append(decisions.take(torch.arange((share - count) % shares, decisions.size, shares)))
+                count += decisions.size
+                ragged = isinstance(actions, RaggedTensor)
+                choices += len(decisions.actions.values) if ragged else decisions.size
+    if choices == 0:
+        raise ConfigError(f"{samples.path} holds no action to learn from", path="options.data")
+    found = Demonstrations.cat(taken)
+    return found.replace(weights=torch.full((found.size,), count / choices)) if head.decides else found

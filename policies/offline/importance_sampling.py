@@ -60,15 +60,6 @@ class Estimates(NamedTuple):
     effective_episodes: float  # (sum w)^2 / sum w^2: so many episodes of the target itself would tell as much
 
 
-class _Weighed(NamedTuple):
-    """One episode."""
-
-    log_weight: float  # of w
-    discounted: float  # G
-    per_decision: float  # in units of exp(unit)
-    unit: float  # see `_unit`, of the weights of its rewards
-
-
 def estimate(episodes: Iterable[Episode], *, target: LogProb, behavior: LogProb, gamma: float = 1.0) -> Estimates:
     """Estimates the target policy's expected return from the behavior policy's episodes.
 
@@ -84,50 +75,64 @@ def estimate(episodes: Iterable[Episode], *, target: LogProb, behavior: LogProb,
         ConfigError: no episode is left, or the behavior policy learned while it played them or cannot have played
             them, or a ratio of probabilities or a reward is no finite number.
     """
-    weighed: list[_Weighed] = []
+    # Of each episode the log-weight of w, G, and the per-decision sum in a unit, see `_unit`, of its rewards' weights.
+    weighed: list[tuple[float, float, float, float]] = []
     left_out = 0
     for episode in episodes:
-        _check_frozen(episode)
+        where = f"match {episode.match}, lane {episode.lane}, episode {episode.number}, entity {episode.entity!r}"
+        if episode.learning:
+            raise ConfigError(
+                f"{where}: the policy {episode.policy!r} learned while it was recorded, so no weights are those "
+                "that have played; record it once more with `frozen: true` and `load:`"
+            )
         foreign = any(flags is not None and flags.any() for flags in (episode.given, episode.void))
         if episode.cut or episode.idle_ticks or foreign:
             left_out += 1
-        else:
-            weighed.append(_weigh(episode, target, behavior, gamma))
+            continue
+        log_ratios = np.zeros(0)
+        if len(episode.tick):
+            batch = (episode.observations, episode.actions, episode.masks)
+            played = np.asarray(behavior(*batch), np.float64)
+            if played.shape != episode.tick.shape:
+                raise ConfigError(f"{where}: {played.shape} log-probabilities of {episode.tick.shape} actions")
+            if (played < _IMPOSSIBLE).any():
+                raise ConfigError(
+                    f"{where}: the behavior policy never takes the action of tick "
+                    f"{int(episode.tick[np.argmin(played)])}: it is not the one that has played, or not with these "
+                    "weights"
+                )
+            log_ratios = np.asarray(target(*batch), np.float64) - played
+        before = episode.rewards_before
+        if not (log_ratios < math.inf).all() or not np.isfinite(np.append(episode.rewards, before)).all():
+            raise ConfigError(f"{where}: a log-probability or a reward is no number")
+        rewards = gamma ** np.arange(len(log_ratios)) * episode.rewards
+        sums = np.cumsum(log_ratios)
+        unit = _unit(sums[rewards != 0])
+        per_decision = before * math.exp(-unit) + float(_times_exp(rewards, sums - unit).sum())
+        last = float(sums[-1]) if len(rewards) else 0.0
+        weighed.append((last, before + float(rewards.sum()), per_decision, unit))
     if not weighed:
         raise ConfigError(
             f"there is no whole episode to estimate from; {left_out} were cut by the end of a leg, idle, or have "
             "given or void actions"
         )
-    log_weights, returns, per_decision, units = (np.array(column) for column in zip(*weighed, strict=True))
-    of_returns, of_rewards = _unit(log_weights[returns != 0]), float(units[per_decision != 0].max(initial=0.0))
+    log_weights, returns, per_decisions, units = (np.array(column) for column in zip(*weighed, strict=True))
+    of_returns, of_rewards = _unit(log_weights[returns != 0]), float(units[per_decisions != 0].max(initial=0.0))
     shares = np.exp(log_weights - log_weights.max()) if log_weights.max() > -math.inf else np.zeros(len(weighed))
+    total, ratio = float(shares.sum()), Estimate(math.nan, math.nan)  # NaN: the target would never have played any
+    if total:  # the ratio of two sums, with its first-order error
+        value = float((shares * returns).sum()) / total
+        error = math.sqrt(float(np.square(shares * (returns - value)).sum())) / total
+        ratio = Estimate(value, error if len(returns) > 1 else math.nan)
     return Estimates(
         ordinary=_mean(_times_exp(returns, log_weights - of_returns), of_returns),
-        per_decision=_mean(_times_exp(per_decision, units - of_rewards), of_rewards),
-        weighted=_weighted(shares, returns),
+        per_decision=_mean(_times_exp(per_decisions, units - of_rewards), of_rewards),
+        weighted=ratio,
         mean_return=_mean(returns),
         episodes=len(weighed),
         left_out=left_out,
         effective_episodes=float(shares.sum() ** 2 / np.square(shares).sum()) if shares.any() else 0.0,
     )
-
-
-def _weigh(episode: Episode, target: LogProb, behavior: LogProb, gamma: float) -> _Weighed:
-    log_ratios = np.zeros(0)
-    if len(episode.tick):
-        given = (episode.observations, episode.actions, episode.masks)
-        played = np.asarray(behavior(*given), np.float64)
-        _check_played(played, episode)
-        log_ratios = np.asarray(target(*given), np.float64) - played
-    before = episode.rewards_before
-    if not (log_ratios < math.inf).all() or not np.isfinite(np.append(episode.rewards, before)).all():
-        raise ConfigError(f"{_place(episode)}: a log-probability or a reward is no number")
-    rewards = gamma ** np.arange(len(log_ratios)) * episode.rewards
-    log_weights = np.cumsum(log_ratios)
-    unit = _unit(log_weights[rewards != 0])
-    per_decision = before * math.exp(-unit) + float(_times_exp(rewards, log_weights - unit).sum())
-    last = float(log_weights[-1]) if len(rewards) else 0.0
-    return _Weighed(last, before + float(rewards.sum()), per_decision, unit)
 
 
 def _unit(log_weights: NDArray[np.float64]) -> float:
@@ -143,46 +148,8 @@ def _times_exp(values: NDArray[np.float64], log_weights: NDArray[np.float64]) ->
     return values * np.exp(np.where(values != 0, log_weights, 0.0))
 
 
-def _check_frozen(episode: Episode) -> None:
-    if episode.learning:
-        raise ConfigError(
-            f"{_place(episode)}: the policy {episode.policy!r} learned while it was recorded, so no weights are those "
-            "that have played; record it once more with `frozen: true` and `load:`"
-        )
-
-
-def _check_played(log_probs: NDArray[np.float64], episode: Episode) -> None:
-    if log_probs.shape != episode.tick.shape:
-        raise ConfigError(f"{_place(episode)}: {log_probs.shape} log-probabilities of {episode.tick.shape} actions")
-    if (log_probs < _IMPOSSIBLE).any():
-        tick = int(episode.tick[np.argmin(log_probs)])
-        raise ConfigError(
-            f"{_place(episode)}: the behavior policy never takes the action of tick {tick}: it is not the one that "
-            "has played, or not with these weights"
-        )
-
-
-def _place(episode: Episode) -> str:
-    return f"match {episode.match}, lane {episode.lane}, episode {episode.number}, entity {episode.entity!r}"
-
-
 def _mean(values: NDArray[np.float64], unit: float = 0.0) -> Estimate:
-    """The mean of values in units of exp(unit)."""
+    """The mean of values in units of exp(unit); 0 is 0 in any."""
     error = float(values.std(ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else math.nan
-    return Estimate(_told(float(values.mean()), unit), _told(error, unit))
-
-
-def _told(value: float, unit: float) -> float:
-    """A figure given in units of exp(unit); 0 is 0 in any."""
     with np.errstate(over="ignore"):
-        return float(value * np.exp(unit)) if value else 0.0
-
-
-def _weighted(shares: NDArray[np.float64], returns: NDArray[np.float64]) -> Estimate:
-    """The ratio of two sums, with its first-order error; NaN where the target would never have played any of it."""
-    total = float(shares.sum())
-    if total == 0.0:
-        return Estimate(math.nan, math.nan)
-    value = float((shares * returns).sum()) / total
-    error = math.sqrt(float(np.square(shares * (returns - value)).sum())) / total
-    return Estimate(value, error if len(returns) > 1 else math.nan)
+        return Estimate(*(float(each * np.exp(unit)) if each else 0.0 for each in (float(values.mean()), error)))

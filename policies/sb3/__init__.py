@@ -2,8 +2,6 @@
 
 member    one class for each of the library's algorithms: plays, averages gradients, logs, is saved
 options   what a configuration may say, from the signature of the library's class
-vec_env   the arena's vector environment as the library's `VecEnv`
+vec_env   the arena's vector environment as the library's `VecEnv`; the process's random streams, as one worker's
 archive   the library's save format, read without running what is in it
-buffers   what a rollout or replay buffer holds, as arrays
-rng       the process's global random streams, as one worker's own
 """

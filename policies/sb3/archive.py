@@ -41,34 +41,26 @@ class Contents(NamedTuple):
 
 
 def pack(model: BaseAlgorithm, **instead: Any) -> bytes:
-    """A model as the library saves it; the same model gives the same bytes.
-
-    Args:
-        model: the library's algorithm.
-        instead: attributes that are to be saved with other values than it has.
-    """
+    """A model as the library saves it, with other values of some attributes; the same model gives the same bytes."""
     saved, packed = io.BytesIO(), io.BytesIO()
-    held = {name: getattr(model, name) for name in instead}
+    original = {name: getattr(model, name) for name in instead}
     try:
         vars(model).update(instead)
         model.save(saved, exclude=_PASSING)
     finally:
-        vars(model).update(held)
+        vars(model).update(original)
     with zipfile.ZipFile(saved) as source, zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as target:
         for name in source.namelist():
+            content: bytes | str = source.read(name)
+            if name == "data":  # without the descriptions of what is pickled
+                values = json.loads(content)
+                for key, value in values.items():
+                    if isinstance(value, dict) and _PICKLE[1] in value:
+                        values[key] = {part: value[part] for part in _PICKLE}
+                content = json.dumps(values, indent=1)
             if name != _OF_THE_MACHINE:
-                content = source.read(name)
-                target.writestr(zipfile.ZipInfo(name), _lean(content) if name == "data" else content)
+                target.writestr(zipfile.ZipInfo(name), content)
     return packed.getvalue()
-
-
-def _lean(data: bytes) -> str:
-    """The JSON of a model without the descriptions of what is pickled."""
-    values = json.loads(data)
-    for name, value in values.items():
-        if isinstance(value, dict) and _PICKLE[1] in value:
-            values[name] = {key: value[key] for key in _PICKLE}
-    return json.dumps(values, indent=1)
 
 
 def unpack(archive: bytes) -> Contents:
@@ -80,11 +72,14 @@ def unpack(archive: bytes) -> Contents:
     try:
         members = _members(archive)
         data = json.loads(members.pop("data"))
-        tensors = {name[:-4]: _tensors(content) for name, content in members.items() if name.endswith(".pth")}
+        tensors = {}
+        for name, content in members.items():
+            if name.endswith(".pth"):
+                _members(content)  # none is compressed
+                tensors[name[:-4]] = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
         variables = tensors.pop("pytorch_variables", None) or {}
-        return Contents(
-            {name: value for name, value in data.items() if type(value) in (int, float)}, tensors, variables
-        )
+        numbers = {name: value for name, value in data.items() if type(value) in (int, float)}
+        return Contents(numbers, tensors, variables)
     except Exception as error:  # whatever zip, JSON and torch raise for a file that is not an archive
         raise ConfigError(
             f"its archive of Stable-Baselines3 cannot be read: {type(error).__name__}: {error}"
@@ -99,8 +94,3 @@ def _members(archive: bytes) -> dict[str, bytes]:
         if packed or sum(info.file_size for info in infos) > len(archive):
             raise ValueError("its members are larger than the file")
         return {info.filename: opened.read(info) for info in infos}
-
-
-def _tensors(content: bytes) -> Any:
-    _members(content)
-    return torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)

@@ -20,7 +20,7 @@ from __future__ import annotations
 import copy
 import math
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -30,6 +30,7 @@ from gymnasium.spaces import Space
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.buffers import BaseBuffer
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
@@ -44,11 +45,9 @@ from arena.game.spaces import leaf_spaces
 from policies.common.algorithm import ACTING, EXPLORING, check_no_units
 from policies.common.tensors import misfit
 from policies.networks.heads import check_choices
-from policies.sb3 import buffers
-from policies.sb3.archive import Contents, pack, unpack
+from policies.sb3.archive import pack, unpack
 from policies.sb3.options import check_spaces, check_values, made, options_class
-from policies.sb3.rng import GlobalStreams
-from policies.sb3.vec_env import Rows, check_counted_from_zero, check_no_masks, masks_refused, to_env
+from policies.sb3.vec_env import GlobalStreams, Rows, check_counted_from_zero, check_no_masks, masks_refused, to_env
 
 if TYPE_CHECKING:
     from arena.group.group import Group
@@ -60,17 +59,12 @@ _COUNTERS = ("_n_updates", "_n_calls", "_episode_num", "_current_progress_remain
 _AS_LEARNED = "load them with the policy_kwargs, the optimizer and the environment's spaces that they were learned with"
 _MAKING = 100  # what a random stream is for, beside those of policies.common.algorithm
 
-Figures = dict[str, float]
-
 
 class Member:
     """One worker of a policy of Stable-Baselines3; each of its algorithms is a subclass.
 
-    Args:
-        env: a vector environment that resets on the same step, in which all rows act on all ticks.
-        group: the workers of this policy.
-        ticks: the whole run's budget; the library's schedules end with it.
-        options: the parameters of the library's class, see `policies.sb3.options`.
+    It plays a vector environment that resets on the same step, in which all rows act on all ticks. The library's
+    schedules end with the whole run's `ticks`.
 
     Raises:
         ConfigError: an option or a space that the library cannot take; or the policy's `sync` is not `gradients`.
@@ -98,15 +92,16 @@ class Member:
             self.model = made(self.library, self.options, rows, seed=group.shared_seed % 2**31)
         self.model.set_logger(Logger(None, []))
         self.max_grad_norm: float = getattr(self.model, "max_grad_norm", math.inf)
-        self.shown: dict[str, Any] = {"action_space": copy.deepcopy(self.model.action_space)}  # saved instead
+        self.saved: dict[str, Any] = {"action_space": copy.deepcopy(self.model.action_space)}  # not as it is now
         self.model.action_space.seed(group.seed % 2**31)  # the library draws from it
         if hasattr(self.model, "max_grad_norm"):
-            self.shown["max_grad_norm"] = self.max_grad_norm
+            self.saved["max_grad_norm"] = self.max_grad_norm
             self.model.max_grad_norm = math.inf
-        for optimizer in self._optimizers():
-            optimizer.register_step_pre_hook(self._average)
+        for part in (recursive_getattr(self.model, name) for name in self.model.get_parameters()):
+            if isinstance(part, Optimizer):
+                part.register_step_pre_hook(self.average)
         self.collected = 0  # ticks of the rollout that is under way
-        self.taken_on: Mapping[str, Any] | None = None  # own state that is not in use yet
+        self.restored: Mapping[str, Any] | None = None  # the worker's own state, not in use yet
         self.logged_updates = self.logged_at = 0  # at the last line of metrics
         self.lines = 0  # of the metrics in this leg
 
@@ -114,21 +109,29 @@ class Member:
 
     def run(self) -> None:
         """Learns until the environment raises `BudgetReached`."""
-        self._check_rows()
+        rows = float(self.env.num_envs)
+        if self.group.size > 1 and self.group.maximum(rows) != -self.group.maximum(-rows):
+            raise ConfigError(
+                f"the seats of policy {self.group.policy!r} differ in lanes x entities, {rows:g} here; workers of "
+                "Stable-Baselines3 would make different numbers of gradient steps: give all seats as many"
+            )
         self.group.broadcast(self.model.policy)
-        self._begin_within_rollout()
-        told = _Told(self)
+        if self.restored is not None:  # the library collects only the missing part of a rollout
+            self._set_length(_length(self.model) - self.restored["collected"])
+            if isinstance(self.model, OffPolicyAlgorithm):
+                _restore(_buffer(self.model), self.restored["buffer"])
+        callback = _Callback(self)
         with self.streams:
             while True:  # `learn` returns if the run ends with a rollout; the next step then raises
                 left = self.ticks * self.model.n_envs - self.model.num_timesteps
-                self.model.learn(max(left, 1), callback=told, log_interval=sys.maxsize, reset_num_timesteps=False)
+                self.model.learn(max(left, 1), callback=callback, log_interval=sys.maxsize, reset_num_timesteps=False)
 
     @property
     def ticks_done(self) -> int:
         """Ticks that the policy has played, in all legs."""
         return self.model.num_timesteps // self.model.n_envs
 
-    def _average(self, optimizer: Optimizer, *_: Any) -> None:
+    def average(self, optimizer: Optimizer, *_: Any) -> None:
         """Before a step: the gradients become the group's mean, no longer than allowed; a collective."""
         parameters = [
             parameter
@@ -155,9 +158,12 @@ class Member:
             with self.streams.left():
                 self.record()
         self.collected = 0
-        if self.taken_on is not None:
-            self._go_on_with(self.taken_on)
-            self.taken_on = None
+        if self.restored is not None:  # the library has emptied its buffer, if on-policy
+            self.collected = self.restored["collected"]
+            self._set_length(_length(self.model) + self.collected)
+            if isinstance(self.model, OnPolicyAlgorithm):
+                _restore(_buffer(self.model), self.restored["buffer"])
+            self.restored = None
 
     def record(self) -> None:
         """Logs the library's last figures for the group, checks the weights, offers the state; a collective."""
@@ -174,8 +180,8 @@ class Member:
     def actor(self, *, greedy: bool = False) -> Callable[[Any, Mapping[str, Any]], NDArray[Any]]:
         """A function from (observations, infos) of a vector environment to actions, with the current weights.
 
-        It has its own random stream, so that its use changes nothing in a run. Greedy: the most probable actions. Not
-        greedy: sampled, if the policy is stochastic; a DQN explores as often as it does now.
+        It has its own random stream. Greedy: the most probable actions; else sampled, if the policy is stochastic; a
+        DQN explores as often as it does now.
         """
         streams, space = GlobalStreams(self.group.seed, ACTING), self.env.single_action_space
         rng = np.random.default_rng([self.group.seed, ACTING])
@@ -194,22 +200,37 @@ class Member:
 
     def state_dict(self) -> dict[str, Any]:
         """The policy: an archive that the library's `load` opens, see `policies.sb3.archive`."""
-        return {ARCHIVE: np.frombuffer(pack(self.model, **self.shown), np.uint8)}
+        return {ARCHIVE: np.frombuffer(pack(self.model, **self.saved), np.uint8)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes on from a stored state, also one of another worker or another number of workers or rows.
 
         Of the archive nothing is unpickled: weights, optimizers and counters are taken from it, all else is what the
-        options and the seat say.
-
-        Raises:
-            ConfigError: the state is not one of this class, or its networks have another shape.
+        options and the seat say. `ConfigError`: it is not of this class, or its networks have another shape.
         """
         if ARCHIVE not in state:
             name = type(self).__name__
             raise ConfigError(f"this is no state of sb3:{name}: it has {', '.join(map(str, state)) or 'nothing'}")
         found = unpack(np.asarray(state[ARCHIVE], np.uint8).tobytes())
-        self._load_tensors(found)
+        mine = self.model.get_parameters()
+        if found.parameters.keys() != mine.keys():
+            raise ConfigError(f"the stored state has {', '.join(found.parameters)}, expected {', '.join(mine)}")
+        try:
+            for name, parameters in found.parameters.items():
+                part = recursive_getattr(self.model, name)
+                if isinstance(part, Optimizer):  # another kind would fail only at its next step
+                    groups = part.param_groups, parameters["param_groups"]
+                    here, there = ([{*group} for group in each] for each in groups)
+                    if here != there:
+                        raise ValueError(f"{type(part).__name__} has other parameters than the stored optimizer")
+                elif (differs := misfit(part, parameters)) is not None:
+                    raise ConfigError(f"the stored weights do not fit this network: {differs.words}; {_AS_LEARNED}")
+                part.load_state_dict(parameters)
+            with torch.no_grad():
+                for name, value in found.variables.items():
+                    recursive_getattr(self.model, name).copy_(value)
+        except (RuntimeError, ValueError, TypeError, KeyError, AttributeError) as error:
+            raise ConfigError(f"the stored weights do not fit this network: {error}; {_AS_LEARNED}") from error
         numbers = found.numbers
         for name in _COUNTERS:
             if name in numbers and hasattr(self.model, name):
@@ -220,45 +241,46 @@ class Member:
 
     def worker_state_dict(self) -> dict[str, Any]:
         """What this worker alone has: its replay, or the part of a rollout that it has not learned from."""
-        if self.taken_on is not None:
-            return dict(self.taken_on)
+        if self.restored is not None:
+            return dict(self.restored)
         if not self.collected and isinstance(self.model, OnPolicyAlgorithm):
             return {}
         buffer = _buffer(self.model)
-        return {"collected": self.collected, "buffer": buffers.stored(buffer)} if buffer.size() else {}
+        if not buffer.size():
+            return {}
+        columns = {name: column[: buffer.size()] for name, column in _columns(buffer)}  # views [t, B, ...]
+        return {
+            "collected": self.collected,
+            "buffer": {"pos": buffer.pos, "full": buffer.full, "columns": columns},
+        }
 
     def load_worker_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on with that, if the seat has as many rows, and the options leave as much room, as there were."""
+        """Goes on with that, if the buffer has the same columns and rows, and as much room."""
         room = self.options.n_steps if isinstance(self.model, OnPolicyAlgorithm) else self.options.train_freq
-        if state["collected"] < room and buffers.fits(_buffer(self.model), state["buffer"]):
-            self.taken_on = state
+        buffer, stored = _buffer(self.model), state["buffer"]
+        mine, theirs = dict(_columns(buffer)), stored["columns"]
+        same = mine.keys() == theirs.keys() and all(
+            mine[name].shape[1:] == theirs[name].shape[1:] and mine[name].dtype == theirs[name].dtype for name in mine
+        )
+        size = buffer.buffer_size if stored["full"] else stored["pos"]
+        fits = 0 <= stored["pos"] < buffer.buffer_size and {len(column) for column in theirs.values()} == {size}
+        if state["collected"] < room and same and fits:
+            self.restored = state
 
     @classmethod
     def from_spaces(cls, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> Member:
-        """An instance that cannot play, almost without a replay.
-
-        Raises:
-            ConfigError: it cannot be made with these options, this seat or this group.
-        """
+        """An instance that cannot play, almost without a replay."""
         small = {"buffer_size": env.num_envs * 8} if hasattr(cls.Options, "buffer_size") else {}
         return cls(env, group, ticks=ticks, **{**options, **small})
 
     @classmethod
     def check_options(cls, options: Mapping[str, Any]) -> None:
-        """Whether the library's class can be made with these options, and this machine has the device.
-
-        Raises:
-            ConfigError: it cannot, or has not.
-        """
+        """Checks that the library's class can be made with these options, and this machine has the device."""
         check_values(cls.library, cls.Options(**options))
 
     @classmethod
     def check(cls, observation_space: Space[Any], action_space: Space[Any]) -> None:
-        """Whether the library's class can play with one entity's spaces.
-
-        Raises:
-            ConfigError: it cannot; the message says what the library says.
-        """
+        """Checks that the library's class can play with one entity's spaces; `ConfigError` says what it says."""
         check_no_units(f"sb3:{cls.__name__}", observation_space, action_space)
         check_counted_from_zero(observation_space)
         check_choices(action_space, "actions")
@@ -280,37 +302,41 @@ class Member:
                 "the others wait for its gradients; ppo has one that all workers agree on",
                 path="options.target_kl",
             )
-        on_policy = issubclass(cls.library, OnPolicyAlgorithm)
-        return (_rollout_sizes if on_policy else _replay_sizes)(given, rows, ticks, workers)
-
-    # ------------------------------------------------------------------------------------------------ inner workings
-
-    def _optimizers(self) -> list[Optimizer]:
-        parts = [recursive_getattr(self.model, name) for name in self.model.get_parameters()]
-        return [part for part in parts if isinstance(part, Optimizer)]
-
-    def _check_rows(self) -> None:
-        """Refuses groups whose workers would take different numbers of steps; a collective."""
-        rows = float(self.env.num_envs)
-        if self.group.size > 1 and self.group.maximum(rows) != -self.group.maximum(-rows):
+        if issubclass(cls.library, OnPolicyAlgorithm):
+            if given.n_steps > ticks:
+                raise ConfigError(
+                    f"a rollout of {given.n_steps} ticks does not fit into a run of {ticks}, so nothing would be "
+                    f"learned; set n_steps to {ticks} or less, or ticks to {given.n_steps} or more",
+                    path="options.n_steps",
+                )
+            if getattr(given, "normalize_advantage", False) and given.n_steps * rows == 1:
+                raise ConfigError(
+                    "got 1 in a seat of one row, expected 2 or more: advantages that are normalized need several; "
+                    "raise n_steps or the match's lanes, or set normalize_advantage: false",
+                    path="options.n_steps",
+                )
+            minibatches = math.ceil(given.n_steps * rows / getattr(given, "batch_size", math.inf))
+            return {
+                "samples per update": given.n_steps * rows * workers,
+                "updates per run": ticks // given.n_steps,
+                "gradient steps per update": max(minibatches, 1) * getattr(given, "n_epochs", 1),
+            }
+        collected = given.train_freq * rows  # by one worker between two updates
+        updates = ticks // given.train_freq - given.learning_starts // collected
+        if updates <= 0:
             raise ConfigError(
-                f"the seats of policy {self.group.policy!r} differ in lanes x entities, {rows:g} here; workers of "
-                "Stable-Baselines3 would make different numbers of gradient steps: give all seats as many"
+                f"each worker collects {ticks * rows} transitions in this run, learning_starts asks for more than "
+                f"{given.learning_starts} before it learns, so nothing would be learned; lower it, or train_freq",
+                path="options.learning_starts",
             )
-
-    def _begin_within_rollout(self) -> None:
-        """Lets the library collect only the missing part of a rollout; `_go_on_with` restores the full length."""
-        if self.taken_on is not None:
-            self._set_length(_length(self.model) - self.taken_on["collected"])
-            if isinstance(self.model, OffPolicyAlgorithm):
-                buffers.restore(_buffer(self.model), self.taken_on["buffer"])
-
-    def _go_on_with(self, own: Mapping[str, Any]) -> None:
-        """Restores length and buffer, once the library has begun a rollout and, if on-policy, emptied its buffer."""
-        self.collected = own["collected"]
-        self._set_length(_length(self.model) + self.collected)
-        if isinstance(self.model, OnPolicyAlgorithm):
-            buffers.restore(_buffer(self.model), own["buffer"])
+        last = ticks // given.train_freq  # the updates are those after rollouts `last` - `updates` + 1 to `last`
+        between = max(given.train_freq, given.log_every)
+        earlier, newest = ((count * given.train_freq) // between for count in (last - updates + 1, last))
+        return {
+            "samples per gradient step": given.batch_size * workers,
+            "gradient steps per run": updates * (collected if given.gradient_steps < 0 else given.gradient_steps),
+            "lines of metrics per run": newest - earlier + 1,
+        }
 
     def _set_length(self, ticks: int) -> None:
         if isinstance(self.model, OnPolicyAlgorithm):
@@ -318,26 +344,8 @@ class Member:
         else:
             self.model.train_freq = TrainFreq(ticks, TrainFrequencyUnit.STEP)  # type: ignore[attr-defined]
 
-    def _load_tensors(self, found: Contents) -> None:
-        mine = self.model.get_parameters()
-        if found.parameters.keys() != mine.keys():
-            raise ConfigError(f"the stored state has {', '.join(found.parameters)}, expected {', '.join(mine)}")
-        try:
-            for name, parameters in found.parameters.items():
-                part = recursive_getattr(self.model, name)
-                if isinstance(part, Optimizer):
-                    _check_same_kind(part, parameters)
-                elif (differs := misfit(part, parameters)) is not None:
-                    raise ConfigError(f"the stored weights do not fit this network: {differs.words}; {_AS_LEARNED}")
-                part.load_state_dict(parameters)
-            with torch.no_grad():
-                for name, value in found.variables.items():
-                    recursive_getattr(self.model, name).copy_(value)
-        except (RuntimeError, ValueError, TypeError, KeyError, AttributeError) as error:
-            raise ConfigError(f"the stored weights do not fit this network: {error}; {_AS_LEARNED}") from error
 
-
-class _Told(BaseCallback):
+class _Callback(BaseCallback):
     """The library's callback, which informs a member."""
 
     def __init__(self, member: Member) -> None:
@@ -364,51 +372,20 @@ def _length(model: Any) -> int:
     return int(model.n_steps if isinstance(model, OnPolicyAlgorithm) else model.train_freq.frequency)
 
 
-def _check_same_kind(optimizer: Optimizer, state: Mapping[str, Any]) -> None:
-    """Refuses the state of another kind of optimizer, which would fail only at its next step."""
-    mine, theirs = ([{*group} for group in groups] for groups in (optimizer.param_groups, state["param_groups"]))
-    if mine != theirs:
-        raise ValueError(f"{type(optimizer).__name__} has other parameters than the stored optimizer")
+def _restore(buffer: BaseBuffer, state: Mapping[str, Any]) -> None:
+    """Fills a buffer with what `worker_state_dict` has stored."""
+    for name, column in _columns(buffer):
+        column[: len(state["columns"][name])] = state["columns"][name]
+    buffer.pos, buffer.full = state["pos"], state["full"]
 
 
-def _rollout_sizes(options: Any, rows: int, ticks: int, workers: int) -> dict[str, int]:
-    if options.n_steps > ticks:
-        raise ConfigError(
-            f"a rollout of {options.n_steps} ticks does not fit into a run of {ticks}, so nothing would be learned; "
-            f"set n_steps to {ticks} or less, or ticks to {options.n_steps} or more",
-            path="options.n_steps",
-        )
-    if getattr(options, "normalize_advantage", False) and options.n_steps * rows == 1:
-        raise ConfigError(
-            "got 1 in a seat of one row, expected 2 or more: advantages that are normalized need several; raise "
-            "n_steps or the match's lanes, or set normalize_advantage: false",
-            path="options.n_steps",
-        )
-    minibatches = math.ceil(options.n_steps * rows / getattr(options, "batch_size", math.inf))
-    return {
-        "samples per update": options.n_steps * rows * workers,
-        "updates per run": ticks // options.n_steps,
-        "gradient steps per update": max(minibatches, 1) * getattr(options, "n_epochs", 1),
-    }
-
-
-def _replay_sizes(options: Any, rows: int, ticks: int, workers: int) -> dict[str, int]:
-    collected = options.train_freq * rows  # by one worker between two updates
-    updates = ticks // options.train_freq - options.learning_starts // collected
-    if updates <= 0:
-        raise ConfigError(
-            f"each worker collects {ticks * rows} transitions in this run, learning_starts asks for more than "
-            f"{options.learning_starts} before it learns, so nothing would be learned; lower it, or train_freq",
-            path="options.learning_starts",
-        )
-    last = ticks // options.train_freq  # the updates are those after rollouts `last` - `updates` + 1 to `last`
-    between = max(options.train_freq, options.log_every)
-    earlier, newest = ((count * options.train_freq) // between for count in (last - updates + 1, last))
-    return {
-        "samples per gradient step": options.batch_size * workers,
-        "gradient steps per run": updates * (collected if options.gradient_steps < 0 else options.gradient_steps),
-        "lines of metrics per run": newest - earlier + 1,
-    }
+def _columns(buffer: BaseBuffer) -> Iterator[tuple[str, NDArray[Any]]]:
+    """All columns by name; those of Dict observations as `observations/key`."""
+    for name, value in vars(buffer).items():
+        if isinstance(value, np.ndarray):
+            yield name, value
+        elif isinstance(value, dict):
+            yield from ((f"{name}/{key}", part) for key, part in value.items() if isinstance(part, np.ndarray))
 
 
 def _member(library: type[BaseAlgorithm]) -> type[Member]:

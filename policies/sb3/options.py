@@ -54,8 +54,7 @@ from policies.common.options import (
     is_number,
     wrong,
 )
-from policies.sb3.rng import GlobalStreams
-from policies.sb3.vec_env import Rows, Unplayed
+from policies.sb3.vec_env import GlobalStreams, Rows, Unplayed
 
 _NOT_TAKEN = {
     *("env", "seed", "verbose", "tensorboard_log", "stats_window_size", "_init_setup_model"),
@@ -74,7 +73,7 @@ _UNUSED: tuple[tuple[str, str, object], ...] = (  # without effect where the sec
     ("target_entropy", "ent_coef", is_number),
 )
 
-_WORDS = {  # of parameters that are written in another way than in Python, or are the arena's own
+_DESCRIPTIONS = {  # of parameters that are written in another way than in Python, or are the arena's own
     "policy": "MlpPolicy, CnnPolicy or MultiInputPolicy; null: as the observations ask for",
     "learning_rate": "step size: a number, or {start: 3e-4, end: 0.0}, in a straight line over the whole run",
     "clip_range": "of the policy's ratio: a number, or {start: 0.2, end: 0.0}",
@@ -113,38 +112,36 @@ def options_class(library: type[BaseAlgorithm]) -> type[Any]:
     defaults = {**defaults, "policy": None, "device": "cpu"}
     defaults["log_every"] = 1 if issubclass(library, OnPolicyAlgorithm) else 100
     defaults["check_every"] = 100
-    words = {**_described(library), **_WORDS}
+    # What the library's own documentation says of each parameter, in one line.
+    documented = {
+        name: " ".join(text.replace("`", "").split()).rstrip(".,")
+        for name, text in _PARAMETER.findall(inspect.getdoc(library) or "")
+    }
+    descriptions = {**documented, **_DESCRIPTIONS}
     fields = [
-        (name, Annotated[_TYPES.get(name, Any), Meta(description=words.get(name, ""))], default)
+        (name, Annotated[_TYPES.get(name, Any), Meta(description=descriptions.get(name, ""))], default)
         for name, default in defaults.items()
     ]
+
+    def check(options: Any) -> None:
+        """Refuses what the library itself would find wrong late, or never."""
+        if "gradient_steps" in defaults and options.gradient_steps == 0:
+            raise wrong("gradient_steps", 0, "at least 1, or -1: as many as there were ticks since the last update")
+        for name in defaults.keys() & {*_SCHEDULES}:
+            _schedule(name, getattr(options, name))
+        if "action_noise" in defaults and options.action_noise is not None:
+            _noise(options.action_noise, 1)
+        if "exploration_final_eps" in defaults:
+            check_falls(options, "exploration_initial_eps", "exploration_final_eps")
+        for name, other, idle in _UNUSED:
+            if name in defaults:
+                check_unused(options, name, **{other: idle})
+
     made = msgspec.defstruct(
-        "Options", fields, bases=(AlgorithmOptions,), namespace={"__post_init__": _check}, frozen=True, kw_only=True
+        "Options", fields, bases=(AlgorithmOptions,), namespace={"__post_init__": check}, frozen=True, kw_only=True
     )
     made.__doc__ = f"What a configuration may say about Stable-Baselines3's {library.__name__}: its own parameters."
     return made
-
-
-def _described(library: type[BaseAlgorithm]) -> dict[str, str]:
-    """What the library's own documentation says of each parameter, in one line."""
-    found = _PARAMETER.findall(inspect.getdoc(library) or "")
-    return {name: " ".join(words.replace("`", "").split()).rstrip(".,") for name, words in found}
-
-
-def _check(options: Any) -> None:
-    """Refuses what the library itself would find wrong late, or never."""
-    names = set(options.__struct_fields__)
-    if "gradient_steps" in names and options.gradient_steps == 0:
-        raise wrong("gradient_steps", 0, "at least 1, or -1: as many as there were ticks since the last update")
-    for name in names.intersection(_SCHEDULES):
-        _schedule(name, getattr(options, name))
-    if "action_noise" in names and options.action_noise is not None:
-        _noise(options.action_noise, 1)
-    if "exploration_final_eps" in names:
-        check_falls(options, "exploration_initial_eps", "exploration_final_eps")
-    for name, other, idle in _UNUSED:
-        if name in names:
-            check_unused(options, name, **{other: idle})
 
 
 def check_values(library: type[BaseAlgorithm], options: Any) -> None:
@@ -164,11 +161,7 @@ def check_values(library: type[BaseAlgorithm], options: Any) -> None:
 
 
 def check_spaces(library: type[BaseAlgorithm], observation_space: Space[Any], action_space: Space[Any]) -> None:
-    """Makes the algorithm with default options and lets it act once.
-
-    Raises:
-        ConfigError: the library cannot take these spaces.
-    """
+    """Makes the algorithm with default options and lets it act once; `ConfigError`: it cannot take these spaces."""
     try:
         model = from_spaces(library, options_class(library)(), observation_space, action_space)
         space = spaces.Dict(a=observation_space)
@@ -205,7 +198,24 @@ def made(library: type[BaseAlgorithm], options: Any, rows: Rows, *, seed: int) -
     Raises:
         ConfigError: the library does not take the options, or not with the rows' spaces.
     """
-    arguments = _arguments(options, rows.observation_space, rows.action_space)
+    arguments = {name: value for name, value in msgspec.structs.asdict(options).items() if name not in _OWN}
+    for name in arguments.keys() & {*_SCHEDULES}:
+        arguments[name] = _schedule(name, arguments[name])
+    if arguments.get("action_noise") is not None:
+        arguments["action_noise"] = _noise(arguments["action_noise"], math.prod(rows.action_space.shape or ()))
+    if not arguments["policy"]:
+        image = is_image_space(rows.observation_space)
+        several = isinstance(rows.observation_space, spaces.Dict)
+        arguments["policy"] = "MultiInputPolicy" if several else "CnnPolicy" if image else "MlpPolicy"
+    if (kwargs := arguments["policy_kwargs"]) is not None:
+        if not isinstance(kwargs, Mapping):
+            raise wrong("policy_kwargs", kwargs, "null or a mapping, as {net_arch: [64, 64]}")
+        with located(path="options.policy_kwargs"):
+            arguments["policy_kwargs"] = {
+                key: load_object(value) if key in _CLASSES else value for key, value in kwargs.items()
+            }
+    if arguments.get("replay_buffer_kwargs") is not None:
+        arguments["replay_buffer_kwargs"] = dict(arguments["replay_buffer_kwargs"])  # the library adds to it
     try:
         return library(env=rows, seed=seed, **arguments)
     except Exception as error:
@@ -216,26 +226,6 @@ def made(library: type[BaseAlgorithm], options: Any, rows: Rows, *, seed: int) -
 
 def _words(error: Exception) -> str:
     return error.message if isinstance(error, ConfigError) else f"{type(error).__name__}: {error}"
-
-
-def _arguments(options: Any, observation_space: Space[Any], action_space: Space[Any]) -> dict[str, Any]:
-    """The options in the library's own types."""
-    values = {name: value for name, value in msgspec.structs.asdict(options).items() if name not in _OWN}
-    for name in values.keys() & {*_SCHEDULES}:
-        values[name] = _schedule(name, values[name])
-    if values.get("action_noise") is not None:
-        values["action_noise"] = _noise(values["action_noise"], math.prod(action_space.shape or ()))
-    values["policy"] = values["policy"] or _policy_for(observation_space)
-    values["policy_kwargs"] = _with_classes(values["policy_kwargs"])
-    if values.get("replay_buffer_kwargs") is not None:
-        values["replay_buffer_kwargs"] = dict(values["replay_buffer_kwargs"])  # the library adds to it
-    return values
-
-
-def _policy_for(observation_space: Space[Any]) -> str:
-    if isinstance(observation_space, spaces.Dict):
-        return "MultiInputPolicy"
-    return "CnnPolicy" if is_image_space(observation_space) else "MlpPolicy"
 
 
 def _schedule(name: str, value: Any) -> Any:
@@ -257,7 +247,8 @@ def _noise(value: Any, size: int) -> ActionNoise:
     if not isinstance(value, Mapping) or not {"kind", "sigma"} <= {*value} <= known:
         raise wrong("action_noise", value, "null or a mapping, as {kind: normal, sigma: 0.1}")
     if value["kind"] not in _NOISES:
-        raise ConfigError(f"unknown kind {value['kind']!r}; {nearest(str(value['kind']), _NOISES)}", path=_NOISE_PATH)
+        message = f"unknown kind {value['kind']!r}; {nearest(str(value['kind']), _NOISES)}"
+        raise ConfigError(message, path="options.action_noise")
     theta = value.get("theta", 0.15)
     if not _not_negative(value["sigma"]) or not _not_negative(theta):
         raise wrong("action_noise", value, "numbers of at least 0 as sigma and theta")
@@ -265,16 +256,3 @@ def _noise(value: Any, size: int) -> ActionNoise:
     if value["kind"] == "normal":
         return NormalActionNoise(mean, sigma)
     return OrnsteinUhlenbeckActionNoise(mean, sigma, theta=theta)
-
-
-_NOISE_PATH = "options.action_noise"
-
-
-def _with_classes(kwargs: Any) -> dict[str, Any] | None:
-    """A copy of `policy_kwargs` with classes in the place of their names."""
-    if kwargs is None:
-        return None
-    if not isinstance(kwargs, Mapping):
-        raise wrong("policy_kwargs", kwargs, "null or a mapping, as {net_arch: [64, 64]}")
-    with located(path="options.policy_kwargs"):
-        return {key: load_object(value) if key in _CLASSES else value for key, value in kwargs.items()}

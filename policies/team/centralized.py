@@ -19,7 +19,7 @@ entities of a lane, see `policies.team.joint`; `learning_starts`, `buffer_size` 
 
 A team is the entities of one seat, or of all workers of the policy that drive one each on their side of a match
 (`Group.team`). In the second case each worker plays its entity, and they pool what they have seen whenever the group
-meets, see `policies.team.workers`. The first of them learns for the team, as a single worker that drives all entities
+meets. The first of them learns for the team, as a single worker that drives all entities
 would; so both ways of seating learn the same: as many gradient steps, from as many joint transitions.
 """
 
@@ -40,14 +40,12 @@ from policies.common.nstep import NStepBatch
 from policies.common.off_policy import OffPolicy
 from policies.common.options import check_idle, check_refused, wrong
 from policies.common.replay import Transitions
-from policies.exporting.network import Exported, decoding_of, exported
+from policies.exporting import Exported, decoding_of, exported
 from policies.networks.critics import Critics, frozen
 from policies.networks.reparameterized import Actions, GumbelSoftmaxActions, SquashedGaussianActions, TanhActions
 from policies.networks.soft_actions import Temperature
-from policies.team.joint import JointNStepBuilder
+from policies.team.joint import JointNStepBuilder, TeamNStepBuilder, check_team, places_of
 from policies.team.networks import Actors, ActorsAndCritics, JointEncoder
-from policies.team.seating import check_team, places_of
-from policies.team.workers import TeamNStepBuilder
 
 if TYPE_CHECKING:
     from arena.group.group import Group
@@ -56,15 +54,11 @@ if TYPE_CHECKING:
 class Centralized(OffPolicy):
     """One worker of an algorithm with centralized critics and decentralized actors.
 
-    Args:
-        env, group, ticks, options: as of `OffPolicy`; a team of two entities or more, whose spaces are equal.
+    Its team has two entities or more, whose spaces are equal; else `ConfigError`.
 
     Attributes:
         entities: of the team, `E`.
-        own: the places of this worker's entities among them.
-
-    Raises:
-        ConfigError: an option, a space or a team that the algorithm cannot take.
+        places: of this worker's entities among them.
     """
 
     learner = "team"
@@ -76,7 +70,7 @@ class Centralized(OffPolicy):
     network: ActorsAndCritics
 
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
-        self.entities, self.own = places_of(env, group)
+        self.entities, self.places = places_of(env, group)
         self.check_team(self.entities, self.entities)
         super().__init__(env, group, ticks=ticks, **options)
         space = env.single_action_space
@@ -105,7 +99,7 @@ class Centralized(OffPolicy):
             "action_shape": self.actions.shape,
             "action_dtype": self.actions.dtype,
             "mask_size": self.actions.mask_size,
-            "rows": self.env.num_envs // len(self.own) * self.entities,
+            "rows": self.env.num_envs // len(self.places) * self.entities,
             "n_step": options.n_step,
             "gamma": options.gamma,
             "double": options.normalize_observations,
@@ -129,7 +123,7 @@ class Centralized(OffPolicy):
         return self.act(leaves, mask, self.generator)
 
     def act(self, leaves: Sequence[Tensor], mask: Tensor | None, generator: torch.Generator | None) -> Tensor:
-        return self.actions.choose(self.network(leaves, self.own), mask, generator)
+        return self.actions.choose(self.network(leaves, self.places), mask, generator)
 
     def loss(self, batch: Transitions) -> tuple[Tensor, Tensor, Tensor]:
         """The sum of all losses, the means of `metric_names`, and the mean errors of the critics [N]."""
@@ -146,27 +140,19 @@ class Centralized(OffPolicy):
         sample = self.actions.sample(outputs, masks, self.generator)
         current = sample.inputs.view(replayed.shape) * acts.unsqueeze(-1)
         entropies = sample.entropies.view(acts.shape) * acts
-        actor_loss = -(self._values_of(current, detached, replayed) * acts + self.alpha * entropies).mean()  # eq. (5)
+        # min Q_i [N, E] of i's current action beside the others' replayed ones: the critics value E * N joint actions,
+        # in each of which one entity's is current; of the E values there the one of that entity counts.
+        each = torch.arange(self.entities, device=current.device)
+        joint_actions = replayed.repeat(self.entities, 1, 1, 1)  # [E, N, E, inputs]
+        joint_actions[each, :, each] = current.transpose(0, 1)
+        with frozen(self.network.critics):
+            valued = self.network.critics(detached.repeat(self.entities, 1), joint_actions.flatten(0, 1).flatten(1))
+        least = valued.view(-1, *joint_actions.shape[:3])[:, each, :, each].min(1).values.t()  # from [E, k, N]
+        actor_loss = -(least * acts + self.alpha * entropies).mean()  # eq. (5)
         loss = critic_loss + actor_loss + self.further_loss(outputs, sample.entropies, acts.flatten(), masks)
         entropy = entropies.sum() / acts.sum()
         metrics = torch.stack([critic_loss, values.mean(), actor_loss, entropy]).detach()
         return loss, metrics, errors.detach().abs().mean((0, 2))
-
-    def _values_of(self, current: Tensor, joint: Tensor, replayed: Tensor) -> Tensor:
-        """min Q_i [N, E] of i's current action beside the others' replayed ones.
-
-        The critics value E * N joint actions, in each of which one entity's is current; of the E values there the one
-        of that entity counts.
-        """
-        each = torch.arange(current.shape[1], device=current.device)
-        actions = replayed.repeat(len(each), 1, 1, 1)  # [E, N, E, inputs]
-        actions[each, :, each] = current.transpose(0, 1)
-        critics = self.network.critics
-        with frozen(critics):
-            values = critics(joint.repeat(len(each), 1), actions.flatten(0, 1).flatten(1))
-        values = values.view(-1, *actions.shape[:3])  # [k, E, N, E]
-        least: Tensor = values[:, each, :, each].min(1).values  # [E, N], out of [E, k, N]
-        return least.t()
 
     def next_values(self, batch: Transitions) -> Tensor:
         """min Q'_i(x', a') + alpha H_i of the next joint observations, [N, E]; a' are the actors' own."""
@@ -217,11 +203,7 @@ class Centralized(OffPolicy):
 
     @classmethod
     def check_team(cls, own: int, first: int) -> None:
-        """Checks that the algorithm can learn with a team of `own` entities; the policy's first team has `first`.
-
-        Raises:
-            ConfigError: it cannot; the message says why.
-        """
+        """Checks that the algorithm can learn with a team of `own` entities; the policy's first team has `first`."""
         check_team(cls.__name__, own, first, instead="an algorithm of single entities: ddpg, sac or ppo")
 
     @classmethod
@@ -239,21 +221,15 @@ class JointNormalizer(ObservationNormalizer):
 
     def minibatch(self, batch: Transitions) -> Transitions:
         """A minibatch as the networks take it, by the current statistics, not those of the time of playing."""
-        now, later = (self._joint(leaves) for leaves in (batch.observations, batch.next_observations))
-        return batch.replace(observations=now, next_observations=later)
-
-    def _joint(self, joint: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        *seen, acts = joint
-        rows = self([leaf.flatten(0, 1) for leaf in seen])
-        return *(leaf.view(*acts.shape, *leaf.shape[1:]) for leaf in rows), acts
+        normalized = []
+        for *seen, acts in (batch.observations, batch.next_observations):
+            rows = self([leaf.flatten(0, 1) for leaf in seen])
+            normalized.append((*(leaf.view(*acts.shape, *leaf.shape[1:]) for leaf in rows), acts))
+        return batch.replace(observations=normalized[0], next_observations=normalized[1])
 
 
 def check_joint_options(options: Any) -> None:
-    """Checks the options that these algorithms have in common.
-
-    Raises:
-        ConfigError: one has a value that it cannot have.
-    """
+    """Checks the options that these algorithms have in common."""
     check_refused(options, "encoder", why="the networks see a whole team; or take ppo or sac")
     if options.gumbel_temperature == 0:
         raise wrong("gumbel_temperature", 0, "more than 0: nothing could be differentiated")

@@ -8,25 +8,70 @@ where it is one, and its action stands for nothing. A joint transition ends at t
 earlier: where any entity's episode ends. It has a reward and a discount for each entity; where one has terminated, or
 was out before, its discount is 0. The last sight has the last observations of entities that have ended there, and the
 current ones of the others.
+
+The workers of a team that drive an entity each (`TeamNStepBuilder`) pool their ticks before transitions are made:
+
+    every worker    begin, add      keeps what its rows see, do and get, tick by tick
+    all, in `cut`   pool_team       lay these ticks side by side, row = lane * E + entity, as in one seat
+    the first       JointNStepBuilder makes transitions of them, and learns for its team; the others have none
+
+So a team learns from the same joint transitions, and from each of them once, however it is seated.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 from gymnasium import spaces
 from gymnasium.spaces import Space
+from gymnasium.vector import VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 from torch import Tensor
 
-from arena.game.infos import StepFields
-from arena.game.spaces import flatten, leaf_spaces
+from arena.errors import ConfigError
+from arena.game.api import Flags
+from arena.game.infos import StepFields, fields_of
+from arena.game.spaces import empty_batch, flatten, leaf_spaces, rows_of, unflatten
 from policies.common.columns import Columns, storage_dtype, to_leaves, to_mask
-from policies.common.nstep import NO_DECISION, NStepBuilder, who_acts
+from policies.common.nstep import NO_DECISION, NStepBatch, NStepBuilder, who_acts
+
+if TYPE_CHECKING:
+    from arena.group.group import Group
+
+Array = NDArray[Any]
+Rows = NDArray[np.intp]
+
+
+def places_of(env: VectorEnv[Any, Any, Any], group: Group) -> tuple[int, range]:
+    """How many entities the worker's team has, and the places of the worker's entities among them.
+
+    Entities are in the order of the seats. They are those of the worker's seat, or one of each worker of `group.team`.
+    """
+    count = len(getattr(env, "seat_entities", (None,)))
+    first = group.team.index(group.rank) * count
+    return count * len(group.team), range(first, first + count)
+
+
+def check_team(name: str, own: int, first: int, *, instead: str) -> None:
+    """Checks that an algorithm can learn with a team of `own` entities, where its policy's first team has `first`.
+
+    `instead` names algorithms that need no team.
+    """
+    if own < 2:
+        raise ConfigError(
+            f"the critic of {name} looks at all entities of a team, and here the team has one; let the policy play "
+            f"several, as in seats: [blue, blue, red] or [[blue, blue], red], or take {instead}"
+        )
+    if own != first:
+        raise ConfigError(
+            f"the team has {own} entities, the policy's first one has {first}: the critic of {name} looks at all "
+            "entities of a team, so all teams need equally many; those with a seat each are one team with all others "
+            "of the policy on their side, those of one seat are a team by themselves"
+        )
 
 
 def joint_space(space: Space[Any], entities: int) -> spaces.Tuple[Any]:
@@ -40,16 +85,8 @@ def joint_space(space: Space[Any], entities: int) -> spaces.Tuple[Any]:
 class JointNStepBuilder(NStepBuilder):
     """The joint transitions of a team's lanes. It is used as `NStepBuilder` is, with rows of the vector face.
 
-    Args:
-        space: one entity's observations.
-        entities: of the team, `E`; row = lane * E + entity.
-        action_shape: of one entity's action as learned from.
-        action_dtype: of actions as learned from.
-        mask_size: length of one entity's action mask; 0: there are none.
-        rows: `B`.
-        n_step: joint actions whose rewards a transition sums at most.
-        gamma: discount per joint action.
-        double: whether numbers of float64 are kept as such.
+    `space`, `action_shape` and `mask_size` are those of one entity; row = lane * entities + entity; `n_step` and
+    `gamma` count joint actions.
     """
 
     def __init__(
@@ -79,7 +116,12 @@ class JointNStepBuilder(NStepBuilder):
         self.worker_rows = rows
         self._of_one, self._mask_of_one, self._entities = space, mask_size, entities
         self._kinds = [storage_dtype(leaf.dtype) for leaf in self._layout]
-        self._nothing = [_nothing(leaf, kind) for leaf, kind in zip(leaf_spaces(space), self._kinds, strict=False)]
+        # What entities that do not act see: zeros, or the first choice, as 0 may be no choice.
+        choices = spaces.Discrete, spaces.MultiDiscrete
+        self._nothing = [
+            torch.as_tensor(leaf.start if isinstance(leaf, choices) else 0).to(kind)
+            for leaf, kind in zip(leaf_spaces(space), self._kinds, strict=False)
+        ]
         self._out = np.zeros((self.rows, entities), np.bool_)  # entities that are out of the lane's game
 
     def begin(self, observations: Any, infos: Mapping[str, Any] | StepFields) -> None:
@@ -91,8 +133,8 @@ class JointNStepBuilder(NStepBuilder):
         actions: NDArray[Any],
         observations: Any,
         rewards: NDArray[np.float64],
-        terminated: NDArray[np.bool_],
-        truncated: NDArray[np.bool_],
+        terminated: Flags,
+        truncated: Flags,
         infos: Mapping[str, Any] | StepFields,
     ) -> None:
         self._shown = observations
@@ -113,7 +155,7 @@ class JointNStepBuilder(NStepBuilder):
         mask = None if self.mask is None else self.mask.view(self.rows, -1)
         return who_acts(acts.any(1)), Columns(self._joined(self.leaves, acts), mask)
 
-    def _joined(self, rows: Sequence[Tensor], acts: NDArray[np.bool_]) -> tuple[Tensor, ...]:
+    def _joined(self, rows: Sequence[Tensor], acts: Flags) -> tuple[Tensor, ...]:
         """Joint leaves [K, ...] of leaves of rows [K * E, ...] and of flags that say which act [K, E]."""
         flags = torch.from_numpy(acts)
         silent = ~flags.flatten()
@@ -124,61 +166,182 @@ class JointNStepBuilder(NStepBuilder):
             joint.append(seen.view(len(acts), self._entities, *leaf.shape[1:]))
         return *joint, flags.to(self._kinds[-1])
 
-    def _void_rows(self, fields: StepFields) -> NDArray[np.intp]:
+    def _void_rows(self, fields: StepFields) -> Rows:
         """The lanes in which the transition of any entity is void: a joint transition is learned from as a whole."""
         return self._no_rows if fields.void is None else np.flatnonzero(self._by_lane(fields.void).any(1))
 
-    def _discounts(self, rows: NDArray[np.intp], actions: NDArray[np.intp]) -> NDArray[np.float64]:
+    def _discounts(self, rows: Rows, actions: Rows) -> NDArray[np.float64]:
         return np.where(self._out[rows], 0.0, self._powers[actions][:, None])
 
-    def _left(self, rows: NDArray[np.intp]) -> NDArray[np.float64]:
+    def _left(self, rows: Rows) -> NDArray[np.float64]:
         return np.where(self._out[rows], 0.0, self._powers[-1])
 
-    def _end(self, ended: NDArray[np.bool_], terminated: NDArray[np.bool_], fields: StepFields) -> None:
+    def _end(self, ended: Flags, terminated: Flags, fields: StepFields) -> None:
         """Completes what is under way in the lanes where an entity's episode has ended; all are [L, E]."""
-        lanes: NDArray[np.bool_] = np.logical_or.reduce(ended, axis=1)
+        lanes: Flags = np.logical_or.reduce(ended, axis=1)
         gone = self._out | terminated  # nothing follows for them
         rows, columns = np.nonzero((self._starts != NO_DECISION) & lanes[:, None])
-        over: NDArray[np.bool_] = np.logical_and.reduce(gone, axis=1)
+        over: Flags = np.logical_and.reduce(gone, axis=1)
         cut = np.unique(rows[~over[rows]])
         following = np.full(self.rows, NO_DECISION)
         if len(cut):
-            following[cut] = self._keep(self._last_joint_sights(cut, ended, gone, fields))
+            # The last joint observations: all entities act there but those that are gone.
+            entries = (cut[:, None] * self._entities + np.arange(self._entities)).ravel()
+            is_last = ended.ravel()[entries]
+            arrays = [array[entries] for array in flatten(self._of_one, self._shown)]
+            for place in np.flatnonzero(is_last):
+                last = flatten(self._of_one, fields.final_obs[entries[place]])
+                for array, leaf in zip(arrays, last, strict=True):
+                    array[place] = leaf
+            leaves = self._joined([torch.from_numpy(array) for array in arrays], ~gone[cut])
+            now, then = (to_mask(mask, self._mask_of_one) for mask in (fields.action_mask, fields.final_mask))
+            masks = None
+            if now is not None or then is not None:  # without a mask in a last info all is allowed there
+                allowed = torch.ones(len(entries), self._mask_of_one, dtype=torch.bool)
+                for given, chosen in ((now, ~is_last), (then, is_last)):
+                    if given is not None:
+                        places = torch.from_numpy(np.flatnonzero(chosen))
+                        allowed[places] = given[torch.from_numpy(entries)[places]]
+                masks = allowed.view(-1, self._entities * self._mask_of_one)
+            following[cut] = self._keep(Columns(leaves, masks))
         discounts = np.where(gone[rows], 0.0, self._powers[columns + 1][:, None])
         self._complete(rows, columns, discounts, np.where(over[rows], self._starts[rows, columns], following[rows]))
         self._starts[lanes] = NO_DECISION
         self._out |= ended
         self._out[self._out.all(1)] = False  # the next episode begins, now or later
 
-    def _last_joint_sights(
-        self, lanes: NDArray[np.intp], ended: NDArray[np.bool_], gone: NDArray[np.bool_], fields: StepFields
-    ) -> Columns:
-        """The last joint observations of lanes [K]; all entities act there but those that are gone."""
-        rows = (lanes[:, None] * self._entities + np.arange(self._entities)).ravel()
-        is_last = ended.ravel()[rows]
-        arrays = [array[rows] for array in flatten(self._of_one, self._shown)]
-        for place in np.flatnonzero(is_last):
-            last = flatten(self._of_one, fields.final_obs[rows[place]])
-            for array, leaf in zip(arrays, last, strict=True):
-                array[place] = leaf
-        leaves = self._joined([torch.from_numpy(array) for array in arrays], ~gone[lanes])
-        return Columns(leaves, self._last_masks(rows, is_last, fields))
 
-    def _last_masks(self, rows: NDArray[np.intp], is_last: NDArray[np.bool_], fields: StepFields) -> Tensor | None:
-        """Joint masks [K, E * mask_size] of rows [K * E]; without a mask in a last info all is allowed there."""
-        now, then = (to_mask(mask, self._mask_of_one) for mask in (fields.action_mask, fields.final_mask))
-        if now is None and then is None:
-            return None
-        allowed = torch.ones(len(rows), self._mask_of_one, dtype=torch.bool)
-        for told, chosen in ((now, ~is_last), (then, is_last)):
-            if told is not None:
-                places = torch.from_numpy(np.flatnonzero(chosen))
-                allowed[places] = told[torch.from_numpy(rows)[places]]
-        return allowed.view(-1, self._entities * self._mask_of_one)
+class Tick(NamedTuple):
+    """What rows did on one tick, and what they saw after it."""
+
+    # Actions [B, ...] as learned from, rewards, terminated, truncated [B], and of external games void; none: a reset.
+    outcome: list[Array]
+    observations: list[Array]  # leaves [B, ...]
+    active: Array  # bool [B], which rows act next
+    mask: Array | None  # [B, mask_size]
+    last: list[Array]  # leaves [B, ...]: the last observations of the rows whose episode has ended; empty if none has
+    last_mask: Array | None  # [B, mask_size], likewise
 
 
-def _nothing(leaf: Space[Any], kind: torch.dtype) -> Tensor:
-    """The filler of a leaf for entities that do not act: zeros, or the first choice, as 0 may be no choice."""
-    if isinstance(leaf, (spaces.Discrete, spaces.MultiDiscrete)):
-        return torch.as_tensor(leaf.start).to(kind)
-    return torch.zeros((), dtype=kind)
+class TeamNStepBuilder(JointNStepBuilder):
+    """One worker's part in the experience of its team. Used as a `JointNStepBuilder`, with the worker's rows.
+
+    `cut` is a collective of the whole group; all of a team call it after the same ticks of their match. `layout`: the
+    arguments of `JointNStepBuilder`, for the whole team.
+    """
+
+    def __init__(self, group: Group, **layout: Any) -> None:
+        super().__init__(**layout)
+        self._group = group
+        self._learns = group.team[0] == group.rank
+        self.worker_rows = self.rows * self._entities // len(group.team)
+        self._ticks: list[Tick] = []  # since the last cut
+        self._acting = self._all_rows
+
+    def begin(self, observations: Any, infos: Mapping[str, Any] | StepFields) -> None:
+        self._add_tick([], observations, fields_of(infos))
+
+    def add(
+        self,
+        actions: Array,
+        observations: Any,
+        rewards: NDArray[np.float64],
+        terminated: Flags,
+        truncated: Flags,
+        infos: Mapping[str, Any] | StepFields,
+    ) -> None:
+        fields = fields_of(infos)
+        void = [] if fields.void is None else [fields.void]
+        outcome = [np.array(column) for column in (actions, rewards, terminated, truncated, *void)]
+        self._add_tick(outcome, observations, fields, terminated | truncated)
+
+    def cut(self) -> NStepBatch:
+        """The joint sights and complete transitions since the last cut, at the team's first worker; else nothing."""
+        parts = self._group.pool_team([tuple(tick) for tick in self._ticks])
+        self._ticks = []
+        if self._learns:
+            current = self.leaves, self.mask, self.given, self.given_actions
+            if len({len(ticks) for ticks in parts}) > 1:  # some have lost ticks before this leg's reset
+                parts = [ticks[max(place for place, tick in enumerate(ticks) if not tick[0]) :] for ticks in parts]
+            for ticks in zip(*parts, strict=True):
+                self._add_joint([Tick(*tick) for tick in ticks])
+            self.leaves, self.mask, self.given, self.given_actions = current
+        return super().cut()
+
+    def state_dict(self) -> dict[str, Any]:
+        """The experience since the last cut, and transitions under way, which the next leg completes."""
+        acting = np.zeros(self.rows, np.bool_)
+        acting[self._acting] = True
+        ticks, under_way = [tuple(tick) for tick in self._ticks], [column.copy() for column in self._under_way]
+        return {"joint": super().state_dict(), "ticks": ticks, "acting": acting, "under_way": under_way}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on from what was kept, as far as there are as many lanes as there were."""
+        super().load_state_dict(state["joint"])
+        if len(state["acting"]) != self.rows:
+            return
+        self._ticks, self._acting = [Tick(*tick) for tick in state["ticks"]], np.flatnonzero(state["acting"])
+        for column, kept in zip(self._under_way, state["under_way"], strict=True):
+            if column.shape == kept.shape:  # else the transitions have another length now
+                column[:] = kept
+
+    @property
+    def _under_way(self) -> tuple[Array, ...]:
+        return self._starts, self._rewards, self._actions, self._out
+
+    def _add_tick(
+        self, outcome: list[Array], observations: Any, fields: StepFields, ended: Array | None = None
+    ) -> None:
+        """Keeps a tick, and shows the worker's rows to its policy."""
+        self.leaves, self.mask = (
+            to_leaves(self._of_one, observations, double=self._double),
+            to_mask(fields.action_mask, self._mask_of_one),
+        )
+        self.given, self.given_actions = fields.given, fields.given_action
+        seen = [np.array(leaf) for leaf in flatten(self._of_one, observations)]
+        active = np.array(np.ones(self.worker_rows) if fields.active is None else fields.active, np.bool_)
+        last: list[Array] = []
+        last_mask: Any = None
+        if ended is not None and ended.any():
+            last, last_mask = flatten(self._of_one, empty_batch(self._of_one, self.worker_rows)), fields.final_mask
+            for row in np.flatnonzero(ended):
+                for array, leaf in zip(last, flatten(self._of_one, fields.final_obs[row]), strict=True):
+                    array[row] = leaf
+        mask, last_mask = (
+            None if given is None or not self._mask_of_one else np.array(given)
+            for given in (fields.action_mask, last_mask)
+        )
+        self._ticks.append(Tick(outcome, seen, active, mask, last, last_mask))
+
+    def _add_joint(self, ticks: Sequence[Tick]) -> None:
+        """Adds one tick of the whole team, given by entity: row = lane * E + entity."""
+        outcomes, observations, active, masks, last, last_masks = zip(*ticks, strict=True)
+        final_obs = None
+        if finals := _columns(last):
+            final_obs = rows_of(self._of_one, finals, self.rows * self._entities)
+        fields = StepFields(_interleaved(active), _masks(masks), final_obs=final_obs, final_mask=_masks(last_masks))
+        joint = unflatten(self._of_one, _columns(observations))
+        if not (outcome := _columns(outcomes)):
+            super().begin(joint, fields)
+            return
+        actions, rewards, terminated, truncated, *void = outcome
+        fields = fields._replace(void=void[0] if void else None)
+        super().add(actions, joint, rewards, terminated, truncated, fields)
+
+
+def _columns(parts: Sequence[list[Array]]) -> list[Array]:
+    """Columns of all entities; zeros for entities without any."""
+    full: list[Array] = next(filter(None, parts), [])
+    nothing = [np.zeros_like(column) for column in full]
+    return [_interleaved(column) for column in zip(*(part or nothing for part in parts), strict=True)]
+
+
+def _masks(parts: Sequence[Array | None]) -> Array | None:
+    """The masks of all entities; entities without one may do everything."""
+    given = next((part for part in parts if part is not None), None)
+    return None if given is None else _interleaved([np.ones_like(given) if part is None else part for part in parts])
+
+
+def _interleaved(arrays: Sequence[Array]) -> Array:
+    """Rows [L * E, ...] of the rows [L, ...] of each entity."""
+    return np.stack(arrays, 1).reshape(-1, *arrays[0].shape[1:])

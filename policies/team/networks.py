@@ -22,15 +22,9 @@ from policies.networks.soft_actions import Temperature
 
 
 class JointEncoder(Encoder):
-    """Joint leaves to features [N, E * (features of one + 1)]: what each entity sees, masked, and whether it acts.
+    """Joint leaves to features [N, E * (of_one + 1)]: what each entity sees, masked, and whether it acts.
 
-    Args:
-        space: one entity's observation space.
-        entities: `E`.
-        generator: where the initial weights come from.
-
-    Attributes:
-        of_one: the number of features of one entity's observation.
+    `space` is that of one entity's observations, of which there are `of_one` features.
     """
 
     def __init__(self, space: Space[Any], entities: int, generator: torch.Generator) -> None:
@@ -53,16 +47,9 @@ class JointEncoder(Encoder):
 
 
 class Actors(nn.Module):
-    """One actor for all entities, which is told who it is by a one-hot vector, or an actor for each.
+    """One actor for all entities (`shared`), which gets their numbers as one-hot vectors, or an actor for each.
 
-    Args:
-        features: of what one entity sees.
-        outputs: numbers that an actor gives.
-        entities: `E`.
-        shared: whether there is one for all.
-        hidden_sizes: layers of each.
-        activation: a name in `policies.networks.actor_critic.ACTIVATIONS`.
-        generator: where the initial weights come from.
+    Each makes `outputs` of the `features` of what one entity sees.
     """
 
     def __init__(
@@ -93,9 +80,12 @@ class Actors(nn.Module):
 
     def forward(self, features: Tensor, first: int = 0) -> Tensor:
         """The outputs [N, e, outputs] for what `e` entities see, [N, e, features], from this one on."""
-        inputs = self._split(features, first)
-        each = self._each if len(self._each) == 1 else self._each[first : first + len(inputs)]
-        return self._joined([actor(part) for actor, part in zip(each, inputs, strict=True)], features)
+        names = self._names[first : first + features.shape[1]].to(features.device).expand(len(features), -1, -1)
+        inputs = torch.cat([features, names], -1)
+        if len(self._each) == 1:
+            return self._each[0](inputs.flatten(0, 1)).view(*features.shape[:2], -1)  # type: ignore[no-any-return]
+        actors = self._each[first : first + features.shape[1]]
+        return torch.stack([actor(part) for actor, part in zip(actors, inputs.unbind(1), strict=True)], 1)
 
     def of_entities(self, features: Tensor, entities: Tensor) -> Tensor:
         """The outputs [N, outputs] for what rows see, [N, features], which are of these entities, int64 [N]."""
@@ -105,26 +95,11 @@ class Actors(nn.Module):
         outputs = torch.stack([actor(inputs) for actor in self._each], 1)  # [N, E, outputs]
         return outputs.gather(1, entities[:, None, None].expand(-1, -1, outputs.shape[2])).squeeze(1)
 
-    def _split(self, features: Tensor, first: int = 0) -> list[Tensor]:
-        """The inputs [rows, inputs] of each member that these entities use."""
-        names = self._names[first : first + features.shape[1]].to(features.device).expand(len(features), -1, -1)
-        return self._parts(torch.cat([features, names], -1))
-
-    def _parts(self, numbers: Tensor) -> list[Tensor]:
-        """Numbers [N, e, ...] of the entities of each member, [rows, ...]."""
-        return [numbers.flatten(0, 1)] if len(self._each) == 1 else list(numbers.unbind(1))
-
-    def _joined(self, outputs: Sequence[Tensor], features: Tensor) -> Tensor:
-        return outputs[0].view(*features.shape[:2], -1) if len(self._each) == 1 else torch.stack(list(outputs), 1)
-
 
 class ActorsAndCritics(nn.Module):
     """The actors, of the features that the critics' encoder finds for one entity, and the critics.
 
-    Args:
-        critics: of joint features and joint actions.
-        actors: of one entity's features.
-        temperature: of soft actors; None: there is none.
+    `temperature`: of soft actors, if they have one.
     """
 
     def __init__(self, critics: Critics, actors: Actors, temperature: Temperature | None = None) -> None:

@@ -26,7 +26,7 @@ from arena.entity_env import (
     VecCategoricalActionMask,
     VecSelectEntityActionMask,
 )
-from arena.entity_env.calls import draws
+from arena.entity_env.environment import draws
 from arena.errors import ConfigError, GameError
 from arena.registry import adapt_environment
 from arena.testing import ContractBroken, check_batched_env, check_entity_env
@@ -246,11 +246,6 @@ def test_wrong_observations_are_named_with_the_environment(case: str) -> None:
     given, message = WRONG[case]
     with pytest.raises(ValueError, match=f"^environment 1: .*{message}"):
         shown(seen(), seen(**given))
-
-
-@pytest.mark.parametrize("case", WRONG)
-def test_wrong_observations_are_faults_of_the_game_in_a_run(case: str) -> None:
-    given, message = WRONG[case]
     games = iter([Told(seen()), Told(seen(**given))])
     env = adapt(lambda: next(games), {}, 2)
     with pytest.raises(GameError, match=message) as caught:

@@ -17,7 +17,7 @@ from arena.serving.export import Engine, onnx_engine
 from arena.serving.onnx_model import describe
 from arena.serving.verification import compare
 from exporting import ACTIONS, CASES, algorithm_of, inputs_of, observations_of
-from policies.exporting.engines import eager
+from policies.exporting import eager
 
 NETWORKS = ("mlp", "image", "dict")
 BATCH_SIZES = (1, 7, 64)

@@ -22,7 +22,7 @@ from arena.seat.client import SeatClient
 from arena.seat.layout import ReplyView, link_size
 from arena.seat.welcome import Welcome
 from arena.testing import check_batched_env
-from arena.testing.breach import ContractBroken
+from arena.testing.batched_env import ContractBroken
 from arena.transport.pickling import pack
 from envs.adapters import adapt
 from reused_games import OURS, Bits, InPlace, InPlaceInTurns, InPlaceParallel

@@ -10,8 +10,8 @@ import pytest
 from gymnasium import spaces
 
 from arena.errors import BudgetReached
-from arena.game.magnitude import large_numbers
 from arena.game.ragged import Ragged
+from arena.game.spaces import large_numbers
 from arena.testing import check_batched_env
 from envs.adapters.adapt import adapt
 from fakes import ScriptedEnv, solo_group

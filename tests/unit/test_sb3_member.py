@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from stable_baselines3.common.save_util import recursive_getattr
 
 from arena import registry
 from arena.errors import BudgetReached, ConfigError
@@ -16,8 +19,7 @@ from arena.records.state_codec import decode, encode
 from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, random_rewards, solo_group, together
 from policies.common.algorithm import EXPLORING
 from policies.sb3.member import ARCHIVE, Member
-from policies.sb3.rng import GlobalStreams
-from policies.sb3.vec_env import Rows
+from policies.sb3.vec_env import GlobalStreams, Rows
 
 NAMES = ["A2C", "DDPG", "DQN", "PPO", "SAC", "TD3"]
 OFF_POLICY = ["DDPG", "DQN", "SAC", "TD3"]
@@ -71,22 +73,13 @@ def test_single_worker_is_bit_equal_to_the_library(name: str) -> None:
         model = member.library("MlpPolicy", Rows(env_for(name), streams), seed=0, device="cpu", **arguments)
     model.action_space.seed(0)
     with pytest.raises(BudgetReached), GlobalStreams(0, EXPLORING) as _:
-        model.env._streams = NoStreams()
+        model.env._streams = SimpleNamespace(left=contextlib.nullcontext)  # only one member draws
         model.learn(32 * 4, log_interval=None)
         model.learn(1, reset_num_timesteps=False)
     before = weights(member)
     assert not np.array_equal(before, weights(played(member)))
     assert np.array_equal(flat_weights(model.policy), weights(member))
     assert model._n_updates == member.model._n_updates > 0
-
-
-class NoStreams:
-    """Only one member draws."""
-
-    def left(self) -> Any:
-        import contextlib
-
-        return contextlib.nullcontext()
 
 
 def train(member: Any) -> Any:
@@ -156,13 +149,15 @@ def test_workers_with_different_observations_hold_equal_weights(name: str) -> No
 def test_every_optimizer_steps_on_the_mean_gradient(name: str) -> None:
     def work(group: ThreadGroup) -> Any:
         member = worker(name, env_for(name), group)
-        for optimizer in member._optimizers():
-            for held in optimizer.param_groups[0]["params"]:
-                held.grad = torch.full_like(held, 1.0 + 2.0 * group.rank)
+        parts = [recursive_getattr(member.model, part) for part in member.model.get_parameters()]
+        optimizers = [part for part in parts if isinstance(part, torch.optim.Optimizer)]
+        for optimizer in optimizers:
+            for parameter in optimizer.param_groups[0]["params"]:
+                parameter.grad = torch.full_like(parameter, 1.0 + 2.0 * group.rank)
             with member.streams:
                 optimizer.step()
-        grads = [held.grad for part in member._optimizers() for held in part.param_groups[0]["params"]]
-        return len(member._optimizers()), {float(value) for grad in grads for value in grad.unique()}
+        grads = [parameter.grad for part in optimizers for parameter in part.param_groups[0]["params"]]
+        return len(optimizers), {float(value) for grad in grads for value in grad.unique()}
 
     count = 3 if name == "SAC" else 2
     assert together(2, work) == [(count, {2.0})] * 2
@@ -210,24 +205,15 @@ def test_the_librarys_schedules_end_with_the_run(ticks: int) -> None:
     assert rates == pytest.approx([1 - 8 * (update + 1) / ticks for update in range(4)])
 
 
-def test_schedule_continues_in_the_next_leg() -> None:
+@pytest.mark.parametrize(("ticks", "rates"), [(32, [0.4, 0.2]), (16, [0.2, 0.2])], ids=["next leg", "beyond the run"])
+def test_schedule_continues_after_a_load(ticks: int, rates: list[float]) -> None:
     group = solo_group()
     stored = played(worker("PPO", env_for("PPO", ticks=16))).state_dict()
-    member = worker("PPO", env_for("PPO", ticks=16), group, learning_rate={"start": 1.0, "end": 0.2})
+    member = worker("PPO", env_for("PPO", ticks=16), group, ticks=ticks, learning_rate={"start": 1.0, "end": 0.2})
     member.load_state_dict(stored)
     played(member)
-    assert [logged["train/learning_rate"] for logged in group.logged] == pytest.approx([0.4, 0.2])
+    assert [logged["train/learning_rate"] for logged in group.logged] == pytest.approx(rates)
     assert member.ticks_done == 32
-
-
-@pytest.mark.slow
-def test_policy_trained_beyond_the_run_has_ended_schedules() -> None:
-    stored = played(worker("PPO", env_for("PPO", ticks=32))).state_dict()
-    group = solo_group()
-    member = worker("PPO", env_for("PPO", ticks=16), group, ticks=16, learning_rate={"start": 1.0, "end": 0.25})
-    member.load_state_dict(stored)
-    played(member)
-    assert [logged["train/learning_rate"] for logged in group.logged] == [0.25, 0.25]
 
 
 @pytest.mark.parametrize(("every", "lines"), [(1, 9), (8, 4), (100, 1)])
@@ -263,21 +249,15 @@ def again(name: str, member: Any, *, env: ScriptedEnv, **options: Any) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_stored_state_is_fully_restored(name: str) -> None:
-    member = played(worker(name, env_for(name)))
-    fresh = again(name, member, env=env_for(name))
-    assert all_equal(fresh.state_dict(), member.state_dict())
-    assert all_equal(fresh.worker_state_dict(), member.worker_state_dict())
-    assert fresh.model.num_timesteps == 128
-    assert fresh.max_grad_norm == member.max_grad_norm
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
-def test_next_leg_depends_only_on_the_state(name: str) -> None:
+def test_next_leg_depends_only_on_the_restored_state(name: str) -> None:
     """All that the library keeps: two workers with the same state continue alike."""
     member = played(worker(name, env_for(name, ticks=29)))
-    ends = [played(again(name, member, env=env_for(name, ticks=30, seed=5))).state_dict() for _ in range(2)]
+    legs = [again(name, member, env=env_for(name, ticks=30, seed=5)) for _ in range(2)]
+    for leg in legs:
+        assert all_equal(leg.state_dict(), member.state_dict())
+        assert all_equal(leg.worker_state_dict(), member.worker_state_dict())
+        assert (leg.model.num_timesteps, leg.max_grad_norm) == (116, member.max_grad_norm)
+    ends = [played(leg).state_dict() for leg in legs]
     assert all_equal(*ends)
     assert not all_equal(ends[0], member.state_dict())
 
@@ -524,7 +504,7 @@ def test_sizes_equal_the_counts_of_a_run() -> None:
 
 @pytest.mark.parametrize(
     ("ticks", "train_freq", "log_every", "learning_starts"),
-    [(41, 3, 10, 13), (40, 4, 10, 0), (39, 7, 5, 30), (30, 3, 3, 11), (16, 4, 100, 20), (61, 5, 12, 79)],
+    [(41, 3, 10, 13), (39, 7, 5, 30), (16, 4, 100, 20), (61, 5, 12, 79)],
 )
 def test_sizes_count_the_lines_of_metrics(ticks: int, train_freq: int, log_every: int, learning_starts: int) -> None:
     given = {"train_freq": train_freq, "log_every": log_every, "learning_starts": learning_starts}
@@ -566,26 +546,3 @@ def test_every_algorithm_of_the_library_is_a_member() -> None:
         cls = registry.algorithm(f"sb3:{name}")
         assert issubclass(cls, Member)
         assert cls.__name__ == cls.library.__name__ == name
-
-
-# ------------------------------------------------------------------------------------------------------------ learning
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["PPO", "DQN"])
-def test_learns_to_act_on_observations(name: str) -> None:
-    def env(ticks: int) -> ScriptedEnv:
-        reward = lambda observations, actions: (observations == actions).astype(np.float64)  # noqa: E731
-        return ScriptedEnv(CHOICE, CHOICE, rows=8, ticks=ticks, length=20, reward=reward)
-
-    rollout = {"n_steps": 16, "batch_size": 64, "learning_rate": 0.02}
-    replay = {"learning_rate": 0.01, "train_freq": 1, "gradient_steps": 1, "batch_size": 32, "learning_starts": 50}
-    options = {"gamma": 0.0, **(rollout if name == "PPO" else replay)}
-    member = played(worker(name, env(320), solo_group(), ticks=320, **options))
-    fresh = env(20)
-    act, (observations, infos) = member.actor(greedy=True), fresh.reset()
-    rewards = []
-    for _ in range(20):
-        observations, reward, _, _, infos = fresh.step(act(observations, infos))
-        rewards.append(reward.mean())
-    assert np.mean(rewards) > 0.95

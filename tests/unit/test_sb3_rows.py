@@ -13,8 +13,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 
 from arena.errors import ConfigError
 from fakes import ScriptedEnv, lanes_of
-from policies.sb3.rng import GlobalStreams
-from policies.sb3.vec_env import Rows, check_counted_from_zero, from_zero, to_env
+from policies.sb3.vec_env import GlobalStreams, Rows, check_counted_from_zero, from_zero, to_env
 
 VECTOR = spaces.Box(-1, 1, (3,), np.float32)
 CHOICE = spaces.Discrete(3)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from policies.sb3.rng import GlobalStreams
+from policies.sb3.vec_env import GlobalStreams
 
 
 def draw() -> tuple[Any, ...]:

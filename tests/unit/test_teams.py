@@ -27,8 +27,7 @@ from policies.mappo import MAPPO
 from policies.masac import MASAC
 from policies.networks import reparameterized
 from policies.ppo import PPO
-from policies.team.seating import places_of
-from policies.team.workers import TeamNStepBuilder
+from policies.team.joint import TeamNStepBuilder, places_of
 
 VECTOR = spaces.Box(-1, 1, (3,), np.float32)
 MIXED = spaces.Dict(a=spaces.Box(0, 255, (8, 8, 3), np.uint8), b=spaces.Discrete(4, start=-1), c=VECTOR)
@@ -37,25 +36,15 @@ E, L, TICKS = 3, 2, 28
 SMALL = {"hidden_sizes": (8,), "batch_size": 8, "training_intensity": 4.0, "learning_starts": 8, "train_every": 4}
 ROLLOUTS = {"hidden_sizes": (8,), "n_steps": 7, "minibatch_size": 999, "learning_rate": 2e-3}
 
+NORMALIZED = {"normalize_observations": True, "prioritized": True, "shared_actor": False}
 both = pytest.mark.parametrize("kind", [MADDPG, MASAC])
-each_sync = pytest.mark.parametrize("sync", ["gradients", "samples"])
 
 
 class Uneven(ScriptedEnv):
     """A game of lanes of three entities, which leave one by one; each lane has its own episode length.
 
-    Observations and rewards do not depend on actions; they follow from the seed.
-
-    Args:
-        space: what an entity sees.
-        actions: what it does.
-        seed: of the game.
-        first: of the ticks that are played.
-        ticks: the budget.
-        places: the entities that are seen and driven; all: as of one seat.
-        masked: whether there are action masks.
-        in_turns: whether on some ticks no entity of a lane acts.
-        leg: every episode is cut after so many ticks; 0: never.
+    Observations and rewards do not depend on actions; they follow from the seed. The entities in `places` are seen and
+    driven; `in_turns`: on some ticks no entity of a lane acts; `leg`: every episode is cut after so many ticks.
     """
 
     def __init__(
@@ -166,10 +155,10 @@ def run(learner: Any) -> Any:
 
 def like(learner: Any, actions: list[Any]) -> Any:
     """The learner, which plays the recorded actions of others."""
-    told = iter(actions)
+    recorded = iter(actions)
 
     def choose(*_: Any) -> Tensor:
-        return torch.as_tensor(np.array(next(told)))
+        return torch.as_tensor(np.array(next(recorded)))
 
     learner.act_randomly = learner.explore = choose
     learner.actions.to_env = lambda chosen: chosen
@@ -191,16 +180,15 @@ def noting(learner: Any) -> list[Any]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("space", "actions", "options"),
+    ("kind", "sync", "space", "actions", "options"),
     [
-        (VECTOR, CHOICE, {"n_step": 3, "buffer_size": 40}),
-        (VECTOR, NUMBERS, {"normalize_observations": True, "prioritized": True, "shared_actor": False}),
-        (MIXED, CHOICE, {}),
+        (MADDPG, "gradients", VECTOR, CHOICE, {"n_step": 3, "buffer_size": 40}),
+        (MASAC, "samples", VECTOR, CHOICE, {"n_step": 3, "buffer_size": 40}),
+        (MADDPG, "samples", VECTOR, NUMBERS, NORMALIZED),
+        (MASAC, "gradients", VECTOR, NUMBERS, NORMALIZED),
+        (MADDPG, "gradients", MIXED, CHOICE, {}),
     ],
-    ids=["choices", "numbers", "mixed"],
 )
-@each_sync
-@both
 def test_team_of_workers_equals_one_seat(
     kind: Any, sync: str, space: Any, actions: Any, options: dict[str, Any], steady_noise: None
 ) -> None:
@@ -226,7 +214,7 @@ def test_team_of_workers_equals_one_seat(
 
 
 @pytest.mark.slow
-@each_sync
+@pytest.mark.parametrize("sync", ["gradients", "samples"])
 def test_teams_learn_from_as_many_joint_transitions_as_seats(sync: str) -> None:
     def work(seated: bool) -> Callable[[ThreadGroup], Any]:
         def body(group: ThreadGroup) -> Any:
@@ -317,8 +305,7 @@ def judged(kind: Any, env: Any, group: ThreadGroup, **options: Any) -> Any:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("space", [VECTOR, MIXED], ids=["vector", "mixed"])
-@each_sync
+@pytest.mark.parametrize(("space", "sync"), [(VECTOR, "gradients"), (MIXED, "samples")], ids=["vector", "mixed"])
 def test_mappo_team_equals_one_seat(space: Any, sync: str) -> None:
     options = {"normalize_rewards": True, "normalize_observations": True}
 
@@ -391,13 +378,13 @@ def test_actor_in_its_own_worker_equals_the_seats(kind: Any, shared: bool) -> No
         for weight in learner.network.parameters():
             weight.data.add_(torch.randn(weight.shape, generator=draw))
         with torch.no_grad():
-            return learner.network([torch.as_tensor(learner.env.reset()[0])], learner.own)
+            return learner.network([torch.as_tensor(learner.env.reset()[0])], learner.places)
 
     seat = kind(Uneven(), solo_group(), ticks=40, **SMALL, shared_actor=shared)
     whole = act(seat).view(L, E, -1)
     for place, (learner, outputs) in enumerate(together(E, work, team_size=E)):
         torch.testing.assert_close(outputs, whole[:, place], atol=1e-6, rtol=1e-5)
-        assert learner.own == range(place, place + 1)
+        assert learner.places == range(place, place + 1)
 
 
 def test_seat_has_all_places_and_a_worker_its_own() -> None:
@@ -410,29 +397,16 @@ def test_seat_has_all_places_and_a_worker_its_own() -> None:
 # ------------------------------------------------------------------------------------------------------ teams in a plan
 
 
-def plan_of(*matches: Any, algorithm: str = "maddpg", **policy: Any) -> Plan:
-    """A plan of touchdown; each match is its seats, or its whole description."""
-    described = [match if isinstance(match, dict) else {"seats": match} for match in matches]
-    size = {4: 2, 6: 3}
-    names = {
-        name for match in described for seat in match["seats"] for name in ([seat] if isinstance(seat, str) else seat)
-    }
-    policies = {name: {"algorithm": algorithm, **policy} if name == "p" else {"algorithm": "random"} for name in names}
+def plan_of(*matches: Any, **policy: Any) -> Plan:
+    """A plan of touchdown with two players per team; each match is its seats, or its whole description."""
     data = {
         "ticks": 1000,
-        "envs": {"game": {"make": "touchdown"}},
-        "policies": policies,
-        "matches": [
-            {
-                "env": "game",
-                "env_kwargs": {
-                    "team_size": size[sum(1 if isinstance(seat, str) else len(seat) for seat in match["seats"])]
-                },
-                **match,
-            }
-            for match in described
-        ],
+        "envs": {"game": {"make": "touchdown", "kwargs": {"team_size": 2}}},
+        "policies": {"p": {"algorithm": "maddpg", **policy}, "q": {"algorithm": "random"}},
+        "matches": [{"env": "game", **(one if isinstance(one, dict) else {"seats": one})} for one in matches],
     }
+    if "'q'" not in repr(matches):
+        del data["policies"]["q"]
     return make_plan(parse_config(data, source="test.yaml"))
 
 

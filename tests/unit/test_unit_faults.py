@@ -14,8 +14,7 @@ from arena.cli.main import main
 from arena.entity_env import CategoricalActionMask as Pick
 from arena.entity_env import GlobalCategoricalActionMask as End
 from arena.entity_env import ListEnv, RaggedBufferI64
-from arena.entity_env.calls import players_of
-from arena.entity_env.environment import Environment
+from arena.entity_env.environment import Environment, players_of
 from arena.errors import ConfigError
 from arena.game.api import Interface
 from arena.game.batched_spaces import batched_space

@@ -25,7 +25,7 @@ from arena.serving import load_policy
 from arena.serving.onnx_model import load_model, sha256
 from arena.serving.policy import load_algorithm
 from in_process import play
-from policies.exporting.network import Exported
+from policies.exporting import Exported
 
 pytestmark = pytest.mark.slow
 
@@ -289,7 +289,7 @@ def test_damaged_and_foreign_files_are_named_each_in_one_message(
 def test_engine_that_differs_is_exit_1_and_leaves_eager(
     run: Path, tmp_path: Path, tell: Callable[..., Told], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from policies.exporting.network import ExportedNetwork
+    from policies.exporting import ExportedNetwork
     from policies.ppo import PPO
 
     class Sampled(ExportedNetwork):

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from arena.config.fields import OutcomeRule
 from arena.errors import NotZeroSum
 from arena.game.api import Frame, Step
-from arena.game.metrics import mean_metrics, stated_metrics
+from arena.game.infos import mean_metrics, stated_metrics
 from arena.plan.plan import MatchPlan
 from arena.records.metrics import EpisodeRecord, SeatRecord
 from arena.records.outcome import Outcome, outcomes, place_words, returns_words

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from arena.config.fields import OutcomeRule
 from arena.external.slots import Game, Slots, Tick
 from arena.game.api import Frame, Interface, Step
-from arena.game.metrics import mean_metrics
+from arena.game.infos import mean_metrics
 from arena.plan.plan import MatchPlan
 from arena.records.metrics import EpisodeRecord, SeatRecord
 from arena.records.outcome import Outcome

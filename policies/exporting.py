@@ -1,4 +1,4 @@
-"""The network of a policy as a module of tensors, for `arena export`.
+"""The network of a policy as a plain module of tensors, for `arena export`; run as it is, and as an ONNX file.
 
     leaves [N, ...] --dtypes, normalization--> network --> outputs [N, ...]
 
@@ -9,7 +9,9 @@ Masks, sampling and bounds are not in the module: `decoding` describes how actio
 from __future__ import annotations
 
 import copy
+import logging
 import math
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,6 +19,7 @@ import numpy as np
 import torch
 from gymnasium import spaces
 from gymnasium.spaces import Space
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from arena.errors import ConfigError
@@ -28,6 +31,9 @@ from policies.networks.box import SquashedGaussian
 if TYPE_CHECKING:
     from policies.common.normalization import ObservationNormalizer
 
+Array = NDArray[Any]
+Engine = Callable[[Sequence[Array]], list[Array]]
+"""A way to run an exported module, on one thread of the CPU: from all inputs [N, ...] to all outputs [N, ...]."""
 Outputs = Callable[[Any, list[Tensor]], Tensor | tuple[Tensor, ...]]
 """From a network and its inputs to the actor's outputs, followed by others, such as the memory after a tick."""
 
@@ -73,8 +79,8 @@ def exported(
         space: one entity's observation space.
         decoding: of `decoding_of`.
         outputs: how the network is called with its inputs: the leaves, then memory and entity where it has them.
-        normalization: of the observations; None: they are not normalized.
-        memory_size: numbers that a row remembers; they are the input `memory` and the output `next_memory`.
+        normalization: of the observations, if any.
+        memory_size: numbers that a row remembers: the input `memory` and the output `next_memory`.
         entities: of the team whose actors these are; above 0 the input `entity` is the row's place in the team.
     """
     layout = leaves_of(space)
@@ -105,14 +111,9 @@ def exported(
 
 
 class ExportedNetwork(nn.Module):
-    """The module; see `exported` for its arguments.
+    """The module, with a copy of the network on the CPU; see `exported` for its arguments.
 
-    Args:
-        network: is copied to the CPU.
-        outputs: calls it.
-        dtypes: in which the network takes the leaves.
-        normalization: of the leaves; None: there is none.
-        kind: of the decoding.
+    `dtypes`: in which the network takes the leaves; `kind`: of the decoding.
     """
 
     def __init__(
@@ -147,11 +148,7 @@ def decoding_of(
 ) -> dict[str, Any]:
     """How the actions of a space follow from the outputs, in JSON's types.
 
-    Args:
-        space: one entity's action space.
-        choice: the kind where the space is Discrete.
-        box: the kind where it is a Box.
-        more: what else the kind needs: `log_std` or `epsilon`.
+    `choice` is the kind where the space is Discrete, `box` where it is a Box; `more`: `log_std` or `epsilon`.
     """
     common = {"shape": list(space.shape or ()), "dtype": str(space.dtype), **more}
     if isinstance(space, spaces.Discrete):
@@ -174,3 +171,44 @@ def decoding_of(
 def numbers(values: Iterable[Any]) -> list[float | str]:
     """Numbers as JSON has them; one that is not finite is a word, `inf` or `-inf`."""
     return [number if math.isfinite(number := float(value)) else str(number) for value in values]
+
+
+def eager(exported: Exported) -> Engine:
+    """The module as it is: the reference."""
+    torch.set_num_threads(1)
+
+    @torch.inference_mode()
+    def run(arrays: Sequence[Array]) -> list[Array]:
+        return [output.numpy() for output in exported.module(*map(torch.from_numpy, arrays))]
+
+    return run
+
+
+def onnx_bytes(exported: Exported) -> bytes:
+    """The module as an ONNX file whose batch axis is free; inputs and outputs have the names that `exported` says.
+
+    It is traced while autograd records: otherwise a perceptron writes into storage that all batches share.
+    """
+    # Two rows: torch would make a constant of 1.
+    rows = tuple(torch.from_numpy(np.zeros((2, *given["shape"]), given["dtype"])) for given in exported.inputs)
+    axes = (tuple({0: torch.export.Dim("batch")} for _ in rows),)
+    logger = logging.getLogger("torch.onnx")  # reports missing packages and deprecated names of torch itself
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with torch.enable_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            traced = torch.export.export(exported.module, rows, dynamic_shapes=axes)
+            program = torch.onnx.export(
+                traced,
+                dynamo=True,
+                dynamic_shapes=axes,
+                input_names=[given["name"] for given in exported.inputs],
+                output_names=[given["name"] for given in exported.outputs],
+                verbose=False,
+            )
+    finally:
+        logger.setLevel(before)
+    assert program is not None
+    content: bytes = program.model_proto.SerializeToString()  # with the weights inside
+    return content
