@@ -131,8 +131,8 @@ class Minesweeper(Lanes):
             self.mine_there = mines = mines & (ranks(mines) != target)
         defusing = moves == _DEFUSE
         if defusing.any():
-            apart = np.abs(self.robots[:, :, None] - self.mines[:, None]).sum(axis=-1)  # [L, R, M]
-            self.mine_there = mines = mines & ~((apart <= 1) & defusing[:, :, None]).any(axis=1)
+            distance = np.abs(self.robots[:, :, None] - self.mines[:, None]).sum(axis=-1)  # [L, R, M]
+            self.mine_there = mines = mines & ~((distance <= 1) & defusing[:, :, None]).any(axis=1)
         self.robots = np.clip(self.robots + _DELTAS[moves], 0, self._edge)
         if shot is not None:
             robots = robots & ~shot

@@ -150,9 +150,9 @@ class Skirmish(Lanes):
 
     def _near(self) -> Flags:
         """Whether a blue and a red soldier, both alive, are within reach of each other: `[L, blue, red]`."""
-        apart = np.abs(self.places[0][:, :, None] - self.places[1][:, None]).sum(axis=-1)
+        distance = np.abs(self.places[0][:, :, None] - self.places[1][:, None]).sum(axis=-1)
         alive = self.health > 0
-        near: Flags = (apart <= self.reach) & alive[0][:, :, None] & alive[1][:, None]
+        near: Flags = (distance <= self.reach) & alive[0][:, :, None] & alive[1][:, None]
         return near
 
     def _frame(self) -> Frame:

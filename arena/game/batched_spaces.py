@@ -122,4 +122,4 @@ class UnitActionRows(_Rows):
         return dict(self.single.draw(mask, self.np_random))
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_shown": None}  # a copy stands alone
+        return {**self.__dict__, "_shown": None}  # of a copy nothing is shown

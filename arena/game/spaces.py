@@ -64,7 +64,7 @@ def leaves_of(space: Space[Any], *, ragged: bool = False) -> tuple[Leaf, ...]:
     if found is not None and not ragged:
         raise ConfigError(
             f"{space} has a part with any number of items ({found.place or 'the whole space'}); only fixed shapes can "
-            "be held here"
+            "be taken here"
         )
     return leaves
 

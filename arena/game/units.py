@@ -236,7 +236,7 @@ class UnitActions(spaces.Dict):
         return f"UnitActions({self.actions})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_shown": None}  # a copy stands alone
+        return {**self.__dict__, "_shown": None}  # of a copy nothing is shown
 
 
 class UnitSpace(spaces.Dict):

@@ -59,7 +59,7 @@ def check_batched_env(
         seed: of the game's lanes and of the random actions.
         repeatable: whether the same seeds and actions must give the same game; false for games that cannot
             guarantee it, such as games in real time.
-        again: a second object of the same game, which plays the second time: a run makes its games anew at each
+        again: a second object of the same game, which plays the second time: a run makes its games again at each
             boundary, and so does a replay; None: `env` plays both times.
         tolerate: called with a sentence about each breach that does not prevent a run: the game is not repeatable, or
             cannot be rendered; None: these are raised, too.

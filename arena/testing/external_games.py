@@ -1,8 +1,8 @@
 """The conformance check of kinds of connection to external games.
 
 The check takes the part of the environment: it forms ticks, chooses random actions, pauses, drops and closes. `play`
-takes the part of a game outside. The observations and actions that the game reports must be those that the table was
-told and the check has answered.
+takes the part of a game. The observations and actions that the game reports must be those that the table was
+given and the check has answered.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 from arena.config.schema import TickRules
 from arena.external.errors import ExternalClosed, ExternalError
 from arena.external.interface import ExternalGames
-from arena.external.slots import Ask, End, Game, Slots, Tick
+from arena.external.slots import Ask, Game, Slots, Tick
 from arena.game import spaces
 from arena.game.api import Interface
 from arena.testing.batched_env import ContractBroken, check_interface, must
@@ -110,7 +111,7 @@ def check_external_games(make: Make, play: Play, *, requests: int = 12, limit_s:
         successor = environment.player("its-successor", requests)
         reason = "over" if environment.closed_loop else "timeout"
         environment.call("drop", lambda: environment.drop(0, reason))
-        environment.run("the game that was dropped is told so", lambda: not dropped.is_alive())
+        environment.run("the game that was dropped ends", lambda: not dropped.is_alive())
         dropped.check_ended_by("drop", reason)
         environment.run(
             "the slot of the game that was dropped is free for the next one", lambda: environment.is_over(successor)
@@ -196,55 +197,42 @@ class _Player(threading.Thread):
 
 
 class _WatchedTable(Slots):
-    """A table that notes what it is told, and by which thread."""
+    """A table that notes what it gets, and in which thread."""
 
     def __init__(self, games: ExternalGames, slots: int, thread: threading.Thread) -> None:
         super().__init__(games.interface, slots, TickRules(max_delay_s=0.0, idle_s=1e6, answer_s=1e6))
         self._thread = thread
-        self.taking = False  # whether the connection may tell now
+        self.polling = False  # whether the connection may call the table now
         self.shown: dict[str, list[list[Any]]] = defaultdict(lambda: [[] for _ in games.interface.entities])
         self.breaches: list[ContractBroken] = []
-
-    def begin(self, name: str, entities: Sequence[int] | None = None, **rest: Any) -> int:
-        return self._watch("begin", lambda: super(_WatchedTable, self).begin(name, entities, **rest))
+        for call in ("begin", "pay", "end_entities", "end_rows", "lose"):
+            setattr(self, call, partial(self._watch, call))
 
     def ask_entities(self, slot: int, asks: Mapping[int, Ask]) -> None:
-        self._watch("ask", lambda: super(_WatchedTable, self).ask_entities(slot, asks))
+        self._watch("ask_entities", slot, asks)
         for entity, ask in asks.items():
             self.shown[self.name_of(slot)][entity].append(copy.deepcopy(ask.observation))
 
     def ask_rows(self, slots: NDArray[np.intp], entity: int, observations: Any, **rest: Any) -> None:
-        self._watch("ask_rows", lambda: super(_WatchedTable, self).ask_rows(slots, entity, observations, **rest))
+        self._watch("ask_rows", slots, entity, observations, **rest)
         space = self.interface.observation_spaces[entity]
         for number, slot in enumerate(slots.tolist()):
             self.shown[self.name_of(slot)][entity].append(spaces.row(space, observations, number))
 
-    def pay(self, slot: int, entity: int, reward: float) -> None:
-        self._watch("pay", lambda: super(_WatchedTable, self).pay(slot, entity, reward))
-
-    def end_entities(self, slot: int, ends: Mapping[int, End]) -> None:
-        self._watch("end", lambda: super(_WatchedTable, self).end_entities(slot, ends))
-
-    def end_rows(self, slots: NDArray[np.intp], entity: int, observations: Any, **rest: Any) -> None:
-        self._watch("end_rows", lambda: super(_WatchedTable, self).end_rows(slots, entity, observations, **rest))
-
-    def lose(self, slot: int, reason: str) -> None:
-        self._watch("lose", lambda: super(_WatchedTable, self).lose(slot, reason))
-
     def name_of(self, slot: int) -> str:
         """The name of the game in a slot."""
         game = self._games[slot]
-        assert game is not None, "it has asked"
+        assert game is not None, "it has a request"
         return game.name
 
-    def _watch(self, what: str, call: Callable[[], Result]) -> Result:
+    def _watch(self, what: str, *arguments: Any, **rest: Any) -> Any:
         """A call of the connection; all games of the check keep the rules, so the table has nothing to refuse."""
-        if not self.taking or threading.current_thread() is not self._thread:
+        if not self.polling or threading.current_thread() is not self._thread:
             found = f"{what} was called in the thread {threading.current_thread().name!r}"
             rule = "poll alone calls the table, in the thread of the environment"
             self.breaches.append(ContractBroken(f"{found}; {rule}"))
         try:
-            return call()
+            return getattr(Slots, what)(self, *arguments, **rest)
         except ExternalError as error:
             if error.code not in ("not_yet", "no_slot"):
                 rule = "the games of this check keep the rules of the table"
@@ -357,11 +345,11 @@ class _Environment:
 
     def poll(self) -> float | None:
         """Lets the connection tell the table what has come."""
-        self.table.taking = True
+        self.table.polling = True
         try:
             seconds = self.games.poll(self.table)
         finally:
-            self.table.taking = False
+            self.table.polling = False
         fits = seconds is None or (isinstance(seconds, (int, float)) and seconds >= 0)
         must(fits, f"poll returned {seconds!r}", "it returns seconds >= 0, or None")
         return seconds
@@ -370,7 +358,7 @@ class _Environment:
         interface = self.games.interface
         actions = [spaces.empty_batch(space, self._slots) for space in interface.action_spaces]
 
-        def fill() -> None:  # random actions in all rows, also of entities that have not asked
+        def fill() -> None:  # random actions in all rows, also of entities without a request
             for space, batch in zip(self._actors, actions, strict=True):
                 for slot in range(self._slots):
                     spaces.write_sample(space, space.sample(), batch, slot)
@@ -423,7 +411,7 @@ class _Environment:
         self.call(what, play)
 
     def is_over(self, player: _Player) -> bool:
-        """Whether a game has been played to its end, and the table was told the end."""
+        """Whether a game has been played to its end, and the table got the end."""
         return not player.is_alive() and (player.played is None or player.game in self.finished)
 
     def check_played(self, players: Sequence[_Player]) -> None:

@@ -48,7 +48,6 @@ PURE = {
         "game.api",
         "game.lockstep",
         "game.context",
-        "game.reset",
     ),
     *("plan.seeding", "plan.placement", "plan.plan"),
     *("plan.build", "plan.seats"),
