@@ -16,7 +16,7 @@ from arena.game.infos import fields_of
 from arena.game.ragged import Ragged
 from arena.game.spaces import row
 from arena.game.units import Select, UnitActions
-from arena.proxy.play import Actor, play
+from arena.seat.play import Actor, play
 
 if TYPE_CHECKING:
     from arena.group.group import Group

@@ -13,8 +13,8 @@ from gymnasium.spaces import Space
 from arena.errors import ConfigError
 from arena.game.spaces import as_action, flatten, row, unflatten
 from arena.game.units import UnitActions
-from arena.proxy.play import Actor, play
 from arena.registry import load_object
+from arena.seat.play import Actor, play
 from policies.common.options import AlgorithmOptions
 
 if TYPE_CHECKING:

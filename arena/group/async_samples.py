@@ -19,9 +19,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from arena.diagnostics.profile import Activity, Stopwatch
-from arena.group import reductions
 from arena.transport.endpoint import Bytes, Endpoint, Order, Tag
-from arena.transport.pickling import unpack
+from arena.transport.pickling import pack, unpack
 
 
 class Fragment(NamedTuple):
@@ -35,12 +34,6 @@ class Fragment(NamedTuple):
 class AsyncSamples:
     """One worker's side of a group that pools samples without a barrier.
 
-    Args:
-        endpoint: of the worker.
-        members: the addresses of all workers, in the order of their group ranks.
-        stopwatch: measures the worker's time.
-        max_lag: in updates.
-
     Attributes:
         version: how many updates the weights of this worker have had; None: those at the beginning of the leg.
         lags: of the fragments that `get` has returned last, in updates.
@@ -51,9 +44,9 @@ class AsyncSamples:
         self._members, self._root = list(members), members[0]
         self._waiting: list[deque[Fragment]] = [deque() for _ in members]  # at the root, of each worker
         self._before = [0] * len(members)  # how many of them waited when the leg began
-        self._began = self._updates = 0  # updates at the root when the leg began, and since then
+        self._began = self._updates = 0  # updates of the root's weights when the leg began, and since then
         self._sent = 0  # fragments of this worker in this leg
-        self._known: int | None = None  # how many of this worker's fragments waited; None until the root has told
+        self._known: int | None = None  # how many of this worker's fragments waited; None until its first message
         self._latest: Any = None
         self.version: int | None = None
         self.lags: list[int] = []
@@ -72,13 +65,14 @@ class AsyncSamples:
 
     def _on_weights(self, _: int, data: Bytes) -> None:
         self._updates, before, version, weights = unpack(data)
+        self._began = version - self._updates
         self._known = before[self._members.index(self._endpoint.address)]
         self._latest = version, weights
         self._wake()
 
     def put(self, samples: Any, count: int) -> None:
         """Sends a copy of a fragment of `count` samples to the root."""
-        data = reductions.dump((count, self.version, samples))
+        data = pack((count, self.version, samples))
         self._sent += 1
         if self._endpoint.address == self._root:
             self._waiting[0].append(Fragment(*unpack(data)))
@@ -112,7 +106,7 @@ class AsyncSamples:
     def publish(self, weights: Any) -> None:
         """Sends the root's weights, a container of arrays, to all others; before the first `put`, and after `get`."""
         self._stopwatch.count_update()
-        data = reductions.dump((self._updates, self._before, self.version, weights))
+        data = pack((self._updates, self._before, self.version, weights))
         for other in self._members[1:]:
             self._endpoint.order(other, Order.WEIGHTS, data)
 
@@ -125,13 +119,16 @@ class AsyncSamples:
         return weights
 
     def state_dict(self) -> dict[str, Any]:
-        """At the root, the fragments that no `get` has returned yet; the version of the weights."""
+        """The fragments at the root that no `get` has returned yet; the version of the weights."""
         # In the next leg, "the beginning of the leg" is another one.
         waiting = [
             [(size, self._began if version is None else version, samples) for size, version, samples in queue]
             for queue in self._waiting
         ]
-        return {"version": self.version, "waiting": waiting}
+        version = self.version
+        if version is None and self._known is not None:
+            version = self._began
+        return {"version": version, "waiting": waiting}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continues with the fragments of a `state_dict`, of as many workers as there are now."""

@@ -19,6 +19,9 @@ bits of the result are the same.
 
 A member that has left has no weight and is not waited for. After its own `run` has ended, the root serves the others
 until the last one has left.
+
+The results are pure functions of the members' payloads. Sums are taken in double precision and in the order of the
+group ranks, so their bits do not depend on where the members run.
 """
 
 from __future__ import annotations
@@ -26,28 +29,204 @@ from __future__ import annotations
 import logging
 import struct
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
+from functools import cache
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from arena.errors import GroupError
-from arena.group import reductions
 from arena.transport.endpoint import Endpoint, Tag
 from arena.transport.links import NEVER_AGAIN
+from arena.transport.pickling import pack, unpack
 from arena.transport.shared_memory import SharedAreas, fence
 
 Piece: TypeAlias = bytes | NDArray[Any]
 """A part of a payload: bytes or a contiguous array."""
+Parts: TypeAlias = Mapping[int, memoryview]
+"""Group rank -> payload, in ascending order; at least one."""
 
-_ANSWER, _ROOT_CALLS = (
-    0,
-    1,
-)  # areas of the root's answers and of its own calls; then those of the other members of its node
+_HEAD = struct.Struct("<dqq")  # weight, number of scalars (float64), number of gradient values (float32)
+_TABLE = struct.Struct("<qq")  # rows, bytes of names
+_TEAM = struct.Struct("<q")  # its number
+_CHUNK = 16384  # values summed at once: two float64 arrays of this size stay in the L2 cache
+
+# Areas: of the root's answers and of its own calls; then those of the other members of its node.
+_ANSWER, _ROOT_CALLS = 0, 1
 _HEADER = struct.Struct("<qqq")  # kind; operation, writer, index or yes-or-no; bytes of payload
 _log = logging.getLogger(__name__)
+
+
+class Weighted(NamedTuple):
+    """Numbers and gradient values of one member, or their means over several."""
+
+    weight: float
+    scalars: NDArray[np.float64]  # [k]
+    values: NDArray[np.float32]  # [n]
+
+    @classmethod
+    def read(cls, payload: Any) -> Weighted:
+        """Reads a payload; the arrays are views of it."""
+        weight, n_scalars, n_values = _HEAD.unpack_from(payload)
+        offset = _HEAD.size
+        return cls(
+            weight,
+            np.frombuffer(payload, np.float64, n_scalars, offset),
+            np.frombuffer(payload, np.float32, n_values, offset + 8 * n_scalars),
+        )
+
+
+def weighted_head(weight: float, scalars: NDArray[np.float64], n_values: int) -> bytes:
+    """The beginning of a weighted payload; the values follow."""
+    return _HEAD.pack(weight, scalars.size, n_values) + scalars.tobytes()
+
+
+def average(parts: Parts, out: memoryview) -> None:
+    """The weighted means of scalars and values, with the sum of the weights; zeros if all weights are 0.
+
+    A part is a `weighted_head` and its values, `out` the result, of the same size. A member with weight 0 is left out,
+    also if its values are NaN.
+
+    Raises:
+        GroupError: the parts differ in size.
+    """
+    sizes = {_HEAD.unpack_from(part)[1:] for part in parts.values()}
+    if len(sizes) > 1:
+        raise GroupError(f"the workers average different numbers of (scalars, gradient values): {sorted(sizes)}")
+    ((n_scalars, n_values),) = sizes
+    weighted = [part for part in map(Weighted.read, parts.values()) if part.weight != 0.0]
+    total = 0.0
+    for part in weighted:  # the built-in `sum` compensates for rounding from Python 3.12 on: other bits
+        total += part.weight
+    scalars = np.zeros(n_scalars)
+    _mean([(part.scalars, part.weight) for part in weighted], total, scalars)
+    head = weighted_head(total, scalars, n_values)
+    values = np.frombuffer(out, np.float32, n_values, len(head))
+    _mean([(part.values, part.weight) for part in weighted], total, values)
+    out[: len(head)] = head
+
+
+@cache
+def _scratch() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    return np.empty(_CHUNK), np.empty(_CHUNK)
+
+
+def _mean(terms: Sequence[tuple[NDArray[Any], float]], total: float, out: NDArray[Any]) -> None:
+    """Writes sum(w_i x_i) / total into `out`; zeros if there are no terms."""
+    if not terms:
+        out[:] = 0.0
+        return
+    whole, product = _scratch()
+    (first, first_weight), *others = terms
+    for start in range(0, out.size, _CHUNK):
+        part = slice(start, min(start + _CHUNK, out.size))
+        mean, term = whole[: part.stop - start], product[: part.stop - start]
+        mean[:] = first[part]
+        mean *= first_weight
+        for array, weight in others:
+            term[:] = array[part]
+            term *= weight
+            mean += term
+        mean /= total
+        out[part] = mean
+
+
+def describe(values: NDArray[np.float64]) -> tuple[float, float, float, float]:
+    """One member's values [n] as (count, mean, sum of squared deviations, largest count of a member)."""
+    if not values.size:
+        return 0.0, 0.0, 0.0, 0.0
+    mean = float(values.mean())
+    return float(values.size), mean, float(((values - mean) ** 2).sum()), float(values.size)
+
+
+def table(names: Sequence[str], rows: Sequence[Sequence[float]]) -> bytes:
+    """A payload with rows of `describe` and the names of the arrays."""
+    text = "\n".join(names).encode()
+    return _TABLE.pack(len(rows), len(text)) + np.array(rows, np.float64).tobytes() + text
+
+
+def rows_of(payload: Any) -> NDArray[np.float64]:
+    """The rows [k, 4] of a `table`."""
+    count, _ = _TABLE.unpack_from(payload)
+    return np.frombuffer(payload, np.float64, 4 * count, _TABLE.size).reshape(-1, 4)
+
+
+def moments(parts: Parts) -> bytes:
+    """Merges tables of `describe` row by row, by the formula of Chan, Golub and LeVeque (1979).
+
+    Raises:
+        GroupError: the parts describe arrays of different names.
+    """
+    names = {}
+    for rank, part in parts.items():
+        rows, length = _TABLE.unpack_from(part)
+        start = _TABLE.size + 32 * rows
+        names[rank] = bytes(part[start : start + length]).decode()
+    if len(set(names.values())) > 1:
+        asked = "; ".join(f"worker {rank} {text.splitlines()}" for rank, text in names.items())
+        raise GroupError(f"the workers ask for the moments of different arrays: {asked}")
+    tables = [rows_of(part).tolist() for part in parts.values()]
+    merged = [(0.0, 0.0, 0.0, 0.0) for _ in tables[0]]
+    for described in tables:
+        for index, (n, mean, squares, most) in enumerate(described):
+            if n:
+                count, its_mean, its_squares, its_most = merged[index]
+                delta, both = mean - its_mean, count + n
+                merged[index] = (
+                    both,
+                    its_mean + delta * n / both,
+                    its_squares + squares + delta * delta * count * n / both,
+                    max(its_most, most),
+                )
+    return table(next(iter(names.values())).split("\n"), merged)
+
+
+def maximum(parts: Parts) -> bytes:
+    """The maximum of one float64 per part; NaN if any is NaN."""
+    values = np.array([np.frombuffer(part, np.float64)[0] for part in parts.values()])
+    return bytes(values.max().tobytes())
+
+
+def collect(parts: Parts) -> bytes:
+    """A list of all samples."""
+    return pack([unpack(part) for part in parts.values()])
+
+
+def of_team(team: int, samples: Any) -> bytes:
+    """A payload with samples for a team."""
+    return _TEAM.pack(team) + pack(samples)
+
+
+def collect_teams(parts: Parts) -> dict[int, bytes]:
+    """Group rank -> a list of the samples of all members of its team."""
+    teams: dict[int, dict[int, memoryview]] = {}
+    for rank, part in parts.items():
+        teams.setdefault(_TEAM.unpack_from(part)[0], {})[rank] = part[_TEAM.size :]
+    found = {}
+    for samples in teams.values():
+        found.update(dict.fromkeys(samples, collect(samples)))
+    return found
+
+
+def from_root(parts: Parts) -> bytes:
+    """The payload of rank 0; empty if it has left."""
+    return bytes(parts.get(0, b""))
+
+
+def equal(parts: Parts) -> bytes:
+    """Empty, if all parts, hashes of the members' weights, are equal.
+
+    Raises:
+        GroupError: they differ.
+    """
+    digests = {rank: bytes(part) for rank, part in parts.items()}
+    first = next(iter(digests.values()))
+    others = [rank for rank, digest in digests.items() if digest != first]
+    if others:
+        raise GroupError(f"the weights of workers {others} differ from those of worker {next(iter(digests))}")
+    return b""
 
 
 class Operation(IntEnum):
@@ -64,13 +243,13 @@ class Operation(IntEnum):
 
 
 _OF_NUMBERS = {Operation.AVERAGE, Operation.MOMENTS, Operation.MAXIMUM, Operation.EQUAL}
-_COMBINE: dict[Operation, Callable[[reductions.Parts], bytes]] = {  # AVERAGE writes into existing memory
-    Operation.MOMENTS: reductions.moments,
-    Operation.MAXIMUM: reductions.maximum,
-    Operation.GATHER: reductions.collect,
-    Operation.POOL: reductions.collect,
-    Operation.BROADCAST: reductions.from_root,
-    Operation.EQUAL: reductions.equal,
+_COMBINE: dict[Operation, Callable[[Parts], bytes]] = {  # AVERAGE writes into existing memory
+    Operation.MOMENTS: moments,
+    Operation.MAXIMUM: maximum,
+    Operation.GATHER: collect,
+    Operation.POOL: collect,
+    Operation.BROADCAST: from_root,
+    Operation.EQUAL: equal,
 }
 
 
@@ -91,41 +270,30 @@ class _Message(NamedTuple):
     payload: memoryview
 
     @classmethod
-    def read(cls, held: memoryview) -> _Message:
+    def read(cls, memory: memoryview) -> _Message:
         """The message at the beginning of some memory."""
-        kind, about, nbytes = _HEADER.unpack_from(held)
-        return cls(_Kind(kind), about, held[_HEADER.size : _HEADER.size + nbytes])
+        kind, about, nbytes = _HEADER.unpack_from(memory)
+        return cls(_Kind(kind), about, memory[_HEADER.size : _HEADER.size + nbytes])
 
 
 class Collectives(ABC):
     """One member's side of its group's collectives; made by `collectives_of`.
 
-    Args:
-        endpoint: of the member.
-        members: the addresses of all members, in the order of their group ranks.
-        policy: the group's policy, for messages.
+    Attributes:
+        left: whether the member has left.
+        writer: the group rank that logs and saves, as of the last collective.
     """
 
     def __init__(self, endpoint: Endpoint, members: Sequence[int], policy: str) -> None:
-        self.left = False
-        self.writer = 0  # the group rank that logs and saves, as of the last collective
-        self._endpoint = endpoint
-        self._members = members
-        self._policy = policy
+        self.left, self.writer = False, 0
+        self._endpoint, self._members, self._policy = endpoint, members, policy
         self._areas: SharedAreas | None = None
         self._own = _ROOT_CALLS  # this member's area
         self._turn = 0  # number of collectives with these areas
 
     @abstractmethod
     def run(self, operation: Operation, *pieces: Piece) -> memoryview:
-        """Runs one collective.
-
-        Args:
-            operation: which one.
-            pieces: this member's payload.
-
-        Returns:
-            the result, in memory that the next collective may overwrite.
+        """Runs one collective on this member's payload; the result lies in memory that the next one may overwrite.
 
         Raises:
             GroupError: the members called different collectives, or their payloads do not fit together.
@@ -155,11 +323,11 @@ class Collectives(ABC):
 
     def _write(self, index: int | None, kind: _Kind, about: int, *pieces: Piece) -> NDArray[np.uint8]:
         """A complete message, written into the area if it fits; `index` None: into new memory."""
-        held = [np.frombuffer(piece, np.uint8) for piece in pieces]
-        message = self._buffer(index, sum(piece.size for piece in held))
+        parts = [np.frombuffer(piece, np.uint8) for piece in pieces]
+        message = self._buffer(index, sum(piece.size for piece in parts))
         _set_header(message, kind, about)
         offset = _HEADER.size
-        for piece in held:
+        for piece in parts:
             message[offset : offset + piece.size] = piece
             offset += piece.size
         return message
@@ -200,8 +368,17 @@ class _Member(Collectives):
             fence()
             answer = _Message.read(self._areas[_ANSWER].data)
         while answer.kind in (_Kind.MESSAGE, _Kind.AREAS):
-            if answer.kind is _Kind.AREAS:
-                self._open(answer)
+            if answer.kind is _Kind.AREAS:  # opens the offered areas, if possible, and tells the root
+                self._areas, self._own, self._turn = None, answer.about, 0
+                try:
+                    self._areas = SharedAreas.open(answer.payload)
+                except OSError as error:
+                    who = f"policy {self._policy!r}"
+                    _log.warning(
+                        "%s: the shared memory of its group cannot be opened (%s): it uses messages", who, error
+                    )
+                opened = _HEADER.pack(_Kind.AREAS, int(self._areas is not None), 0)
+                self._endpoint.send(self._members[0], Tag.GROUP, opened)
             answer = self._receive_message(0)
         self.writer = answer.about
         if answer.kind is _Kind.ERROR:
@@ -225,17 +402,6 @@ class _Member(Collectives):
         if not in_area:
             self._send(0, message)
 
-    def _open(self, offer: _Message) -> None:
-        """Opens the offered areas, if possible, and tells the root."""
-        self._areas, self._own, self._turn = None, offer.about, 0
-        try:
-            self._areas = SharedAreas.open(offer.payload)
-        except OSError as error:
-            _log.warning(
-                "policy %r: the shared memory of its group cannot be opened (%s): it uses messages", self._policy, error
-            )
-        self._endpoint.send(self._members[0], Tag.GROUP, _HEADER.pack(_Kind.AREAS, int(self._areas is not None), 0))
-
 
 class _Root(Collectives):
     """The member of rank 0: combines the calls of all members, its own included."""
@@ -257,8 +423,6 @@ class _Root(Collectives):
         while self._present:
             if calls := self._receive_calls():
                 self._combine(calls)
-
-    # ------------------------------------------------------------------------------------------- receiving calls
 
     def _receive_calls(self) -> dict[int, _Message]:
         """The others' calls, in the order of their ranks."""
@@ -290,8 +454,6 @@ class _Root(Collectives):
                 calls[rank] = call
         return calls
 
-    # ------------------------------------------------------------------------------------------- sending answers
-
     def _combine(self, calls: Mapping[int, _Message]) -> memoryview:
         operation = Operation(next(iter(calls.values())).about)
         self.writer = self._present[0] if self.left else 0
@@ -300,11 +462,17 @@ class _Root(Collectives):
             if len({call.about for call in calls.values()}) > 1:
                 names = ", ".join(f"worker {rank} {Operation(call.about).name.lower()}" for rank, call in calls.items())
                 raise GroupError(f"the workers called different collectives: {names}")
-            if operation is Operation.TEAM:
-                return self._answer_each(reductions.collect_teams(parts))
+            if operation is Operation.TEAM:  # each member gets its own result, as a message
+                results = collect_teams(parts)
+                if self._areas is not None:
+                    _set_header(self._areas[_ANSWER][: _HEADER.size], _Kind.MESSAGE, 0)
+                    self._post_answer(self._areas)
+                for rank in self._present:
+                    self._send(rank, self._write(None, _Kind.OK, self.writer, results[rank]))
+                return memoryview(results.get(0, b""))
             if operation is Operation.AVERAGE:
                 result = self._buffer(_ANSWER, len(next(iter(parts.values()))))
-                reductions.average(parts, result.data[_HEADER.size :])
+                average(parts, result.data[_HEADER.size :])
                 _set_header(result, _Kind.OK, self.writer)
             else:
                 result = self._write(_ANSWER, _Kind.OK, self.writer, _COMBINE[operation](parts))
@@ -316,47 +484,35 @@ class _Root(Collectives):
         self._answer(for_others, max(len(call.payload) for call in calls.values()) if operation in _OF_NUMBERS else 0)
         return result.data[_HEADER.size :]
 
-    def _answer(self, message: NDArray[np.uint8], wanted: int = 0) -> None:
-        """Sends an answer to all; then offers areas for payloads of `wanted` bytes, if that is not 0."""
+    def _answer(self, message: NDArray[np.uint8], numbers: int = 0) -> None:
+        """Sends an answer to all; then offers areas for payloads of `numbers` bytes, if that is not 0."""
         in_area = False
         if self._areas is not None:
             in_area = _lies_in_area(self._areas, _ANSWER, message)
-            self._areas.post(_ANSWER, self._turn)
-            self._wake(self._indices)
+            self._post_answer(self._areas)
         others = [rank for rank in self._present if not (in_area and rank in self._indices)]
-        if wanted:
-            self._offer_areas(_HEADER.size + wanted)
+        near = [rank for rank in self._present if self._wakers[rank] is not None]
+        nbytes = _HEADER.size + numbers
+        if numbers and near and not self._no_memory and (self._areas is None or nbytes > self._areas.nbytes):
+            self._offer_areas(near, nbytes)
         for rank in others:
             self._send(rank, message)
 
-    def _answer_each(self, results: Mapping[int, bytes]) -> memoryview:
-        """Sends each member its own result, as a message; returns the root's."""
-        if self._areas is not None:
-            _set_header(self._areas[_ANSWER][: _HEADER.size], _Kind.MESSAGE, 0)
-            self._areas.post(_ANSWER, self._turn)
-            self._wake(self._indices)
-        for rank in self._present:
-            self._send(rank, self._write(None, _Kind.OK, self.writer, results[rank]))
-        return memoryview(results.get(0, b""))
-
-    def _wake(self, ranks: Iterable[int]) -> None:
-        for rank in ranks:
+    def _post_answer(self, areas: SharedAreas) -> None:
+        areas.post(_ANSWER, self._turn)
+        for rank in self._indices:
             wake = self._wakers[rank]
             assert wake is not None, "areas are offered to members of this node only"
             wake()
 
-    def _offer_areas(self, nbytes: int) -> None:
-        """Offers the members of this node areas of at least `nbytes`, if there are none as large yet."""
-        near = [rank for rank in self._present if self._wakers[rank] is not None]
-        if not near or self._no_memory or (self._areas is not None and nbytes <= self._areas.nbytes):
-            return
+    def _offer_areas(self, near: Sequence[int], nbytes: int) -> None:
+        """Offers these members of this node areas of at least `nbytes`."""
         try:
             self._areas = SharedAreas.make(_ROOT_CALLS + 1 + len(near), nbytes)
         except OSError as error:
             self._no_memory = True
-            _log.warning(
-                "policy %r: no shared memory for its group (%s): its gradients travel as messages", self._policy, error
-            )
+            who = f"policy {self._policy!r}"
+            _log.warning("%s: no shared memory for its group (%s): its gradients travel as messages", who, error)
             return
         self._turn, self._offered = 0, tuple(near)
         self._indices = {rank: index for index, rank in enumerate(near, start=_ROOT_CALLS + 1)}

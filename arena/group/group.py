@@ -1,14 +1,12 @@
 """`Group`: what the workers of one policy do together.
 
-Every collective is one exchange with the worker of group rank 0: see `arena.group.collectives` for the messages and
-`arena.group.reductions` for the results. A member whose `run` has ended leaves the group: it has no weight in later
-collectives and is not waited for.
+Every collective is one exchange with the worker of group rank 0: see `arena.group.collectives`. A member whose `run`
+has ended leaves the group: it has no weight in later collectives and is not waited for.
 """
 
 from __future__ import annotations
 
 import hashlib
-import pickle
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -19,10 +17,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from arena.diagnostics.profile import Activity, StoppedWatch, Stopwatch
 from arena.errors import GroupError
-from arena.group import reductions
+from arena.group import collectives
 from arena.group.async_samples import AsyncSamples
 from arena.group.collectives import Operation, Piece, collectives_of
 from arena.transport.endpoint import Endpoint
+from arena.transport.pickling import pack, unpack
 
 
 @dataclass(frozen=True)
@@ -42,9 +41,8 @@ class Group:
     all of them instead of a deadlock.
 
     Args:
-        endpoint: of this worker.
         members: the addresses of all workers of the policy, in the order of their group ranks.
-        policy: the policy's name.
+        policy: its name.
         sync: `gradients` or `samples`: what the workers of the policy exchange to learn together.
         seed: of this worker's random stream.
         shared_seed: of a random stream that is the same in all workers of the policy.
@@ -53,10 +51,7 @@ class Group:
         max_lag: how many updates the weights that play may be behind, with `sync: samples`; above 0 samples are pooled
             without a barrier, see `async_samples`.
         rows: lanes x entities of the worker with the most; None if unknown.
-        on_log: called with `log`'s values, once per update.
-        on_save: called with `save`'s state, once per update.
-        on_tell: called with `tell`'s text.
-        stopwatch: measures the worker's time.
+        on_log, on_save, on_tell: called by `log`, `save` and `tell` of the writer.
     """
 
     def __init__(
@@ -77,29 +72,21 @@ class Group:
         on_tell: Callable[[str], None] | None = None,
         stopwatch: Stopwatch | None = None,
     ) -> None:
-        self.size = len(members)
-        self.rank = members.index(endpoint.address)
-        self.policy = policy
-        self.sync = sync
-        self.seed = seed
-        self.shared_seed = shared_seed
+        self.size, self.rank = len(members), members.index(endpoint.address)
+        self.policy, self.sync, self.rows = policy, sync, rows
+        self.seed, self.shared_seed = seed, shared_seed
         self.teams = tuple((rank,) for rank in range(self.size)) if teams is None else teams
         self._comm = comm
-        self.rows = rows
         self._collectives = collectives_of(endpoint, members, policy)
         self._stopwatch = stopwatch or StoppedWatch()
-        self._async_samples = (
-            AsyncSamples(endpoint, members, self._stopwatch, max_lag=max_lag)
-            if sync == "samples" and max_lag > 0
-            else None
-        )
-        self._on_log = on_log
-        self._on_save, self._on_tell = on_save, on_tell
+        self._async_samples: AsyncSamples | None = None
+        if sync == "samples" and max_lag > 0:
+            self._async_samples = AsyncSamples(endpoint, members, self._stopwatch, max_lag=max_lag)
+        self._on_log, self._on_save, self._on_tell = on_log, on_save, on_tell
         self.updates = 0  # number of `log` calls; the other members make the same updates
         self.calls: Counter[str] = Counter()  # collectives of this leg, by name
-        self.exchanges = (
-            False  # whether the algorithm uses `comm` or `async_samples`, whose exchanges are not counted in `calls`
-        )
+        # Whether the algorithm uses `comm` or `async_samples`, whose exchanges are not counted in `calls`.
+        self.exchanges = False
 
     @property
     def comm(self) -> Any:
@@ -134,29 +121,35 @@ class Group:
             the averaged scalars. If all weights are 0: zeros, and zero gradients.
         """
         self._stopwatch.count_update()
-        held = list(parameters)
-        if self.size == 1 and weight > 0.0 and not any(parameter.grad is None for parameter in held):
+        parameters = list(parameters)
+        if self.size == 1 and weight > 0.0 and not any(parameter.grad is None for parameter in parameters):
             self._check_member(Operation.AVERAGE)
             return scalars  # the mean of one
         gradients: list[NDArray[np.float32]] = [
             np.zeros(parameter.numel(), np.float32)
             if parameter.grad is None
             else parameter.grad.detach().cpu().numpy().astype(np.float32, copy=False).ravel()
-            for parameter in held
+            for parameter in parameters
         ]
         values = np.array([scalars[name] for name in sorted(scalars)], np.float64)
-        head = reductions.weighted_head(weight, values, sum(gradient.size for gradient in gradients))
-        average = reductions.Weighted.read(self._collective(Operation.AVERAGE, head, *gradients))
+        head = collectives.weighted_head(weight, values, sum(gradient.size for gradient in gradients))
+        average = collectives.Weighted.read(self._collective(Operation.AVERAGE, head, *gradients))
         offset = 0
-        for parameter, gradient in zip(held, gradients, strict=True):
-            _set_gradient(parameter, average.values[offset : offset + gradient.size])
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            mean, gradient_now = average.values[offset : offset + gradient.size], parameter.grad
             offset += gradient.size
+            if gradient_now is None:
+                parameter.grad = parameter.detach().new_tensor(mean).reshape(parameter.shape)
+            elif gradient_now.device.type == "cpu":
+                np.copyto(gradient_now.detach().numpy(), mean.reshape(gradient_now.shape))
+            else:
+                gradient_now.copy_(gradient_now.new_tensor(mean).reshape(gradient_now.shape))
         return dict(zip(sorted(scalars), average.scalars.tolist(), strict=True))
 
     def mean(self, value: float, *, weight: float = 1.0) -> float:
         """The weighted mean of one number per member; 0 if all weights are 0."""
-        head = reductions.weighted_head(weight, np.array([value], np.float64), 0)
-        return float(reductions.Weighted.read(self._collective(Operation.AVERAGE, head)).scalars[0])
+        head = collectives.weighted_head(weight, np.array([value], np.float64), 0)
+        return float(collectives.Weighted.read(self._collective(Operation.AVERAGE, head)).scalars[0])
 
     def maximum(self, value: float) -> float:
         """The maximum over the group; NaN if any value is NaN."""
@@ -172,9 +165,9 @@ class Group:
     def moments_of(self, **arrays: ArrayLike) -> dict[str, Moments]:
         """The `moments` of several arrays in one exchange; all members pass the same names."""
         names = sorted(arrays)
-        rows = [reductions.describe(np.asarray(arrays[name], np.float64).ravel()) for name in names]
-        payload = reductions.table(names, rows)
-        merged = reductions.rows_of(self._collective(Operation.MOMENTS, payload))
+        rows = [collectives.describe(np.asarray(arrays[name], np.float64).ravel()) for name in names]
+        payload = collectives.table(names, rows)
+        merged = collectives.rows_of(self._collective(Operation.MOMENTS, payload))
         return {
             name: Moments(mean, float(np.sqrt(squares / count)) if count else 0.0, int(count), int(most))
             for name, (count, mean, squares, most) in zip(names, merged.tolist(), strict=True)
@@ -182,12 +175,12 @@ class Group:
 
     def gather(self, samples: Any) -> list[Any] | None:
         """All members' samples (containers of arrays) in the order of the group ranks, at the root; None elsewhere."""
-        parts = self._collective(Operation.GATHER, reductions.dump(samples))
-        return pickle.loads(parts) if parts else None
+        parts = self._collective(Operation.GATHER, pack(samples))
+        return unpack(parts) if parts else None
 
     def pool(self, samples: Any) -> list[Any]:
         """All members' samples in the order of the group ranks, at every member."""
-        parts: list[Any] = pickle.loads(self._collective(Operation.POOL, reductions.dump(samples)))
+        parts: list[Any] = unpack(self._collective(Operation.POOL, pack(samples)))
         return parts
 
     @property
@@ -206,7 +199,7 @@ class Group:
             GroupError: a member of the team has left.
         """
         number = self.teams.index(self.team)
-        parts: list[Any] = pickle.loads(self._collective(Operation.TEAM, reductions.of_team(number, samples)))
+        parts: list[Any] = unpack(self._collective(Operation.TEAM, collectives.of_team(number, samples)))
         if len(parts) < len(self.team):
             raise GroupError(
                 f"policy {self.policy!r}: the `run` of a worker has returned while its team still pools samples: of "
@@ -218,16 +211,16 @@ class Group:
         """Copies the root's weights and buffers into every member's torch module; no change if the root has left."""
         self._stopwatch.count_update()
         state = module.state_dict()
-        mine = reductions.dump([tensor.detach().cpu().numpy() for tensor in state.values()]) if self.is_root else b""
+        mine = pack([tensor.detach().cpu().numpy() for tensor in state.values()]) if self.is_root else b""
         theirs = self._collective(Operation.BROADCAST, mine)
         if theirs and not self.is_root:
-            for tensor, array in zip(state.values(), pickle.loads(theirs), strict=True):
+            for tensor, array in zip(state.values(), unpack(theirs), strict=True):
                 tensor.copy_(tensor.new_tensor(array))
 
     def broadcast_object(self, value: Any) -> Any:
         """The root's `value`, at every member; None if the root has left."""
-        theirs = self._collective(Operation.BROADCAST, reductions.dump(value) if self.is_root else b"")
-        return pickle.loads(theirs) if theirs else None
+        theirs = self._collective(Operation.BROADCAST, pack(value) if self.is_root else b"")
+        return unpack(theirs) if theirs else None
 
     @property
     def async_samples(self) -> AsyncSamples | None:
@@ -288,13 +281,3 @@ class Group:
     def _check_member(self, operation: Operation) -> None:
         if self._collectives.left:
             raise GroupError(f"policy {self.policy!r}: {operation.name.lower()} was called after the worker had left")
-
-
-def _set_gradient(parameter: Any, values: NDArray[np.float32]) -> None:
-    held = parameter.grad
-    if held is not None and held.device.type == "cpu":
-        np.copyto(held.detach().numpy(), values.reshape(held.shape))
-    elif held is not None:
-        held.copy_(held.new_tensor(values).reshape(held.shape))
-    else:
-        parameter.grad = parameter.detach().new_tensor(values).reshape(parameter.shape)

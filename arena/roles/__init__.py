@@ -2,12 +2,12 @@
 
 `perform` runs a role on an endpoint, leg after leg, over any transport; `protocol` holds the messages between roles.
 
-    root          `root` sends the orders of a leg and records what the roles report. `admission` rejects legs that
-                  cannot be played, `watchdog` detects roles that hang, `progress` counts ticks and updates,
-                  `fault_records` logs survived failures, `early_stop` ends a leg early, `leg_end` decides how the run
-                  continues
+    root          `root` sends the orders of a leg, `progress` records what the roles report. `legs` rejects legs that
+                  cannot be played and decides how the run continues, `early_stop` ends a leg early, `watchdog` detects
+                  roles that hang
     environment   `lane_block` steps some lanes of a match together. `restart` recreates a failed game, `validate`
-                  checks what the game returns, `episodes` adds up episodes, `recording` writes samples and replays
+                  checks what the game returns, `episodes` adds up episodes, `recording` writes samples and replays,
+                  `hosted_games` plays external games
     worker        `worker` builds and runs the algorithm and reports its updates, `checkpoints` reads and
                   writes its state
 """

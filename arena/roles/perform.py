@@ -48,10 +48,8 @@ def run_role(
     An error is sent to the root, which ends the run.
 
     Args:
-        endpoint: the role's endpoint.
-        run: the run.
-        role: the role.
-        memory: the state of this process.
+        endpoint, run, role: what is run.
+        memory: of this process.
         communicator: for `group.comm`.
         private: whether the process hosts no other role.
 
@@ -61,8 +59,24 @@ def run_role(
     Raises:
         PeerLost: a process of the run has died.
     """
+    memory = memory or RunState()
+    leg: Leg | None = run.leg
     try:
-        _play_legs(endpoint, run, role, memory or RunState(), communicator, private)
+        while leg is not None:
+            if not private:  # roles of one process share its random streams, but take turns in a reproducible order
+                seed_libraries(seeding.process_seed(run.plan.config.seed, tick=leg.start))
+            part = replace(run, leg=leg)
+            # Imported here: a process that hosts one kind of role does not need the other kind's modules.
+            if role.kind is RoleKind.WORKER:
+                from arena.roles.worker.worker import Worker
+
+                Worker(endpoint, part, role, communicator=communicator, private=private).work()
+            else:
+                from arena.roles.environment.environment import Environment
+
+                assert role.match is not None, f"{role} is no environment"
+                Environment(endpoint, part, run.plan.matches[role.match], memory).play()
+            leg = expect(Next, endpoint.receive(0, Tag.FROM_ROOT)).leg
         return None
     except PeerLost:
         raise
@@ -93,26 +107,3 @@ def failure_of(error: BaseException, who: str, origin: Origin | None = None) -> 
         return Failed(who, f"ended by {signal.Signals(number).name}", exit_code=128 + number)
     hint = load_object("envs.adapters.screen:screen_hint")(error)
     return Failed(who, "".join(traceback.format_exception(error)).rstrip() + hint, exit_code=1)
-
-
-def _play_legs(endpoint: Endpoint, run: Run, role: Role, memory: RunState, communicator: Any, private: bool) -> None:
-    """Plays legs until the root sends none."""
-    leg: Leg | None = run.leg
-    while leg is not None:
-        if not private:  # roles of one process share its random streams, but take turns in a reproducible order
-            seed_libraries(seeding.process_seed(run.plan.config.seed, tick=leg.start))
-        _play_leg(endpoint, replace(run, leg=leg), role, memory, communicator, private)
-        leg = expect(Next, endpoint.receive(0, Tag.FROM_ROOT)).leg
-
-
-def _play_leg(endpoint: Endpoint, run: Run, role: Role, memory: RunState, communicator: Any, private: bool) -> None:
-    # Imported here: a process that hosts one kind of role does not need the other kind's modules.
-    if role.kind is RoleKind.WORKER:
-        from arena.roles.worker.worker import Worker
-
-        Worker(endpoint, run, role, communicator=communicator, private=private).work()
-        return
-    from arena.roles.environment.environment import Environment
-
-    assert role.match is not None
-    Environment(endpoint, run, run.plan.matches[role.match], memory).play()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Callable, Sequence
-from importlib.abc import Loader, MetaPathFinder
+from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
@@ -24,11 +24,10 @@ def limit_threads() -> None:
 def note_threads() -> list[int]:
     """A list that gets torch's own number of threads when torch is imported, before `limit_threads` changes it."""
     noted: list[int] = []
-    _torch_hook.settings.pop("note", None)
-    waiting = dict(_torch_hook.settings)
+    pending = {name: setting for name, setting in _torch_hook.settings.items() if name != "note"}
     _torch_hook.settings.clear()
     _apply_to_torch("note", lambda torch: noted.append(torch.get_num_threads()))
-    _torch_hook.settings.update(waiting)  # applied after `note`
+    _torch_hook.settings.update(pending)  # applied after `note`
     return noted
 
 
@@ -51,7 +50,7 @@ def _apply_to_torch(name: str, setting: Callable[[Any], object]) -> None:
 
 
 class _TorchImportHook(MetaPathFinder):
-    """Import hook that applies settings to torch right after its import. The other finders locate torch."""
+    """Applies settings to torch right after its import, by its own loader; the other finders locate it."""
 
     def __init__(self) -> None:
         self.settings: dict[str, Callable[[Any], object]] = {}  # pending, by name: a newer one replaces an older one
@@ -64,32 +63,17 @@ class _TorchImportHook(MetaPathFinder):
         others = (finder for finder in sys.meta_path if finder is not self)
         spec = next((found for finder in others if (found := finder.find_spec(fullname, path, target))), None)
         if spec is not None and spec.loader is not None:
-            spec.loader = _TorchLoader(spec.loader, self)
+            execute = spec.loader.exec_module
+
+            def execute_and_apply(torch: ModuleType) -> None:
+                execute(torch)
+                sys.meta_path.remove(self)
+                for setting in self.settings.values():
+                    setting(torch)
+                self.settings.clear()
+
+            spec.loader.exec_module = execute_and_apply  # type: ignore[method-assign, assignment]
         return spec
-
-    def apply(self, torch: ModuleType) -> None:
-        """Applies the pending settings and removes the hook."""
-        sys.meta_path.remove(self)
-        for setting in self.settings.values():
-            setting(torch)
-        self.settings.clear()
-
-
-class _TorchLoader(Loader):
-    """Loads torch with its own loader, then applies the pending settings."""
-
-    def __init__(self, own: Loader, hook: _TorchImportHook) -> None:
-        self._own = own
-        self._hook = hook
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        return self._own.create_module(spec)
-
-    def exec_module(self, module: ModuleType) -> None:
-        assert module.__spec__ is not None
-        module.__loader__ = module.__spec__.loader = self._own
-        self._own.exec_module(module)
-        self._hook.apply(module)
 
 
 _torch_hook = _TorchImportHook()

@@ -1,22 +1,23 @@
 """Messages between roles outside the step path.
 
 To the root (tag TO_ROOT), from
-    all roles      Ready      the game is created, or the algorithm is built
-                   Failed     an error; the root ends the run with its message
-                   Done       the role has finished the leg
-    workers        Left       `run` has returned before the end of the match
-    environments   Stopping   whether the leg can end at the tick that the root ordered
-                   Progress   ticks played, and the episodes finished since the last message
-                   Restarted  a failed game was recreated; its unfinished episodes are dropped
-                   Listening  where the external games of a match connect
-                   Games      counts of external games
-                   Exhausted  no external game of a match will come any more
-    group writers  Update     the metrics of one update of a policy
+    all roles      Ready           the game is created, or the algorithm is built
+                   Failed          an error; the root ends the run with its message
+                   Done            the role has finished the leg
+    workers        Left            `run` has returned before the end of the match
+    environments   Stopping        whether the leg can end at the tick that the root ordered
+                   Progress        ticks played, and the episodes finished since the last message
+                   Restarted       a failed game was recreated; its unfinished episodes are dropped
+                   ExternalPlace   where the external games of a match connect
+                   GamesLine       counts of external games
+                   Exhausted       no external game of a match will come any more
+    group writers  UpdateRecord    the metrics of one update of a policy
+                   Notice          a sentence of an algorithm for the user
 From the root (tag FROM_ROOT), to
-    all roles      Go         all roles are ready: play. From now on the run folder may be written to
-                   Next       the leg is over: the next leg, or None
+    all roles      Go              all roles are ready: play. From now on the run folder may be written to
+                   Next            the leg is over: the next leg, or None
 From an environment to each of its workers, once per block of lanes (tag WELCOME)
-                   Welcome    spaces and lanes of the worker's seat, see `arena.seat.welcome`
+                   Welcome         spaces and lanes of the worker's seat, see `arena.seat.layout`
 
 These messages are rare, so they are pickled; processes of one run trust each other.
 """
@@ -25,17 +26,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from arena.diagnostics.profile import RoleProfile
 from arena.plan.plan import Role
-from arena.records.metrics import EpisodeRecord, UpdateRecord
+from arena.records.metrics import EpisodeRecord
 from arena.roles.run import Leg
-
-if TYPE_CHECKING:
-    from arena.records.formats import ExternalPlace, GamesLine
 
 
 @dataclass(frozen=True)
@@ -84,45 +81,18 @@ def _received(match: int, tick: int, episodes: bytes, last: bool) -> Progress:
 
 @dataclass(frozen=True)
 class Restarted:
-    """A failed game was recreated.
-
-    Args:
-        match: the match of the game.
-        tick: the tick of the match at which the game failed.
-        lanes: the lanes whose unfinished episodes are dropped.
-        error: the game's error, in one line.
-        trace: its traceback.
-        seconds: from the error until the new game was reset.
-    """
-
     match: int
-    tick: int
-    lanes: tuple[int, ...]
-    error: str
-    trace: str
-    seconds: float
-
-
-@dataclass(frozen=True)
-class Listening:
-    """The external games of a match are open: the content of an entry of `external.json`."""
-
-    place: ExternalPlace
-
-
-@dataclass(frozen=True)
-class Games:
-    """Counts of the external games of a match: a line of `games.jsonl`."""
-
-    line: GamesLine
+    tick: int  # of the match, at which the game failed
+    lanes: tuple[int, ...]  # their unfinished episodes are dropped
+    error: str  # of the game, in one line
+    trace: str  # its traceback
+    seconds: float  # from the error until the new game was reset
 
 
 @dataclass(frozen=True)
 class Exhausted:
-    """No external game of a match will come any more: the ticks after `tick` are empty."""
-
     match: int
-    tick: int
+    tick: int  # the ticks after it are empty
 
 
 @dataclass(frozen=True)
@@ -134,30 +104,15 @@ class Stopping:
 
 
 @dataclass(frozen=True)
-class Update:
-    record: UpdateRecord
-
-
-@dataclass(frozen=True)
 class Notice:
-    """A sentence of an algorithm for the user."""
-
     text: str
 
 
 @dataclass(frozen=True)
 class Failed:
-    """The error with which a role ended.
-
-    Args:
-        who: rank, role, match and policy, as text.
-        message: for the user: one sentence where it says everything, or a traceback.
-        exit_code: 2 for an error in the configuration, 128 + its number for a signal, 1 for all other errors.
-    """
-
-    who: str
-    message: str
-    exit_code: int
+    who: str  # rank, role, match and policy
+    message: str  # for the user: one sentence where it says everything, or a traceback
+    exit_code: int  # 2 for an error in the configuration, 128 + its number for a signal, 1 for all other errors
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from arena.records.recorder import Recorder
 from arena.records.scoreboard import Scoreboard
 from arena.roles.perform import failure_of, run_role
 from arena.roles.protocol import Failed
-from arena.roles.root.leg_end import NextStep
+from arena.roles.root.legs import NextStep
 from arena.roles.root.root import RoleFailed, Root
 from arena.roles.run import Leg, Run
 from arena.roles.state import Display, RunState

@@ -39,7 +39,7 @@ from arena.transport.pickling import pack, unpack
 from arena.transport.scheduler import RoleScheduler
 
 if TYPE_CHECKING:
-    from arena.roles.root.leg_end import NextStep
+    from arena.roles.root.legs import NextStep
     from arena.run.lead import Leader, Present, RunCommand
     from arena.transport.mpi import World
 

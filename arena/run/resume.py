@@ -24,7 +24,7 @@ from arena.records.formats import Boundary, MeasureLine, Worker
 from arena.records.journal import JournalReader
 from arena.records.result_file import numbers, results_in
 from arena.records.results import Met, RunResults, first_met
-from arena.roles.root.leg_end import match_workers, seats_of
+from arena.roles.root.legs import match_workers, seats_of
 from arena.roles.run import Run, leg_at
 from arena.run import hooks
 

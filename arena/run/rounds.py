@@ -44,7 +44,7 @@ from arena.records import checkpoint
 from arena.records.atomic import make_folder
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
-from arena.roles.root.leg_end import match_workers, seats_of
+from arena.roles.root.legs import match_workers, seats_of
 from arena.roles.run import Leg, Run
 from arena.roles.state import RunState
 

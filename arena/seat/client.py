@@ -28,31 +28,22 @@ from arena.game.ragged_actions import action_leaves
 from arena.game.spaces import check_choices, rows_of, write_sample
 from arena.game.spaces import row as row_of
 from arena.game.units import UnitActions, UnitSpace
-from arena.seat.layout import Block, ReplyView, RequestView
-from arena.seat.welcome import Welcome
+from arena.seat.layout import Block, ReplyView, RequestView, Welcome
 from arena.transport import Link
-from arena.transport.heap import MOST_BYTES
 from arena.transport.pickling import pack, unpack
+from arena.transport.shared_memory import MOST_BYTES
 
 NO_INFOS: Mapping[int, Info] = {}
 
 
 class BlockOrder:
-    """Checks that a worker serves its blocks in turn: a request out of turn would never be answered.
-
-    Args:
-        parts: number of blocks.
-    """
+    """Checks that a worker serves its `parts` blocks in turn: a request out of turn would never be answered."""
 
     def __init__(self, parts: int) -> None:
         self._sent = [0] * parts
 
     def check_request(self, part: int) -> None:
-        """Checks that a block may send a request now.
-
-        Raises:
-            ProtocolError: another block is a tick behind this one.
-        """
+        """Checks that a block may send a request now: no other block is a tick behind it."""
         if self._sent[part] > min(self._sent):
             raise ProtocolError(
                 f"block {part} is a tick ahead of block {self._sent.index(min(self._sent))}: the environment steps "
@@ -64,11 +55,7 @@ class BlockOrder:
         self._sent[part] += 1
 
     def check_reply(self, part: int) -> None:
-        """Checks that a block's reply can be waited for.
-
-        Raises:
-            ProtocolError: an earlier block has no request for this tick yet, which the environment waits for.
-        """
+        """Checks that a block's reply can be waited for: the environment waits for no earlier block's request."""
         behind = [other for other in range(part) if self._sent[other] < self._sent[part]]
         if behind:
             raise ProtocolError(
@@ -81,14 +68,12 @@ class SeatClient:
     """The seat of one worker, or its part of one block of lanes.
 
     Args:
-        welcome: the environment's description of the seat.
-        link: the seat's end of the link.
+        welcome, link: from the environment.
         seed: the worker's seed, for draws of a proxy such as `action_space.sample()`.
         start: the tick of the match at which the leg begins.
         before_first_request: called once, before the worker's first request.
         block_order: shared by all seats of the worker; None if there is only one.
         calls: counts the requests for new episodes.
-        stopwatch: measures the worker's time.
     """
 
     def __init__(
@@ -103,20 +88,13 @@ class SeatClient:
         block_order: BlockOrder | None = None,
         calls: Counter[str] | None = None,
     ) -> None:
-        layout = welcome.layout()
-        self.lanes = welcome.lanes
-        self.entities = welcome.entities
-        self.observation_spaces = welcome.observation_spaces
-        self.action_spaces = welcome.action_spaces
+        self._layout = layout = welcome.layout()
+        self.lanes, self.part, self.alone, self.entities = welcome.lanes, welcome.part, welcome.alone, welcome.entities
+        self.observation_spaces, self.action_spaces = welcome.observation_spaces, welcome.action_spaces
         self.mask_sizes = welcome.mask_sizes
-        self.alone = welcome.alone
-        self.part = welcome.part
-        self.uniform = layout.uniform
-        self.outside = layout.outside
-        self.ragged = layout.ragged
-        self.rows = layout.rows
+        self.uniform, self.outside = layout.uniform, layout.outside
+        self.ragged, self.rows = layout.ragged, layout.rows
         self.seed = seed
-        self._start = start
         self.request = RequestView(layout, link.outbox)
         self.reply = ReplyView(layout, link.inbox)
         self.infos: Mapping[int, Info] = NO_INFOS  # by row, of the current observations
@@ -124,12 +102,10 @@ class SeatClient:
         self._header = self.reply.header
         self._stopwatch = stopwatch or StoppedWatch()
         self._measures = self._stopwatch.runs  # else it is not called: even empty calls cost time, several per tick
-        self._layout = layout
-        self._link = link
-        self._before_first_request = before_first_request
-        self._block_order = block_order
+        self._link, self._start = link, start
+        self._before_first_request, self._block_order = before_first_request, block_order
         self._calls: Counter[str] = Counter() if calls is None else calls
-        self._begun = False
+        self.begun = False  # whether the first observations have come
         self._played = False
         self._pending = False  # a request was sent, and its reply has not been received
         self._left = False
@@ -137,20 +113,20 @@ class SeatClient:
     @property
     def ticks(self) -> int:
         """Ticks that the match has played, according to the last reply."""
-        return self.reply.tick if self._begun else self._start
+        return self.reply.tick if self.begun else self._start
 
     @property
     def over(self) -> bool:
         """Whether all ticks of the budget are played."""
-        return self._begun and self.reply.last
+        return self.begun and self.reply.last
 
     def begin(self) -> None:
         """Waits for the first observations; further calls do nothing."""
-        if not self._begun:
+        if not self.begun:
             if self.outside:  # external games are played after the root's Go, which waits until all are ready
                 self._before_first_request()
             self._wait()
-            self._begun = True
+            self.begun = True
 
     def act(self) -> None:
         """Sends the actions written to `request` and waits for the reply."""
@@ -163,20 +139,14 @@ class SeatClient:
         self.receive()
 
     def restart(
-        self,
-        lanes: NDArray[np.bool_],
-        seeds: Sequence[int | None] | None,
-        options: Mapping[str, Any] | None,
+        self, lanes: NDArray[np.bool_], seeds: Sequence[int | None] | None, options: Mapping[str, Any] | None
     ) -> None:
         """Begins new episodes in these lanes, without a tick; only for the single seat of a match."""
         self.ask_restart(lanes, seeds, options)
         self.receive()
 
     def ask_restart(
-        self,
-        lanes: NDArray[np.bool_],
-        seeds: Sequence[int | None] | None,
-        options: Mapping[str, Any] | None,
+        self, lanes: NDArray[np.bool_], seeds: Sequence[int | None] | None, options: Mapping[str, Any] | None
     ) -> None:
         """Sends the request of `restart`; `receive` waits for its reply."""
         self._calls["reset"] += 1
@@ -197,11 +167,7 @@ class SeatClient:
         self._link.close()
 
     def submit(self, kind: RequestKind, extra: bytes | None = None) -> None:
-        """Checks and sends a request; ACT sends what was written to `request`.
-
-        Raises:
-            BudgetReached, AlreadyPendingCallError, ProtocolError: as `check_turn`.
-        """
+        """`check_turn` and `send`; ACT sends what was written to `request`."""
         self.check_turn()
         self.send(kind, extra)
 
@@ -213,7 +179,7 @@ class SeatClient:
             AlreadyPendingCallError: the last request has no reply yet.
             ProtocolError: another block of the worker has to send its request first.
         """
-        if not self._begun:
+        if not self.begun:
             self.begin()
         if self._header[1]:  # `reply.last`
             raise BudgetReached(f"all {self.ticks} ticks of the match are played")
@@ -233,7 +199,16 @@ class SeatClient:
             self._stopwatch.switch(Activity.COMMUNICATION)
         self.request.kind = kind
         if self.ragged and kind is RequestKind.ACT:
-            self._post_heap()
+            heap = self.request.packed_heap(self.reply.active)
+            nbytes = len(heap)
+            if nbytes > MOST_BYTES:
+                most = f"a message can hold {MOST_BYTES:,}: use fewer lanes"
+                raise ValueError(f"actions of {nbytes:,} bytes for {self.rows} rows; {most}")
+            try:
+                self._link.reserve_heap(nbytes).data[:] = heap
+            except (OSError, MemoryError) as error:
+                raise OSError(f"actions of {nbytes:,} bytes for {self.rows} rows: {error}; use fewer lanes") from error
+            self._link.post_heap()
         self._link.post(self.request.nbytes if kind is RequestKind.ACT else self.request.header_bytes)
         if extra is not None:
             self._link.post_extra(extra)
@@ -274,19 +249,6 @@ class SeatClient:
         if self._measures:
             self._stopwatch.begin_inference()
 
-    def _post_heap(self) -> None:
-        heap = self.request.packed_heap(self.reply.active)
-        nbytes = len(heap)
-        if nbytes > MOST_BYTES:
-            raise ValueError(
-                f"actions of {nbytes:,} bytes for {self.rows} rows; a message can hold {MOST_BYTES:,}: use fewer lanes"
-            )
-        try:
-            self._link.reserve_heap(nbytes).data[:] = heap
-        except (OSError, MemoryError) as error:
-            raise OSError(f"actions of {nbytes:,} bytes for {self.rows} rows: {error}; use fewer lanes") from error
-        self._link.post_heap()
-
     def write_action(self, entity: int, action: Any) -> None:
         """Writes an entity's action in the only lane into `request`.
 
@@ -313,11 +275,6 @@ class SeatClient:
             else:
                 column[number][row] = leaf
 
-    @property
-    def begun(self) -> bool:
-        """Whether the first observations have come."""
-        return self._begun
-
     def shown_actions(self, entity: int) -> Any:
         """What units may do in an entity's current observations, batched; None if it has no units."""
         if not isinstance(self.observation_spaces[entity], UnitSpace):
@@ -330,7 +287,7 @@ class SeatClient:
         if not isinstance(space, UnitActions):
             return space
         shown = self.observation_spaces[entity]["actions"]  # type: ignore[index]
-        return space.showing(lambda: row_of(shown, self.shown_actions(entity), 0) if self._begun else None)
+        return space.showing(lambda: row_of(shown, self.shown_actions(entity), 0) if self.begun else None)
 
     def observation(self, entity: int, lane: int) -> Any:
         """A copy of an entity's observation in a lane."""

@@ -104,6 +104,27 @@ class SeatLayout:
         return any(is_ragged(b.observation_space) or is_ragged(b.action_space) for b in self.blocks)
 
 
+@dataclass(frozen=True)
+class Welcome:
+    """A seat, as the environment describes it to the worker; the tuples have one item per entity of the seat."""
+
+    lanes: int
+    entities: tuple[str, ...]
+    observation_spaces: tuple[Space[Any], ...]
+    action_spaces: tuple[Space[Any], ...]
+    mask_sizes: tuple[int, ...]
+    alone: bool  # whether it is the only seat of its match, which may reset the game
+    part: int = 0  # which block of the match's lanes; there is one Welcome per block, in order
+    parts: int = 1  # number of blocks
+    outside: bool = False  # whether the games are external
+    seat: int = 0  # its number in the match
+
+    def layout(self) -> SeatLayout:
+        return SeatLayout.of(
+            self.lanes, self.observation_spaces, self.action_spaces, self.mask_sizes, outside=self.outside
+        )
+
+
 class _Allocator:
     """Allocates typed arrays in a buffer, one after the other; without a buffer it only counts the bytes.
 
@@ -118,7 +139,7 @@ class _Allocator:
         kind = np.dtype(dtype)
         start = self.offset
         nbytes = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
-        self.offset = -(-(start + nbytes) // _ALIGNMENT) * _ALIGNMENT
+        self.offset = _aligned(start + nbytes)
         if self._buffer is None:
             return np.broadcast_to(np.zeros((), kind), shape)
         if self._buffer.ndim == 1:
@@ -141,41 +162,58 @@ class _Allocator:
         ]
 
 
-class RequestView:
-    """A request, read and written in place; ragged leaves by `read_heap` and `packed_heap`."""
+class _View:
+    """The leaves of a message with one batch per block: the actions of a request, the observations of a reply.
 
-    def __init__(self, layout: SeatLayout, buffer: Buffer | None = None) -> None:
+    Attributes:
+        ragged: whether the message has a heap.
+        rows: per block and leaf [L * entities of the block, *shape]: views, not copies; of a ragged leaf its `Ragged`.
+    """
+
+    def __init__(self, layout: SeatLayout, leaves: list[list[Any]], spaces: list[Space[Any]]) -> None:
         self._layout = layout
-        allocator = _Allocator(buffer)
         self.ragged = layout.ragged
-        self._header = allocator.integers(1 + self.ragged)  # kind, heap
-        self.header_bytes = allocator.offset
-        self._leaves = [allocator.sample(b.action_space, layout.lanes, len(b.entities)) for b in layout.blocks]
-        self.nbytes = allocator.offset
-        # Per entity a batched action [L, *shape], and for the whole block [L * entities, *shape]: views, not copies.
-        # Ragged leaves are in `rows` alone: a `Ragged` of the block's rows.
-        self.rows: list[list[Any]] = [[_flat(leaf) for leaf in leaves] for leaves in self._leaves]
-        spaces = [b.action_space for b in layout.blocks]
+        self.rows: list[list[Any]] = [[_flat(leaf) for leaf in of_block] for of_block in leaves]
         self._parts = RaggedParts(spaces, self.rows)
         self._whole = [(self._parts, [layout.lanes * len(b.entities) for b in layout.blocks])]  # what a heap holds
         self._columns = list(map(Columns, spaces)) if self.ragged else []
-        self._places = _places(layout)
-        self._by_entity = [] if self.ragged else _by_entity(layout, self._leaves, spaces)
+        self._places = [  # per entity its block, its place there, and the number of entities of the block
+            (number, position, len(block.entities))
+            for number, block in enumerate(layout.blocks)
+            for position in range(len(block.entities))
+        ]
+        self._by_entity = [] if self.ragged else _by_entity(layout, leaves, spaces)
 
     @property
     def by_entity(self) -> list[Any]:
-        """Per entity a batched action [L, ...]; with ragged leaves those of the newest message."""
-        if not self.ragged:
-            return self._by_entity
-        if len(self._places) == 1:
-            return [self._columns[0].unflatten(self.rows[0])]
-        return [self.of_entity(entity) for entity in range(self._layout.entities)]
+        """Per entity its batch [L, ...]; with ragged leaves those of the newest message."""
+        return list(map(self.of_entity, range(len(self._places)))) if self.ragged else self._by_entity
 
     def of_entity(self, entity: int) -> Any:
-        """The batched action [L, ...] of an entity."""
+        """The batch [L, ...] of an entity; views, except for ragged leaves of a block of several entities."""
         if not self.ragged:
             return self._by_entity[entity]
-        return _of_entity(self._columns, self._places[entity], self.rows)
+        block, position, several = self._places[entity]
+        leaves = self.rows[block]
+        return self._columns[block].unflatten(leaves if several == 1 else [leaf[position::several] for leaf in leaves])
+
+    def _keep_active(self, active: NDArray[np.bool_], *, all_leaves: bool) -> None:
+        """Drops the items of ragged leaves in the rows that are not `active` [L, E]."""
+        if np.count_nonzero(active) < active.size:
+            acting = [active[:, list(b.entities)].ravel() for b in self._layout.blocks]
+            self._parts.keep(acting, all_leaves=all_leaves)
+
+
+class RequestView(_View):
+    """A request, read and written in place; ragged leaves by `read_heap` and `packed_heap`."""
+
+    def __init__(self, layout: SeatLayout, buffer: Buffer | None = None) -> None:
+        allocator = _Allocator(buffer)
+        self._header = allocator.integers(1 + layout.ragged)  # kind, heap
+        self.header_bytes = allocator.offset
+        leaves = [allocator.sample(b.action_space, layout.lanes, len(b.entities)) for b in layout.blocks]
+        self.nbytes = allocator.offset
+        super().__init__(layout, leaves, [b.action_space for b in layout.blocks])
 
     @property
     def kind(self) -> RequestKind:
@@ -191,13 +229,8 @@ class RequestView:
         return self._header[1]
 
     def packed_heap(self, active: NDArray[np.bool_]) -> bytes:
-        """The content of the heap; its size is written into the header.
-
-        Args:
-            active: [L, E]; the items of other rows are dropped.
-        """
-        if np.count_nonzero(active) < active.size:
-            self._parts.keep([active[:, list(b.entities)].ravel() for b in self._layout.blocks], all_leaves=True)
+        """The content of the heap, without the rows that are not `active` [L, E]; writes its size into the header."""
+        self._keep_active(active, all_leaves=True)
         heap = packed(self._parts.current())
         self._header[1] = len(heap)
         return heap
@@ -211,8 +244,8 @@ class RequestView:
         read_heap(heap, self._whole)
 
 
-class _ReplyArrays(NamedTuple):
-    """The arrays of a reply between its header and `final`; for several replies at once with an axis for them."""
+class ReplyArrays(NamedTuple):
+    """The arrays of a reply between its header and `final`; of several replies at once [S, ...]."""
 
     terminated: NDArray[np.bool_]  # [L, E]
     truncated: NDArray[np.bool_]
@@ -226,7 +259,14 @@ class _ReplyArrays(NamedTuple):
     given_actions: list[list[NDArray[Any]]]  # as `leaves`; empty if the games are not external
 
     @classmethod
-    def allocate(cls, allocator: _Allocator, layout: SeatLayout) -> _ReplyArrays:
+    def of_several(cls, layout: SeatLayout, buffers: Buffer) -> ReplyArrays:
+        """The arrays of several replies with the same layout, in `buffers` [S, bytes]."""
+        allocator = _Allocator(buffers)
+        allocator.take(np.int64, _HEADER_SIZE)
+        return cls.allocate(allocator, layout)
+
+    @classmethod
+    def allocate(cls, allocator: _Allocator, layout: SeatLayout) -> ReplyArrays:
         lanes, entities = layout.lanes, layout.entities
         terminated, truncated, active, fresh = (allocator.take(np.bool_, lanes, entities) for _ in range(4))
         rewards = allocator.take(np.float64, lanes, entities)
@@ -245,83 +285,41 @@ class _ReplyArrays(NamedTuple):
         )
 
 
-class JointReplyView:
-    """The replies of several seats with the same layout, at once; the layout has a single block.
-
-    Args:
-        layout: of each seat.
-        buffers: uint8 [S, bytes], one reply per row.
-    """
-
-    def __init__(self, layout: SeatLayout, buffers: Buffer) -> None:
-        allocator = _Allocator(buffers)
-        allocator.take(np.int64, _HEADER_SIZE)
-        arrays = _ReplyArrays.allocate(allocator, layout)
-        self.terminated, self.truncated, self.active, self.fresh, self.rewards = arrays[:5]  # [S, L, E]
-        self.masks = arrays.masks[0]  # [S, L, E, mask_size]
-        self.leaves = arrays.leaves[0]  # [S, L, E, *shape]
-
-
-class ReplyView:
+class ReplyView(_View):
     """A reply, read and written in place."""
 
     def __init__(self, layout: SeatLayout, buffer: Buffer | None = None) -> None:
-        self._layout = layout
-        self._buffer = buffer
-        lanes = layout.lanes
+        lanes, blocks = layout.lanes, layout.blocks
         allocator = _Allocator(buffer)
-        self.ragged = layout.ragged
-        self.header = allocator.integers(_HEADER_SIZE + self.ragged)  # tick, last, extra, ended, heap
-        arrays = _ReplyArrays.allocate(allocator, layout)
-        self.terminated, self.truncated, self.active, self.fresh, self.rewards = arrays[:5]
-        self.void, self.given, masks, self._leaves = arrays.void, arrays.given, arrays.masks, arrays.leaves
-        self.quiet_bytes = allocator.offset  # length of a message in which no row has ended
-        final_masks = [allocator.take(np.int8, lanes * len(b.entities), b.mask_size) for b in layout.blocks]
-        self._final: list[list[Any]] = [
-            allocator.sample(b.observation_space, lanes * len(b.entities)) for b in layout.blocks
-        ]
+        self.header = allocator.integers(_HEADER_SIZE + layout.ragged)  # tick, last, extra, ended, heap
+        arrays = ReplyArrays.allocate(allocator, layout)
+        self.terminated, self.truncated, self.active, self.fresh, self.rewards, self.void, self.given = arrays[:7]
+        self._quiet_bytes = allocator.offset  # length of a message in which no row has ended
+        final_masks = [allocator.take(np.int8, lanes * len(b.entities), b.mask_size) for b in blocks]
+        self._final = [allocator.sample(b.observation_space, lanes * len(b.entities)) for b in blocks]
         self.nbytes = allocator.offset
-        self._last_block, self._last_row_bytes, self._last_final_offset = _end_of(self._final, self.nbytes)
+        spaces = [b.observation_space for b in blocks]
+        super().__init__(layout, arrays.leaves, spaces)
+        self._last_parts = RaggedParts(spaces, self._final)
+        # Of the last leaf of `final` with a fixed shape: its block, the bytes of a row, where it begins.
+        self._last = 0, 0, self.nbytes
+        for index, leaves in enumerate(self._final):
+            for leaf in leaves:
+                if not isinstance(leaf, Ragged):
+                    row_bytes = leaf.itemsize * int(np.prod(leaf.shape[1:]))
+                    self._last = index, row_bytes, self.nbytes - _aligned(len(leaf) * row_bytes)
         self.masks_by_entity = [
-            masks[index][:, position] if block.mask_size else None
-            for index, block in enumerate(layout.blocks)
-            for position in range(len(block.entities))
+            arrays.masks[block][:, position] if blocks[block].mask_size else None for block, position, _ in self._places
         ]
-        self.mask_rows = [_flat(mask) for mask in masks]
-        self._final_masks = {i: final for i, final in enumerate(final_masks) if layout.blocks[i].mask_size}
-        # As in a request.
-        self.rows: list[list[Any]] = [[_flat(leaf) for leaf in leaves] for leaves in self._leaves]
-        spaces = [b.observation_space for b in layout.blocks]
-        self._parts, self._last_parts = RaggedParts(spaces, self.rows), RaggedParts(spaces, self._final)
-        self._whole = [(self._parts, [lanes * len(b.entities) for b in layout.blocks])]  # all but `final`
-        self._columns = list(map(Columns, spaces)) if self.ragged else []
-        self._places = _places(layout)
+        self.mask_rows = [_flat(mask) for mask in arrays.masks]
+        self._final_masks = {i: final for i, final in enumerate(final_masks) if blocks[i].mask_size}
         self._orders = [  # per block, the indices that bring rows from entity-major into lane-major order
-            np.arange(lanes * len(b.entities)).reshape(len(b.entities), lanes).T.ravel() for b in layout.blocks
+            np.arange(lanes * len(b.entities)).reshape(len(b.entities), lanes).T.ravel() for b in blocks
         ]
-        self._by_entity = [] if self.ragged else _by_entity(layout, self._leaves, spaces)
-        self.outside = layout.outside
-        self.given_actions: list[Any] = []  # per entity [L, *shape]; empty if the games are not external
-        self.given_rows: list[list[NDArray[Any]]] = [
-            [_flat(leaf) for leaf in leaves] for leaves in arrays.given_actions
-        ]
-        if layout.outside:
-            self.given_actions = _by_entity(layout, arrays.given_actions, [b.action_space for b in layout.blocks])
-
-    @property
-    def by_entity(self) -> list[Any]:
-        """Per entity a batched observation [L, ...]; with ragged leaves those of the newest message."""
-        if not self.ragged:
-            return self._by_entity
-        if len(self._places) == 1:
-            return [self._columns[0].unflatten(self.rows[0])]
-        return [self.of_entity(entity) for entity in range(self._layout.entities)]
-
-    def of_entity(self, entity: int) -> Any:
-        """The batched observation [L, ...] of an entity."""
-        if not self.ragged:
-            return self._by_entity[entity]
-        return _of_entity(self._columns, self._places[entity], self.rows)
+        # Per entity [L, *shape], and as `rows`; empty if the games are not external.
+        given = arrays.given_actions
+        self.given_actions = _by_entity(layout, given, [b.action_space for b in blocks]) if layout.outside else []
+        self.given_rows: list[list[NDArray[Any]]] = [[_flat(leaf) for leaf in of_block] for of_block in given]
 
     def write_rows(
         self, batches: Sequence[Sequence[Any]], lanes: NDArray[np.bool_] | None = None, *, copy: bool = True
@@ -337,26 +335,24 @@ class ReplyView:
             parts = [batches[entity] for entity in block.entities]
             several = len(parts)
             for number, first in enumerate(parts[0]):
-                held = column[number]
+                current = column[number]
                 if not isinstance(first, Ragged):
                     for position, part in enumerate(parts):
                         which = slice(None) if lanes is None else lanes
-                        held[position::several][which] = part[number][which]
+                        current[position::several][which] = part[number][which]
                     continue
                 given = first if several == 1 else Ragged.concat([part[number] for part in parts])[order]
-                if given.values.dtype is not held.values.dtype:
-                    given = given.astype(held.dtype)
+                if given.values.dtype is not current.values.dtype:
+                    given = given.astype(current.dtype)
                 if lanes is not None:
-                    given = held.replaced(given, np.repeat(lanes, several))
+                    given = current.replaced(given, np.repeat(lanes, several))
                 elif copy and several == 1:
                     given = given.copy()
                 column[number] = given
 
     def packed_heap(self) -> bytes:
         """The content of the heap; its size is written into the header. Rows that do not act have no actors."""
-        active = self.active
-        if np.count_nonzero(active) < active.size:
-            self._parts.keep([active[:, list(b.entities)].ravel() for b in self._layout.blocks], all_leaves=False)
+        self._keep_active(self.active, all_leaves=False)
         rows = self._parts.current()
         if self.header[3]:
             rows += self._last_parts.current()
@@ -401,8 +397,9 @@ class ReplyView:
     def message_bytes(self) -> int:
         """The number of bytes to send: up to the last row of `final`."""
         if not self.header[3]:
-            return self.quiet_bytes
-        return self._last_final_offset + self._last_row_bytes * len(self._ended_of_blocks()[self._last_block])
+            return self._quiet_bytes
+        block, row_bytes, offset = self._last
+        return offset + row_bytes * len(self._ended_of_blocks()[block])
 
     def ended(self) -> NDArray[np.bool_]:
         """[L, E] the rows whose episode ended on this tick."""
@@ -431,24 +428,15 @@ class ReplyView:
                 else:
                     target[: len(rows)] = leaf[rows]
         for block, target in self._final_masks.items():
-            masks = self._last_masks(block, ended[block], last_masks)
+            rows, entities = ended[block], self._layout.blocks[block].entities
+            masks = self.mask_rows[block][rows]  # a copy
+            given = [None] * len(entities) if last_masks is None else [last_masks[entity] for entity in entities]
+            for position, mask in enumerate(given):
+                if mask is not None:
+                    own = rows % len(entities) == position
+                    masks[own] = mask[rows[own] // len(entities)]
             masks[~masks.any(axis=1)] = 1
             target[: len(masks)] = masks
-
-    def _last_masks(
-        self, block: int, rows: NDArray[np.intp], given: Sequence[NDArray[np.int8] | None] | None
-    ) -> NDArray[np.int8]:
-        """The last masks of rows of a block; a new array."""
-        found: NDArray[np.int8] = self.mask_rows[block][rows]
-        if given is None:
-            return found
-        entities = self._layout.blocks[block].entities
-        for position, entity in enumerate(entities):
-            mask = given[entity]
-            if mask is not None:
-                own = rows % len(entities) == position
-                found[own] = mask[rows[own] // len(entities)]
-        return found
 
     def final(self) -> list[tuple[NDArray[np.intp], list[NDArray[Any]]]]:
         """Per block the rows (of the block) that ended and the leaves of their last observations."""
@@ -477,29 +465,8 @@ def link_size(layout: SeatLayout) -> LinkSize:
     return LinkSize(RequestView(layout).nbytes, ReplyView(layout).nbytes, layout.ragged)
 
 
-def _end_of(final: list[list[Any]], nbytes: int) -> tuple[int, int, int]:
-    """The last leaf of `final` with a fixed shape: its block, bytes of a row, offset in a buffer of `nbytes`."""
-    leaves = [(index, leaf) for index, block in enumerate(final) for leaf in block if not isinstance(leaf, Ragged)]
-    if not leaves:  # empty, or all ragged
-        return 0, 0, nbytes
-    block, last = leaves[-1]
-    used = len(last) * (row_bytes := last.itemsize * int(np.prod(last.shape[1:])))
-    return block, row_bytes, nbytes - -(-used // _ALIGNMENT) * _ALIGNMENT
-
-
-def _places(layout: SeatLayout) -> list[tuple[int, int, int]]:
-    """Per entity its block, its place there, and the entities of the block."""
-    return [
-        (number, position, len(block.entities))
-        for number, block in enumerate(layout.blocks)
-        for position in range(len(block.entities))
-    ]
-
-
-def _of_entity(columns: Sequence[Columns], place: tuple[int, int, int], rows: Sequence[Sequence[Any]]) -> Any:
-    """One entity's part of the rows of all blocks; views, except for ragged leaves of a block of several entities."""
-    block, position, several = place
-    return columns[block].unflatten(rows[block] if several == 1 else [leaf[position::several] for leaf in rows[block]])
+def _aligned(nbytes: int) -> int:
+    return -(-nbytes // _ALIGNMENT) * _ALIGNMENT
 
 
 def _flat(leaf: Any) -> Any:
@@ -507,8 +474,9 @@ def _flat(leaf: Any) -> Any:
 
 
 def _by_entity(layout: SeatLayout, leaves: list[list[Any]], spaces: list[Space[Any]]) -> list[Any]:
+    """Per entity the batch [L, ...] of its leaves, given those of each block [L, entities of the block, ...]."""
     return [
-        unflatten(space, [leaf[:, position] for leaf in block_leaves])
-        for block, block_leaves, space in zip(layout.blocks, leaves, spaces, strict=True)
+        unflatten(space, [leaf[:, position] for leaf in of_block])
+        for block, of_block, space in zip(layout.blocks, leaves, spaces, strict=True)
         for position in range(len(block.entities))
     ]

@@ -41,14 +41,11 @@ class _Part(NamedTuple):
 
 
 class RaggedParts:
-    """The ragged leaves of some columns.
+    """The `size` ragged leaves of some columns.
 
     Args:
         spaces: of each block.
         columns: per block and leaf its rows; of ragged leaves a `Ragged`, which is replaced with each message.
-
-    Attributes:
-        size: the number of ragged leaves.
     """
 
     def __init__(self, spaces: Sequence[Space[Any]], columns: Sequence[list[Any]]) -> None:
@@ -61,12 +58,7 @@ class RaggedParts:
         self.size = len(self._parts)
 
     def keep(self, acting: Sequence[NDArray[np.bool_]], *, all_leaves: bool) -> None:
-        """Removes the items of rows that do not act.
-
-        Args:
-            acting: per block, [rows].
-            all_leaves: whether from all leaves; otherwise from the leaves of actors and their choices.
-        """
+        """Removes the items of rows that are not `acting`, per block [rows]; from all leaves or those of actors."""
         for block, column, number, _, _, _, of_actors in self._parts:
             if all_leaves or of_actors:
                 column[number] = column[number].kept(acting[block])
@@ -76,11 +68,10 @@ class RaggedParts:
         return [column[number] for _, column, number, *_ in self._parts]
 
     def read(self, heap: Buffer, totals: Iterator[int], at: int, rows: Sequence[int]) -> int:
-        """Reads all leaves from a heap, as views of it.
+        """Reads all leaves as views of a heap, which is this end's own copy of the message's.
 
         Args:
-            heap: of the message, this end's own copy of it.
-            totals: the items of each leaf.
+            totals: the number of items of each leaf.
             at: where the first leaf begins.
             rows: per block, how many were sent.
 

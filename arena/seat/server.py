@@ -1,27 +1,32 @@
-"""The environment's end of a seat: reads its requests and writes its replies."""
+"""The environment's end of the seats of a match: reads their requests and writes their replies.
+
+If all seats are alike (the same spaces and number of entities, in the order of the entities), their replies are one
+array with the seats as its first axis, and every part of a step is one copy; otherwise, and with ragged leaves, it is
+one copy per seat.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from gymnasium.spaces import Space
 from numpy.typing import NDArray
 
 from arena.errors import GameError
-from arena.game.api import Frame, Info, Outside, Step
+from arena.game.api import Frame, Info, Step
 from arena.game.lockstep import RequestKind
 from arena.game.spaces import Columns, as_action, copy_rows, flatten, is_ragged, leaves_of, no_op, stack, write_sample
 from arena.game.units import UnitActions, UnitSpace
-from arena.seat.layout import ReplyView, RequestView, SeatLayout
-from arena.seat.welcome import Welcome
+from arena.seat.layout import ReplyArrays, ReplyView, RequestView, SeatLayout, Welcome
 from arena.transport import Link
-from arena.transport.heap import MOST_BYTES
 from arena.transport.pickling import pack
+from arena.transport.shared_memory import MOST_BYTES
 
 Infos = Sequence[Sequence[Info]]  # [L][E]
+StepWriter = Callable[[Step, bool], None]
+"""Called with a joint step of all lanes, and whether any row of the match ended in it."""
 
 
 class SeatServer:
@@ -29,8 +34,8 @@ class SeatServer:
 
     Args:
         entities: the seat's entities, as indices in the game.
-        welcome: the description that the worker got.
-        link: the environment's end of the link to the worker.
+        welcome, layout: the description that the worker got.
+        link: to the worker.
     """
 
     def __init__(self, entities: tuple[int, ...], welcome: Welcome, layout: SeatLayout, link: Link) -> None:
@@ -56,9 +61,7 @@ class SeatServer:
     def write_step(self, step: Step, *, ends: bool) -> None:
         """Copies the seat's part of a joint step, and the last observations of the rows that ended.
 
-        Args:
-            step: of all lanes.
-            ends: whether any row of the match ended.
+        `ends`: whether any row of the match ended.
         """
         reply, columns = self.reply, self._columns
         reply.rewards[:] = step.rewards[:, columns]
@@ -85,11 +88,9 @@ class SeatServer:
         self.reply.no_final()
 
     def write_cut(self, frame: Frame, playing: NDArray[np.bool_]) -> None:
-        """Truncates the rows that were still playing when the game failed, after a step with ends was written.
+        """Truncates the rows of the entities `playing` [L, E] when the game failed, after a step with ends was written.
 
-        Args:
-            frame: of that step.
-            playing: [L, E] of the game: the entities whose episode has not ended.
+        `frame` is of that step.
         """
         self.reply.truncated |= playing[:, self._columns]
         self.pack_final(frame)
@@ -103,23 +104,27 @@ class SeatServer:
         reply = self.reply
         reply.active[lanes] = frame.active[lanes][:, self._columns]
         if self.ragged:
-            self._write_ragged(frame, lanes)
+            batches = [form.flatten(frame.observations[e]) for e, form in zip(self.entities, self._forms, strict=True)]
+            if isinstance(lanes, slice):
+                reply.write_rows(batches, copy=not self._borrows)
+            else:
+                self._own_rows()
+                reply.write_rows(batches, lanes)
         else:
             for entity, (space, leaves) in zip(self.entities, self._observed, strict=True):
                 for array, into in zip(flatten(space, frame.observations[entity]), leaves, strict=True):
                     into[lanes] = array[lanes]
         if self._masked:
-            self._write_masks(frame.masks, lanes)
-        if frame.outside is not None:
-            self._write_outside(frame.outside, lanes)
-
-    def _write_ragged(self, frame: Frame, lanes: Any) -> None:
-        batches = [form.flatten(frame.observations[e]) for e, form in zip(self.entities, self._forms, strict=True)]
-        if isinstance(lanes, slice):
-            self.reply.write_rows(batches, copy=not self._borrows)
-        else:
-            self._own_rows()
-            self.reply.write_rows(batches, lanes)
+            for entity, target in zip(self.entities, reply.masks_by_entity, strict=True):
+                mask = frame.masks[entity]
+                if target is not None and mask is not None:
+                    target[lanes] = mask[lanes]
+        if (outside := frame.outside) is not None:
+            reply.void[lanes] = outside.void[lanes][:, self._columns]
+            reply.given[lanes] = outside.given[lanes][:, self._columns]
+            if outside.given.any():
+                for entity, space, into in zip(self.entities, self._actions, reply.given_actions, strict=True):
+                    copy_rows(space, outside.given_actions[entity], into, lanes)
 
     def shown(self) -> list[Any]:
         """Per entity the batched observations [L, ...] that were sent last."""
@@ -131,20 +136,6 @@ class SeatServer:
         if self._borrows:
             self._borrows = False
             self.reply.read_heap(self.link.sent_heap(self.reply.heap).copy())
-
-    def _write_masks(self, masks: Sequence[NDArray[np.int8] | None], lanes: Any) -> None:
-        for entity, into in zip(self.entities, self.reply.masks_by_entity, strict=True):
-            mask = masks[entity]
-            if into is not None and mask is not None:
-                into[lanes] = mask[lanes]
-
-    def _write_outside(self, outside: Outside, lanes: Any) -> None:
-        reply = self.reply
-        reply.void[lanes] = outside.void[lanes][:, self._columns]
-        reply.given[lanes] = outside.given[lanes][:, self._columns]
-        if outside.given.any():
-            for entity, space, into in zip(self.entities, self._actions, reply.given_actions, strict=True):
-                copy_rows(space, outside.given_actions[entity], into, lanes)
 
     def read_actions(self) -> None:
         """Reads the ragged leaves of the request that has come, if it has actions."""
@@ -160,24 +151,19 @@ class SeatServer:
         found = self.request.by_entity
         for position, space in enumerate(self._actions):
             mask, target = self.reply.masks_by_entity[position], found[position]
-            if self.ragged and is_ragged(space):
-                found[position] = self._ragged_idle_action(position, space, chosen)
-                continue
-            if chosen is not None or mask is None:
+            if isinstance(space, UnitActions):
+                shown, active = self.reply.of_entity(position)["actions"], self.reply.active[:, position]
+                own = {name: {part: rows.kept(active) for part, rows in of.items()} for name, of in shown.items()}
+                found[position] = space.first_allowed(own, None if chosen is None else space.parse_idle(chosen))
+            elif self.ragged and is_ragged(space):
+                action = no_op(space) if chosen is None else as_action(space, chosen)
+                found[position] = stack(space, [action] * len(self.reply.active))
+            elif chosen is not None or mask is None:
                 write_sample(space, no_op(space) if chosen is None else chosen, target, slice(None))
-                continue
-            for lane in range(len(mask)):
-                write_sample(space, no_op(space, mask[lane]), target, lane)
+            else:
+                for lane in range(len(mask)):
+                    write_sample(space, no_op(space, mask[lane]), target, lane)
         return found
-
-    def _ragged_idle_action(self, position: int, space: Space[Any], chosen: Any) -> Any:
-        active = self.reply.active[:, position]
-        if isinstance(space, UnitActions):
-            shown = self.reply.of_entity(position)["actions"]
-            own = {name: {part: rows.kept(active) for part, rows in of.items()} for name, of in shown.items()}
-            return space.first_allowed(own, None if chosen is None else space.parse_idle(chosen))
-        action = no_op(space) if chosen is None else as_action(space, chosen)
-        return stack(space, [action] * len(active))
 
     def post(self, tick: int, *, last: bool, infos: bytes | None) -> None:
         """Sends the reply.
@@ -187,24 +173,20 @@ class SeatServer:
         """
         self.reply.set_header(tick, last=last, extra=infos is not None)
         if self.ragged:
-            self._post_heap()
+            heap = self.reply.packed_heap()
+            try:
+                if len(heap) > MOST_BYTES:
+                    raise OSError(f"a message can hold {MOST_BYTES:,} bytes")
+                self.link.reserve_heap(len(heap)).data[:] = heap
+            except (OSError, MemoryError) as error:
+                raise GameError(
+                    f"observations of {len(heap):,} bytes for seat {self._number} ({self._items()}): {error}; fewer "
+                    "`lanes` make messages smaller"
+                ) from error
+            self.link.post_heap()
         self.link.post(self.reply.message_bytes())
         if infos is not None:
             self.link.post_extra(infos)
-
-    def _post_heap(self) -> None:
-        heap = self.reply.packed_heap()
-        nbytes = len(heap)
-        try:
-            if nbytes > MOST_BYTES:
-                raise OSError(f"a message can hold {MOST_BYTES:,} bytes")
-            self.link.reserve_heap(nbytes).data[:] = heap
-        except (OSError, MemoryError) as error:
-            raise GameError(
-                f"observations of {nbytes:,} bytes for seat {self._number} ({self._items()}): {error}; fewer `lanes` "
-                "make messages smaller"
-            ) from error
-        self.link.post_heap()
 
     def _items(self) -> str:
         """The number of units of each type in the seat's observations, or of items of each ragged leaf."""
@@ -237,3 +219,74 @@ class SeatServer:
                 if begin is not None and over[lane] and begin[lane][entity]:
                     current[row] = begin[lane][entity]
         return pack((current, final)) if current or final else None
+
+
+def step_writer(
+    servers: Sequence[SeatServer], layouts: Sequence[SeatLayout], outboxes: NDArray[np.uint8]
+) -> StepWriter:
+    """The fastest writer for these seats; `outboxes` [S, bytes] hold their replies."""
+    first, spaces = layouts[0], [[block.observation_space for block in layout.blocks] for layout in layouts]
+    entities = [entity for server in servers for entity in server.entities]
+    if (
+        not first.outside
+        and not first.ragged
+        and first.uniform
+        and entities == list(range(len(entities)))
+        and all(layout == first for layout in layouts)
+        # Equal Dict spaces may have their keys in different orders.
+        and all(leaves_of(space) == leaves_of(spaces[0][0]) for (space,) in spaces)
+    ):
+        return AlikeSeats(servers, first, outboxes).write
+
+    def write_each(step: Step, ends: bool) -> None:
+        for server in servers:
+            server.write_step(step, ends=ends)
+
+    return write_each
+
+
+class AlikeSeats:
+    """Writes the replies of all seats at once; for seats that are alike."""
+
+    def __init__(self, servers: Sequence[SeatServer], layout: SeatLayout, outboxes: NDArray[np.uint8]) -> None:
+        seats, lanes, entities = len(servers), layout.lanes, layout.entities
+        replies = ReplyArrays.of_several(layout, outboxes)
+        self._servers = servers
+        self._game_shape = (lanes, seats, entities)  # the game has [L, S * E], the replies [S, L, E]
+        self._rewards, self._active, self._terminated, self._truncated = (
+            array.swapaxes(0, 1) for array in (replies.rewards, replies.active, replies.terminated, replies.truncated)
+        )
+        self._fresh = replies.fresh
+        block = layout.blocks[0]
+        self._space = block.observation_space
+        self._leaves = [  # per entity of the match, the reply's arrays for its observations
+            [leaf[seat, :, position] for leaf in replies.leaves[0]]
+            for seat in range(seats)
+            for position in range(entities)
+        ]
+        masks = [replies.masks[0][seat, :, position] for seat in range(seats) for position in range(entities)]
+        self._masks = masks if block.mask_size else []
+        self._ended = True  # whether the flags of the last step have to be cleared
+
+    def write(self, step: Step, ends: bool) -> None:
+        """See `StepWriter`."""
+        shape, frame = self._game_shape, step.frame
+        self._rewards[...] = step.rewards.reshape(shape)
+        self._active[...] = frame.active.reshape(shape)
+        self._fresh[...] = False
+        if ends or self._ended:
+            self._terminated[...] = step.terminated.reshape(shape)
+            self._truncated[...] = step.truncated.reshape(shape)
+        for observed, leaves in zip(frame.observations, self._leaves, strict=True):
+            if type(observed) is np.ndarray:
+                leaves[0][...] = observed
+            else:
+                for array, into in zip(flatten(self._space, observed), leaves, strict=True):
+                    into[...] = array
+        for mask, into in zip(frame.masks, self._masks, strict=False):
+            if mask is not None:
+                into[...] = mask
+        if ends or self._ended:
+            for server in self._servers:
+                server.pack_final(frame) if ends else server.reply.no_final()
+        self._ended = ends

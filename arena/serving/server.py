@@ -22,7 +22,7 @@ from arena.game.spaces import empty_batch
 from arena.plan.plan import MatchPlan
 from arena.records.journal import Journal
 from arena.records.metrics import EpisodeRecord
-from arena.roles.environment.game_tracker import GameTracker
+from arena.roles.environment.episodes import GameTracker
 from arena.serving.player import Player
 
 _log = logging.getLogger(__name__)

@@ -11,8 +11,6 @@ A role holds an `Endpoint`. It carries two kinds of traffic:
 process or a node; `shared_memory` that memory, and the areas of groups. `doorbell` wakes a process of the same node.
 `mpi` carries messages between processes, and the links whose ends have no memory in common.
 
-
-
 An *order* is a message to a process instead of a role: it is handled at delivery and wakes no role. The root uses one
 to ask for the `status` of all roles; `arena.diagnostics.remote_stacks` reads the stacks of a process that does not
 answer.

@@ -104,11 +104,9 @@ class Link(Protocol):
 
     def post(self, nbytes: int) -> None:
         """Hands the first `nbytes` of `outbox` to the other end, without waiting."""
-        ...
 
     def wait(self) -> None:
         """Waits until the other end's next message is in `inbox`."""
-        ...
 
     def post_extra(self, data: Bytes) -> None: ...
 
@@ -120,23 +118,18 @@ class Link(Protocol):
         Raises:
             OSError: there is not enough memory.
         """
-        ...
 
     def post_heap(self) -> None:
         """Hands the reserved buffer to the other end; before `post`, and only if its length is not 0."""
-        ...
 
     def sent_heap(self, nbytes: int) -> NDArray[np.uint8]:
         """The buffer [nbytes] that was reserved last, as it was filled."""
-        ...
 
     def wait_heap(self, nbytes: int) -> NDArray[np.uint8]:
         """The heap [nbytes] of the message that `wait` has waited for; valid until this end posts."""
-        ...
 
     def close(self) -> None:
         """Closes this end after its last `post`; further calls do nothing."""
-        ...
 
 
 class LinkSet(NamedTuple):
@@ -154,35 +147,27 @@ class Endpoint(Protocol):
 
     def send(self, to: int, tag: Tag, data: Bytes) -> None:
         """Sends a message; `data` may be reused when the call returns."""
-        ...
 
     def receive(self, source: int, tag: Tag) -> tuple[int, Bytes]:
         """Waits for the next message with this tag from `source` (or `ANY_SOURCE`); its sender and its bytes."""
-        ...
 
     def listen(self, source: int, tag: Tag, seconds: float) -> tuple[int, Bytes] | None:
         """As `receive`, but None after `seconds` without a message."""
-        ...
 
     def order(self, to: int, order: Order, data: Bytes) -> None:
         """Sends an order to the process that hosts a role."""
-        ...
 
     def on_order(self, order: Order, do: OrderHandler) -> None:
         """Calls `do` whenever this order comes for this role, also while another role of the process has its turn."""
-        ...
 
     def tally(self, count: Callable[[], Mapping[str, int]]) -> None:
         """Registers a function that returns counts of this role's calls; part of its reported status."""
-        ...
 
     def is_peer_failure(self, error: BaseException) -> bool:
         """Whether an error was caused by the death of another process."""
-        ...
 
     def process(self, address: int) -> Process | None:
         """The process that hosts a role; None if unknown."""
-        ...
 
     def sleep(
         self, awaited: Channel, seconds: float | None = None, *, awaited_role: Callable[[], int] | None = None
@@ -192,26 +177,21 @@ class Endpoint(Protocol):
         `awaited` is reported as what the role waits for; `awaited_role` returns the address of the role that it waits
         for at the moment, if that may change while it sleeps.
         """
-        ...
 
     def bell(self) -> Callable[[], None]:
         """A function that wakes this role from `sleep`; any thread of the process may call it, at any time.
 
         A role that waits for `Tag.GAMES` is woken by it or by the end of its `seconds`: such a wait is no deadlock.
         """
-        ...
 
     def waker(self, peer: int) -> Callable[[], None] | None:
         """A function that wakes another role; None if that role cannot see the same memory as this one."""
-        ...
 
     def open_links(self, seats: Sequence[int], sizes: Sequence[LinkSize], part: int = 0) -> LinkSet:
         """An environment's links with the roles at these addresses; each of these roles must call `link`."""
-        ...
 
     def link(self, environment: int, size: LinkSize, part: int = 0) -> Link:
         """A seat's link with its environment, which must have called `open_links` for this `part`."""
-        ...
 
 
 class Inbox(Protocol):
@@ -219,11 +199,9 @@ class Inbox(Protocol):
 
     def deliver(self, to: int, tag: Tag, source: int, data: Bytes) -> None:
         """Takes a message for a role."""
-        ...
 
     def wake(self, address: int) -> None:
         """Something has come for a role over one of its links."""
-        ...
 
 
 class RemoteTransport(Protocol):
@@ -234,38 +212,29 @@ class RemoteTransport(Protocol):
 
     def send(self, to: int, tag: Tag, source: int, data: Bytes, arrivals: Inbox) -> None:
         """Sends a message; `data` may be reused when the call returns."""
-        ...
 
     def wait(self, arrivals: Inbox, seconds: float | None = None) -> None:
         """Waits until something has come, or `seconds` are over."""
-        ...
 
     def poll(self, arrivals: Inbox) -> None:
         """Takes what has come, without waiting."""
-        ...
 
     def is_peer_failure(self, error: BaseException) -> bool:
         """Whether an error was caused by the death of another process."""
-        ...
 
     def process(self, address: int) -> Process | None:
         """The process that hosts a role; None if unknown."""
-        ...
 
     def bell(self, address: int) -> Callable[[], None]:
         """A function that any thread of this process may call: `wait` returns after it has woken this role."""
-        ...
 
     def reaches(self, address: int) -> bool:
         """Whether a role's process can map the same memory as this one, and be woken."""
-        ...
 
     def waker(self, address: int) -> Callable[[], None]:
         """A function that wakes a role for which `reaches` is true."""
-        ...
 
     def link(
         self, endpoint: Endpoint, peer: int, side: Side, part: int, outbox: NDArray[np.uint8], inbox: NDArray[np.uint8]
     ) -> Link:
         """One end of a link, on these buffers, with a role for which `reaches` is false."""
-        ...

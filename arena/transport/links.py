@@ -18,18 +18,18 @@ import logging
 import struct
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from arena.transport.endpoint import Bytes, Endpoint, Link, LinkSet, LinkSize, RemoteTransport, Side, Tag, link_tags
-from arena.transport.heap import MOST_BYTES, Heap, LocalHeap, SharedHeap, reserved
-from arena.transport.shared_memory import SharedMemory, fence, whole_pages
+from arena.transport.shared_memory import MOST_BYTES, LocalHeap, SharedHeap, SharedMemory, fence, whole_pages
 
 NEVER_AGAIN = 2**62
 """The count of a seat that posts no more, or whose link goes over MPI: the environment does not wait for it here."""
 
+Heap: TypeAlias = LocalHeap | SharedHeap
 _CACHE_LINE = 64
 # Process, descriptor (-1: no memory), bytes; seats, request and reply bytes; seat; of the heaps descriptor (-1: none)
 # and bytes.
@@ -54,14 +54,8 @@ class SharedLink:
     """One end of two buffers that both ends see; `post` counts the message and wakes the other end.
 
     Args:
-        endpoint: of this end's role.
-        peer: the address of the other end's role.
-        side: which end this is.
         part: which of the two roles' links.
-        seat: its index in the counters.
-        counters: of all seats.
-        outbox: the buffer that this end writes.
-        inbox: the buffer that this end reads.
+        seat: its index in the counters of all seats.
         wake: wakes the role at the other end.
         heaps: the heap that this end writes and the one that it reads, if messages have parts of any length.
     """
@@ -80,12 +74,8 @@ class SharedLink:
         heaps: tuple[Heap, Heap] | None = None,
     ) -> None:
         self.outbox, self.inbox = outbox, inbox
-        self._heaps = heaps
-        self._endpoint, self._peer = endpoint, peer
-        self._seat, self._wake = seat, wake
-        self._out, self._back = (
-            (counters.requests, counters.replies) if side is Side.SEAT else (counters.replies, counters.requests)
-        )
+        self._endpoint, self._peer, self._seat, self._wake, self._heaps = endpoint, peer, seat, wake, heaps
+        self._out, self._back = counters if side is Side.SEAT else counters[::-1]
         self._posted = self._received = 0
         tags = link_tags(side, part)
         self._out_extra, self._back_extra = tags.out_extra, tags.back_extra
@@ -226,11 +216,7 @@ class LinkPlace(NamedTuple):
         )
 
     def heaps_of(self, side: Side) -> tuple[Heap, Heap] | None:
-        """The heap that an end of the seat's link writes, and the heap that it reads.
-
-        Raises:
-            OSError: they cannot be mapped.
-        """
+        """The heap that an end of the seat's link writes, and the heap that it reads; mapping them may fail."""
         if self.heaps is None:
             return None
         request, reply = (
@@ -238,14 +224,6 @@ class LinkPlace(NamedTuple):
             for index in range(2)
         )
         return (reply, request) if side is Side.ENVIRONMENT else (request, reply)
-
-
-class LocalRoles(Protocol):
-    """Says which roles run in this process."""
-
-    def hosts(self, address: int) -> bool:
-        """Whether a role is in this process."""
-        ...
 
 
 class _Opened(NamedTuple):
@@ -257,21 +235,11 @@ class _Opened(NamedTuple):
     heaps: dict[int, tuple[LocalHeap, LocalHeap]]  # by seat: of its replies, of its requests
 
 
-class _Shared(NamedTuple):
-    """The memory of one block's links that other processes map."""
-
-    memory: SharedMemory
-    mapped: NDArray[np.uint8]
-    heaps: SharedMemory | None
-    ends: dict[int, tuple[Heap, Heap] | None]  # by seat, of the environment
-
-
 class LinkMemory:
-    """Opens the links of the roles of one process."""
+    """Opens the links of the roles of one process; `hosts` says whether the role at an address is one of them."""
 
-    def __init__(self, local: LocalRoles, remote: RemoteTransport | None) -> None:
-        self._local = local
-        self._remote = remote
+    def __init__(self, hosts: Callable[[int], bool], remote: RemoteTransport | None) -> None:
+        self._hosts, self._remote = hosts, remote
         self._warned = False  # whether lack of shared memory was logged, which is done once
         self._made: dict[tuple[int, int], _Opened] = {}  # by environment and part
         self._shared: dict[tuple[int, int], list[SharedMemory]] = {}  # what other processes map
@@ -282,30 +250,56 @@ class LinkMemory:
         near = [self._near(peer) for peer in peers]
         self._clear(endpoint.address, part)
         ragged = [seat for seat, size in enumerate(sizes) if size.heaps]
-        shared = self._make_shared(layout, [seat for seat in ragged if near[seat]]) if any(near) else None
-        memory = np.zeros(layout.nbytes, np.uint8) if shared is None else shared.mapped
-        local = {seat: (LocalHeap(), LocalHeap()) for seat in ragged if self._local.hosts(peers[seat])}
+        shared: SharedMemory | None = None
+        heaps: SharedMemory | None = None
+        ends: dict[int, tuple[Heap, Heap] | None] = {}  # the heaps of each seat
+        memory = np.zeros(0, np.uint8)
+        if any(near):
+            with ExitStack() as made:
+                try:
+                    shared = SharedMemory.make(layout.nbytes)
+                    made.callback(shared.close)
+                    ragged_near = [seat for seat in ragged if near[seat]]
+                    if ragged_near:
+                        heaps = SharedMemory.make(2 * layout.seats * MOST_BYTES, reserve=True)
+                        made.callback(heaps.close)
+                    for seat in ragged_near:
+                        ends[seat] = LinkPlace(shared, layout, seat, heaps).heaps_of(Side.ENVIRONMENT)
+                    memory = shared.map()
+                    made.pop_all()
+                except OSError as error:  # there is not enough
+                    shared, ends = None, {}
+                    if not self._warned:
+                        self._warned = True
+                        _log.warning("no shared memory for the links of a match (%s): they go over MPI", error)
+        if shared is None:
+            memory = np.zeros(layout.nbytes, np.uint8)
+        else:
+            self._shared[endpoint.address, part] = [shared] if heaps is None else [shared, heaps]
+        local = {seat: (LocalHeap(), LocalHeap()) for seat in ragged if self._hosts(peers[seat])}
+        ends.update(local)
         self._made[endpoint.address, part] = _Opened(layout, memory, peers, local)
-        if shared is not None:
-            self._shared[endpoint.address, part] = [one for one in (shared.memory, shared.heaps) if one is not None]
         for seat, peer in enumerate(peers):
             if near[seat]:
-                place = LinkPlace(None, layout, seat)
-                if shared is not None:
-                    place = LinkPlace(shared.memory, layout, seat, shared.heaps if sizes[seat].heaps else None)
-                endpoint.send(peer, Tag.LINK, place.pack())
+                its_heaps = heaps if shared is not None and sizes[seat].heaps else None
+                endpoint.send(peer, Tag.LINK, LinkPlace(shared, layout, seat, its_heaps).pack())
         counters = SharedCounters.on(memory, layout.seats)
         links: list[Link] = []
         for seat, peer in enumerate(peers):
             row = memory[layout.row(seat)]
             outbox, inbox = layout.replies(row), layout.requests(row)
-            if self._local.hosts(peer) or (near[seat] and shared is not None):
-                wake = _waker(endpoint, peer)
-                heaps: tuple[Heap, Heap] | None = local.get(seat)
-                if heaps is None and shared is not None:
-                    heaps = shared.ends.get(seat)
+            if self._hosts(peer) or (near[seat] and shared is not None):
                 link = SharedEnvironmentLink(
-                    endpoint, peer, Side.ENVIRONMENT, part, seat, counters, outbox, inbox, wake, heaps
+                    endpoint,
+                    peer,
+                    Side.ENVIRONMENT,
+                    part,
+                    seat,
+                    counters,
+                    outbox,
+                    inbox,
+                    _waker(endpoint, peer),
+                    ends.get(seat),
                 )
                 link.peers = peers
                 links.append(link)
@@ -316,7 +310,7 @@ class LinkMemory:
         return LinkSet(links, layout.replies(rows))
 
     def close(self) -> None:
-        """Releases the memory of all links, when the roles of the process end or are created anew."""
+        """Releases the memory of all links, when the roles of the process end or are created again."""
         for environment, part in list(self._made):
             self._clear(environment, part)
 
@@ -329,7 +323,7 @@ class LinkMemory:
     def open_seat_link(self, endpoint: Endpoint, environment: int, size: LinkSize, part: int) -> Link:
         """The seat's end; see `Endpoint.link`."""
         heaps: tuple[Heap, Heap] | None
-        if self._local.hosts(environment):
+        if self._hosts(environment):
             layout, memory, peers, local = self._made[environment, part]
             seat = peers.index(endpoint.address)
             head, row = memory, memory[layout.row(seat)]
@@ -361,27 +355,7 @@ class LinkMemory:
 
     def _near(self, address: int) -> bool:
         """Whether a role is in another process that can map the same memory."""
-        return not self._local.hosts(address) and self._transport.reaches(address)
-
-    def _make_shared(self, layout: LinkLayout, ragged: Sequence[int]) -> _Shared | None:
-        """New shared memory, its mapping, and the heaps of the `ragged` seats; None if there is not enough."""
-        with ExitStack() as made:
-            try:
-                memory = SharedMemory.make(layout.nbytes)
-                made.callback(memory.close)
-                heaps = reserved(2 * layout.seats) if ragged else None
-                if heaps is not None:
-                    made.callback(heaps.close)
-                places = {seat: LinkPlace(memory, layout, seat, heaps) for seat in ragged}
-                ends = {seat: place.heaps_of(Side.ENVIRONMENT) for seat, place in places.items()}
-                shared = _Shared(memory, memory.map(), heaps, ends)
-            except OSError as error:
-                if not self._warned:
-                    self._warned = True
-                    _log.warning("no shared memory for the links of a match (%s): they go over MPI", error)
-                return None
-            made.pop_all()
-            return shared
+        return not self._hosts(address) and self._transport.reaches(address)
 
 
 def _waker(endpoint: Endpoint, peer: int) -> Callable[[], None]:

@@ -14,6 +14,7 @@ import struct
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import NoReturn
 
 import mpi4py
@@ -299,53 +300,37 @@ class MpiLink:
 
 def _exchange_processes(communicator: MPI.Comm, *, bells: bool) -> tuple[list[Process | None], Doorbell | None]:
     """The processes of all ranks, and this one's doorbell if connected to all others of its node. A collective."""
-    bell = _make_bell() if bells else None
-    gathered = communicator.allgather((_this_process(), bell.address if bell is not None else None))
-    addresses = [address for _, address in gathered]
+    process: Process | None = None
+    with suppress(OSError):
+        process = this_process(doorbell.this_node())
+    bell: Doorbell | None = None
     if bells:
-        bell = _connect_neighbors(bell, addresses, communicator)
-    return [process for process, _ in gathered], bell
-
-
-def _this_process() -> Process | None:
-    try:
-        return this_process(doorbell.this_node())
-    except OSError:
-        return None
-
-
-def _make_bell() -> Doorbell | None:
-    try:
-        return Doorbell()
-    except OSError as error:
-        _log.warning("no doorbell (%s): messages are polled for", error)
-        return None
-
-
-def _connect_neighbors(
-    bell: Doorbell | None, addresses: Sequence[BellAddress | None], communicator: MPI.Comm
-) -> Doorbell | None:
-    """Opens the doorbells of all processes of this node; None if one cannot be opened. A collective."""
-    opened = bell is not None and _connect_all(bell, addresses, communicator.Get_rank())
-    outcomes = communicator.allgather((addresses[communicator.Get_rank()], opened))
-    # If one process of a node has no doorbells, none of them may ring, or it would miss their messages.
+        try:
+            bell = Doorbell()
+        except OSError as error:
+            _log.warning("no doorbell (%s): messages are polled for", error)
+    gathered = communicator.allgather((process, bell.address if bell is not None else None))
+    processes: list[Process | None] = [process for process, _ in gathered]
+    if not bells:
+        return processes, None
+    addresses: list[BellAddress | None] = [address for _, address in gathered]
     node = bell.address.node if bell is not None else ""
-    agreed = all(ok for address, ok in outcomes if address is not None and address.node == node)
-    if bell is not None and not (opened and agreed):
+    near = [(rank, one) for rank, one in enumerate(addresses) if one is not None and one.node == node]
+    opened = bell is not None
+    if bell is not None:
+        try:
+            for rank, address in near:
+                if rank != communicator.Get_rank():
+                    bell.connect(rank, address)
+        except OSError as error:
+            opened = False
+            _log.warning("the doorbell of a process of this node cannot be opened (%s): messages are polled for", error)
+    # If one process of a node has no doorbells, none of them may ring, or it would miss their messages.
+    outcomes = communicator.allgather(opened)
+    if bell is not None and not all(outcomes[rank] for rank, _ in near):
         bell.close()
-        return None
-    return bell
-
-
-def _connect_all(bell: Doorbell, addresses: Sequence[BellAddress | None], own: int) -> bool:
-    try:
-        for rank, address in enumerate(addresses):
-            if rank != own and address is not None and address.node == bell.address.node:
-                bell.connect(rank, address)
-    except OSError as error:
-        _log.warning("the doorbell of a process of this node cannot be opened (%s): messages are polled for", error)
-        return False
-    return True
+        return processes, None
+    return processes, bell
 
 
 def world() -> MPI.Intracomm:

@@ -56,13 +56,13 @@ class _Task:
     thread: int = 0  # its identifier; 0 before it has started
     ended: bool = False
 
-    def begin(self, address: int) -> None:
-        """Called in the role's own thread."""
-        self.thread = threading.get_ident()
-        note_role(address)
-
     def __post_init__(self) -> None:
         self.gate.acquire()
+
+    def begin(self, address: int) -> None:
+        """Called in the thread of the role."""
+        self.thread = threading.get_ident()
+        note_role(address)
 
 
 class _Wait(NamedTuple):
@@ -72,11 +72,6 @@ class _Wait(NamedTuple):
     since: float
     awaited_role: Callable[[], int] | None
 
-    def channel(self) -> Channel:
-        """The channel with the role that is waited for at the moment."""
-        receiver, tag, sender = self.awaited
-        return receiver, tag, sender if self.awaited_role is None else self.awaited_role()
-
 
 class RoleScheduler:
     """Runs one function per role to its end.
@@ -85,6 +80,11 @@ class RoleScheduler:
         names: of the roles of this process, by address.
         remote: the transport to other processes; None if all roles are in this one.
         size: number of addresses of all processes; None: the number of names.
+
+    Attributes:
+        mail: messages that were not received yet, by mailbox.
+        tallies: by address, a function that returns counts of the role's calls.
+        turns: number of turns, and of `listen` calls.
     """
 
     def __init__(
@@ -92,10 +92,10 @@ class RoleScheduler:
     ) -> None:
         self.size = len(names) if size is None else size
         self._tasks = {address: _Task(name) for address, name in names.items()}
-        self._remote = remote
+        self.remote = remote
         self._ready: deque[_Task] = deque()
         self._alone = len(names) == 1  # then it waits without taking turns
-        self._mail: defaultdict[Channel, deque[tuple[int, Bytes]]] = defaultdict(deque)
+        self.mail: defaultdict[Channel, deque[tuple[int, Bytes]]] = defaultdict(deque)
         self._asleep: dict[int, _Wait] = {}  # by address
         self._lone_wait: _Wait | None = None  # of the only role of a process
         self._has_arrivals = False  # whether anything except orders has come since that role fell asleep
@@ -104,11 +104,11 @@ class RoleScheduler:
         self._bell = threading.Event()  # without other processes, set when a bell is rung
         # By address and order.
         self._orders: dict[tuple[int, int], OrderHandler] = {(ANY_SOURCE, Order.QUERY_STATUS): self._answer}
-        self._tallies: dict[int, Callable[[], Mapping[str, int]]] = {}  # address -> counts of the role's calls
+        self.tallies: dict[int, Callable[[], Mapping[str, int]]] = {}
         self._last_poll = 0.0  # when other processes were last polled
-        self.turns = 0  # number of turns, and of `listen` calls
+        self.turns = 0
         self._idle = False  # whether all roles wait
-        self.link_memory = LinkMemory(self, remote)
+        self.link_memory = LinkMemory(self.hosts, remote)
         self._failure: BaseException | None = None
         self._stopping = False
         self._unfinished = len(names)
@@ -197,15 +197,15 @@ class RoleScheduler:
                 pass  # it was woken before it failed
             return task
         if self.turns % _POLL_EVERY == 0 or monotonic() - self._last_poll > _POLL_SECONDS:
-            if self._remote is not None:
-                self._remote.poll(self)
+            if self.remote is not None:
+                self.remote.poll(self)
             self._last_poll = monotonic()
             self._wake_by_bell_or_alarm()
         while not self._ready:
             seconds = max(0.0, min(self._alarms.values()) - monotonic()) if self._alarms else None
             self._idle = True
-            if self._remote is not None:
-                self._remote.wait(self, seconds)
+            if self.remote is not None:
+                self.remote.wait(self, seconds)
             elif any(wait.awaited[1] is Tag.GAMES for wait in self._asleep.values()):
                 self._bell.wait(seconds)
                 self._bell.clear()
@@ -247,7 +247,9 @@ class RoleScheduler:
             if task.ended:
                 found.append(RoleStatus(address, State.ENDED))
             elif wait is not None:
-                found.append(RoleStatus(address, State.WAITS, wait.channel(), monotonic() - wait.since, stack))
+                receiver, tag, sender = wait.awaited
+                channel = receiver, tag, sender if wait.awaited_role is None else wait.awaited_role()
+                found.append(RoleStatus(address, State.WAITS, channel, monotonic() - wait.since, stack))
             else:
                 state = State.READY if id(task) in ready else State.RUNS
                 found.append(RoleStatus(address, state, stack=stack))
@@ -257,29 +259,15 @@ class RoleScheduler:
         question: StatusQuery = unpack(data)
         peeked = tuple(peek(process) for process in question.peek)
         roles = self.statuses(stacks=question.stacks)
-        calls = {address: tuple(count().items()) for address, count in self._tallies.items()}
+        calls = {address: tuple(count().items()) for address, count in self.tallies.items()}
         counted = tuple(role._replace(calls=calls.get(role.address, ())) for role in roles)
         answer = StatusReply(question, counted, peeked)
         own = next(iter(self._tasks))
         self.send(source, Tag.ORDER, own, bytes([Order.STATUS]) + pack(answer))
 
-    def tally(self, address: int, count: Callable[[], Mapping[str, int]]) -> None:
-        """See `Endpoint.tally`."""
-        self._tallies[address] = count
-
     def on_order(self, order: Order, do: OrderHandler, address: int = ANY_SOURCE) -> None:
         """Calls `do` when this order comes for the role at an address, or for any role of this process."""
         self._orders[address, order] = do
-
-    def is_peer_failure(self, error: BaseException) -> bool:
-        """Whether an error was caused by the death of another process."""
-        return self._remote is not None and self._remote.is_peer_failure(error)
-
-    def process(self, address: int) -> Process | None:
-        """The process that hosts a role; None if unknown."""
-        if self._remote is None:
-            return Process("", os.getpid(), -1)
-        return self._remote.process(address)
 
     def hosts(self, address: int) -> bool:
         return address in self._tasks
@@ -291,8 +279,8 @@ class RoleScheduler:
         if to in self._tasks:
             self.deliver(to, tag, source, bytes(data))
         else:
-            assert self._remote is not None, f"there is no role at address {to}"
-            self._remote.send(to, tag, source, data, self)
+            assert self.remote is not None, f"there is no role at address {to}"
+            self.remote.send(to, tag, source, data, self)
 
     def deliver(self, to: int, tag: Tag, source: int, data: Bytes) -> None:
         """Puts a message into its mailbox and makes its receiver ready if it waits for it; handles an order."""
@@ -302,7 +290,7 @@ class RoleScheduler:
             return
         self._has_arrivals = True
         channel = (to, tag, ANY_SOURCE if tag is Tag.TO_ROOT else source)
-        self._mail[channel].append((source, data))
+        self.mail[channel].append((source, data))
         wait = self._asleep.get(to)
         if wait is not None and wait.awaited == channel:
             self.wake(to)
@@ -317,7 +305,7 @@ class RoleScheduler:
 
     def bell(self, address: int) -> Callable[[], None]:
         """See `Endpoint.bell`."""
-        wake_process = self._bell.set if self._remote is None else self._remote.bell(address)
+        wake_process = self._bell.set if self.remote is None else self.remote.bell(address)
 
         def ring() -> None:
             if address not in self._rung:  # otherwise an earlier ring has woken the process, which has not looked yet
@@ -326,43 +314,18 @@ class RoleScheduler:
 
         return ring
 
-    def waker(self, address: int) -> Callable[[], None] | None:
-        """A function that wakes a role, if its process can see the same memory; else None."""
-        if self.hosts(address):
-            return partial(self.wake, address)
-        if self._remote is None or not self._remote.reaches(address):
-            return None
-        return self._remote.waker(address)
-
-    def receive(self, channel: Channel) -> tuple[int, Bytes]:
-        """Waits for the next message of a mailbox while other roles run."""
-        mail = self._mail[channel]
-        while not mail:
-            self.sleep(channel)
-        return mail.popleft()
-
-    def listen(self, channel: Channel, seconds: float) -> tuple[int, Bytes] | None:
-        """As `receive`, but None after `seconds` without a message; 0 s takes what has arrived."""
-        self.turns += 1
-        mail, end = self._mail[channel], monotonic() + seconds
-        while not mail:
-            self.sleep(channel, max(0.0, end - monotonic()))
-            if not mail and monotonic() >= end:
-                return None
-        return mail.popleft()
-
     def sleep(
         self, awaited: Channel, seconds: float | None = None, *, awaited_role: Callable[[], int] | None = None
     ) -> None:
         """See `Endpoint.sleep`; other roles run meanwhile."""
         if self._stopping:
             raise RunStopped
-        if self._alone and self._remote is not None:
+        if self._alone and self.remote is not None:
             self._has_arrivals = False
             self._lone_wait = _Wait(awaited, monotonic(), awaited_role)
-            self._remote.wait(self, seconds)
+            self.remote.wait(self, seconds)
             while not self._has_arrivals and seconds is None:  # an order does not end a wait
-                self._remote.wait(self)
+                self.remote.wait(self)
             self._lone_wait = None
             return
         address = awaited[0]
@@ -385,15 +348,27 @@ class RoleEndpoint:
         self._scheduler = scheduler
         self.address = address
         self.size = scheduler.size
+        self.sleep = scheduler.sleep
 
     def send(self, to: int, tag: Tag, data: Bytes) -> None:
         self._scheduler.send(to, tag, self.address, data)
 
     def receive(self, source: int, tag: Tag) -> tuple[int, Bytes]:
-        return self._scheduler.receive((self.address, tag, source))
+        channel = self.address, tag, source
+        mail = self._scheduler.mail[channel]
+        while not mail:
+            self.sleep(channel)
+        return mail.popleft()
 
     def listen(self, source: int, tag: Tag, seconds: float) -> tuple[int, Bytes] | None:
-        return self._scheduler.listen((self.address, tag, source), seconds)
+        self._scheduler.turns += 1
+        channel = self.address, tag, source
+        mail, end = self._scheduler.mail[channel], monotonic() + seconds
+        while not mail:
+            self.sleep(channel, max(0.0, end - monotonic()))
+            if not mail and monotonic() >= end:
+                return None
+        return mail.popleft()
 
     def order(self, to: int, order: Order, data: Bytes) -> None:
         self._scheduler.send(to, Tag.ORDER, self.address, bytes([order]) + bytes(data))
@@ -402,24 +377,24 @@ class RoleEndpoint:
         self._scheduler.on_order(order, do, self.address)
 
     def tally(self, count: Callable[[], Mapping[str, int]]) -> None:
-        self._scheduler.tally(self.address, count)
+        self._scheduler.tallies[self.address] = count
 
     def is_peer_failure(self, error: BaseException) -> bool:
-        return self._scheduler.is_peer_failure(error)
+        remote = self._scheduler.remote
+        return remote is not None and remote.is_peer_failure(error)
 
     def process(self, address: int) -> Process | None:
-        return self._scheduler.process(address)
-
-    def sleep(
-        self, awaited: Channel, seconds: float | None = None, *, awaited_role: Callable[[], int] | None = None
-    ) -> None:
-        self._scheduler.sleep(awaited, seconds, awaited_role=awaited_role)
+        remote = self._scheduler.remote
+        return Process("", os.getpid(), -1) if remote is None else remote.process(address)
 
     def bell(self) -> Callable[[], None]:
         return self._scheduler.bell(self.address)
 
     def waker(self, peer: int) -> Callable[[], None] | None:
-        return self._scheduler.waker(peer)
+        remote = self._scheduler.remote
+        if self._scheduler.hosts(peer):
+            return partial(self._scheduler.wake, peer)
+        return remote.waker(peer) if remote is not None and remote.reaches(peer) else None
 
     def open_links(self, seats: Sequence[int], sizes: Sequence[LinkSize], part: int = 0) -> LinkSet:
         return self._scheduler.link_memory.open_links(self, seats, sizes, part)

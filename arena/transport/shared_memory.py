@@ -1,8 +1,18 @@
-"""Anonymous memory that processes of one node share, and equal areas in it with one writer each.
+"""Anonymous memory that processes of one node share: areas of groups, and heaps of links.
 
-counts     one int64 per area: how many messages its writer has put there
-area 0     the newest message of its writer
-area 1     ...
+`SharedAreas` are equal areas with one writer each:
+
+    counts     one int64 per area: how many messages its writer has put there
+    area 0     the newest message of its writer
+    area 1     ...
+
+A heap has the parts of any length of a link's messages. Its writer reserves the bytes of its next
+message, fills them, and posts the message; the other end reads them until it posts itself. Links over MPI send their
+heap as a message of its own.
+
+    LocalHeap     of two ends in one process: an array, replaced by a longer one as needed
+    SharedHeap    address space of `MOST_BYTES` that both processes map. Memory is allocated for its beginning only; the
+                  writer allocates more before it writes there: writing to a page without memory would kill the process
 """
 
 from __future__ import annotations
@@ -11,15 +21,20 @@ import mmap
 import os
 import struct
 import threading
-from collections.abc import Callable
 from typing import NamedTuple
-from weakref import WeakValueDictionary
+from weakref import WeakValueDictionary, finalize
 
 import numpy as np
 from numpy.typing import NDArray
 
 from arena.transport.doorbell import open_descriptor
 from arena.transport.endpoint import Bytes
+
+MOST_BYTES = 2**28
+"""The most bytes of the heap of one message."""
+
+_FIRST_BYTES = 2**16  # of a heap, allocated at first
+Buffer = NDArray[np.uint8]
 
 _barrier = threading.Lock()
 _barrier.acquire()
@@ -49,30 +64,20 @@ class SharedMemory(NamedTuple):
     nbytes: int
 
     @classmethod
-    def make(cls, nbytes: int) -> SharedMemory:
-        """New memory, filled with zeros.
+    def make(cls, nbytes: int, *, reserve: bool = False) -> SharedMemory:
+        """New memory, filled with zeros; `reserve`: address space only, which must be allocated before it is written.
 
         Raises:
             OSError: there is not enough memory, or the system has no anonymous files (`memfd_create`).
         """
-        return cls._allocated(nbytes, lambda descriptor: os.posix_fallocate(descriptor, 0, nbytes))
-
-    @classmethod
-    def reserve(cls, nbytes: int) -> SharedMemory:
-        """Address space without memory, which must be allocated before it is written (`posix_fallocate`).
-
-        Raises:
-            OSError: the system has no anonymous files, or none of this size.
-        """
-        return cls._allocated(nbytes, lambda descriptor: os.ftruncate(descriptor, nbytes))
-
-    @classmethod
-    def _allocated(cls, nbytes: int, allocate: Callable[[int], None]) -> SharedMemory:
         if not hasattr(os, "memfd_create"):
             raise OSError("this system has no anonymous shared memory (memfd_create)")
         descriptor = os.memfd_create("arena-link", os.MFD_CLOEXEC)
         try:
-            allocate(descriptor)
+            if reserve:
+                os.ftruncate(descriptor, nbytes)
+            else:
+                os.posix_fallocate(descriptor, 0, nbytes)
         except OSError:
             os.close(descriptor)
             raise
@@ -171,3 +176,55 @@ class SharedAreas:
         if self._open:
             self._open = False
             os.close(self._memory.descriptor)
+
+
+class LocalHeap:
+    """A heap of two ends in one process."""
+
+    def __init__(self) -> None:
+        self._buffer: Buffer = np.empty(0, np.uint8)
+
+    def reserve(self, nbytes: int) -> Buffer:
+        """The writer's buffer [nbytes] for its next message."""
+        if nbytes > len(self._buffer):
+            self._buffer = np.empty(_enough_for(nbytes), np.uint8)
+        return self._buffer[:nbytes]
+
+    def view(self, nbytes: int) -> Buffer:
+        """The first bytes of the newest message."""
+        return self._buffer[:nbytes]
+
+
+class SharedHeap:
+    """One of the heaps in a piece of reserved memory; methods as of `LocalHeap`.
+
+    Raises:
+        OSError: it cannot be mapped; from `reserve`: there is not enough memory.
+    """
+
+    def __init__(self, memory: SharedMemory, index: int, *, writes: bool) -> None:
+        self._start = index * MOST_BYTES
+        self._buffer = memory.map(slice(self._start, self._start + MOST_BYTES))
+        self._backed = 0  # bytes that this end has allocated
+        if writes:
+            self._descriptor = open_descriptor(memory.pid, memory.descriptor, os.O_RDWR)
+            finalize(self, os.close, self._descriptor)
+
+    def reserve(self, nbytes: int) -> Buffer:
+        if nbytes > self._backed:
+            backed = min(_enough_for(nbytes), MOST_BYTES)
+            try:
+                os.posix_fallocate(self._descriptor, self._start, backed)
+            except OSError:  # there may still be memory for this message alone
+                backed = whole_pages(nbytes)
+                os.posix_fallocate(self._descriptor, self._start, backed)
+            self._backed = backed
+        return self._buffer[:nbytes]
+
+    def view(self, nbytes: int) -> Buffer:
+        return self._buffer[:nbytes]
+
+
+def _enough_for(nbytes: int) -> int:
+    """The size of a heap for a message: doubled, so it seldom grows."""
+    return max(_FIRST_BYTES, 1 << (nbytes - 1).bit_length())

@@ -62,7 +62,7 @@ class RoleStatus(NamedTuple):
         """Whether the role waits for external games, which may take any time."""
         return self.awaited is not None and self.awaited[1] is Tag.GAMES
 
-    def words(self, names: Names) -> str:
+    def describe(self, names: Names) -> str:
         """One sentence about the role."""
         role, seconds = names(self.address), f"{self.seconds:.0f} s"
         if self.state is State.RUNS:
@@ -112,7 +112,7 @@ def report(circle: Sequence[RoleStatus], others: Sequence[RoleStatus], names: Na
         if number == _MOST_LINES:
             lines.append(f"and {len(circle) + len(others) - number} more roles")
             break
-        lines.append(role.words(names))
+        lines.append(role.describe(names))
         if role.stack and stacks < _MOST_STACKS:
             stacks += 1
             lines += stack_lines(shortened(role.stack))

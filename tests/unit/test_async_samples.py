@@ -27,12 +27,12 @@ def together(*mains: Any) -> None:
     RoleScheduler({address: f"worker {address}" for address in MEMBERS}).run(dict(enumerate(map(main_of, mains))))
 
 
-def meet(endpoint: RoleEndpoint) -> None:
-    """A barrier of all members."""
-    for other in MEMBERS:
+def meet(endpoint: RoleEndpoint, members: tuple[int, ...] = MEMBERS) -> None:
+    """A barrier of these members."""
+    for other in members:
         if other != endpoint.address:
             endpoint.send(other, Tag.GROUP, b"")
-    for other in MEMBERS:
+    for other in members:
         if other != endpoint.address:
             endpoint.receive(other, Tag.GROUP)
 
@@ -170,6 +170,32 @@ def test_lag_of_fragments_left_over_counts_from_the_leg_that_played_them() -> No
 
     together(root, other, other)
     assert lags == [0, 1]
+
+
+def test_lag_of_a_part_played_rollout_counts_from_the_weights_that_played_it() -> None:
+    """The worker completes no rollout in the first leg, in which the root learns from what it has waiting."""
+    states: dict[int, Any] = {0: {"version": 5, "waiting": [[(1, 5, np.zeros(1))], [(1, 5, np.zeros(1))]]}}
+    lags: list[int] = []
+
+    def main(endpoint: RoleEndpoint) -> None:
+        is_root = endpoint.address == 0
+        for leg in range(2):
+            samples = AsyncSamples(endpoint, (0, 1), StoppedWatch(), max_lag=2)
+            if endpoint.address in states:
+                samples.load_state_dict(states[endpoint.address])
+            meet(endpoint, (0, 1))
+            if is_root:
+                samples.publish(0)
+            if leg == 1:
+                samples.put(np.zeros(1), 1)
+            meet(endpoint, (0, 1))
+            if is_root:
+                assert samples.get() is not None
+                lags.extend(samples.lags)
+            states[endpoint.address] = samples.state_dict()
+
+    RoleScheduler({0: "worker 0", 1: "worker 1"}).run({0: main, 1: main})
+    assert lags == [0, 0, 0, 1]
 
 
 @pytest.mark.parametrize("max_lag", [0, 2])

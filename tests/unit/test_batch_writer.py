@@ -14,10 +14,8 @@ from numpy.typing import NDArray
 
 from arena.game.api import Frame, Step
 from arena.game.spaces import empty_batch, flatten
-from arena.seat.batch_writer import AlikeSeats, step_writer
-from arena.seat.layout import SeatLayout, link_size
-from arena.seat.server import SeatServer
-from arena.seat.welcome import Welcome
+from arena.seat.layout import SeatLayout, Welcome, link_size
+from arena.seat.server import AlikeSeats, SeatServer, step_writer
 from arena.transport.endpoint import Link
 from random_spaces import scramble, spaces
 

@@ -47,16 +47,7 @@ def finish_one(episodes: EpisodeTracker, lane: int, tick: int) -> EpisodeRecord:
 GOES_ON = step([[0, 0]], [[0, 0]])
 
 
-def test_lanes_have_their_numbers_in_the_match() -> None:
-    described = MatchConfig(env="g", seats=("p",), lanes=5)
-    match = MatchPlan(0, 0, 0, described, EnvConfig(make="g"), (SeatPlan(0, "p", (0,)),))
-    episodes = EpisodeTracker(match, [(0,)], range(3, 5))
-    over, _ = episodes.tick(step([[1], [2]], [[0], [1]]))
-    assert over.tolist() == [False, True]
-    assert [record.lane for record in episodes.finish(over, 1)] == [4]
-
-
-def test_a_resumed_lane_counts_its_episodes_on() -> None:
+def test_resumed_lanes_keep_their_numbers_and_count_on() -> None:
     described = MatchConfig(env="g", seats=("p",), lanes=4)
     match = MatchPlan(0, 0, 0, described, EnvConfig(make="g"), (SeatPlan(0, "p", (0,)),))
     episodes = EpisodeTracker(match, [(0,)], range(2, 4), before=[7, 0])
@@ -98,24 +89,6 @@ def test_lengths_and_returns_are_the_sums_over_the_ticks_of_the_episode(lanes: i
                 played[lane], done[lane] = [], False
                 finished[lane] += 1
     assert episodes.episodes.tolist() == finished
-
-
-def test_lanes_that_end_on_one_tick_are_separate_episodes() -> None:
-    episodes = account(lanes=3)
-    episodes.tick(step([[1, 2], [3, 4], [5, 6]], np.zeros((3, 2))))
-    over, _ = episodes.tick(step([[1, 1]] * 3, [[1, 1], [0, 0], [1, 1]]))
-    assert over.tolist() == [True, False, True]
-    records = [finish_one(episodes, lane, 2) for lane in np.flatnonzero(over).tolist()]
-    assert [(r.lane, r.length, [seat.return_ for seat in r.seats]) for r in records] == [
-        (0, 2, [2.0, 3.0]),
-        (2, 2, [6.0, 7.0]),
-    ]
-    over, _ = episodes.tick(step([[1, 1]] * 3, [[1, 1]] * 3))
-    assert [(r.episode, r.length) for r in (finish_one(episodes, lane, 3) for lane in range(3))] == [
-        (1, 1),
-        (0, 3),
-        (1, 1),
-    ]
 
 
 def test_lane_ends_when_all_entities_have_ended() -> None:
@@ -174,18 +147,13 @@ def test_restarted_lane_drops_only_its_unfinished_episode() -> None:
         ("zero_sum", ["win", "loss"]),
         ("higher_return", ["win", "loss"]),
         ("none", [None, None]),
+        (None, [None, None]),
     ],
 )
-def test_rule_of_the_game_decides(rule: OutcomeRule, expected: list[str | None]) -> None:
+def test_rule_of_the_game_decides(rule: OutcomeRule | None, expected: list[str | None]) -> None:
     episodes = account(rule=rule)
     episodes.tick(step([[1, -1]], [[1, 1]], infos=[[{"outcome": "loss"}, {"outcome": "win"}]]))
     assert outcomes(episodes) == expected
-
-
-def test_without_a_rule_there_is_no_winner() -> None:
-    episodes = account(rule=None)
-    episodes.tick(step([[1, -1]], [[1, 1]], infos=[[{"outcome": "win"}, {}]]))
-    assert outcomes(episodes) == [None, None]
 
 
 def test_declared_zero_sum_game_that_is_not_ends_with_episode_and_rule() -> None:
@@ -218,15 +186,6 @@ def test_seat_takes_the_first_outcome_of_its_entities() -> None:
     infos = [[{}, {"outcome": "win"}, {"outcome": "loss"}]]
     episodes.tick(step([[0, 0, 0]], [[1, 1, 1]], infos=infos))
     assert outcomes(episodes) == ["win", "loss"]
-
-
-def test_outcome_does_not_leak_into_the_next_episode() -> None:
-    episodes = account(((0, 1), (2,)))
-    infos = [[{"outcome": "win"}, {"outcome": "win"}, {"outcome": "loss"}]]
-    episodes.tick(step([[0, 0, 0]], [[1, 1, 1]], infos=infos))
-    assert outcomes(episodes) == ["win", "loss"]
-    episodes.tick(step([[1, 1, 1]], [[1, 1, 1]]))
-    assert outcomes(episodes) == [None, None]
 
 
 @pytest.mark.parametrize("said", [np.zeros(3), 1, None, {"winner": "blue"}, "blue"])

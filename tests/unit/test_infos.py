@@ -14,13 +14,12 @@ from gymnasium.vector import VectorEnv
 
 from arena.errors import GameError
 from arena.game.infos import ARENA_KEYS, Infos, StepFields, fields_of, grouped, refused_key, shown
-from arena.proxy.gym import EnvProxy
-from arena.proxy.parallel import ParallelEnvProxy
-from arena.proxy.vector import VectorEnvProxy
 from arena.roles.environment.restart import RestartingGame
 from arena.seat.client import SeatClient
-from arena.seat.layout import ReplyView, link_size
-from arena.seat.welcome import Welcome
+from arena.seat.gym import EnvProxy
+from arena.seat.layout import ReplyView, Welcome, link_size
+from arena.seat.parallel import ParallelEnvProxy
+from arena.seat.vector import VectorEnvProxy
 from arena.testing import check_batched_env
 from arena.testing.batched_env import ContractBroken
 from arena.transport.pickling import pack

@@ -26,7 +26,7 @@ FLOORS = (
     "records",
     "registry",
     "callbacks dataset entity_env external group league replay seat",
-    "loggers proxy testing",
+    "loggers testing",
     "preflight",
     "roles",
     "serving",
@@ -53,9 +53,9 @@ PURE = {
     *("plan.build", "plan.seats"),
     *("config.fields", "config.schema", "config.matches", "config.league", "config.members"),
     *("config.result_keys", "config.decode", "config.removed"),
-    *("plan.deadlock", "group.reductions", "records.outcome", "records.metrics"),
+    *("plan.deadlock", "records.outcome", "records.metrics"),
 }
-OPEN_TO_ALGORITHMS = {"errors", "game", "group", "proxy", "dataset", "registry"}
+OPEN_TO_ALGORITHMS = {"errors", "game", "group", "seat", "dataset", "registry"}
 OPEN_TO_GAMES = {"entity_env", "errors", "external", "game", "registry"}
 
 

@@ -17,9 +17,8 @@ from arena.game.api import Frame, Step
 from arena.game.lockstep import RequestKind
 from arena.game.spaces import empty_batch, flatten, leaves_of, mask_size
 from arena.seat.client import SeatClient
-from arena.seat.layout import ReplyView, RequestView, SeatLayout
+from arena.seat.layout import ReplyView, RequestView, SeatLayout, Welcome
 from arena.seat.server import SeatServer
-from arena.seat.welcome import Welcome
 from arena.transport.pickling import unpack
 from random_spaces import bits, discretes, scramble, spaces
 
@@ -110,7 +109,7 @@ def test_reply_is_read_from_its_message_bytes_alone(layout: SeatLayout, seed: in
     for mine, yours in zip(read.masks_by_entity, written.masks_by_entity, strict=True):
         assert (mine is None and yours is None) or mine.tobytes() == yours.tobytes()
     assert told(read, layout, "observation_space") == told(written, layout, "observation_space")
-    found, masks_found = seat_finals(read, layout)
+    found, masks_found = seat_finals(inbox, layout)
     assert [masks_found.get(lane * layout.entities + entity) for lane, entity in ended_rows(read)] == expected_masks
     assert [found[lane * layout.entities + entity] for lane, entity in ended_rows(read)] == expected_final
     assert len(found) == len(expected_final) == read.header[3]
@@ -143,7 +142,7 @@ def final_mask(reply: ReplyView, lane: int, entity: int) -> list[int] | None:
     return None if masks is None else (masks[lane] if masks[lane].any() else np.ones_like(masks[lane])).tolist()
 
 
-def seat_finals(reply: ReplyView, layout: SeatLayout) -> tuple[dict[int, list[bytes]], dict[int, list[int]]]:
+def seat_finals(inbox: NDArray[np.uint8], layout: SeatLayout) -> tuple[dict[int, list[bytes]], dict[int, list[int]]]:
     """The last observations and masks as a seat takes them out of the message, by row."""
     observation_spaces = spaces_of(layout, "observation_space")
     welcome = Welcome(
@@ -154,7 +153,7 @@ def seat_finals(reply: ReplyView, layout: SeatLayout) -> tuple[dict[int, list[by
         mask_sizes=tuple(block.mask_size for block in layout.blocks for _ in block.entities),
         alone=True,
     )
-    link = SimpleNamespace(inbox=reply._buffer, outbox=buffer_of(RequestView, layout))
+    link = SimpleNamespace(inbox=inbox, outbox=buffer_of(RequestView, layout))
     seat = SeatClient(welcome, link, seed=0)
     observations = {
         row: [array.tobytes() for array in flatten(observation_spaces[row % layout.entities], observation)]

@@ -175,9 +175,8 @@ def opened(transport: LocalTransport, *, parts: int = 1, heaps: bool = False) ->
     """The links of environment 0's last part; it reaches two of its three seats. Heaps are of the second and third."""
     endpoint: Any = FakeEndpoint(0, transport)
     remote: Any = transport
-    scheduler = RoleScheduler({0: "environment"}, remote, size=4)
     sizes = [LinkSize(8, 24), *[LinkSize(8, 24, heaps)] * 2]
-    memory = LinkMemory(scheduler, remote)
+    memory = LinkMemory({0}.__contains__, remote)
     return [memory.open_links(endpoint, [1, 2, 3], sizes, part) for part in range(parts)][-1]
 
 
@@ -185,9 +184,7 @@ def seat_of(address: int, transport: LocalTransport) -> Any:
     endpoint: Any = FakeEndpoint(address, transport)
     transport.near = {0} if address in (1, 2) else set()
     remote: Any = transport
-    return LinkMemory(RoleScheduler({address: "worker"}, remote, size=4), remote).open_seat_link(
-        endpoint, 0, LinkSize(8, 24), 0
-    )
+    return LinkMemory({address}.__contains__, remote).open_seat_link(endpoint, 0, LinkSize(8, 24), 0)
 
 
 def test_open_links_shares_memory_within_a_node_and_uses_mpi_elsewhere() -> None:
@@ -222,45 +219,23 @@ def test_heaps_are_seen_by_both_ends_of_their_own_seat_alone() -> None:
             link.reserve_heap(1)
 
 
-def test_open_links_uses_mpi_if_no_address_space_is_left_for_heaps(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("missing", ["memory", "address space", "mapping"])
+def test_open_links_uses_mpi_if_shared_memory_is_missing(
+    missing: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def full(nbytes: int) -> SharedMemory:
-        raise OSError("file too large")
+    make = SharedMemory.make
 
-    monkeypatch.setattr(SharedMemory, "reserve", full)
+    def make_some(nbytes: int, *, reserve: bool = False) -> SharedMemory:
+        if missing == "memory" or reserve:
+            raise OSError("out of memory")
+        return make(nbytes)
+
+    monkeypatch.setattr(SharedMemory, *(("map", cannot_map) if missing == "mapping" else ("make", make_some)))
     transport = LocalTransport()
     before = shared_memories()
-    links = opened(transport, heaps=True)
-    assert [seat_of(seat, transport) for seat in (1, 2, 3)] == [0, 0, 0]
-    assert [*links.links] == [1, 2, 3]
-    assert shared_memories() == before, "the memory is freed"
-    assert caplog.messages == ["no shared memory for the links of a match (file too large): they go over MPI"]
-
-
-def test_open_links_uses_mpi_if_there_is_no_shared_memory(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def full(nbytes: int) -> SharedMemory:
-        raise OSError("no space left on device")
-
-    monkeypatch.setattr(SharedMemory, "make", full)
-    transport = LocalTransport()
-    links = opened(transport, parts=2)
+    links = opened(transport, parts=2, heaps=missing == "address space")
     assert [seat_of(seat, transport) for seat in (1, 2, 3)] == [0, 0, 0]
     assert [*links.links] == [1, 2, 3] and transport.linked == [1, 2, 3, 1, 2, 3, 0, 0, 0]
-    assert caplog.messages == ["no shared memory for the links of a match (no space left on device): they go over MPI"]
-
-
-def test_open_links_uses_mpi_if_shared_memory_cannot_be_mapped(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(SharedMemory, "map", cannot_map)
-    transport = LocalTransport()
-    before = shared_memories()
-    links = opened(transport)
-    assert [seat_of(seat, transport) for seat in (1, 2, 3)] == [0, 0, 0]
-    assert [*links.links] == [1, 2, 3]
     assert shared_memories() == before, "the memory is freed"
     assert caplog.messages == ["no shared memory for the links of a match (out of memory): they go over MPI"]
 
@@ -289,7 +264,7 @@ def test_open_links_of_many_legs_holds_as_many_descriptors_as_one(heaps: bool) -
     transport = LocalTransport()
     endpoint: Any = FakeEndpoint(0, transport)
     remote: Any = transport
-    memory = LinkMemory(RoleScheduler({0: "environment"}, remote, size=4), remote)
+    memory = LinkMemory({0}.__contains__, remote)
     held: list[int] = []
     for leg in range(5):
         transport.near = {1, 2}

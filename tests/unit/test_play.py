@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from arena.errors import BudgetReached
-from arena.proxy.play import play
+from arena.seat.play import play
 
 
 class Gym:

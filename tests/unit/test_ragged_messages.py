@@ -18,12 +18,10 @@ from arena.game.lockstep import RequestKind
 from arena.game.spaces import flatten, row, stack, take_rows
 from arena.seat import server as server_module
 from arena.seat.client import SeatClient
-from arena.seat.layout import ReplyView, RequestView, link_size
+from arena.seat.layout import ReplyView, RequestView, Welcome, link_size
 from arena.seat.ragged_parts import RaggedParts, packed, read_heap
 from arena.seat.server import SeatServer
-from arena.seat.welcome import Welcome
-from arena.transport.heap import LocalHeap, SharedHeap, reserved
-from arena.transport.shared_memory import whole_pages
+from arena.transport.shared_memory import MOST_BYTES, LocalHeap, SharedHeap, SharedMemory, whole_pages
 
 MIXED = Dict(
     a=Box(-1, 1, (2,), np.float64),
@@ -159,22 +157,6 @@ def test_rows_that_were_sent_outlive_the_games_arrays(sights: list[Space[Any]]) 
         assert same(space, take_rows(space, found, ~only), take_rows(space, expected[entity], ~only))
 
 
-def test_last_observations_are_those_before_the_next_episode() -> None:
-    MIXED.seed(5)
-    seat = Seat(2, (0,), [MIXED], [ANSWER])
-    last, first = some(MIXED, 2), some(MIXED, 2)
-    expected = [row(MIXED, last, lane) for lane in range(2)]
-    ended = np.ones((2, 1), np.bool_)
-    seat.server.write_step(Step(Frame([last], ~ended, (None,)), np.zeros((2, 1)), ended, ~ended), ends=True)
-    seat.server.write_begin(Frame([first], ended, (None,)), np.ones(2, np.bool_))
-    seat.server.post(1, last=False, infos=None)
-    seat.client._wait()
-    finals = seat.client.final_observations()
-    for lane in range(2):
-        assert all(map(np.array_equal, flatten(MIXED, finals[lane]), flatten(MIXED, expected[lane])))
-    assert same(MIXED, seat.client.reply.of_entity(0), first)
-
-
 def test_actions_arrive_to_the_bit_and_only_of_rows_that_act() -> None:
     ANSWER.seed(3)
     seat = Seat(3, (0,), [MIXED], [ANSWER])
@@ -187,7 +169,6 @@ def test_actions_arrive_to_the_bit_and_only_of_rows_that_act() -> None:
     kinds, items = some(ANSWER, 3)
     column = seat.client.request.rows[0]
     column[0][:], column[1] = kinds, items
-    seat.client._begun = True
     seat.client.send(RequestKind.ACT)
     seat.server.read_actions()
     (found,) = seat.server.request.by_entity
@@ -224,7 +205,6 @@ def test_messages_hold_all_features_of_their_own_seat_only() -> None:
             shown = seat.client.shown_actions(0)
             drawn = crowd.SPACE.action_space.draw(shown, rng)
             seat.client.request.rows[0][:] = list(drawn.values())
-            seat.client._begun = True
             seat.client.send(RequestKind.ACT)
             seat.server.read_actions()
             actions.append(seat.server.request.by_entity[0])
@@ -338,11 +318,11 @@ def test_failed_allocation_for_actions_names_the_remedy(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(seat.worker, "reserve_heap", no_memory)
     with pytest.raises(OSError, match=r"actions of \d+ bytes for 2 rows: no space left; use fewer lanes"):
-        seat.client._post_heap()
+        seat.client.send(RequestKind.ACT)
 
 
 def test_shared_heap_takes_the_exact_size_if_doubling_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    memory, allocate, room = reserved(1), os.posix_fallocate, whole_pages(2**17 + 1)
+    memory, allocate, room = SharedMemory.make(MOST_BYTES, reserve=True), os.posix_fallocate, whole_pages(2**17 + 1)
 
     def little(descriptor: int, start: int, nbytes: int) -> None:
         if nbytes > room:
@@ -362,7 +342,7 @@ def test_shared_heap_takes_the_exact_size_if_doubling_fails(monkeypatch: pytest.
 
 
 def test_shared_heaps_get_memory_as_it_is_needed() -> None:
-    memory = reserved(2)
+    memory = SharedMemory.make(2 * MOST_BYTES, reserve=True)
     try:
         writer, reader = SharedHeap(memory, 1, writes=True), SharedHeap(memory, 1, writes=False)
 

@@ -13,7 +13,7 @@ from pettingzoo import ParallelEnv
 
 from arena.errors import BudgetReached, ConfigError
 from arena.game.api import BatchedEnv
-from arena.proxy.play import play
+from arena.seat.play import play
 from envs.cover import Cover
 from envs.matrix import Matrix
 from envs.touchdown import Touchdown

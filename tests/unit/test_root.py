@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from arena.plan.build import make_plan
 from arena.plan.plan import Role, RoleKind
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
-from arena.records.metrics import EpisodeRecord, SeatRecord
+from arena.records.metrics import EpisodeRecord, SeatRecord, UpdateRecord
 from arena.records.recorder import Recorder
 from arena.roles.protocol import Done, Failed, Go, Left, Next, Progress, Ready
 from arena.roles.root.root import POLL_SECONDS, RoleFailed, Root
@@ -107,11 +108,15 @@ def test_root_records_and_scores_reported_episodes(tmp_path: Path) -> None:
     shown = io.StringIO()
     seats = (SeatRecord("blue", (0,), 1.0, "win"), SeatRecord("red", (1,), -1.0, "loss"))
     records = tuple(EpisodeRecord(0, 0, "touchdown", lane, 0, 5, 5, True, False, seats) for lane in range(3))
-    reports = [(ENVIRONMENT, Progress(0, 2, ())), (ENVIRONMENT, Progress(0, 5, records))]
+    update = UpdateRecord("blue", 3, 4, 64, 1.5, {"loss": 0.5})
+    reports = [(ENVIRONMENT, Progress(0, 2, ())), (BLUE, update), (ENVIRONMENT, Progress(0, 5, records))]
     ready, done = ([(role, message) for role in (ENVIRONMENT, BLUE, RED)] for message in (Ready, Done))
     play(tmp_path, [*ready, *reports, *done], shown)
     lines = list(JournalReader(tmp_path / "run" / "episodes.jsonl"))
     assert [(line["lane"], line["seats"][0]["return"]) for line in lines] == [(0, 1.0), (1, 1.0), (2, 1.0)]
+    assert [(line["update"], line["loss"]) for line in JournalReader(tmp_path / "run" / "metrics.jsonl")] == [(3, 0.5)]
+    boundary = json.loads((tmp_path / "run" / "boundaries" / "000000000005.json").read_bytes())
+    assert (boundary["updates"], boundary["seconds"]) == ({"blue": 3}, {"blue": 1.5})
     assert shown.getvalue().endswith("| blue return 1.00 win 100 % | red return -1.00 win 0 %\n")
 
 
@@ -142,7 +147,7 @@ class StubWatchdog:
         self.failure, self.seconds_to_check = failure, seconds_to_check
         self.heard: list[Any] = []
 
-    def heard_from(self, source: int, message: Any) -> None:
+    def note_message(self, source: int, message: Any) -> None:
         self.heard.append((source, message))
 
     def check(self) -> Failed | None:

@@ -81,91 +81,30 @@ def test_scheduler_runs_one_role_at_a_time() -> None:
     assert most == 1
 
 
-def test_messages_of_one_tag_keep_their_order() -> None:
-    heard: dict[Tag, list[int]] = {Tag.GROUP: [], Tag.WELCOME: []}
+def test_messages_keep_their_order_by_sender_and_tag_and_their_bytes() -> None:
+    heard: dict[Any, list[Any]] = {}
+
+    def hear(endpoint: RoleEndpoint) -> None:
+        for source, tag in itertools.product((2, 1), (Tag.GROUP, Tag.WELCOME)):
+            heard[source, tag] = [endpoint.receive(source, tag)[1][0] for _ in range(5)]
+        heard["anyone"] = sorted(endpoint.receive(ANY_SOURCE, Tag.TO_ROOT)[0] for _ in range(2))
 
     def speak(endpoint: RoleEndpoint) -> None:
+        buffer = bytearray(1)
         for number in range(10):
-            endpoint.send(1, Tag.GROUP if number % 2 else Tag.WELCOME, bytes([number]))
-
-    def hear(endpoint: RoleEndpoint) -> None:
-        for tag in (Tag.GROUP, Tag.WELCOME):
-            heard[tag] = [endpoint.receive(0, tag)[1][0] for _ in range(5)]
-
-    run(speak, hear)
-    assert heard == {Tag.GROUP: [1, 3, 5, 7, 9], Tag.WELCOME: [0, 2, 4, 6, 8]}
-
-
-def test_receive_takes_messages_of_one_sender() -> None:
-    heard: list[int] = []
-
-    def hear(endpoint: RoleEndpoint) -> None:
-        heard.extend(endpoint.receive(source, Tag.GROUP)[1][0] for source in (2, 1))
-
-    def speak(endpoint: RoleEndpoint) -> None:
-        endpoint.send(0, Tag.GROUP, bytes([endpoint.address]))
+            buffer[0] = 10 * endpoint.address + number
+            endpoint.send(0, Tag.GROUP if number % 2 else Tag.WELCOME, memoryview(buffer))
+        buffer[0] = 99
+        endpoint.send(0, Tag.TO_ROOT, b"")
 
     run(hear, speak, speak)
-    assert heard == [2, 1]
-
-
-def test_receive_from_anyone_gives_the_sender() -> None:
-    heard: list[tuple[int, bytes]] = []
-
-    def root(endpoint: RoleEndpoint) -> None:
-        for _ in range(3):
-            source, data = endpoint.receive(ANY_SOURCE, Tag.TO_ROOT)
-            heard.append((source, bytes(data)))
-
-    def speak(endpoint: RoleEndpoint) -> None:
-        endpoint.send(0, Tag.TO_ROOT, b"%d" % endpoint.address)
-
-    run(root, speak, speak, speak)
-    assert sorted(heard) == [(1, b"1"), (2, b"2"), (3, b"3")]
-
-
-def test_send_copies_its_buffer() -> None:
-    heard: list[bytes] = []
-
-    def speak(endpoint: RoleEndpoint) -> None:
-        buffer = bytearray(b"first")
-        for text in (b"first", b"again"):
-            buffer[:] = text
-            endpoint.send(1, Tag.GROUP, memoryview(buffer))
-        buffer[:] = b"xxxxx"
-
-    def hear(endpoint: RoleEndpoint) -> None:
-        heard.extend(bytes(endpoint.receive(0, Tag.GROUP)[1]) for _ in range(2))
-
-    run(speak, hear)
-    assert heard == [b"first", b"again"]
-
-
-def test_link_carries_messages_both_ways_with_extra_parts() -> None:
-    heard: list[Any] = []
-
-    def environment(endpoint: RoleEndpoint) -> None:
-        (link,) = endpoint.open_links([1], [LinkSize(4, 8)]).links
-        for tick in range(3):
-            link.outbox[:] = tick
-            link.post(8)
-            link.post_extra(b"info %d" % tick)
-            link.wait()
-            heard.append(link.inbox.tolist())
-        link.close()
-
-    def seat(endpoint: RoleEndpoint) -> None:
-        link = endpoint.link(0, LinkSize(4, 8))
-        for _ in range(3):
-            link.wait()
-            heard.append((link.inbox.tolist(), bytes(link.wait_extra())))
-            link.outbox[:] = link.inbox[:4] + 10
-            link.post(4)
-        link.close()
-        link.close()
-
-    run(environment, seat)
-    assert heard == [said for tick in range(3) for said in (([tick] * 8, b"info %d" % tick), [tick + 10] * 4)]
+    odd, even = [1, 3, 5, 7, 9], [0, 2, 4, 6, 8]
+    expected = {
+        (source, tag): [10 * source + n for n in numbers]
+        for source in (2, 1)
+        for tag, numbers in ((Tag.GROUP, odd), (Tag.WELCOME, even))
+    }
+    assert heard == {**expected, "anyone": [1, 2]}
 
 
 def test_links_of_the_same_roles_keep_their_messages_apart() -> None:
@@ -415,7 +354,7 @@ def test_wait_for_games_is_no_deadlock_and_is_reported_as_such() -> None:
 
     host.run({0: waits, 1: lambda endpoint: endpoint.receive(0, Tag.GROUP)})
     assert [role.awaits_games for role in seen[0]] == [True, False]
-    assert "an external game that asks for an action" in seen[0][0].words(str)
+    assert "an external game that asks for an action" in seen[0][0].describe(str)
 
 
 @pytest.mark.usefixtures("interruptible")

@@ -47,9 +47,9 @@ def test_find_circle_ignores_roles_that_do_not_wait() -> None:
 
 
 def test_words_of_a_role_describe_every_tag() -> None:
-    said = {waiting(1, 2, tag).words(name) for tag in Tag if tag not in (Tag.ORDER, Tag.GAMES)}
+    said = {waiting(1, 2, tag).describe(name) for tag in Tag if tag not in (Tag.ORDER, Tag.GAMES)}
     assert all("role 2" in words and "_" not in words for words in said)
-    assert waiting(0, ANY_SOURCE, Tag.TO_ROOT).words(name) == "role 0 waits for a message of any role, for 61 s"
+    assert waiting(0, ANY_SOURCE, Tag.TO_ROOT).describe(name) == "role 0 waits for a message of any role, for 61 s"
 
 
 def test_report_lists_the_circle_first_and_then_others_with_stacks() -> None:

@@ -11,10 +11,9 @@ from gymnasium.error import AlreadyPendingCallError
 from gymnasium.spaces import Box, Dict, Discrete, Space, Tuple
 
 from arena.errors import BudgetReached
-from arena.proxy.vector import VectorEnvProxy
 from arena.seat.client import SeatClient
-from arena.seat.layout import ReplyView, link_size
-from arena.seat.welcome import Welcome
+from arena.seat.layout import ReplyView, Welcome, link_size
+from arena.seat.vector import VectorEnvProxy
 
 LANES = 2
 

@@ -65,7 +65,7 @@ def test_a_seat_of_several_entities_has_the_rows_of_all_lanes_in_order(lanes: in
     assert runs[0].episodes == runs[1].episodes != []
 
 
-@pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1", "FrozenLake-v1", "Blackjack-v1"])
+@pytest.mark.parametrize("env_id", ["CartPole-v1", "Blackjack-v1"])
 def test_vector_face_in_blocks_equals_gymnasiums_vector_environment(env_id: str, tmp_path: Path) -> None:
     data = {
         "ticks": 1000,
@@ -84,8 +84,7 @@ def weights(played: Played, policy: str) -> dict[str, Any]:
     return dict(checkpoint.load(files[-1]).state["network"])
 
 
-@pytest.mark.parametrize("recurrent", [None, "lstm"])
-@pytest.mark.parametrize("actions", ["discrete", "continuous"])
+@pytest.mark.parametrize(("actions", "recurrent"), [("discrete", "lstm"), ("continuous", None)])
 def test_ppo_learns_the_same_weights_from_the_same_games(actions: str, recurrent: str | None, tmp_path: Path) -> None:
     """The actor sees half of the rows at a time, which may change the last bits of what it computes: hence 1e-6."""
     ppo = {"algorithm": "ppo", "options": {"n_steps": 20, "minibatch_size": 32, "recurrent": recurrent}}
@@ -219,17 +218,6 @@ def test_an_evaluation_plays_the_same_episodes_and_no_more(tmp_path: Path) -> No
     data = duel(2, ticks=10**9, lanes=4)
     played = play(data, tmp_path, episodes=5)
     assert [(e["lane"], e["episode"]) for e in played.episodes] == [(lane, i) for lane in range(4) for i in range(5)]
-
-
-def test_resumed_run_continues_at_its_checkpoints_tick(tmp_path: Path) -> None:
-    counts = {"algorithm": "workers:Counts"}
-    play(duel(2, ticks=40, blue=counts), tmp_path, given=True)
-    played = play(duel(2, ticks=80, blue=counts), tmp_path, resume=True)
-    assert played.notes == [("loaded", 40)]
-    assert [update["ticks"] for update in played.updates] == list(range(10, 90, 10))
-    assert [update["samples"] for update in played.updates] == list(range(50, 450, 50))
-    keys = [(e["match"], e["lane"], e["tick"]) for e in played.episodes]
-    assert len(keys) == len(set(keys))
 
 
 def test_the_shares_of_a_profile_add_up(tmp_path: Path) -> None:

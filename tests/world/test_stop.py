@@ -16,7 +16,7 @@ from arena.config import parse_config, yaml
 from arena.records import boundary
 from arena.records.folder import RunFolder
 from arena.roles.root.early_stop import EarlyStop
-from arena.roles.root.leg_end import NextStep
+from arena.roles.root.legs import NextStep
 from arena.roles.state import RunState
 from arena.roles.stop import ONE_REQUEST_SECONDS, STOP_SIGNALS, Stop, handled_signals
 from arena.run.lead import Leader
@@ -156,7 +156,7 @@ def test_stop_works_at_any_point_of_the_matches(
     ahead: int, pipeline: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def ask(self: EarlyStop, ticks: Mapping[int, int]) -> None:
-        self.asked = True
+        self.requested = True
         self._order(max(ticks.values()) + ahead, ticks)
 
     monkeypatch.setattr(EarlyStop, "ask", ask)

@@ -21,7 +21,7 @@ from arena.preflight.examine import constructor_errors_reported, external_games
 from arena.records.metrics import EpisodeRecord
 from arena.roles.environment.lane_block import LaneBlock
 from arena.roles.environment.restart import RestartLimit
-from arena.roles.protocol import Done, Games, Go, Listening, Progress, Ready, Stopping
+from arena.roles.protocol import Done, Go, Progress, Ready, Stopping
 from arena.roles.run import Run
 from arena.roles.state import RunState
 from arena.transport import Bytes, Endpoint, Order, Tag
@@ -33,22 +33,24 @@ _COUNT_SECONDS = 10.0  # between two Games messages
 
 
 class Environment:
-    """The environment of one match, for one leg.
-
-    Args:
-        endpoint: this role's endpoint.
-        run: the run.
-        match: the match.
-        memory: the state of this process; has the limit of restarts of the match.
-    """
+    """The environment of one match, for one leg; `memory` has the match's connection and limit of restarts."""
 
     def __init__(self, endpoint: Endpoint, run: Run, match: MatchPlan, memory: RunState) -> None:
-        self._endpoint = endpoint
-        self._match = match
-        self._role = Role(RoleKind.ENVIRONMENT, match.match, None)
+        self._endpoint, self._match = endpoint, match
         self._stopwatch = stopwatch(run.profile)
         self._kind = registry.external_kind(match.game.make)
-        connection = self._connection = None if self._kind is None else self._connect(run, match, memory)
+        connection = None if self._kind is None else memory.connections.get(match.match)
+        if self._kind is not None and connection is None:
+
+            def sleep(seconds: float) -> None:  # other roles run meanwhile, and the watchdog sees what is waited for
+                endpoint.sleep((endpoint.address, Tag.GAMES, ANY_SOURCE), seconds)
+
+            with constructor_errors_reported(match):
+                seed = run.environment_seed(match, 0)
+                connection = Connection(lambda: external_games(match), match, seed, run.folder.logs, sleep=sleep)
+            memory.connections[match.match] = connection  # kept by this process from leg to leg
+            self._report_place(connection)
+        self._connection = connection
         restarts = run.plan.config.on_env_error == "restart"
         limit = memory.restart_limits.setdefault(match.match, RestartLimit()) if restarts else None
         # A number of episodes is counted over all lanes, so all lanes must end at the same tick: one block.
@@ -66,7 +68,7 @@ class Environment:
                     limit=limit,
                     stopwatch=self._stopwatch,
                     connection=connection,
-                    hurry=lambda: self._ends_early,
+                    ends_early=lambda: self._ends_early,
                 )
                 made.callback(block.abandon)
                 self._blocks.append(block)
@@ -74,37 +76,37 @@ class Environment:
         self._reported = 0.0
         self._hold: int | None = None  # wait before this tick for a `Go` with the leg's end
         self._ends_early = False  # the root has ordered to hold: external games are not waited for any more
-        self._ring = endpoint.bell() if connection is not None else None
+        self._bell = endpoint.bell() if connection is not None else None
         endpoint.on_order(Order.STOP, self._stop_at)
 
     def play(self) -> None:
         """Plays the leg; returns after the Done message to the root."""
         try:
-            external = self._ring is not None
+            external = self._connection is not None
             for block in self._blocks if not external else ():
                 block.begin()
-            self._endpoint.send(0, Tag.TO_ROOT, pack(Ready(self._role)))
-            go = expect(Go, self._endpoint.receive(0, Tag.FROM_ROOT))
-            for block in self._blocks:
-                block.play_until(go.until)
+            role = Role(RoleKind.ENVIRONMENT, self._match.match, None)
+            self._send(Ready(role))
+            self._take_end()  # an order to hold before a tick may have come already
             for block in self._blocks if external else ():
                 block.begin()  # may wait for long: before Go, the root waits for all roles
             while playing := [block for block in self._blocks if not block.over]:
                 for block in playing:
                     if self._hold is not None and block.tick + 1 >= self._hold:
-                        self._await_end()
+                        self._take_end()  # the root may order another tick first
+                        self._hold = None
                         break
                     block.move()
                 if time.monotonic() - self._reported > _REPORT_SECONDS:
                     self._report()
             if self._hold is not None:  # all workers have left after the order to stop
-                self._await_end()
+                self._take_end()
+                self._hold = None
             self._report(last=True)
             for block in self._blocks:  # before Done: an error while closing a game is an error of the run
                 block.close()
             episodes = tuple(count for block in self._blocks for count in block.episodes)
-            done = Done(self._role, self.tick, self._stopwatch.profile(), episodes=episodes)
-            self._endpoint.send(0, Tag.TO_ROOT, pack(done))
+            self._send(Done(role, self.tick, self._stopwatch.profile(), episodes=episodes))
             # An order may still come; its handler must not keep these games in memory while the next leg makes its own.
             tick = max(block.tick for block in self._blocks)
             self._endpoint.on_order(Order.STOP, _refusal(self._endpoint, self._match.match, tick))
@@ -113,28 +115,14 @@ class Environment:
                 block.abandon()
             raise
 
-    def _connect(self, run: Run, match: MatchPlan, memory: RunState) -> Connection:
-        """The connection to the external games of the match, which this process keeps from leg to leg."""
-        connection = memory.connections.get(match.match)
-        if connection is None:
-            seed = run.environment_seed(match, 0)
-            with constructor_errors_reported(match):
-                connection = Connection(
-                    lambda: external_games(match), match, seed, run.folder.logs, sleep=self._sleep_for_games
-                )
-            memory.connections[match.match] = connection
-            self._report_place(connection)
-        return connection
+    def _send(self, message: object) -> None:
+        self._endpoint.send(0, Tag.TO_ROOT, pack(message))
 
     def _report_place(self, connection: Connection) -> None:
         """Tells the root where games connect."""
         assert self._kind is not None, "the games are external"
         connection.told_address = connection.games.address
-        self._endpoint.send(0, Tag.TO_ROOT, pack(Listening(connection.place(self._kind))))
-
-    def _sleep_for_games(self, seconds: float) -> None:
-        """Other roles of the process run meanwhile, and the watchdog knows that games are waited for."""
-        self._endpoint.sleep((self._endpoint.address, Tag.GAMES, ANY_SOURCE), seconds)
+        self._send(connection.place(self._kind))
 
     def _stop_at(self, _: int, data: Bytes) -> None:
         """Handles the order to hold before a tick; it may arrive while another role of the process runs."""
@@ -145,14 +133,13 @@ class Environment:
         if holds:
             self._hold = ordered
             self._ends_early = True
-            if self._ring is not None:
-                self._ring()
-        self._endpoint.send(0, Tag.TO_ROOT, pack(Stopping(self._match.match, ordered, tick, holds)))
+            if self._bell is not None:
+                self._bell()
+        self._send(Stopping(self._match.match, ordered, tick, holds))
 
-    def _await_end(self) -> None:
-        """Waits for the agreed end of the leg; the root may order another tick first."""
+    def _take_end(self) -> None:
+        """Waits for the root's Go, which has the end of the leg."""
         go = expect(Go, self._endpoint.receive(0, Tag.FROM_ROOT))
-        self._hold = None
         for block in self._blocks:
             block.play_until(go.until)
 
@@ -169,14 +156,14 @@ class Environment:
             finished += block.finished
             block.finished.clear()
         finished.sort(key=attrgetter("tick"))
-        progress = Progress(self._match.match, self.tick, tuple(finished), last=last)
-        self._endpoint.send(0, Tag.TO_ROOT, pack(progress))
-        if self._connection is not None:
-            if self._connection.games.address != self._connection.told_address:  # some were recreated
-                self._report_place(self._connection)
+        self._send(Progress(self._match.match, self.tick, tuple(finished), last=last))
+        connection = self._connection
+        if connection is not None:
+            if connection.games.address != connection.told_address:  # some were recreated
+                self._report_place(connection)
             # Only the root knows, after the last message of a leg, whether the run ends with it.
-            if last or self._reported - self._connection.counted_at > _COUNT_SECONDS:
-                self._endpoint.send(0, Tag.TO_ROOT, pack(Games(self._connection.counts(self._match.match, self.tick))))
+            if last or self._reported - connection.counted_at > _COUNT_SECONDS:
+                self._send(connection.counts(self._match.match, self.tick))
 
 
 def _refusal(endpoint: Endpoint, match: int, tick: int) -> OrderHandler:

@@ -1,8 +1,7 @@
 """Hosts the external games of one match: forms ticks from the games that ask for actions.
 
-The connection and its table of slots belong to the process: they outlive the legs of a run, its evaluations and the
-A `LaneBlock` plays `HostedGames` in one leg, in the place of a
-`RestartingGame`.
+The connection and its table of slots belong to the process and outlive the legs of a run. A `LaneBlock` plays
+`HostedGames` in one leg, in the place of a `RestartingGame`.
 """
 
 from __future__ import annotations
@@ -31,9 +30,8 @@ class HostedGames:
 
     Args:
         connection: open, and paused.
-        endpoint: of the environment.
-        limit: the limit of restarts of the match; None: a failure ends the run.
-        hurry: whether ticks are formed at once, as the leg is to end.
+        limit: of restarts of the match; None: a failure ends the run.
+        ends_early: whether ticks are formed at once, because the leg is to end.
         report: called with a failure after which the games were recreated, and the slots [L] whose games are lost.
         exhausted: called once in a run, when no game is left and none will come any more.
 
@@ -51,25 +49,23 @@ class HostedGames:
         endpoint: Endpoint,
         *,
         limit: RestartLimit | None,
-        hurry: Callable[[], bool],
+        ends_early: Callable[[], bool],
         report: Callable[[Fault, Lanes], None],
         exhausted: Callable[[], None],
     ) -> None:
-        self._connection = connection
-        self._endpoint = endpoint
-        self._limit = limit
-        self._hurry = hurry
-        self._report = report
-        self._exhausted = exhausted
+        self._connection, self._endpoint, self._limit = connection, endpoint, limit
+        self._ends_early, self._report, self._exhausted = ends_early, report, exhausted
         self.interface = connection.games.interface
-        connection.bell = endpoint.bell()
-        connection.restarted = self._report_part
+        self.table: Slots = connection.table
         self.tick: Tick
 
-    @property
-    def table(self) -> Slots:
-        """The slots of the match."""
-        return self._connection.table
+        def report_part(error: Exception, lost: Sequence[int]) -> None:
+            lanes = np.zeros(self.table.size, np.bool_)
+            lanes[list(lost)] = True
+            text = str(error)
+            report(Fault(text.partition("\n")[0], text, time.monotonic()), lanes)
+
+        connection.bell, connection.restarted = endpoint.bell(), report_part
 
     def begin(self) -> Frame:
         """Waits for the first tick of the leg; returns its frame."""
@@ -78,11 +74,7 @@ class HostedGames:
         return self.tick.begun
 
     def step(self, actions: Sequence[Any]) -> Step:
-        """Passes the actions on and waits for the next tick.
-
-        Raises:
-            Exception: as raised by the connection, if its games must not be recreated.
-        """
+        """Passes the actions on and waits for the next tick; raises as the games, if they cannot be recreated."""
         answers = self.table.answers(actions)
         if len(answers.slots):
             self._guarded(lambda: self._connection.games.answer(answers))
@@ -120,19 +112,13 @@ class HostedGames:
             if over and not connection.exhausted:
                 connection.exhausted = True
                 self._exhausted()
-            tick = table.form(at_once=over or self._hurry())
+            tick = table.form(at_once=over or self._ends_early())
             if tick is not None:
                 break
             waits = [seconds for seconds in (again, table.seconds()) if seconds is not None]
             self._endpoint.sleep((self._endpoint.address, Tag.GAMES, ANY_SOURCE), min(waits, default=None))
         self.tick = tick
         connection.finished += tick.finished
-
-    def _report_part(self, error: Exception, lost: Sequence[int]) -> None:
-        lanes = np.zeros(self.table.size, np.bool_)
-        lanes[list(lost)] = True
-        text = str(error)
-        self._report(Fault(text.partition("\n")[0], text, time.monotonic()), lanes)
 
     def _guarded(self, call: Callable[[], Any]) -> Any:
         """Calls the connection; after a failure all its games are lost and it is recreated, or the run ends."""

@@ -27,17 +27,14 @@ from arena.plan.seats import check_seats
 from arena.preflight.examine import adapted_game, check_idle_action, constructor_errors_reported
 from arena.preflight.outcomes import outcome_rule
 from arena.records.metrics import EpisodeRecord
-from arena.roles.environment.episodes import EpisodeTracker
-from arena.roles.environment.game_tracker import GameTracker
+from arena.roles.environment.episodes import EpisodeTracker, GameTracker
 from arena.roles.environment.hosted_games import HostedGames
 from arena.roles.environment.recording import open_recording
 from arena.roles.environment.restart import Fault, RestartingGame, RestartLimit
 from arena.roles.protocol import Exhausted, Restarted
 from arena.roles.run import Run
-from arena.seat.batch_writer import StepWriter, step_writer
-from arena.seat.layout import link_size
-from arena.seat.server import Infos, SeatServer
-from arena.seat.welcome import Welcome
+from arena.seat.layout import Welcome, link_size
+from arena.seat.server import Infos, SeatServer, step_writer
 from arena.transport import Endpoint, Tag
 from arena.transport.pickling import pack, unpack
 
@@ -45,19 +42,13 @@ _log = logging.getLogger(__name__)
 
 
 class LaneBlock:
-    """One game object and the lanes that it plays.
+    """One game object and the lanes that it plays: the block number `part` of the `parts` blocks of a match.
 
     Args:
-        endpoint: the endpoint of the environment.
-        run: the run.
-        match: the match.
-        lanes: the lanes of the block, by their numbers in the match; a lane plays the same in any block.
-        part: the number of the block in the match.
-        parts: the number of blocks of the match.
-        limit: the limit of restarts of the match's games; None: a game that fails ends the run.
-        stopwatch: the stopwatch of the environment.
+        lanes: by their numbers in the match; a lane plays the same in any block.
+        limit: of restarts of the match's games; None: a game that fails ends the run.
         connection: to the match's games, if they are external.
-        hurry: whether ticks of external games are formed at once, as the leg is to end.
+        ends_early: whether ticks of external games are formed at once, because the leg is to end.
 
     Attributes:
         finished: records of the episodes that have ended; the environment reports and removes them.
@@ -75,26 +66,27 @@ class LaneBlock:
         limit: RestartLimit | None = None,
         stopwatch: Stopwatch,
         connection: Connection | None = None,
-        hurry: Callable[[], bool] = lambda: False,
+        ends_early: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._endpoint = endpoint
-        self._run = run
-        self._match = match
+        self._endpoint, self._run, self._match, self._stopwatch = endpoint, run, match, stopwatch
         self._lanes = lanes
-        self._part, self._parts = part, parts
-        self._stopwatch = stopwatch
-        seeds = [run.environment_seed(match, lane) for lane in lanes]
+        self._all_lanes = np.ones(len(lanes), np.bool_)
         self._game: RestartingGame | HostedGames
         if connection is not None:
+
+            def report_exhausted() -> None:
+                endpoint.send(0, Tag.TO_ROOT, pack(Exhausted(match.match, self._lockstep.tick)))
+
             self._game = HostedGames(
                 connection,
                 endpoint,
                 limit=limit,
-                hurry=hurry,
+                ends_early=ends_early,
                 report=self._report_fault,
-                exhausted=self._report_exhausted,
+                exhausted=report_exhausted,
             )
         else:
+            seeds = [run.environment_seed(match, lane) for lane in lanes]
             # Before the first tick, a constructor that fails is a mistake of the configuration.
             with constructor_errors_reported(match) if run.leg.start == 0 else nullcontext():
                 contexts = [
@@ -106,52 +98,44 @@ class LaneBlock:
                 )
         with ExitStack() as made:
             made.callback(self._game.close_quietly)
-            seat_entities = check_seats(match, self._game.interface)
-            check_idle_action(match, self._game.interface)
-            self._seats, self._write_step = self._open_seats(seat_entities)
+            game = self._game.interface
+            self._seat_entities = seat_entities = check_seats(match, game)
+            check_idle_action(match, game)
+            welcomes = [
+                Welcome(
+                    lanes=len(lanes),
+                    entities=tuple(game.entities[e] for e in entities),
+                    observation_spaces=tuple(game.observation_spaces[e] for e in entities),
+                    action_spaces=tuple(game.action_spaces[e] for e in entities),
+                    mask_sizes=tuple(game.mask_sizes[e] for e in entities),
+                    alone=len(match.seats) == 1,
+                    part=part,
+                    parts=parts,
+                    outside=connection is not None,
+                    seat=seat,
+                )
+                for seat, entities in enumerate(seat_entities)
+            ]
+            layouts = [welcome.layout() for welcome in welcomes]
+            peers = [run.address(Role(RoleKind.WORKER, match.match, seat)) for seat in range(len(match.seats))]
+            links = endpoint.open_links(peers, [link_size(layout) for layout in layouts], part)
+            for peer, welcome in zip(peers, welcomes, strict=True):
+                endpoint.send(peer, Tag.WELCOME, pack(welcome))
+            self._seats = [SeatServer(*of) for of in zip(seat_entities, welcomes, layouts, links.links, strict=True)]
+            self._write_step = step_writer(self._seats, layouts, links.outboxes)
             self._all_actions = self._joint_actions(frozenset())  # views of the received requests
             self._ragged = any(server.ragged for server in self._seats)  # then joint actions are built on each tick
             before = [run.leg.episodes.get((match.match, lane), 0) for lane in lanes]
             self._tracker: EpisodeTracker | GameTracker
-            rule = outcome_rule(match, self._game.interface)
+            rule, number = outcome_rule(match, game), run.plan.round
             if isinstance(self._game, HostedGames):
-                self._tracker = GameTracker(self._game, match, seat_entities, before, round=run.plan.round, rule=rule)
+                self._tracker = GameTracker(self._game, match, seat_entities, before, round=number, rule=rule)
             else:
-                self._tracker = EpisodeTracker(match, seat_entities, lanes, before, round=run.plan.round, rule=rule)
+                self._tracker = EpisodeTracker(match, seat_entities, lanes, before, round=number, rule=rule)
             self._lockstep = Lockstep(len(self._seats), run.plan.ticks, run.leg.start)
-            self._seat_entities = seat_entities
-            self._recording = open_recording(
-                run, match, self._game.interface, self._tracker, lanes=lanes, seat_entities=seat_entities
-            )
+            self._recording = open_recording(run, match, game, self._tracker, lanes=lanes, seat_entities=seat_entities)
             made.pop_all()
         self.finished: list[EpisodeRecord] = []
-
-    def _open_seats(self, seat_entities: Sequence[tuple[int, ...]]) -> tuple[list[SeatServer], StepWriter]:
-        """Opens the links to all seats and sends each worker the description of its seat."""
-        welcomes = [self._welcome(seat, entities) for seat, entities in enumerate(seat_entities)]
-        layouts = [welcome.layout() for welcome in welcomes]
-        seats = range(len(self._match.seats))
-        peers = [self._run.address(Role(RoleKind.WORKER, self._match.match, seat)) for seat in seats]
-        links = self._endpoint.open_links(peers, [link_size(layout) for layout in layouts], self._part)
-        for peer, welcome in zip(peers, welcomes, strict=True):
-            self._endpoint.send(peer, Tag.WELCOME, pack(welcome))
-        servers = [SeatServer(*seat) for seat in zip(seat_entities, welcomes, layouts, links.links, strict=True)]
-        return servers, step_writer(servers, layouts, links.outboxes)
-
-    def _welcome(self, seat: int, entities: tuple[int, ...]) -> Welcome:
-        game = self._game.interface
-        return Welcome(
-            lanes=len(self._lanes),
-            entities=tuple(game.entities[e] for e in entities),
-            observation_spaces=tuple(game.observation_spaces[e] for e in entities),
-            action_spaces=tuple(game.action_spaces[e] for e in entities),
-            mask_sizes=tuple(game.mask_sizes[e] for e in entities),
-            alone=len(self._match.seats) == 1,
-            part=self._part,
-            parts=self._parts,
-            outside=isinstance(self._game, HostedGames),
-            seat=seat,
-        )
 
     @property
     def tick(self) -> int:
@@ -175,7 +159,7 @@ class LaneBlock:
 
     def begin(self) -> None:
         """Begins an episode in every lane and sends the first observations."""
-        self._restart(np.ones(len(self._lanes), np.bool_), self._game.begin())
+        self._restart(self._all_lanes, self._game.begin())
         if isinstance(self._game, HostedGames):  # games may have ended since the last leg
             self.finished += self._tracker.finish(self._game.tick.over, self.tick)
 
@@ -195,8 +179,14 @@ class LaneBlock:
         try:
             if joint.reset is None:
                 self._tick(joint)
-            else:
-                self._reset(joint.reset)
+                return
+            lanes, seeds, options = unpack(self._seats[joint.reset].link.wait_extra())
+            self._tracker.restart(np.flatnonzero(lanes))
+            frame = self._game.reset(lanes, seeds, options)
+            if frame is None:  # all episodes are dropped: the reply to a reset cannot end an episode
+                lanes = self._all_lanes
+                frame = self._replace_game(lanes, seeds, options)
+            self._restart(lanes, frame)
         except GameError as error:
             error.tick = self.tick
             raise
@@ -229,7 +219,15 @@ class LaneBlock:
         self._stopwatch.switch(Activity.ENVIRONMENT)
         played = self._game.step(actions)
         self._stopwatch.switch(Activity.COMMUNICATION)
-        step = self._empty_step() if played is None else played
+        if played is not None:
+            step = played
+        else:  # the game has failed: the last observations, no rewards, no active entities
+            no = np.zeros((len(self._lanes), len(self._all_actions)), np.bool_)
+            observations: list[Any] = [None] * len(self._all_actions)
+            for server in self._seats:
+                for entity, observation in zip(server.entities, server.shown(), strict=True):
+                    observations[entity] = observation
+            step = Step(Frame(observations, no, (None,) * len(observations)), np.zeros(no.shape), no, no)
         if played is None or self._lockstep.over:
             step = self._tracker.cut(step)
         over, ends = self._tracker.tick(step)
@@ -250,20 +248,11 @@ class LaneBlock:
             server = self._seats[seat]
             server.post(tick, last=last, infos=None if no_infos else server.pack_infos(step_infos, begin_infos, over))
 
-    def _empty_step(self) -> Step:
-        """The result of a tick in which the game has failed: the last observations, no rewards, no active entities."""
-        no = np.zeros((len(self._lanes), len(self._game.interface.entities)), np.bool_)
-        observations: list[Any] = [None] * no.shape[1]
-        for server in self._seats:
-            for entity, observation in zip(server.entities, server.shown(), strict=True):
-                observations[entity] = observation
-        return Step(Frame(observations, no, (None,) * no.shape[1]), np.zeros(no.shape), no, no)
-
     def _next_episodes(self, over: NDArray[np.bool_], last: Frame) -> tuple[NDArray[np.bool_], Infos | None]:
         """Begins an episode in the lanes that are over [L]; returns where one begins, and the infos of resets."""
-        finished, wanted = self._tracker.finish(over, self._lockstep.tick), self._run.episodes
+        finished, most = self._tracker.finish(over, self._lockstep.tick), self._run.episodes
         # Lanes that have finished early continue, but their further episodes are not counted: short ones would prevail.
-        self.finished += finished if wanted is None else [record for record in finished if record.episode < wanted]
+        self.finished += finished if most is None else [record for record in finished if record.episode < most]
         self._stopwatch.switch(Activity.ENVIRONMENT)
         frame = self._game.reset(over)
         self._stopwatch.switch(Activity.COMMUNICATION)
@@ -288,9 +277,8 @@ class LaneBlock:
     def _begin_new_game(self, dropped: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], Infos | None]:
         """As `_next_episodes`, with a new game: episodes begin in all lanes; the old ones of `dropped` [L] are lost."""
         frame = self._replace_game(dropped)
-        lanes = np.ones(len(self._lanes), np.bool_)
-        self._begin_episodes(frame, lanes)
-        return lanes, frame.infos
+        self._begin_episodes(frame, self._all_lanes)
+        return self._all_lanes, frame.infos
 
     def _replace_game(
         self, dropped: NDArray[np.bool_], seeds: Sequence[int | None] | None = None, options: Any = None
@@ -313,9 +301,6 @@ class LaneBlock:
         report = Restarted(self._match.match, self._lockstep.tick, lanes, fault.error, fault.trace, seconds)
         self._endpoint.send(0, Tag.TO_ROOT, pack(report))
 
-    def _report_exhausted(self) -> None:
-        self._endpoint.send(0, Tag.TO_ROOT, pack(Exhausted(self._match.match, self._lockstep.tick)))
-
     def _joint_actions(self, idle: frozenset[int]) -> tuple[Any, ...]:
         actions: list[Any] = [None] * len(self._game.interface.entities)
         for seat, server in enumerate(self._seats):
@@ -323,15 +308,6 @@ class LaneBlock:
             for entity, action in zip(server.entities, chosen, strict=True):
                 actions[entity] = action
         return tuple(actions)
-
-    def _reset(self, seat: int) -> None:
-        lanes, seeds, options = unpack(self._seats[seat].link.wait_extra())
-        self._tracker.restart(np.flatnonzero(lanes))
-        frame = self._game.reset(lanes, seeds, options)
-        if frame is None:  # the episodes of the other lanes are dropped too: the reply to a reset cannot end an episode
-            lanes = np.ones(len(self._lanes), np.bool_)
-            frame = self._replace_game(lanes, seeds, options)
-        self._restart(lanes, frame)
 
     def _restart(self, lanes: NDArray[np.bool_], frame: Frame) -> None:
         for server in self._seats:

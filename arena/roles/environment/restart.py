@@ -35,11 +35,7 @@ Lanes = NDArray[np.bool_]
 
 
 class RestartLimit:
-    """Limits how often the games of a match may be restarted: `MOST_RESTARTS` within `WINDOW` seconds.
-
-    Args:
-        clock: returns the time in seconds.
-    """
+    """Limits how often the games of a match may be restarted: `MOST_RESTARTS` within `WINDOW` seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -77,27 +73,19 @@ class RestartingGame:
 
     Args:
         make: constructs the game.
-        lanes: the numbers of the lanes in the match.
-        seeds: per lane, the seed of the first reset.
-        limit: the limit of restarts of the match; None: a game that fails ends the run.
+        lanes: their numbers in the match.
+        seeds: per lane, of the first reset.
+        limit: of restarts of the match; None: a game that fails ends the run.
 
     Attributes:
-        interface: the interface of the game.
         fault: the failure because of which `step` or `reset` returned None.
         last_reset: the arguments of the newest reset.
-        restarts: the number of restarts.
-
-    Raises:
-        Exception: as raised by `make`.
     """
 
     def __init__(
         self, make: Callable[[], BatchedEnv], *, lanes: range, seeds: Sequence[int], limit: RestartLimit | None
     ) -> None:
-        self._make = make
-        self._lanes = lanes
-        self._seeds = seeds
-        self._limit = limit
+        self._make, self._lanes, self._seeds, self._limit = make, lanes, seeds, limit
         self._game = make()
         self.interface = self._game.interface
         self._validator = StepValidator(self.interface, len(lanes))
@@ -112,7 +100,7 @@ class RestartingGame:
             Exception: as raised by the game.
             GameError: the game returns something that its interface does not allow.
         """
-        return self._first_reset(self._seeds, None)
+        return self._reset(np.ones(len(self._lanes), np.bool_), Reset(self._seeds, None, new_game=True))
 
     def reset(
         self, lanes: Lanes, seeds: Sequence[int | None] | None = None, options: Mapping[str, Any] | None = None
@@ -123,14 +111,21 @@ class RestartingGame:
             Exception, GameError: as `begin`, if the game must not be restarted.
         """
         try:
-            frame = self._game.reset(lanes, seeds, options)
-            self._validator.check_frame(frame, lanes)
-            self.last_reset = Reset(seeds, options, new_game=False)
-            return frame
+            return self._reset(lanes, Reset(seeds, options, new_game=False))
         except Exception as error:
             if not self._may_restart(error):
                 raise
             return None
+
+    def _reset(self, lanes: Lanes, reset: Reset) -> Frame:
+        try:
+            frame = self._game.reset(lanes, reset.seeds, reset.options)
+            self._validator.check_frame(frame, lanes)
+        except GameError as error:
+            self._set_lane(error)
+            raise
+        self.last_reset = reset
+        return frame
 
     def step(self, actions: Sequence[Any]) -> Step | None:
         """As `BatchedEnv.step`; None and exceptions as for `reset`."""
@@ -138,8 +133,7 @@ class RestartingGame:
             step = self._game.step(actions)
             self._validator.check_step(step)
             frame = step.frame
-            ended = step.terminated | step.truncated
-            if frame.infos is not None and ended.any():
+            if frame.infos is not None and (ended := step.terminated | step.truncated).any():
                 # The game may change them in place when it is reset, before they are sent.
                 infos = [copy.deepcopy(i) if rows.any() else i for i, rows in zip(frame.infos, ended, strict=True)]
                 step = step._replace(frame=frame._replace(infos=infos))
@@ -147,6 +141,7 @@ class RestartingGame:
         except Exception as error:
             if isinstance(error, GameError):
                 error.found += self._validator.describe_nonfinite_action(actions)
+                self._set_lane(error)
             if not self._may_restart(error):
                 raise
             return None
@@ -167,10 +162,9 @@ class RestartingGame:
             raise GameError("another interface after a restart; all games of a match must have the same one")
         self.restarts += 1
         fresh = [seeding.seed_anew(seed, restarts=self.restarts) for seed in self._seeds]
-        asked = seeds or [None] * len(fresh)
-        return self._first_reset(
-            [new if seed is None else seed for seed, new in zip(asked, fresh, strict=True)], options
-        )
+        given = seeds or [None] * len(fresh)
+        used = [new if seed is None else seed for seed, new in zip(given, fresh, strict=True)]
+        return self._reset(np.ones(len(self._lanes), np.bool_), Reset(used, options, new_game=True))
 
     def close(self) -> None:
         """Closes the game; an exception is only logged if games may be restarted."""
@@ -186,21 +180,8 @@ class RestartingGame:
         except Exception:
             _log.exception("a game that is given up cannot be closed")
 
-    def _first_reset(self, seeds: Sequence[int], options: Mapping[str, Any] | None) -> Frame:
-        lanes = np.ones(len(self._lanes), np.bool_)
-        try:
-            frame = self._game.reset(lanes, seeds, options)
-            self._validator.check_frame(frame, lanes)
-            self.last_reset = Reset(seeds, options, new_game=True)
-            return frame
-        except GameError as error:
-            self._set_lane(error)
-            raise
-
     def _may_restart(self, error: Exception) -> bool:
         """Whether the game may be restarted after this exception; keeps the fault if so."""
-        if isinstance(error, GameError):
-            self._set_lane(error)
         if self._limit is None or isinstance(error, ConfigError):  # a game of another interface would fail again
             return False
         if not self._limit.allows():

@@ -32,12 +32,7 @@ _SENT_AS_IT_IS = {type(None), bool, int, float, str, bytes, np.bool_, np.int32, 
 
 
 class StepValidator:
-    """Validates the frames and steps of a game.
-
-    Args:
-        interface: the interface of the game.
-        lanes: the number of lanes that step together.
-    """
+    """Validates the frames and steps of a game with this interface and number of lanes."""
 
     def __init__(self, interface: Interface, lanes: int) -> None:
         self._interface = interface
@@ -54,13 +49,13 @@ class StepValidator:
         self._size = sum(lanes * int(np.prod(leaf.shape)) for leaves in self._leaves for leaf in leaves)
         # Per entity, shape and dtype of its observations, or None if they are ragged, which have a test of their own;
         # empty where the fast test does not apply.
-        ragged = [columns is not None for columns in self._columns]
+        pairs = list(zip(self._columns, self._leaves, strict=True))
         plain = not any(interface.mask_sizes) and all(
-            own or (len(of) == 1 and not of[0].path) for own, of in zip(ragged, self._leaves, strict=True)
+            columns is not None or (len(leaves) == 1 and not leaves[0].path) for columns, leaves in pairs
         )
         self._kinds = [
-            None if own else ((lanes, *of[0].shape), of[0].dtype)
-            for own, of in zip(ragged, self._leaves, strict=True)
+            ((lanes, *leaves[0].shape), leaves[0].dtype) if columns is None else None
+            for columns, leaves in pairs
             if plain
         ]
 
@@ -80,7 +75,13 @@ class StepValidator:
             pass
         self._check_flags("terminated", step.terminated)
         self._check_flags("truncated", step.truncated)
-        self._check_rewards(step.rewards)
+        rewards = step.rewards
+        if getattr(rewards, "shape", None) != self._shape or rewards.dtype.kind not in _REAL:
+            raise GameError(f"rewards as {_described(rewards)}; expected float64 {self._shape}")
+        if rewards.dtype != _FLOAT and (lost := lost_value(rewards, _FLOAT)) is not None:
+            raise GameError(f"rewards with the value {lost}, which float64 does not hold")
+        for lane, entity in np.argwhere(~np.isfinite(rewards))[:1].tolist():
+            raise self._error(entity, f"the reward {rewards[lane, entity]}; expected a finite number", lane)
         self.check_frame(step.frame, self._all_lanes, step.terminated | step.truncated)
 
     def describe_nonfinite_action(self, actions: Sequence[Any]) -> str:
@@ -127,12 +128,9 @@ class StepValidator:
     def check_frame(
         self, frame: Frame, lanes: NDArray[np.bool_], ended: NDArray[np.bool_] | Literal[False] = False
     ) -> None:
-        """Validates the observations and infos of the lanes in the mask [L], and all flags and masks.
+        """Validates the observations and infos of the lanes in the mask [L], and all flags and masks, as `check_step`.
 
         Choices out of range are errors in the rows that act next or have `ended` [L, E]; other rows may be empty.
-
-        Raises:
-            GameError: as `check_step`.
         """
         if not isinstance(frame, Frame):
             raise GameError(f"a {type(frame).__name__} as a frame; expected an arena.game.api.Frame")
@@ -148,9 +146,19 @@ class StepValidator:
             self._check_observation(entity, observed, lanes)
             self._check_choices(entity, observed, shown[:, entity])
         for entity, masks in enumerate(zip(frame.masks, final_masks, strict=True)):
+            if not self._interface.mask_sizes[entity]:
+                continue
             for mask in masks:
-                self._check_mask(entity, mask, lanes)
-            if masks[0] is not None and self._interface.mask_sizes[entity]:
+                if mask is None:  # a game may return no mask for some entities or ticks
+                    continue
+                expected = (self._shape[0], self._interface.mask_sizes[entity])
+                if getattr(mask, "shape", None) != expected or mask.dtype.kind not in "biu":
+                    raise self._error(entity, f"action masks as {_described(mask)}; expected int8 {expected}")
+                if mask.size and (mask.max() > 1 or mask.min() < 0):
+                    for lane in np.flatnonzero(lanes & ((mask > 1) | (mask < 0)).any(axis=1)).tolist():
+                        found = f"the action mask {_shortened(mask[lane])}; expected 0 (forbidden) and 1 (allowed)"
+                        raise self._error(entity, found, lane)
+            if masks[0] is not None:
                 free = allows_some(self._interface.action_spaces[entity], masks[0])
                 for lane in np.flatnonzero(lanes & frame.active[:, entity] & ~free)[:1].tolist():
                     found = f"the action mask {_shortened(masks[0][lane])}, which forbids everything"
@@ -160,16 +168,6 @@ class StepValidator:
     def _check_flags(self, name: str, flags: Any) -> None:
         if getattr(flags, "shape", None) != self._shape or flags.dtype.kind != "b":
             raise GameError(f"{name} as {_described(flags)}; expected bool {self._shape}")
-
-    def _check_rewards(self, rewards: Any) -> None:
-        if getattr(rewards, "shape", None) != self._shape or rewards.dtype.kind not in _REAL:
-            raise GameError(f"rewards as {_described(rewards)}; expected float64 {self._shape}")
-        if rewards.dtype != _FLOAT and (lost := lost_value(rewards, _FLOAT)) is not None:
-            raise GameError(f"rewards with the value {lost}, which float64 does not hold")
-        wrong = np.argwhere(~np.isfinite(rewards))
-        if len(wrong):
-            lane, entity = wrong[0].tolist()
-            raise self._error(entity, f"the reward {rewards[lane, entity]}; expected a finite number", lane)
 
     def _check_observation(self, entity: int, observed: Any, lanes: NDArray[np.bool_]) -> None:
         space = self._interface.observation_spaces[entity]
@@ -188,7 +186,9 @@ class StepValidator:
             shape, part = (size, *leaf.shape), leaf.place
             if self._columns[entity] is not None and not isinstance(array, np.ndarray):
                 raise self._error(entity, f"observations{part} as {_described(array)}; expected an array {shape}")
-            lost = None if array.dtype == leaf.dtype else self._lost(array, leaf.dtype, lanes)
+            lost = None
+            if array.dtype != leaf.dtype:  # rows of other lanes may hold anything
+                lost = lost_value(array[lanes] if len(array) == len(lanes) else array, leaf.dtype)
             if array.shape != shape or lost is not None:
                 found = f"as {_described(array)}" if lost is None else f"with the value {lost}"
                 expected = f"expected {leaf.dtype} {shape} for the space {space}"
@@ -224,10 +224,6 @@ class StepValidator:
                 numbers = f"the choices {np.min(choices[0])} to {np.max(choices[1])}"
                 raise self._error(entity, found + numbers, int(of_row[place]))
 
-    def _lost(self, array: NDArray[Any], dtype: np.dtype[Any], lanes: NDArray[np.bool_]) -> str | None:
-        """As `lost_value`, of these lanes; rows of other lanes may hold anything."""
-        return lost_value(array[lanes] if len(array) == len(lanes) else array, dtype)
-
     def _check_ragged(self, entity: int, leaf: Leaf, found: Any, lanes: NDArray[np.bool_], *, units: bool) -> None:
         """Checks form and, unless they are checked as units, that all numbers are finite."""
         if not isinstance(found, Ragged):
@@ -254,18 +250,6 @@ class StepValidator:
             found = f"observations as {_described(observed)}; expected a batch of the space {space}"
             raise self._error(entity, found) from error
 
-    def _check_mask(self, entity: int, mask: Any, lanes: NDArray[np.bool_]) -> None:
-        size = self._interface.mask_sizes[entity]
-        if mask is None or not size:
-            return  # a game may return no mask for some entities or ticks
-        expected = (self._shape[0], size)
-        if getattr(mask, "shape", None) != expected or mask.dtype.kind not in "biu":
-            raise self._error(entity, f"action masks as {_described(mask)}; expected int8 {expected}")
-        if mask.size and (mask.max() > 1 or mask.min() < 0):
-            for lane in np.flatnonzero(lanes & ((mask > 1) | (mask < 0)).any(axis=1)).tolist():
-                found = f"the action mask {_shortened(mask[lane])}; expected 0 (forbidden) and 1 (allowed)"
-                raise self._error(entity, found, lane)
-
     def _check_infos(self, infos: Sequence[Sequence[Info]] | None, lanes: NDArray[np.bool_]) -> None:
         if infos is None:
             return
@@ -280,17 +264,16 @@ class StepValidator:
                 if refusal is not None:
                     raise self._error(entity, refusal, lane)
                 for key, value in info.items():
-                    if type(value) not in _SENT_AS_IT_IS or type(key) is not str:
-                        self._check_can_be_sent(entity, lane, key, value)
-
-    def _check_can_be_sent(self, entity: int, lane: int, key: Any, value: Any) -> None:
-        if type(key) is str and type(value) is np.ndarray and not value.dtype.hasobject:
-            return
-        try:
-            pack((key, value))
-        except Exception as error:  # any: classes may define how they are pickled
-            found = f"the info {key!r}, a {type(value).__name__} that cannot be sent to a worker ({error})"
-            raise self._error(entity, f"{found}; expected a value that can be pickled", lane) from error
+                    kind = type(value)
+                    if type(key) is str and (
+                        kind in _SENT_AS_IT_IS or (kind is np.ndarray and not value.dtype.hasobject)
+                    ):
+                        continue
+                    try:
+                        pack((key, value))
+                    except Exception as error:  # any: classes may define how they are pickled
+                        found = f"the info {key!r}, a {kind.__name__} that cannot be sent to a worker ({error})"
+                        raise self._error(entity, f"{found}; expected a value that can be pickled", lane) from error
 
     def _error(self, entity: int, found: str, lane: int | None = None) -> GameError:
         return GameError(found, entity=self._interface.entities[entity], lane=lane)

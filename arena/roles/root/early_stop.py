@@ -24,23 +24,18 @@ _SECONDS_AHEAD = 0.3  # the ordered tick is this far ahead, at the speed of the 
 
 
 class EarlyStop:
-    """The root's side of ending one leg early.
-
-    Args:
-        endpoint: the root's endpoint.
-        run: the run.
-        leg: the leg in progress.
-        until: its planned end.
+    """The root's side of ending `leg` early.
 
     Attributes:
-        until: the tick at which the leg ends, as agreed so far.
-        asked: whether an early end was requested.
+        until: the tick at which the leg ends, as agreed so far; at first its planned end.
+        requested: whether an early end was requested.
     """
 
     def __init__(self, endpoint: Endpoint, run: Run, leg: Leg, until: int) -> None:
         self.until = until
-        self.asked = False
-        self._endpoint, self._run, self._leg = endpoint, run, leg
+        self.requested = False
+        self._endpoint, self._start = endpoint, leg.start
+        self._addresses = [run.address(Role(RoleKind.ENVIRONMENT, match.match)) for match in run.plan.matches]
         self._began = time.monotonic()
         self._ordered = 0
         self._missing: set[int] = set()  # matches that have not answered
@@ -48,9 +43,9 @@ class EarlyStop:
 
     def ask(self, ticks: Mapping[int, int]) -> None:
         """Requests an early end, given the current tick of each match."""
-        self.asked = True
+        self.requested = True
         seconds = max(time.monotonic() - self._began, 1e-3)
-        fastest = (max(ticks.values()) - self._leg.start) / seconds
+        fastest = (max(ticks.values()) - self._start) / seconds
         self._order(max(ticks.values()) + math.ceil(_SECONDS_AHEAD * fastest) + 2, ticks)
 
     def receive(self, answer: Stopping, ticks: Mapping[int, int]) -> None:
@@ -65,15 +60,11 @@ class EarlyStop:
             self._holding.append(answer.match)
         if not self._missing:
             self.until = self._ordered
-            go = pack(Go(self.until))
             for match in self._holding:
-                self._endpoint.send(self._address(match), Tag.FROM_ROOT, go)
+                self._endpoint.send(self._addresses[match], Tag.FROM_ROOT, pack(Go(self.until)))
 
     def _order(self, tick: int, matches: Mapping[int, int]) -> None:
         self._ordered = min(tick, self.until)
         self._missing, self._holding = set(matches), []
         for match in matches:
-            self._endpoint.order(self._address(match), Order.STOP, self._ordered.to_bytes(8, "little"))
-
-    def _address(self, match: int) -> int:
-        return self._run.address(Role(RoleKind.ENVIRONMENT, match))
+            self._endpoint.order(self._addresses[match], Order.STOP, self._ordered.to_bytes(8, "little"))

@@ -1,23 +1,29 @@
-"""Progress of a run: ticks per match and updates per policy, recorded and added to the scoreboard."""
+"""What the root records and shows: ticks and episodes, updates, restarts of games, external games."""
 
 from __future__ import annotations
 
-from arena.records.formats import GamesLine
-from arena.records.journal import JournalReader
+import logging
+
+import msgspec
+
+from arena.errors import pluralize
+from arena.preflight.external import FROM_OUTSIDE
+from arena.records import checksums
+from arena.records.faults import FaultKind, FaultLog
+from arena.records.folder import RunFolder
+from arena.records.formats import ExternalPlace, GamesLine
+from arena.records.journal import Journal, JournalReader
 from arena.records.metrics import EpisodeRecord, UpdateRecord
 from arena.records.recorder import Recorder
 from arena.records.scoreboard import Scoreboard
-from arena.roles.protocol import Progress
+from arena.roles.protocol import Progress, Restarted
 from arena.roles.run import Run
+
+_log = logging.getLogger(__name__)
 
 
 class RunProgress:
-    """Records progress and keeps the current counts.
-
-    Args:
-        run: the run.
-        recorder: writes the run folder.
-        scoreboard: receives everything that is recorded.
+    """Records progress in the run folder and the scoreboard, and keeps the current counts.
 
     Attributes:
         ticks: per match, the tick that it has reached.
@@ -26,9 +32,8 @@ class RunProgress:
     """
 
     def __init__(self, run: Run, recorder: Recorder, scoreboard: Scoreboard) -> None:
-        self._run = run
-        self._recorder = recorder
-        self._scoreboard = scoreboard
+        self._run, self._scoreboard = run, scoreboard
+        self.recorder = recorder
         self.ticks = run.first_ticks
         self.updates, self.seconds = dict(run.leg.updates), dict(run.leg.seconds)
 
@@ -45,27 +50,50 @@ class RunProgress:
     def advance(self, report: Progress) -> None:
         """Records the ticks and episodes that an environment reports."""
         self.ticks[report.match] = report.tick
-        self._scoreboard.add(self._recorder.episodes(report.match, report.tick, report.episodes, last=report.last))
+        self._scoreboard.add(self.recorder.episodes(report.match, report.tick, report.episodes, last=report.last))
 
     def update(self, record: UpdateRecord) -> None:
         """Records an update of a policy."""
-        self._recorder.update(record)
+        self.recorder.update(record)
         self._scoreboard.update(record)
         self.updates[record.policy] = record.update
         self.seconds[record.policy] = record.seconds
 
-    def take_measured(self) -> None:
-        """Records what callbacks have measured at a boundary."""
-        self._recorder.take_measured()
 
-    def draw_reported(self, line: GamesLine, env: str) -> None:
-        """Draws what the simulators of an environment have reported."""
-        self._recorder.draw_reported(line, env)
+def log_restart(folder: RunFolder, restarted: Restarted) -> str:
+    """Appends the restart of a game to the fault log; returns a line for the user.
 
-    def poll(self) -> None:
-        """Flushes the records to the files if the flush interval has passed."""
-        self._recorder.poll()
+    Raises:
+        WriteError: the fault log cannot be written.
+    """
+    match, tick, error = restarted.match, restarted.tick, restarted.error
+    _log.error("match %d, tick %d: the game has failed and was made anew\n%s", match, tick, restarted.trace)
+    fields = {"match": match, "tick": tick, "lanes": restarted.lanes, "error": error}
+    FaultLog(folder.faults).append(FaultKind.ENVIRONMENT, {**fields, "seconds": round(restarted.seconds, 3)})
+    dropped = pluralize(len(restarted.lanes), "unfinished episode")
+    return f"match {match}, tick {tick}: the game was made anew, {dropped} dropped: {error}"
 
-    def sync(self) -> None:
-        """Flushes all records to disk."""
-        self._recorder.sync()
+
+def record_place(folder: RunFolder, place: ExternalPlace) -> list[str]:
+    """Writes a match's entry of `external.json`, in place of an earlier one; returns lines for the user."""
+    known: dict[int, ExternalPlace] = {}
+    if folder.external.exists():
+        entries = msgspec.json.decode(folder.external.read_bytes(), type=list[ExternalPlace])
+        known = {entry.match: entry for entry in entries}
+    places = {**known, place.match: place}
+    content = msgspec.json.encode([places[match] for match in sorted(places)])
+    checksums.replace(folder.external, msgspec.json.format(content) + b"\n")
+    lines = [] if place.match in known else [f"games of match {place.match} {FROM_OUTSIDE}"]
+    if place.address:
+        what = "simulators" if place.kind == "shared_memory" else f"listening {place.kind}"
+        lines.append(f"match {place.match}: {what} {place.address}")
+        if place.kind == "http":
+            lines.append(f"match {place.match}: waits for games")
+    return lines
+
+
+def append_games(folder: RunFolder, line: GamesLine) -> None:
+    """Appends a line to `games.jsonl`."""
+    journal = Journal(folder.games)
+    journal.extend([line])
+    journal.close()

@@ -23,7 +23,7 @@ was suspended.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -52,22 +52,26 @@ class _Rank:
     rank: int
     addresses: tuple[int, ...]  # of its roles, without the root's
     alive: float  # the last time at which it was known to be alive
+    process: Process | None
+    near: bool  # whether it is on the root's node
     queried: bool = False  # whether it has not answered the last query yet
     delays_at: float = -1.0  # when `delays` were read
     # Per thread, the seconds it had waited for a core when the rank's silence was noticed.
     delays: Mapping[int, float] = field(default_factory=dict)
     roles: tuple[RoleStatus, ...] = ()  # its last answer; empty after its match has played a tick since
 
+    def delays_now(self) -> Mapping[int, float]:
+        return delays(self.process.pid) if self.process is not None and self.near else {}
+
+    def silence(self, now: float) -> float:
+        """Seconds without an answer to a query, less the time without a core; 0 if no query is pending."""
+        if not self.queried or self.delays_at < self.alive:
+            return 0.0
+        return now - self.alive - starved_seconds(self.delays, self.delays_now())
+
 
 class Watchdog:
-    """Detects roles that hang.
-
-    Args:
-        endpoint: the root's endpoint.
-        run: the run.
-        show: shows a line to the user.
-        clock: returns seconds.
-    """
+    """Detects roles that hang; `show` shows a line to the user."""
 
     def __init__(
         self,
@@ -77,30 +81,28 @@ class Watchdog:
         show: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._endpoint = endpoint
-        self._run = run
-        self._show = show
-        self._clock = clock
+        self._endpoint, self._run, self._show, self._clock = endpoint, run, show, clock
         self._limit = run.plan.config.watchdog_s
         self._call_limit = run.plan.config.env_timeout_s or run.plan.config.watchdog_s
         self._period = min(self._limit, self._call_limit) / _CHECKS
-        now = clock()
-        hosted = {
-            rank: tuple(address for address in map(run.address, roles) if address != 0)
-            for rank, roles in enumerate(run.plan.ranks)
-        }
-        self._ranks = {rank: _Rank(rank, roles, now) for rank, roles in hosted.items() if roles}
-        self._rank_of = {address: self._ranks[rank] for rank, roles in hosted.items() for address in roles}
+        root = endpoint.process(0)
+        self._ranks: list[_Rank] = []
+        self._rank_of: dict[int, _Rank] = {}  # by address
+        for number, roles in enumerate(run.plan.ranks):
+            if addresses := tuple(address for address in map(run.address, roles) if address != 0):
+                process = endpoint.process(addresses[0])
+                near = root is not None and process is not None and root.node == process.node
+                rank = _Rank(number, addresses, 0.0, process, near)
+                self._ranks.append(rank)
+                self._rank_of.update(dict.fromkeys(addresses, rank))
         self._match_ranks: list[list[_Rank]] = [[] for _ in run.plan.matches]
         for role in run.roles:
             if role.match is not None:
                 self._match_ranks[role.match].append(self._rank_of[run.address(role)])
-        self._last_message = now
         self._ticks: dict[int, int] = {}  # per match, as far as known
-        self._reset_tick_timer(now)
-        self._next_check = now + self._period
         self._collected: dict[int, Stack] = {}
         self._stacks_awaited: set[int] = set()  # ranks
+        self.begin()
         endpoint.on_order(Order.STATUS, self._receive)
 
     def begin(self) -> None:
@@ -108,7 +110,7 @@ class Watchdog:
         now = self._clock()
         self._last_message, self._next_check = now, now + self._period
         self._reset_tick_timer(now)
-        for rank in self._ranks.values():
+        for rank in self._ranks:
             rank.alive, rank.roles = now, ()
 
     @property
@@ -116,7 +118,7 @@ class Watchdog:
         """Seconds until the next `check` is due."""
         return max(0.0, self._next_check - self._clock())
 
-    def heard_from(self, source: int, message: Any) -> None:
+    def note_message(self, source: int, message: Any) -> None:
         """Notes a message from a role: its rank is alive; after a tick, all ranks of the match are."""
         self._last_message = now = self._clock()
         alive = [self._rank_of[source]]
@@ -128,6 +130,10 @@ class Watchdog:
         for rank in alive:
             rank.alive, rank.roles = now, ()
 
+    def _reset_tick_timer(self, now: float) -> None:
+        """Notes that a match has played a tick; a report is due when no match does for `_next_report` seconds."""
+        self._last_tick, self._next_report = now, _IDLE_LIMITS * self._limit
+
     def check(self) -> Failed | None:
         """Checks all ranks if it is time; returns why the run must end, or None."""
         now = self._clock()
@@ -137,27 +143,24 @@ class Watchdog:
         if late > self._period:  # this process itself was suspended
             self._last_message += late
             self._last_tick += late
-            for rank in self._ranks.values():
+            for rank in self._ranks:
                 rank.alive += late
         failure = self._suspicion(now)
         if failure is not None:
             self._collect_stacks()
             failure = self._suspicion(self._clock())
-        if failure is None and self._clock() - self._last_tick >= self._next_report:
-            self._report_calls(self._clock() - self._last_tick)  # before the queries below: it needs answers
-        for rank in self._ranks.values():
+        idle = self._clock() - self._last_tick
+        if failure is None and idle >= self._next_report:  # before the queries below: it needs answers
+            self._report_calls(idle)
+        for rank in self._ranks:
             now = self._clock()
             if now - rank.alive >= _SILENCE * self._period:
                 if rank.delays_at < rank.alive:
-                    rank.delays_at, rank.delays = now, self._delays_of(rank)
+                    rank.delays_at, rank.delays = now, rank.delays_now()
                 if not rank.queried:
                     self._query(rank, StatusQuery())
         self._next_check = self._clock() + self._period  # the check itself may take longer than a period
         return failure
-
-    def _reset_tick_timer(self, now: float) -> None:
-        """Notes that a match has played a tick; a report is due when no match does for `_next_report` seconds."""
-        self._last_tick, self._next_report = now, _IDLE_LIMITS * self._limit
 
     def _report_calls(self, seconds: float) -> None:
         """Shows which calls the workers make instead of steps. Not an error: learning may take long."""
@@ -165,16 +168,18 @@ class Watchdog:
         if any(role.awaits_games for role in self._answers()):
             return
         busy = sorted(self._answers(), key=lambda role: sum(count for _, count in role.calls), reverse=True)
-        calls = [f"{self._name(role.address)}: {_format_calls(role.calls)}" for role in busy if role.calls]
-        if calls:  # else the busy ranks have not answered yet
+        workers = []
+        for role in busy:
+            counts = [f"{name} {'once' if count == 1 else f'{count} times'}" for name, count in role.calls]
+            if counts:
+                workers.append(f"{self._name(role.address)}: {', '.join(counts)}")
+        if workers:  # else the busy ranks have not answered yet
             self._next_report *= _IDLE_LIMITS
-            more = f"; and {len(calls) - _MAX_CALLERS} more" if len(calls) > _MAX_CALLERS else ""
+            more = f"; and {len(workers) - _MAX_CALLERS} more" if len(workers) > _MAX_CALLERS else ""
             self._show(
                 f"no match has played a tick for {seconds:.0f} s, but workers are busy; their calls in this leg: "
-                f"{'; '.join(calls[:_MAX_CALLERS])}{more}"
+                f"{'; '.join(workers[:_MAX_CALLERS])}{more}"
             )
-
-    # ------------------------------------------------------------------------------------------------ query and answer
 
     def _query(self, rank: _Rank, query: StatusQuery) -> None:
         rank.queried = True
@@ -188,107 +193,65 @@ class Watchdog:
         rank = self._rank_of[roles[0].address]
         if answer.question.stacks:
             self._stacks_awaited.discard(rank.rank)
-        rank.queried = False
-        rank.alive = self._clock()
-        rank.roles = roles
+        rank.queried, rank.alive, rank.roles = False, self._clock(), roles
 
-    def _process(self, rank: _Rank) -> Process | None:
-        return self._endpoint.process(rank.addresses[0])
-
-    def _on_root_node(self, rank: _Rank) -> bool:
-        own, other = self._endpoint.process(0), self._process(rank)
-        return own is not None and other is not None and own.node == other.node
-
-    def _delays_of(self, rank: _Rank) -> Mapping[int, float]:
-        process = self._process(rank)
-        return delays(process.pid) if process is not None and self._on_root_node(rank) else {}
-
-    def _silence(self, rank: _Rank, now: float) -> float:
-        """Seconds without an answer to a query, less the time without a core; 0 if no query is pending."""
-        if not rank.queried or rank.delays_at < rank.alive:
-            return 0.0
-        return now - rank.alive - starved_seconds(rank.delays, self._delays_of(rank))
+    def _answers(self) -> list[RoleStatus]:
+        """The last answers of all ranks that have no query pending."""
+        return [role for rank in self._ranks if not rank.queried for role in rank.roles]
 
     def _collect_stacks(self) -> None:
         """Collects the stacks of all ranks; a process on the same node reads those of a rank that does not answer."""
-        silent = [rank for rank in self._ranks.values() if rank.queried]
-        readers = self._readers(silent)
+        silent = [rank for rank in self._ranks if rank.queried]
         self._collected = {}
         for rank in silent:
-            process = self._process(rank)
-            if process is not None and self._on_root_node(rank):
-                self._collected.update(peek(process))
-        self._stacks_awaited = {rank.rank for rank in self._ranks.values() if rank not in silent or rank in readers}
-        for rank in self._ranks.values():
-            if rank.rank in self._stacks_awaited:
-                peeked = [self._process(other) for other in silent if other is not rank] if rank in readers else []
-                near = tuple(process for process in peeked if process and process.node == self._node(rank))
-                self._query(rank, StatusQuery(stacks=True, peek=near))
+            if rank.near and rank.process is not None:
+                self._collected.update(peek(rank.process))
+        # On each other node, the rank that is most likely to answer reads: a silent one may be just starved.
+        now, nodes = self._clock(), dict[str, list[_Rank]]()
+        for rank in self._ranks:
+            if rank.process is not None and not rank.near and rank.silence(now) <= self._call_limit:
+                nodes.setdefault(rank.process.node, []).append(rank)
+        readers = [max(here, key=lambda rank: (rank not in silent, rank.alive)) for here in nodes.values()]
+        answering = [rank for rank in self._ranks if rank not in silent or rank in readers]
+        self._stacks_awaited = {rank.rank for rank in answering}
+        for rank in answering:
+            others = [other.process for other in silent if other is not rank] if rank in readers else []
+            here = rank.process.node if rank.process is not None else None
+            unread = tuple(process for process in others if process is not None and process.node == here)
+            self._query(rank, StatusQuery(stacks=True, peek=unread))
         end = self._clock() + _STACK_TIMEOUT
         while self._stacks_awaited and self._clock() < end:
             self._endpoint.sleep((0, Tag.TO_ROOT, ANY_SOURCE), end - self._clock())
 
-    def _readers(self, silent: list[_Rank]) -> list[_Rank]:
-        """For each node but the root's, the rank that is most likely to answer: a silent one may be just starved."""
-        now, nodes = self._clock(), dict[str, list[_Rank]]()
-        for rank in self._ranks.values():
-            node = self._node(rank)
-            hangs = self._silence(rank, now) > self._call_limit
-            if node is not None and not hangs and not self._on_root_node(rank):
-                nodes.setdefault(node, []).append(rank)
-        return [max(here, key=lambda rank: (rank not in silent, rank.alive)) for here in nodes.values()]
-
-    def _node(self, rank: _Rank) -> str | None:
-        process = self._process(rank)
-        return None if process is None else process.node
-
-    # ------------------------------------------------------------------------------------------------------- suspicion
-
     def _suspicion(self, now: float) -> Failed | None:
         """The first reason to end the run, None if there is none."""
-        return self._endless_call(now) or self._wait_cycle(now) or self._standstill(now)
-
-    def _endless_call(self, now: float) -> Failed | None:
         # The call may have begun just before the rank was queried for the first time.
-        limit = self._call_limit + self._period
-        silent = [rank for rank in self._ranks.values() if self._silence(rank, now) > limit]
-        if not silent:
-            return None
-        busy = [role for rank in silent for role in self._busy_roles(rank, now)]
-        who = self._run.describe(self._run.roles[busy[0].address])
-        more = f", and {len(busy) - 1} more" if len(busy) > 1 else ""
-        key = "watchdog_s" if self._run.plan.config.env_timeout_s is None else "env_timeout_s"
-        hint = f"one call of a game or an algorithm may take {self._call_limit:g} s; `{key}` can give it more"
-        return self._failure(now, f"{who}{more}: not come back from a call", busy, hint)
-
-    def _busy_roles(self, rank: _Rank, now: float) -> list[RoleStatus]:
-        """The role that runs in a silent rank; all roles of the rank if the stacks do not show which one runs."""
-        stacks = {address: self._collected[address] for address in rank.addresses if address in self._collected}
-        running = running_stack(stacks) if len(rank.addresses) > 1 else None
-        addresses = rank.addresses if running is None else running[:1]
-        silent = now - rank.alive
-        return [RoleStatus(address, State.RUNS, None, silent, stacks.get(address, ())) for address in addresses]
-
-    def _wait_cycle(self, now: float) -> Failed | None:
-        cycle = status.find_circle(role for role in self._answers() if role.seconds >= self._limit)
-        return self._failure(now, f"{len(cycle)} roles wait in a circle", cycle) if cycle else None
-
-    def _standstill(self, now: float) -> Failed | None:
-        """No message within the limit, although all roles wait: none is in a call, or waits for external games."""
-        answers = list(self._answers())
+        silent = [rank for rank in self._ranks if rank.silence(now) > self._call_limit + self._period]
+        busy: list[RoleStatus] = []
+        for rank in silent:  # the role that runs; all roles of the rank if the stacks do not show which one runs
+            stacks = {address: self._collected[address] for address in rank.addresses if address in self._collected}
+            running = running_stack(stacks) if len(rank.addresses) > 1 else None
+            for address in rank.addresses if running is None else running[:1]:
+                busy.append(RoleStatus(address, State.RUNS, None, now - rank.alive, stacks.get(address, ())))
+        if busy:
+            who = self._run.describe(self._run.roles[busy[0].address])
+            more = f", and {len(busy) - 1} more" if len(busy) > 1 else ""
+            key = "watchdog_s" if self._run.plan.config.env_timeout_s is None else "env_timeout_s"
+            hint = f"one call of a game or an algorithm may take {self._call_limit:g} s; `{key}` can give it more"
+            return self._failure(now, f"{who}{more}: not come back from a call", busy, hint)
+        answers = self._answers()
+        cycle = status.find_circle(role for role in answers if role.seconds >= self._limit)
+        if cycle:
+            return self._failure(now, f"{len(cycle)} roles wait in a circle", cycle)
+        # Without a message within the limit all roles must wait: none is in a call, or waits for external games.
         if now - self._last_message < self._limit or len(answers) < len(self._rank_of):
             return None
-        if any(
-            role.awaits_games or role.seconds < 2 * self._period for role in answers if role.state is not State.ENDED
-        ):
+        playing = [role for role in answers if role.state is not State.ENDED]
+        if any(role.awaits_games or role.seconds < 2 * self._period for role in playing):
             return None
         cycle = status.find_circle(answers)
         what = f"{len(cycle)} roles wait in a circle" if cycle else "every role waits for another one"
         return self._failure(now, what, cycle)
-
-    def _answers(self) -> Iterable[RoleStatus]:
-        """The last answers of all ranks that have no query pending."""
-        return (role for rank in self._ranks.values() if not rank.queried for role in rank.roles)
 
     def _failure(self, now: float, what: str, suspects: list[RoleStatus], hint: str = "") -> Failed:
         addresses = {role.address for role in suspects}
@@ -303,8 +266,3 @@ class Watchdog:
         role = self._run.roles[address]
         rank = "" if role.kind is RoleKind.ROOT else f" (rank {self._run.plan.rank_of(role)})"
         return self._run.describe(role) + rank
-
-
-def _format_calls(calls: Iterable[tuple[str, int]]) -> str:
-    """Formats calls, e.g. `average 1200 times, reset once`."""
-    return ", ".join(f"{name} {'once' if count == 1 else f'{count} times'}" for name, count in calls)

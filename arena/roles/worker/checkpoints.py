@@ -22,8 +22,6 @@ class WorkerCheckpoints:
     a file of its own beside them.
 
     Args:
-        run: the run.
-        policy: the policy.
         ticks: returns the number of ticks that the worker's match has played.
         updates: returns the number of updates of the policy.
         until: returns the leg's last tick.
@@ -36,34 +34,30 @@ class WorkerCheckpoints:
         self,
         run: Run,
         policy: PolicyPlan,
+        role: Role,
         *,
         ticks: Callable[[], int],
         updates: Callable[[], int],
         until: Callable[[], int],
     ) -> None:
-        self._run = run
-        self._policy = policy
-        self._ticks = ticks
-        self._updates = updates
-        self._until = until
+        assert role.match is not None and role.seat is not None, f"{role} is no worker"
+        self._run, self._policy, self._seat = run, policy, (role.match, role.seat)
+        self._ticks, self._updates, self._until = ticks, updates, until
         self._offered = run.leg.start  # the newest boundary that has its checkpoint
         self._folder = run.folder.checkpoints_path(policy.name)
         self.newest: int | None = None
 
     def load(self, path: Path) -> Checkpoint:
-        """Reads a checkpoint.
+        """As `checkpoint.load`; a state that is no mapping is a `ConfigError`, too."""
+        loaded = checkpoint.load(path)
+        checkpoint.check_mapping(loaded, path)
+        return loaded
 
-        Raises:
-            ConfigError: as `checkpoint.load`; or its state is no mapping.
-        """
-        held = checkpoint.load(path)
-        checkpoint.check_mapping(held, path)
-        return held
-
-    def load_own(self, role: Role) -> Any:
+    def load_own(self) -> Any:
         """Reads the worker's own state at the end of the leg before; None if there is none."""
-        leg, seat = self._run.leg, _seat(role)
-        path = checkpoint.own_path_of(self._folder, leg.start, seat) if leg.own is None else leg.own.get(seat)
+        leg = self._run.leg
+        here = checkpoint.own_path_of(self._folder, leg.start, self._seat)
+        path = here if leg.own is None else leg.own.get(self._seat)
         return checkpoint.load(path).state if path is not None and path.exists() else None
 
     def offer(self, state: Any) -> None:
@@ -81,10 +75,10 @@ class WorkerCheckpoints:
         self._offered = self.newest = boundary
         checkpoint.save(self._folder, state, **self._described(boundary))
 
-    def save_own(self, role: Role, state: Any, *, boundary: int) -> None:
+    def save_own(self, state: Any, *, boundary: int) -> None:
         """Writes the worker's own state, if it has any."""
         if state:
-            path = checkpoint.own_path_of(self._folder, boundary, _seat(role))
+            path = checkpoint.own_path_of(self._folder, boundary, self._seat)
             checkpoint.write(path, checkpoint.Checkpoint(state, **self._described(boundary)))
 
     def _described(self, boundary: int) -> dict[str, Any]:
@@ -96,20 +90,10 @@ class WorkerCheckpoints:
             "boundary": boundary,
         }
 
-
-def digest(state: Any) -> bytes:
-    """A SHA-256 digest of a state.
-
-    Raises:
-        TypeError: a part of the state cannot be encoded.
-    """
-    structure, arrays = states.encode(state)
-    sha = hashlib.sha256(json.dumps(structure).encode())
-    for array in arrays:
-        sha.update(array)
-    return sha.digest()
-
-
-def _seat(role: Role) -> tuple[int, int]:
-    assert role.match is not None and role.seat is not None, f"{role} is no worker"
-    return role.match, role.seat
+    def digest(self, state: Any) -> bytes:
+        """A SHA-256 digest of a state; a part that cannot be encoded is a `TypeError`."""
+        structure, arrays = states.encode(state)
+        sha = hashlib.sha256(json.dumps(structure).encode())
+        for array in arrays:
+            sha.update(array)
+        return sha.digest()

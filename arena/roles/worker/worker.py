@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -24,15 +24,13 @@ from arena.plan.plan import MatchPlan, PolicyPlan, Role, RoleKind
 from arena.preflight.examine import check_checkpoint
 from arena.preflight.seats import SeatSpaces, check_independence, check_shared, check_teams, learners_of, seat_face
 from arena.preflight.spec import spec_of
-from arena.proxy import make_proxy
-from arena.proxy.play import Actor, play
 from arena.records.metrics import UpdateRecord
 from arena.roles.process import limit_threads, seed_libraries
-from arena.roles.protocol import Done, Go, Left, Notice, Ready, Update
+from arena.roles.protocol import Done, Go, Left, Notice, Ready
 from arena.roles.run import Run
 from arena.seat.client import BlockOrder, SeatClient
-from arena.seat.layout import link_size
-from arena.seat.welcome import Welcome
+from arena.seat.layout import Welcome, link_size
+from arena.seat.play import play
 from arena.transport import Endpoint, Tag
 from arena.transport.pickling import expect, pack
 
@@ -44,24 +42,21 @@ class Worker:
     """One algorithm in one seat.
 
     Args:
-        endpoint: the endpoint of this role.
-        run: the run.
-        role: match and seat of the worker.
         communicator: an mpi4py communicator of the policy's workers; None without MPI.
         private: whether the process hosts no other role, so that its global random streams may be seeded.
     """
 
     def __init__(self, endpoint: Endpoint, run: Run, role: Role, *, communicator: Any, private: bool) -> None:
         assert role.match is not None and role.seat is not None, f"{role} is no worker"
-        self._endpoint = endpoint
-        self._run = run
-        self._role = role
+        self._endpoint, self._run, self._role = endpoint, run, role
         self._match: MatchPlan = run.plan.matches[role.match]
         self._policy: PolicyPlan = run.plan.policies[run.plan.seat(role).policy]
         self._path = f"policies.{self._policy.name}"
-        self._place = self._match.seat_path(run.plan.seat(role).index)
-        self._log = PolicyLog(endpoint, run, self._policy, ticks=self._ticks, updates=lambda: self._group.updates)
         self._stopwatch = stopwatch(run.profile)
+        # When the policy began to learn, in all legs.
+        self._begun = time.monotonic() - run.leg.seconds.get(self._policy.name, 0.0)
+        played = [(run.plan.matches[match], seat) for match, seat in self._policy.workers]
+        self._rows = sum(match.lanes * len(match.seats[seat].entities) for match, seat in played)  # samples per tick
         self._was_ready = False
         self._until = run.plan.ticks
         self._requests: Counter[str] = Counter()  # to the game, other than steps
@@ -73,6 +68,9 @@ class Worker:
             any_device=self._policy.config.frozen,
         )
         self._spec = spec_of(algorithm)
+        self._learns = self._policy.config.learns
+        self._saves = not self._policy.config.frozen and self._spec.saves  # whether the policy writes checkpoints
+        self._has_left = (role.match, role.seat) in run.leg.left  # whether `run` has returned in an earlier leg
         learners = learners_of(algorithm, run.plan, self._policy)
         self._group = Group(
             endpoint,
@@ -85,9 +83,9 @@ class Worker:
             shared_seed=run.policy_seed(self._policy.name),
             comm=communicator,
             rows=max(learner.rows for learner in learners),
-            on_log=self._log.update,
-            on_tell=self._log.tell,
-            on_save=lambda state: self._saving.offer(state),
+            on_log=self._send_update,
+            on_tell=self._send_notice,
+            on_save=lambda state: self._checkpoints.offer(state),
             stopwatch=self._stopwatch,
         )
         calls, requests = self._group.calls, self._requests
@@ -96,145 +94,146 @@ class Worker:
         if private:
             seed_libraries(self._group.seed)
         self._seats = self._open_seats()
-        own = self._spaces.words()
-        with located(path=self._place, who=f"policy {self._policy.name!r}"):  # before the algorithm is built
+        seat, who = self._seats[0], f"policy {self._policy.name!r}"
+        spaces = SeatSpaces(seat.observation_spaces, seat.action_spaces, seat.mask_sizes)
+        place = self._match.seat_path(run.plan.seat(role).index)
+        own = spaces.words()
+        with located(path=place, who=who):  # before the algorithm is built
             check_shared(algorithm, self._group.pool(own)[0], own)
         check_teams(algorithm, run.plan, self._policy)
         check_independence(algorithm, self._policy)
-        self._algorithm = self._build(algorithm)
-        self._restore()
+        with located(path=place, who=who):
+            face = seat_face(algorithm, spaces, lanes=self._match.lanes)
+        self._env = _proxy(face, self._seats)
+        with located(inside=self._path):
+            if self._spec.has_sizes and not self._policy.config.frozen:  # it may refuse so few ticks
+                rows = next(learner.rows for learner in learners if self._group.rank in learner.workers)
+                algorithm.sizes(self._options, rows=rows, ticks=run.plan.horizon, workers=len(learners))
+            self._algorithm = algorithm(self._env, self._group, ticks=run.plan.horizon, **self._options)
+        if (path := run.leg.restore.get(self._policy.name)) is not None:
+            # The root of the group reads the checkpoint and broadcasts it.
+            loaded = self._group.broadcast_object(self._checkpoints.load(path) if self._group.is_root else None)
+            check_checkpoint(loaded, path, self._policy, type(self._algorithm))
+            with located(path=f"{self._path}.load", who=str(path)):
+                self._algorithm.load_state_dict(loaded.state)
+                if self._spec.loads_worker and (own_state := self._checkpoints.load_own()) is not None:
+                    self._algorithm.load_worker_state_dict(own_state)
         self._ready()
 
     def _open_seats(self) -> tuple[SeatClient, ...]:
         """Opens a seat for each block of the match's lanes."""
         environment = self._run.address(Role(RoleKind.ENVIRONMENT, self._match.match))
-        first = expect(Welcome, self._endpoint.receive(environment, Tag.WELCOME))
-        block_order = BlockOrder(first.parts) if first.parts > 1 else None
-        seats = [self._seat(environment, first, block_order)]
-        while len(seats) < first.parts:
+        seats: list[SeatClient] = []
+        block_order: BlockOrder | None = None
+        parts = 1
+        while len(seats) < parts:
             welcome = expect(Welcome, self._endpoint.receive(environment, Tag.WELCOME))
-            seats.append(self._seat(environment, welcome, block_order))
+            parts = welcome.parts
+            if parts > 1 and block_order is None:
+                block_order = BlockOrder(parts)
+            seat = SeatClient(
+                welcome,
+                self._endpoint.link(environment, link_size(welcome.layout()), welcome.part),
+                seed=self._group.seed,
+                start=self._run.leg.start,
+                before_first_request=self._ready,
+                stopwatch=self._stopwatch,
+                block_order=block_order,
+                calls=self._requests,
+            )
+            seats.append(seat)
         return tuple(seats)
-
-    def _seat(self, environment: int, welcome: Welcome, block_order: BlockOrder | None) -> SeatClient:
-        return SeatClient(
-            welcome,
-            self._endpoint.link(environment, link_size(welcome.layout()), welcome.part),
-            seed=self._group.seed,
-            start=self._run.leg.start,
-            before_first_request=self._ready,
-            stopwatch=self._stopwatch,
-            block_order=block_order,
-            calls=self._requests,
-        )
-
-    @property
-    def _spaces(self) -> SeatSpaces:
-        seat = self._seats[0]
-        return SeatSpaces(seat.observation_spaces, seat.action_spaces, seat.mask_sizes)
-
-    def _build(self, algorithm: type[Any]) -> Any:
-        with located(path=self._place, who=f"policy {self._policy.name!r}"):
-            face = seat_face(algorithm, self._spaces, lanes=self._match.lanes)
-        self._env = make_proxy(face, self._seats)
-        with located(inside=self._path):
-            if self._spec.has_sizes and not self._policy.config.frozen:  # it may refuse so few ticks
-                learners = learners_of(algorithm, self._run.plan, self._policy)
-                rows = next(learner.rows for learner in learners if self._group.rank in learner.workers)
-                algorithm.sizes(self._options, rows=rows, ticks=self._run.plan.horizon, workers=len(learners))
-            return algorithm(self._env, self._group, ticks=self._run.plan.horizon, **self._options)
-
-    def _restore(self) -> None:
-        """Loads the policy's checkpoint, if it has one: the root of the group reads it and broadcasts it."""
-        path = self._run.leg.restore.get(self._policy.name)
-        if path is None:
-            return
-        checkpoint = self._group.broadcast_object(self._saving.load(path) if self._group.is_root else None)
-        check_checkpoint(checkpoint, path, self._policy, type(self._algorithm))
-        with located(path=f"{self._path}.load", who=str(path)):
-            self._algorithm.load_state_dict(checkpoint.state)
-            if self._spec.loads_worker:
-                own = self._saving.load_own(self._role)
-                if own is not None:
-                    self._algorithm.load_worker_state_dict(own)
 
     def _ticks(self) -> int:
         """Ticks played by all blocks of the match."""
         return min(seat.ticks for seat in self._seats)
 
+    def _updates(self) -> int:
+        """The number of updates of the policy in all legs."""
+        return self._run.leg.updates.get(self._policy.name, 0) + self._group.updates
+
+    def _send_update(self, values: Mapping[str, float]) -> None:
+        """Sends the metrics of one update to the root; called in the writer of the group."""
+        record = UpdateRecord(
+            policy=self._policy.name,
+            update=self._updates(),
+            ticks=self._ticks(),
+            samples=self._ticks() * self._rows,
+            seconds=time.monotonic() - self._begun,
+            values={name: float(value) for name, value in values.items()},
+        )
+        self._send(record)
+
+    def _send_notice(self, text: str) -> None:
+        """Sends a sentence for the user to the root."""
+        self._send(Notice(f"policy {self._policy.name}: {text}"))
+
+    def _send(self, message: object) -> None:
+        self._endpoint.send(0, Tag.TO_ROOT, pack(message))
+
     def _ready(self) -> None:
         if not self._was_ready:
             self._was_ready = True
             resumable = not self._learns or self._spec.resumable  # the next leg can continue from its state
-            self._endpoint.send(0, Tag.TO_ROOT, pack(Ready(self._role, resumable, self._spec.sync_on)))
-
-    def work(self) -> None:
-        """Runs the algorithm until its `run` returns or the leg is over, then leaves seats and group."""
-        self._stopwatch.switch(Activity.WAITING_FOR_MATCH)
-        go = expect(Go, self._endpoint.receive(0, Tag.FROM_ROOT))
-        self._until = go.until
-        self._stopwatch.begin_inference()
-        self._group.calls.clear()  # count the calls of `run` only
-        if self._keeps and self._group.is_root and not self._run.leg.start:
-            self._saving.save(self._algorithm.state_dict(), boundary=0)
-        returned = True
-        if not self._has_left:
-            with suppress(BudgetReached), located(inside=self._path):
-                returned = False
-                self._runner()()
-                returned = True
-        whole = all(seat.over for seat in self._seats)
-        for seat in self._seats:
-            seat.leave()
-        returned = returned and not whole
-        if returned and not self._has_left:
-            self._endpoint.send(0, Tag.TO_ROOT, pack(Left(self._role, self._ticks())))
-        alone = self._learned_alone()
-        saved = self._leave_group()
-        stateless = self._learns and not self._spec.saves
-        profile = self._stopwatch.profile()
-        done = Done(
-            self._role, self._ticks(), profile, saved=saved, returned=returned, stateless=stateless, alone=alone
-        )
-        self._endpoint.send(0, Tag.TO_ROOT, pack(done))
-        # The parts refer to each other: memory and file descriptors would stay until garbage collection.
-        vars(self).clear()
+            self._send(Ready(self._role, resumable, self._spec.sync_on))
 
     @cached_property
-    def _saving(self) -> WorkerCheckpoints:
+    def _checkpoints(self) -> WorkerCheckpoints:
         # Imported here: workers that do not learn have no checkpoints.
         from arena.roles.worker.checkpoints import WorkerCheckpoints
 
         return WorkerCheckpoints(
             self._run,
             self._policy,
+            self._role,
             ticks=self._ticks,
-            updates=lambda: self._log.updates,
+            updates=self._updates,
             until=lambda: self._until,
         )
 
-    @property
-    def _has_left(self) -> bool:
-        """Whether `run` has returned in an earlier leg."""
-        return (self._role.match, self._role.seat) in self._run.leg.left
-
-    @property
-    def _learns(self) -> bool:
-        return self._policy.config.learns
-
-    @property
-    def _keeps(self) -> bool:
-        """Whether the policy writes checkpoints."""
-        return not self._policy.config.frozen and self._spec.saves
-
-    def _learned_alone(self) -> bytes | None:
-        """A digest of the worker's state if the group had no collective call in this leg; the root compares them."""
-        apart = self._group.size > 1 and not self._group.calls and not self._group.exchanges and not self._has_left
-        if not (apart and self._keeps):
-            return None
-        from arena.roles.worker.checkpoints import digest
-
-        return digest(self._algorithm.state_dict())
+    def work(self) -> None:
+        """Runs the algorithm until its `run` returns or the leg is over, then leaves seats and group."""
+        self._stopwatch.switch(Activity.WAITING_FOR_MATCH)
+        self._until = expect(Go, self._endpoint.receive(0, Tag.FROM_ROOT)).until
+        self._stopwatch.begin_inference()
+        self._group.calls.clear()  # count the calls of `run` only
+        if self._saves and self._group.is_root and not self._run.leg.start:
+            self._checkpoints.save(self._algorithm.state_dict(), boundary=0)
+        returned = True
+        if not self._has_left:
+            with suppress(BudgetReached), located(inside=self._path):
+                returned = False
+                if not self._policy.config.frozen:
+                    self._algorithm.run()
+                else:
+                    options = {}
+                    if "greedy" in inspect.signature(self._algorithm.actor).parameters:
+                        options["greedy"] = self._run.greedy and self._policy.name not in self._run.sampled
+                    play(self._env, self._algorithm.actor(**options))
+                returned = True
+        whole = all(seat.over for seat in self._seats)
+        for seat in self._seats:
+            seat.leave()
+        returned = returned and not whole
+        if returned and not self._has_left:
+            self._send(Left(self._role, self._ticks()))
+        alone = None  # a digest of the worker's state if it has learned without its group: the root compares them
+        synchronized = self._group.size == 1 or self._group.calls or self._group.exchanges
+        if self._saves and not synchronized and not self._has_left:
+            alone = self._checkpoints.digest(self._algorithm.state_dict())
+        saved = self._leave_group()
+        done = Done(
+            self._role,
+            self._ticks(),
+            self._stopwatch.profile(),
+            saved=saved,
+            returned=returned,
+            stateless=self._learns and not self._spec.saves,
+            alone=alone,
+        )
+        self._send(done)
+        # The parts refer to each other: memory and file descriptors would stay until garbage collection.
+        vars(self).clear()
 
     def _leave_group(self) -> int | None:
         """Leaves the group and returns the boundary of the newest checkpoint of this worker; None if it wrote none.
@@ -242,82 +241,35 @@ class Worker:
         The writer of the group writes the state when it leaves. The group's root leaves last, so its state is final. If
         the root does not play this leg, the first worker that plays writes, also if the group had no collective call.
         """
-        playing = (rank for rank, worker in enumerate(self._policy.workers) if worker not in self._run.leg.left)
-        first = next(playing, 0)
-        writes = self._group.is_writer or self._group.rank == first
-        if self._keeps and writes and not self._group.is_root:
-            self._saving.save(self._algorithm.state_dict(), boundary=self._end)
-        self._group.leave()
-        if self._keeps and self._group.is_root and self._group.is_writer and first == 0:
-            self._saving.save(self._algorithm.state_dict(), boundary=self._end)
+        group, left = self._group, self._run.leg.left
+        if not self._saves:
+            group.leave()
+            return None
+        # A leg may end early; a worker that has left before does not receive the tick of its end.
+        boundary = self._ticks() if all(seat.over for seat in self._seats) else self._until
+        first = next((rank for rank, worker in enumerate(self._policy.workers) if worker not in left), 0)
+        if not group.is_root and (group.is_writer or group.rank == first):
+            self._checkpoints.save(self._algorithm.state_dict(), boundary=boundary)
+        group.leave()
+        if group.is_root and group.is_writer and first == 0:
+            self._checkpoints.save(self._algorithm.state_dict(), boundary=boundary)
         # After `leave`, the root has received all samples of the other workers: see `AsyncSamples`.
-        if self._keeps and self._spec.saves_worker:
-            self._saving.save_own(self._role, self._algorithm.worker_state_dict(), boundary=self._end)
-        return self._saving.newest if self._keeps else None
-
-    @property
-    def _end(self) -> int:
-        """The last tick of the leg. A leg may end early; a worker that has left before does not receive that tick."""
-        return self._ticks() if all(seat.over for seat in self._seats) else self._until
-
-    def _runner(self) -> Callable[[], None]:
-        """The algorithm's `run`; of a frozen policy a function that plays its actor."""
-        if not self._policy.config.frozen:
-            run: Callable[[], None] = self._algorithm.run
-            return run
-        takes_greedy = "greedy" in inspect.signature(self._algorithm.actor).parameters
-        greedy = self._run.greedy and self._policy.name not in self._run.sampled
-        actor: Actor = self._algorithm.actor(greedy=greedy) if takes_greedy else self._algorithm.actor()
-        return lambda: play(self._env, actor)
+        if self._spec.saves_worker:
+            self._checkpoints.save_own(self._algorithm.worker_state_dict(), boundary=boundary)
+        return self._checkpoints.newest
 
 
-class PolicyLog:
-    """Sends the metrics of a policy's updates to the root; the writer of the group uses it.
+def _proxy(face: str, seats: Sequence[SeatClient]) -> Any:
+    """The environment that the algorithm plays in; only the vector face can have several lanes."""
+    # Imported here: a worker imports only the face that it uses; PettingZoo takes long to import.
+    if face == "gym":
+        from arena.seat.gym import EnvProxy
 
-    Args:
-        endpoint: the endpoint of the worker.
-        run: the run.
-        policy: the policy.
-        ticks: returns the number of ticks that the worker's match has played.
-        updates: returns the number of updates of the policy in this leg.
-    """
+        return EnvProxy(seats[0])
+    if face == "vector":
+        from arena.seat.vector import VectorEnvProxy
 
-    def __init__(
-        self, endpoint: Endpoint, run: Run, policy: PolicyPlan, *, ticks: Callable[[], int], updates: Callable[[], int]
-    ) -> None:
-        self._endpoint = endpoint
-        self._policy = policy
-        self._ticks = ticks
-        self._updates = updates
-        self._updates_before = run.leg.updates.get(policy.name, 0)
-        self._begun = time.monotonic() - run.leg.seconds.get(policy.name, 0.0)
-        matches = run.plan.matches
-        self._rows = sum(
-            matches[match].lanes * len(matches[match].seats[seat].entities) for match, seat in policy.workers
-        )  # samples that the group collects per tick
+        return VectorEnvProxy(seats)
+    from arena.seat.parallel import ParallelEnvProxy
 
-    @property
-    def updates(self) -> int:
-        """The number of updates of the policy in all legs."""
-        return self._updates_before + self._updates()
-
-    @property
-    def seconds(self) -> float:
-        """The time since the policy began to learn, in all legs."""
-        return time.monotonic() - self._begun
-
-    def tell(self, text: str) -> None:
-        """Sends a sentence for the user to the root."""
-        self._endpoint.send(0, Tag.TO_ROOT, pack(Notice(f"policy {self._policy.name}: {text}")))
-
-    def update(self, values: Mapping[str, float]) -> None:
-        """Sends the metrics of one update to the root."""
-        record = UpdateRecord(
-            policy=self._policy.name,
-            update=self.updates,
-            ticks=self._ticks(),
-            samples=self._ticks() * self._rows,
-            seconds=self.seconds,
-            values={name: float(value) for name, value in values.items()},
-        )
-        self._endpoint.send(0, Tag.TO_ROOT, pack(Update(record)))
+    return ParallelEnvProxy(seats[0])

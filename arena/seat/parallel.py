@@ -73,8 +73,12 @@ class ParallelEnvProxy(ParallelEnv[str, Any, Any]):
         """Plays one tick: an action for each of `agents`; returns five dicts with these keys."""
         if not self.agents:
             raise ResetNeeded("call reset() before step(): no episode is under way")
-        self._write(actions)
+        missing = [agent for agent in self.agents if agent not in actions]
+        if missing:
+            raise ValueError(f"no action for {', '.join(missing)}; each of {', '.join(self.agents)} needs one")
         seat = self._seat
+        for agent in self.agents:
+            seat.write_action(self._index[agent], actions[agent])
         seat.act()
         reply = seat.reply
         finals = {self.possible_agents[row]: value for row, value in seat.final_observations().items()}
@@ -85,13 +89,6 @@ class ParallelEnvProxy(ParallelEnv[str, Any, Any]):
         self.agents = [agent for agent in self.agents if agent not in finals]
         self._unseen = not self.agents and bool(reply.fresh.any())
         return observations, rewards, terminated, truncated, infos
-
-    def _write(self, actions: dict[str, Any]) -> None:
-        missing = [agent for agent in self.agents if agent not in actions]
-        if missing:
-            raise ValueError(f"no action for {', '.join(missing)}; each of {', '.join(self.agents)} needs one")
-        for agent in self.agents:
-            self._seat.write_action(self._index[agent], actions[agent])
 
     def _observations(self, finals: dict[str, Any]) -> dict[str, Any]:
         return {

@@ -58,7 +58,9 @@ class EnvProxy(gymnasium.Env[Any, Any]):
         while not seat.reply.fresh[0, 0]:
             seat.idle()
         self._reward = 0.0
-        self._wait_for_first_move()
+        while not self._to_move:  # others move first in a turn-based game; rewards of these ticks count for `step`
+            seat.idle()
+            self._reward = 0.0 if seat.reply.fresh[0, 0] else self._reward + float(seat.reply.rewards[0, 0])
         self._unseen, self._needs_reset = False, False
         return seat.observation(0, 0), seat.info(0)
 
@@ -79,13 +81,6 @@ class EnvProxy(gymnasium.Env[Any, Any]):
         self._needs_reset, self._unseen = True, bool(seat.reply.fresh[0, 0])
         terminated, truncated = bool(seat.reply.terminated[0, 0]), bool(seat.reply.truncated[0, 0])
         return seat.final_observations()[0], reward, terminated, truncated, seat.final_info(0)
-
-    def _wait_for_first_move(self) -> None:
-        """Lets other entities move first in a turn-based game; rewards of these ticks count for the first step."""
-        while not self._to_move:
-            self._seat.idle()
-            new_episode = self._seat.reply.fresh[0, 0]
-            self._reward = 0.0 if new_episode else self._reward + float(self._seat.reply.rewards[0, 0])
 
     @property
     def _to_move(self) -> bool:

@@ -70,59 +70,53 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
 
     def __init__(self, seats: Sequence[SeatClient], *, rows: slice | None = None) -> None:
         seat = seats[0]
-        self.num_envs = sum(seat.rows for seat in seats)
-        self.single_observation_space = seat.observation_spaces[0]
-        self.single_action_space = seat.action_spaces[0]
         self._seats = tuple(seats)
-        self._ragged = seat.ragged
-        self.observation_space = batched_space(self.single_observation_space, self.num_envs)
-        self._shown_actions = _shown_by(self._seats)
-        self.action_space = batched_space(self.single_action_space, self.num_envs, self._shown_actions)
-        self.action_space.seed(seat.seed if rows is None else _seed_of_block(seat))
-        self.metadata = {"render_modes": [], "autoreset_mode": AutoresetMode.SAME_STEP}
-        self.seat_entities = seat.entities
+        self._lanes = sum(seat.lanes for seat in seats)
+        self.num_envs = sum(seat.rows for seat in seats)
+        ends = np.cumsum([seat.rows for seat in seats]).tolist()
+        self._places = [(seat, slice(end - seat.rows, end)) for seat, end in zip(seats, ends, strict=True)]
+        self._is_part = rows is not None
         self.rows = slice(0, self.num_envs) if rows is None else rows
-        self._places = _places(seats)
         self._blocks: tuple[VectorEnvProxy, ...] = ()  # empty if there is only one
         if len(seats) > 1:
             self._blocks = tuple(VectorEnvProxy([seat], rows=place) for seat, place in self._places)
-        self._is_part = rows is not None
-        self._lanes = sum(seat.lanes for seat in seats)
-        self._composite = isinstance(self.single_observation_space, (spaces.Dict, spaces.Tuple))
+        self.single_observation_space = seat.observation_spaces[0]
+        self.single_action_space = space = seat.action_spaces[0]
+        self.observation_space = batched_space(self.single_observation_space, self.num_envs)
+        self._shown_actions = _shown_by(self._seats)
+        self.action_space = batched_space(space, self.num_envs, self._shown_actions)
+        # The blocks of one worker must not draw the same actions.
+        block_seed = np.random.SeedSequence((seat.seed, seat.part)).generate_state(1)[0]
+        self.action_space.seed(int(block_seed) if self._is_part else seat.seed)
+        self.metadata = {"render_modes": [], "autoreset_mode": AutoresetMode.SAME_STEP}
+        self.seat_entities = seat.entities
         self.masked = bool(seat.mask_sizes[0])
-        self._outside = seat.outside
+        self._ragged, self._outside = seat.ragged, seat.outside
+        self._composite = isinstance(self.single_observation_space, (spaces.Dict, spaces.Tuple))
         self._all_rows = np.ones(self.num_envs, np.bool_)
         self._unseen = True  # whether there are first observations that `reset` has not returned yet
-        self._open_views()
-
-    def _open_views(self) -> None:
-        """Makes the views that `step` reads and writes: per seat, by row."""
-        replies = [seat.reply for seat in self._seats]
+        # What `step` reads and writes: per seat, by row.
+        replies = [seat.reply for seat in seats]
         self._leaves = list(zip(*(reply.rows[0] for reply in replies), strict=True))  # per leaf, per seat
         self._rewards = [reply.rewards.reshape(-1) for reply in replies]
         self._terminated = [reply.terminated.reshape(-1) for reply in replies]
         self._truncated = [reply.truncated.reshape(-1) for reply in replies]
         self._active = [reply.active.reshape(-1) for reply in replies]
         self._masks = [reply.mask_rows[0] for reply in replies]
-        # The usual case, one seat with observations of one array: nothing has to be joined.
-        simple = len(replies) == 1 and not self._composite and not self._ragged
         self._shown: tuple[Any, NDArray[np.float64], BoolRows, BoolRows] | None = None
-        if simple:
+        if len(seats) == 1 and not self._composite and not self._ragged:  # the usual case: nothing has to be joined
             self._shown = self._leaves[0][0], self._rewards[0], self._terminated[0], self._truncated[0]
         if self._ragged:
-            self._columns = Columns(self.single_observation_space)
-            self._action_columns = Columns(self.single_action_space)
+            self._columns, self._action_columns = Columns(self.single_observation_space), Columns(space)
             return
-        space = self.single_action_space
-        request = unflatten(space, self._seats[0].request.rows[0])
-        self._shares: list[
-            tuple[NDArray[Any], NDArray[Any]]
-        ] = []  # a seat's request, and its rows of the joint actions
-        if len(self._seats) > 1:
+        request = unflatten(space, seat.request.rows[0])
+        self._shares: list[tuple[NDArray[Any], NDArray[Any]]] = []  # a seat's request, and its rows of `request`
+        if len(seats) > 1:
             request = empty_batch(space, self.num_envs)
-            for seat, rows in self._places:
-                mine = [leaf[rows] for leaf in flatten(space, request)]
-                self._shares += zip(seat.request.rows[0], mine, strict=True)
+            for seat, place in self._places:
+                self._shares += zip(
+                    seat.request.rows[0], [leaf[place] for leaf in flatten(space, request)], strict=True
+                )
         self._actions = BatchWriter(space, request)
 
     @property
@@ -155,10 +149,33 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
             seat.begin()
         if self._seats[0].alone and (seed is not None or options or not self._unseen):
             options = dict(options or {})
-            lanes = self._lanes_of(options.pop("reset_mask", None))
-            self._restart(lanes, self._lane_seeds(seed), options or None)
-        elif not self._unseen:
-            self._wait_for_new_episodes()
+            lanes: BoolRows = np.ones(self._lanes, np.bool_)
+            if (mask := options.pop("reset_mask", None)) is not None:  # the lanes with any row in it
+                if mask.shape != (self.num_envs,) or mask.dtype != np.bool_:
+                    raise ValueError(f"reset_mask must be bool [{self.num_envs}], got {mask.dtype} {mask.shape}")
+                lanes = np.logical_or.reduce(mask.reshape(self._lanes, -1), axis=1)
+            seeds: list[int | None] | None = None
+            if isinstance(seed, Sequence):
+                if len(seed) != self.num_envs:
+                    raise ValueError(f"{self.num_envs} seeds expected, one per row, got {len(seed)}")
+                seeds = list(seed[:: self.num_envs // self._lanes])
+            elif seed is not None:
+                seeds = [int(seed) + lane for lane in range(self._lanes)]
+            first = 0
+            for seat in self._seats:  # every block sends a request, also for no lanes: see `BlockOrder`
+                own = slice(first, first + seat.lanes)
+                seat.ask_restart(lanes[own], None if seeds is None else seeds[own], options or None)
+                first += seat.lanes
+            for seat in self._seats:
+                seat.receive()
+        elif not self._unseen:  # idle until each lane has begun a new episode
+            begun = self._fresh()
+            while not begun.all():
+                for seat in self._seats:
+                    seat.submit(RequestKind.IDLE)
+                for seat in self._seats:
+                    seat.receive()
+                begun |= self._fresh()
         for block in (self, *self.blocks):
             block._unseen = False
         return self._observations(), self._infos()
@@ -200,29 +217,23 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
             raise ResetNeeded("call reset() before step()")
         for seat in self._seats:
             seat.check_turn()
-        if self._ragged:
-            self._write_ragged(actions)
-        else:
+        if not self._ragged:
             self._actions.write(actions, self._active_rows)
             for target, mine in self._shares:
                 target[...] = mine
+        else:
+            shown = self._shown_actions()
+            active = self._active[0] if len(self._seats) == 1 else self._active_rows()
+            leaves = batch_leaves(self.single_action_space, self._action_columns, actions, shown, active=active)
+            for seat, rows in self._places:
+                column, whole = seat.request.rows[0], len(self._seats) == 1
+                for number, leaf in enumerate(leaves):
+                    if isinstance(leaf, Ragged):
+                        column[number] = leaf if whole else leaf[rows]
+                    else:
+                        column[number][...] = leaf[rows]
         for seat in self._seats:
             seat.send(RequestKind.ACT)
-
-    def _write_ragged(self, actions: Any) -> None:
-        shown = self._shown_actions()
-        active = self._active[0] if len(self._seats) == 1 else self._active_rows()
-        leaves = batch_leaves(self.single_action_space, self._action_columns, actions, shown, active=active)
-        if len(self._seats) == 1 and all(isinstance(leaf, Ragged) for leaf in leaves):
-            self._seats[0].request.rows[0][:] = leaves
-            return
-        for seat, rows in self._places:
-            column = seat.request.rows[0]
-            for number, leaf in enumerate(leaves):
-                if isinstance(leaf, Ragged):
-                    column[number] = leaf[rows]
-                else:
-                    column[number][...] = leaf[rows]
 
     def _observations(self) -> Any:
         if self._ragged:  # its leaves are new ones with each message
@@ -237,8 +248,15 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
 
     def _infos(self) -> Infos:
         fields = StepFields(self._active_rows(), _joined(self._masks) if self.masked else None)
-        if any(seat.reply.header[3] for seat in self._seats):
-            fields = self._with_endings(fields)
+        if any(seat.reply.header[3] for seat in self._seats):  # rows have ended
+            observed, ended = np.full(self.num_envs, None, object), np.zeros(self.num_envs, np.bool_)
+            last: Any = np.zeros_like(fields.action_mask) if self.masked else None
+            for seat, rows in self._places:
+                for row, observation in seat.final_observations().items():
+                    observed[rows.start + row], ended[rows.start + row] = observation, True
+                for row, mask in seat.final_masks().items():
+                    last[rows.start + row] = mask
+            fields = fields._replace(ended=ended, final_obs=observed, final_mask=last)
         if self._outside:
             replies = [seat.reply for seat in self._seats]
             actions = zip(*(reply.given_rows[0] for reply in replies), strict=True)
@@ -260,17 +278,6 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
             infos |= {"void": fields.void, "given": fields.given, "given_action": fields.given_action}
         return infos
 
-    def _with_endings(self, fields: StepFields) -> StepFields:
-        """With the last observations and masks of all rows that ended."""
-        observed, ended = np.full(self.num_envs, None, object), np.zeros(self.num_envs, np.bool_)
-        last: Any = np.zeros_like(fields.action_mask) if self.masked else None
-        for seat, rows in self._places:
-            for row, observation in seat.final_observations().items():
-                observed[rows.start + row], ended[rows.start + row] = observation, True
-            for row, mask in seat.final_masks().items():
-                last[rows.start + row] = mask
-        return fields._replace(ended=ended, final_obs=observed, final_mask=last)
-
     def _grouped(self, which: str) -> dict[str, Any]:
         """The game's infos of all rows: the seats' `infos` or `final_infos`."""
         rows = {place.start + row: info for seat, place in self._places for row, info in getattr(seat, which).items()}
@@ -278,44 +285,6 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
 
     def _active_rows(self) -> BoolRows:
         return _joined(self._active)
-
-    def _lanes_of(self, reset_mask: BoolRows | None) -> BoolRows:
-        """The lanes that are to be reset: those with any row in the mask."""
-        if reset_mask is None:
-            return np.ones(self._lanes, np.bool_)
-        if reset_mask.shape != (self.num_envs,) or reset_mask.dtype != np.bool_:
-            raise ValueError(f"reset_mask must be bool [{self.num_envs}], got {reset_mask.dtype} {reset_mask.shape}")
-        lanes: BoolRows = np.logical_or.reduce(reset_mask.reshape(self._lanes, -1), axis=1)
-        return lanes
-
-    def _lane_seeds(self, seed: int | Sequence[int | None] | None) -> list[int | None] | None:
-        if seed is None:
-            return None
-        if not isinstance(seed, Sequence):
-            return [int(seed) + lane for lane in range(self._lanes)]
-        if len(seed) != self.num_envs:
-            raise ValueError(f"{self.num_envs} seeds expected, one per row, got {len(seed)}")
-        return list(seed[:: self.num_envs // self._lanes])
-
-    def _restart(self, lanes: BoolRows, seeds: list[int | None] | None, options: dict[str, Any] | None) -> None:
-        """Begins new episodes in these lanes. Every block sends a request, also for no lanes: see `BlockOrder`."""
-        first = 0
-        for seat in self._seats:
-            own = slice(first, first + seat.lanes)
-            seat.ask_restart(lanes[own], None if seeds is None else seeds[own], options)
-            first += seat.lanes
-        for seat in self._seats:
-            seat.receive()
-
-    def _wait_for_new_episodes(self) -> None:
-        """Idles until each lane has begun a new episode."""
-        begun = self._fresh()
-        while not begun.all():
-            for seat in self._seats:
-                seat.submit(RequestKind.IDLE)
-            for seat in self._seats:
-                seat.receive()
-            begun |= self._fresh()
 
     def _fresh(self) -> BoolRows:
         """[L] the lanes with a first observation of an episode."""
@@ -344,14 +313,3 @@ def _shown_by(seats: Sequence[SeatClient]) -> Callable[[], Any]:
 def _joined(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
     """The arrays of all seats joined, as a copy."""
     return parts[0].copy() if len(parts) == 1 else np.concatenate(parts)
-
-
-def _places(seats: Sequence[SeatClient]) -> tuple[tuple[SeatClient, slice], ...]:
-    """Each seat with its rows in the whole environment."""
-    ends = np.cumsum([seat.rows for seat in seats]).tolist()
-    return tuple((seat, slice(end - seat.rows, end)) for seat, end in zip(seats, ends, strict=True))
-
-
-def _seed_of_block(seat: SeatClient) -> int:
-    """A seed for a block's action space: the blocks of one worker must not draw the same actions."""
-    return int(np.random.SeedSequence((seat.seed, seat.part)).generate_state(1)[0])

@@ -1,6 +1,6 @@
-"""The end of a leg: the boundary that is saved and the next step of the run, both derived from the Done messages.
+"""Whether a leg can be played, and what follows at its end: the boundary that is saved and the next step of the run.
 
-The functions send no messages and touch no files.
+The functions use the plan and the roles' messages; they send no messages and touch no files.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from arena.errors import ConfigError
+from arena.plan.deadlock import waiting_words
 from arena.plan.plan import Plan, Role, RoleKind
-from arena.records.checkpoint import ticks_of
 from arena.records.folder import RunFolder
 from arena.records.formats import Boundary, SeatKey, Worker
-from arena.roles.protocol import Done
-from arena.roles.run import Leg, leg_at
+from arena.roles.protocol import Done, Ready
+from arena.roles.run import Leg, Run, leg_at
 
 
 class NextStep(NamedTuple):
@@ -28,33 +28,57 @@ class NextStep(NamedTuple):
     stopped_at: int | None = None  # a stop was requested: the run ends and can be resumed from this tick
 
 
-class IdlePolicy(NamedTuple):
-    """The checkpoint of a policy that has learned earlier, and does not play or learn now."""
+def check_playable(run: Run, ready: Collection[Ready]) -> None:
+    """Rejects a leg that cannot be played to its end, given the Ready messages of all environments and workers.
 
-    boundary: int  # the boundary of its checkpoint
-    taken_from: Path | None = None  # the checkpoint of another policy, of which this policy is a copy
-
-
-def next_boundary(plan: Plan, start: int) -> int:
-    """The planned end of a leg that begins at the tick `start`."""
-    return min((start // plan.config.checkpoint_every + 1) * plan.config.checkpoint_every, plan.ticks)
-
-
-def next_step(plan: Plan, leg: Leg, *, stopping: bool, held: bool = False) -> NextStep:
-    """How a run continues from a boundary.
-
-    Args:
-        plan: the plan of the round.
-        leg: the leg that begins at the boundary.
-        stopping: whether a stop was requested.
-        held: whether a program holds the run at each boundary.
+    Raises:
+        ConfigError: the run needs states that can be saved, but a policy that learns has none; or matches can wait for
+            each other, given when each algorithm's workers synchronize.
     """
-    if stopping and leg.start < plan.horizon:
-        return NextStep(stopped_at=leg.start)
-    comes_back = (held or plan.config.curriculum is not None) and leg.start < plan.ticks
-    if comes_back or plan.evaluates_at(leg.start) or plan.ticks <= leg.start < plan.horizon:
-        return NextStep(following=leg)
-    return NextStep(leg) if leg.start < plan.ticks else NextStep(following=leg)
+    workers = [(run.plan.seat(message.role).policy, message) for message in ready if message.role.seat is not None]
+    fragile = sorted({policy for policy, message in workers if not message.resumable})
+    if fragile:
+        with run.origin.located():
+            run.plan.refuse_fragile(fragile)
+    words, refused = waiting_words(run.plan, {policy: message.schedule for policy, message in workers})
+    if refused:
+        raise ConfigError(f"the run {words}", source=run.origin.source)
+
+
+def planned_end(run: Run, start: int, *, resumable: bool) -> int:
+    """The planned last tick of a leg from `start`: the run's if it counts episodes, or if some role cannot be saved."""
+    plan, every = run.plan, run.plan.config.checkpoint_every
+    return plan.ticks if run.episodes is not None or not resumable else min((start // every + 1) * every, plan.ticks)
+
+
+def check_synchronized(tick: int, plan: Plan, done: Mapping[Role, Done], left: Collection[tuple[int, int]]) -> None:
+    """Rejects a policy whose workers have learned different states without any synchronization.
+
+    A checkpoint has the state of one worker; all other workers would begin the next leg with that state. The workers
+    `left`, as (match, seat), have not played in the leg that has ended at `tick`.
+
+    Raises:
+        ConfigError: with the path of the policy.
+    """
+    for name, policy in plan.policies.items():
+        states = {done[Role(RoleKind.WORKER, *worker)].alone for worker in policy.workers if worker not in left}
+        if len(states) > 1 and None not in states:
+            raise ConfigError(
+                f"its {len(policy.workers)} workers have not synchronized before tick {tick} and have learned "
+                "different states, of which only the first worker's would be kept; let the algorithm call its group, "
+                "e.g. `group.average_gradients(...)`, or set `independent: true` to train a separate policy per worker",
+                path=f"policies.{name}",
+            )
+
+
+def idle_checkpoints(plan: Plan, leg: Leg, folder: RunFolder) -> dict[str, Path]:
+    """By policy that does not play or learn in `leg`: its checkpoint in this run folder, maybe of another policy."""
+    return {
+        name: path
+        for name, path in leg.restore.items()
+        if (not plan.policies[name].workers or plan.policies[name].config.frozen)
+        and path.parent.parent == folder.checkpoints
+    }
 
 
 def boundary_at(
@@ -64,18 +88,18 @@ def boundary_at(
     *,
     updates: Mapping[str, int],
     seconds: Mapping[str, float],
-    idle: Mapping[str, IdlePolicy],
+    idle: Mapping[str, int],
     journals: Mapping[str, int],
 ) -> Boundary:
     """The state of the run at the end of a leg.
 
     Args:
-        tick: the tick at which the leg has ended.
-        plan: the plan of the round.
+        tick: at which the leg has ended.
+        plan: of the round.
         done: the Done message of each role.
         updates: per policy, the number of recorded updates.
         seconds: per policy, the `seconds` of its last update.
-        idle: the checkpoints of policies that do not play.
+        idle: per policy that does not play, the boundary of its checkpoint.
         journals: per journal, the number of bytes written.
     """
     # A worker that left a leg before it was cut short has written its checkpoint for the planned end.
@@ -100,53 +124,9 @@ def boundary_at(
             if role.match is not None and role.seat is not None and message.returned
         ),
         seats=seats_of(plan),
-        checkpoints={**{name: policy.boundary for name, policy in idle.items()}, **newest},
+        checkpoints={**idle, **newest},
         journals=dict(journals),
     )
-
-
-def check_synchronized(tick: int, plan: Plan, done: Mapping[Role, Done], left: Collection[tuple[int, int]]) -> None:
-    """Rejects a policy whose workers have learned different states without any synchronization.
-
-    A checkpoint has the state of one worker; all other workers would begin the next leg with that state.
-
-    Args:
-        tick: the tick at which the leg has ended.
-        plan: the plan of the round.
-        done: the Done message of each role.
-        left: the workers, as (match, seat), that have not played in the leg.
-
-    Raises:
-        ConfigError: with the path of the policy.
-    """
-    for name, policy in plan.policies.items():
-        playing = [worker for worker in policy.workers if worker not in left]
-        states = {done[Role(RoleKind.WORKER, *worker)].alone for worker in playing}
-        if len(states) > 1 and None not in states:
-            raise ConfigError(
-                f"its {len(policy.workers)} workers have not synchronized before tick {tick} and have learned "
-                "different states, of which only the first worker's would be kept; let the algorithm call its group, "
-                "e.g. `group.average_gradients(...)`, or set `independent: true` to train a separate policy per worker",
-                path=f"policies.{name}",
-            )
-
-
-def idle_policies(tick: int, plan: Plan, leg: Leg, folder: RunFolder) -> dict[str, IdlePolicy]:
-    """The checkpoints of policies that have learned in earlier rounds or legs, and do not play or learn in this one.
-
-    Args:
-        tick: the tick at which the leg has ended; the checkpoint of a copied policy is saved for it.
-        plan: the plan of the round.
-        leg: the leg that has ended.
-        folder: the run folder. Checkpoints in other run folders are left out.
-    """
-    idle = {}
-    for name, path in leg.restore.items():
-        policy = plan.policies[name]
-        if (not policy.workers or policy.config.frozen) and path.parent.parent == folder.checkpoints:
-            own = path.parent == folder.checkpoints_path(name)
-            idle[name] = IdlePolicy(ticks_of(path)) if own else IdlePolicy(tick, path)
-    return idle
 
 
 def leg_from(boundary: Boundary, plan: Plan, leg: Leg, folder: RunFolder) -> Leg:
@@ -154,6 +134,19 @@ def leg_from(boundary: Boundary, plan: Plan, leg: Leg, folder: RunFolder) -> Leg
     frozen = {name: path for name, path in leg.restore.items() if plan.policies[name].config.frozen}
     following = leg_at(boundary, folder)
     return replace(following, restore={**frozen, **following.restore})
+
+
+def next_step(run: Run, leg: Leg, *, stopping: bool) -> NextStep:
+    """How a run continues from the boundary at which `leg` begins; `stopping`: whether a stop was requested."""
+    plan = run.plan
+    if run.episodes is not None:  # a round without learning, whose games are complete
+        return NextStep(stopped_at=leg.start) if stopping else NextStep(following=leg)
+    if stopping and leg.start < plan.horizon:
+        return NextStep(stopped_at=leg.start)
+    comes_back = (run.held or plan.config.curriculum is not None) and leg.start < plan.ticks
+    if comes_back or plan.evaluates_at(leg.start) or plan.ticks <= leg.start < plan.horizon:
+        return NextStep(following=leg)
+    return NextStep(leg) if leg.start < plan.ticks else NextStep(following=leg)
 
 
 def seats_of(plan: Plan, *policies: str) -> list[SeatKey]:
