@@ -149,31 +149,20 @@ METHODS = tuple(name for name in vars(Callback) if name.startswith("on_"))
 Entries = Sequence[str | CallbackConfig]
 
 
-def made(entries: Entries) -> list[Any]:
+def made(entries: Entries, key: str = "callbacks") -> list[Any]:
     """The callbacks of a configuration: objects of these classes, which need not be derived from `Callback`.
+
+    Likewise the loggers, with `key="loggers"`: objects of built-in classes, or of a user's with the same methods.
 
     Raises:
         ConfigError: with the place in the configuration: there is no such class, it has no method that is called, a
             method is misspelt or takes other arguments, or the class does not take the options.
     """
-    return _made(entries, "callbacks", callback_target)
-
-
-def made_loggers(entries: Entries) -> list[Any]:
-    """The loggers of a configuration: objects of the built-in classes, or of a user's with the methods of callbacks.
-
-    Raises:
-        ConfigError: an unknown name, or as `made`.
-    """
-    return _made(entries, "loggers", logger_target)
-
-
-def _made(entries: Entries, key: str, target: Callable[[str], str]) -> list[Any]:
     found = []
     for index, entry in enumerate(map(CallbackConfig.of, entries)):
         path = f"{key}[{index}]"
         with located(path=path):
-            cls = load_class(target(entry.class_))
+            cls = load_class((logger_target if key == "loggers" else callback_target)(entry.class_))
             _check_methods(cls)
         found.append(made_object(cls, entry.options, path=path))
     return found
@@ -236,8 +225,8 @@ class Callbacks:
         self._started = self._ended = False
         listeners = [
             _Listener(f"{kind} {CallbackConfig.of(entry).class_}", item, kind == "logger")
-            for kind, of, make in (("callback", entries, made), ("logger", loggers, made_loggers))
-            for entry, item in zip(of, make(of), strict=True)
+            for kind, of in (("callback", entries), ("logger", loggers))
+            for entry, item in zip(of, made(of, f"{kind}s"), strict=True)
         ]
         for item in objects:
             _check_methods(type(item))
@@ -306,30 +295,19 @@ class Callbacks:
             trace = "".join(traceback.format_exception(error)).rstrip()
             if not listener.may_fail:
                 raise CallbackFailed(listener.name, trace) from error
-            self._drop(listener, method, error, trace)
-        self._take_measured(listener, method, place)
+            for others in self._listeners.values():
+                others[:] = [other for other in others if other is not listener]
+            self.warn(f"{listener.name} is told nothing more: {method} has raised {type(error).__name__}: {error}")
+            _log.warning("%s\n%s", listener.name, trace)
+        if measured := getattr(listener.object, "_measured", ()):
+            listener.object._measured = ()
+            if place is None:
+                words = "measure() belongs into on_episode, on_update, on_checkpoint or on_round"
+                raise CallbackFailed(listener.name, f"{words}; {method} has called it")
+            if merged := {name: value for values in measured for name, value in values.items()}:
+                from arena.records.formats import MeasureLine  # most processes and runs measure nothing
+
+                self.measured.append(MeasureLine(**place(), metrics=merged))
         if getattr(listener.object, "_wants_end", False):
             self._stop(listener.name)
         return found
-
-    def _take_measured(self, listener: _Listener, method: str, place: Place | None) -> None:
-        measured = getattr(listener.object, "_measured", ())
-        if not measured:
-            return
-        listener.object._measured = ()
-        if place is None:
-            words = "measure() belongs into on_episode, on_update, on_checkpoint or on_round"
-            raise CallbackFailed(listener.name, f"{words}; {method} has called it")
-        merged = {name: value for values in measured for name, value in values.items()}
-        if merged:
-            from arena.records.formats import MeasureLine  # most processes and runs measure nothing
-
-            self.measured.append(MeasureLine(**place(), metrics=merged))
-
-    def _drop(self, listener: _Listener, method: str, error: BaseException, trace: str) -> None:
-        """Removes a logger that has raised: the run does not depend on it."""
-        self._listeners = {
-            name: [other for other in others if other is not listener] for name, others in self._listeners.items()
-        }
-        self.warn(f"{listener.name} is told nothing more: {method} has raised {type(error).__name__}: {error}")
-        _log.warning("%s\n%s", listener.name, trace)

@@ -69,20 +69,20 @@ class ConfigError(ArenaError):
 
     def __init__(self, message: str, *, path: str = "", source: str = "") -> None:
         super().__init__(message)
-        self.message = message
-        self.path = path
-        self.source = source
+        self.message, self.path, self.source = message, path, source
 
     def __str__(self) -> str:
         where = ": ".join(part for part in (shown(self.source), self.path) if part)
         return f"{where}: {self.message}" if where else self.message
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (_rebuild_config_error, (self.message, self.path, self.source))
+        return _rebuild, (type(self), vars(self), self.args)
 
 
-def _rebuild_config_error(message: str, path: str, source: str) -> ConfigError:
-    return ConfigError(message, path=path, source=source)
+def _rebuild(kind: type[ArenaError], attributes: dict[str, object], args: tuple[object, ...]) -> ArenaError:
+    error = kind.__new__(kind, *args)
+    vars(error).update(attributes)
+    return error
 
 
 class BudgetReached(ArenaError):
@@ -129,12 +129,7 @@ class WriteError(ArenaError, OSError):
 
 
 class CallbackFailed(ArenaError):
-    """A user's callback has raised.
-
-    Args:
-        who: the callback.
-        trace: the traceback of its exception.
-    """
+    """A user's callback has raised: its name, and the traceback of its exception."""
 
     def __init__(self, who: str, trace: str) -> None:
         super().__init__(f"{who}\n{trace}")
@@ -146,13 +141,7 @@ class Deadlock(ArenaError):
 
 
 class RunFailed(ArenaError):
-    """A run that `arena.train` or a `Trainer` has started has failed.
-
-    Args:
-        message: which role, and why.
-        who: the role.
-        trace: its traceback, or a sentence.
-    """
+    """A run that `arena.train` or a `Trainer` has started has failed: the role, and its traceback or a sentence."""
 
     def __init__(self, message: str, *, who: str = "", trace: str = "") -> None:
         super().__init__(message)
@@ -189,12 +178,6 @@ class LinkError(ArenaError):
 
     def __reduce__(self) -> tuple[object, ...]:
         return _rebuild, (type(self), vars(self), self.args)
-
-
-def _rebuild(kind: type[LinkError], attributes: dict[str, object], args: tuple[object, ...]) -> LinkError:
-    error = kind.__new__(kind, *args)
-    vars(error).update(attributes)
-    return error
 
 
 class LayoutError(LinkError):
@@ -238,13 +221,7 @@ class NoRoom(LinkError):
 
 
 class ActionError(LinkError):
-    """Actions do not fit their group.
-
-    Args:
-        group: its name.
-        found: what was given.
-        expected: what is allowed.
-    """
+    """Actions do not fit their group."""
 
     def __init__(self, group: str, found: object, expected: str) -> None:
         super().__init__(f"actions of group {group!r}: found {found}, expected {expected}")
@@ -374,10 +351,7 @@ _OF_CONFIGURATION = {
 def nearest_key(name: str, known: Iterable[str], *, listing: str = "") -> str:
     """The end of a message about an unknown option or key: the one that was probably meant, and the known ones.
 
-    Args:
-        name: what was found.
-        known: the allowed options or keys.
-        listing: the command that lists them all; if they are many, the message names it and the three nearest.
+    If they are many, it names the three nearest, and the command that lists them all, `listing`.
     """
     names, ours = sorted(known), SYNONYMS.get(name, ())
     meant = next((one for one in ours if one in names), None)

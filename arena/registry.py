@@ -152,24 +152,17 @@ def _register(kind: str, built_in: Mapping[str, Entry], name: str, found: Any) -
     if not callable(found):
         raise ConfigError(f"{name!r} is {_article(found)}, which cannot be called")
     known = vars(getattr(OWN, kind))
-    if name in built_in or not _is_redefined(known.get(name, found), found):
+    before = known.get(name, found)
+    places = [(getattr(one, "__module__", None), getattr(one, "__qualname__", "<")) for one in (before, found)]
+    redefined = places[0] == places[1] and "<" not in places[0][1]  # the same definition runs again, as in a notebook
+    if name in built_in or not (before is found or redefined):
         other = "built in" if name in built_in else _article(known[name])
         raise ConfigError(f"the {kind} {name!r} is there already: {other}; choose another name for {_article(found)}")
     known[name] = found
 
 
-def _is_redefined(before: Any, now: Any) -> bool:
-    """Whether two objects are one, or the same definition executed twice, as in a notebook."""
-    places = [(getattr(one, "__module__", None), getattr(one, "__qualname__", "<")) for one in (before, now)]
-    return before is now or (places[0] == places[1] and "<" not in places[0][1])
-
-
 def own_names(kind: str) -> Mapping[str, Any]:
-    """The objects that users have registered, by name.
-
-    Args:
-        kind: environment, algorithm, wrapper, callback or logger.
-    """
+    """The objects that users have registered as an environment, algorithm, wrapper, callback or logger, by name."""
     found: Mapping[str, Any] = vars(getattr(OWN, kind))
     return found
 
@@ -198,7 +191,13 @@ def load_object(target: str) -> Any:
     found: Any = _import(module_name, target)
     for part in attribute.split("."):
         if not hasattr(found, part):
-            raise ConfigError(f"{target!r}: {_no_attribute(found, part)}{_shadow_note(module_name)}")
+            where = getattr(found, "__file__", None) or repr(found)
+            can_be_called = [
+                one for one in dir(found) if one[0] != "_" and callable(inspect.getattr_static(found, one, None))
+            ]
+            close = close_name(part, can_be_called)
+            hint = "" if close is None else f"; did you mean {close!r}?"
+            raise ConfigError(f"{target!r}: {where} has no {part!r}{hint}{_shadow_note(module_name)}")
         found = getattr(found, part)
     return found
 
@@ -227,11 +226,6 @@ def check_method(cls: type[Any], name: str, arguments: Sequence[str]) -> None:
 def made_object(cls: type[Any], options: Mapping[str, Any], *, path: str) -> Any:
     """An object of a user's class, whose options are the arguments of `__init__`, or its `Options`.
 
-    Args:
-        cls: the class.
-        options: from the configuration.
-        path: of the entry in the configuration, such as `callbacks[0]`.
-
     Raises:
         ConfigError: it does not take the options, or has raised.
     """
@@ -250,7 +244,8 @@ def _import(module_name: str, target: str) -> ModuleType:
         with uncollected():
             return importlib.import_module(module_name)
     except Exception as error:
-        if isinstance(error, ModuleNotFoundError) and _is_part(error.name, module_name):
+        # The missing module may also be one that the module itself imports.
+        if isinstance(error, ModuleNotFoundError) and error.name and f"{module_name}.".startswith(f"{error.name}."):
             raise ConfigError(
                 f"{target!r}: there is no module {error.name!r}; install it, or start in the directory that "
                 f"contains it{_shadow_note(module_name)}"
@@ -261,11 +256,6 @@ def _import(module_name: str, target: str) -> ModuleType:
         ) from error
 
 
-def _is_part(missing: str | None, module_name: str) -> bool:
-    """Whether the missing module is the requested one or a package of it, not one that *it* imports."""
-    return missing is not None and f"{module_name}.".startswith(f"{missing}.")
-
-
 def where_raised(error: BaseException) -> str:
     """The innermost line of the error's traceback, as ` (file, line n)`; empty if it is in this module."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
@@ -274,20 +264,15 @@ def where_raised(error: BaseException) -> str:
     return f" ({last.filename}, line {last.lineno})" if last and last.filename != __file__ else ""
 
 
-def _no_attribute(owner: Any, name: str) -> str:
-    where = getattr(owner, "__file__", None) or repr(owner)
-    made = [one for one in dir(owner) if one[0] != "_" and callable(inspect.getattr_static(owner, one, None))]
-    close = close_name(name, made)  # only what can be called, such as classes
-    return f"{where} has no {name!r}" + ("" if close is None else f"; did you mean {close!r}?")
-
-
 def _shadow_note(module_name: str) -> str:
     """A note about two packages of one name: the arena's own `envs` or `policies`, and a user's."""
     package = module_name.partition(".")[0]
     if package not in _OWN_PACKAGES:
         return ""
-    here = _location(sys.modules.get(package))
-    other = anchored(package)
+    module, other = sys.modules.get(package), anchored(package)
+    here = None
+    if module is not None:
+        here = Path([*getattr(module, "__path__", ()), getattr(module, "__file__", None) or ""][0]).resolve()
     if here is not None and here != _HOME / package:
         return f". The arena's own package {package!r} is hidden by {here}: rename that one"
     if other.exists() and other.resolve() != _HOME / package:
@@ -300,22 +285,14 @@ def hidden_packages() -> list[str]:
     lines = []
     for package in _OWN_PACKAGES:
         spec = importlib.util.find_spec(package)
-        homes = (
-            [Path(home).resolve() for home in (spec.submodule_search_locations or [spec.origin or ""])] if spec else []
-        )
-        if homes[:1] != [_HOME / package]:
-            found = (
-                f"hidden by {homes[0]}: rename that one" if homes else f"missing in {_HOME}: install the arena again"
-            )
-            lines.append(f"the arena's own package {package!r} is {found}")
+        found = f"missing in {_HOME}: install the arena again"
+        if spec is not None:
+            place = Path([*(spec.submodule_search_locations or ()), spec.origin or ""][0]).resolve()
+            if place == _HOME / package:
+                continue
+            found = f"hidden by {place}: rename that one"
+        lines.append(f"the arena's own package {package!r} is {found}")
     return lines
-
-
-def _location(module: ModuleType | None) -> Path | None:
-    if module is None:
-        return None
-    paths = list(getattr(module, "__path__", ())) or [module.__file__ or ""]
-    return Path(paths[0]).resolve()
 
 
 def environment_factory(make: str) -> Callable[..., Any]:
@@ -343,12 +320,8 @@ _POLLED_METHODS = ("poll", "send_actions", "try_reset", "stop")
 def external_kind(make: str) -> str | None:
     """The kind of connection to the games of an external environment; None for an ordinary environment.
 
-    Args:
-        make: as for `environment_factory`.
-
-    Returns:
-        a key of `EXTERNAL`; `thread` for a subclass of `ExternalEnv`, `poll` for a `PollEnv`, `games` for another class
-        that is an `ExternalGames`, each given as `package.module:Class` or by its registered name.
+    A key of `EXTERNAL`; `thread` for a subclass of `ExternalEnv`, `poll` for a `PollEnv`, `games` for another class
+    that is an `ExternalGames`, each given as `package.module:Class` or by its registered name.
     """
     if make in EXTERNAL:
         return make
@@ -459,7 +432,11 @@ def configured_algorithm(
         options = {**options, "device": "auto"}
     decoded = decode_options(cls, options, path=path)
     with located(path=f"{path}.algorithm"):
-        _check_signature(cls, decoded)
+        try:
+            inspect.signature(cls).bind(None, None, ticks=1, **decoded)
+        except TypeError as error:
+            how = "(env, group, *, ticks, **options), as for every worker"
+            raise ConfigError(f"{cls.__name__}.__init__ cannot be called with {how}: {error}") from error
         schedule_of(cls)
     return ConfiguredAlgorithm(cls, decoded)
 
@@ -477,23 +454,13 @@ def schedule_of(cls: type[Any]) -> str:
     Raises:
         ConfigError: `schedule` has another value.
     """
-    said = getattr(cls, "schedule", EPISODES)
-    if said not in SCHEDULES:
+    schedule = getattr(cls, "schedule", EPISODES)
+    if schedule not in SCHEDULES:
         raise ConfigError(
-            f"{cls.__name__}.schedule is {said!r}; it is {TICKS!r} if workers synchronize after the same ticks "
-            f"of their matches, or {EPISODES!r} if they do after episodes; {nearest(str(said), SCHEDULES)}"
+            f"{cls.__name__}.schedule is {schedule!r}; it is {TICKS!r} if workers synchronize after the same ticks "
+            f"of their matches, or {EPISODES!r} if they do after episodes; {nearest(str(schedule), SCHEDULES)}"
         )
-    return str(said)
-
-
-def _check_signature(cls: type[Any], options: Mapping[str, Any]) -> None:
-    try:
-        inspect.signature(cls).bind(None, None, ticks=1, **options)
-    except TypeError as error:
-        raise ConfigError(
-            f"{cls.__name__}.__init__ cannot be called with (env, group, *, ticks, **options), as for every worker: "
-            f"{error}"
-        ) from error
+    return str(schedule)
 
 
 def callback_target(name: str) -> str:
@@ -547,18 +514,12 @@ def _target(name: str, known: Mapping[str, Entry], what: str) -> str:
         return name
     if (what, name) == ("environment", "socket"):
         raise ConfigError("'socket' is no longer supported: set `http`; `PolicyClient` has the same methods over HTTP")
-    hint = _library_words(name) if what == "environment" else ""
-    names = [*known, *own_names(what)]
+    hint, names = "", [*known, *own_names(what)]
+    version = re.search(r"([-_])v\d+$", name)  # a game of another library: `CartPole-v1`, `mpe2.simple_tag_v3`
+    if what == "environment" and version is not None and ":" not in name:
+        library, source = {"-": ("Gymnasium", "gymnasium"), "_": ("PettingZoo", "pettingzoo")}[version[1]]
+        hint = f"write a game of {library} as '{source}:{name.removeprefix(f'{source}.')}'; "
     raise ConfigError(f"unknown {what} {name!r}; {hint}{nearest(name, names)}; or your own as 'package.module:Name'")
-
-
-def _library_words(name: str) -> str:
-    """The notation of a game of another library, if the name looks like one: `CartPole-v1`, `mpe2.simple_tag_v3`."""
-    version = re.search(r"([-_])v\d+$", name)
-    if version is None or ":" in name:
-        return ""
-    library, source = {"-": ("Gymnasium", "gymnasium"), "_": ("PettingZoo", "pettingzoo")}[version[1]]
-    return f"write a game of {library} as '{source}:{name.removeprefix(f'{source}.')}'; "
 
 
 def _check_installed(name: str, entry: Entry | None) -> None:
@@ -584,9 +545,7 @@ class Parameters(NamedTuple):
 def option_parameters(cls: type[Any], given: int = _GIVEN_BY_PLACE) -> Parameters:
     """The options of a class: the fields of its `Options` struct or dataclass, else the keywords of `__init__`.
 
-    Args:
-        cls: of an algorithm, or another class of the user.
-        given: the number of arguments before the options, such as `env` and `group`.
+    `given` is the number of arguments before the options, such as `env` and `group`.
     """
     options = _declared_options(cls)
     if options is not None:
@@ -638,7 +597,9 @@ def decode_options(
     parameters = option_parameters(cls, given)
     for name in options:
         if (given and name == "ticks") or (name not in parameters.names and not parameters.open):
-            close = nearest_key(name, parameters.names, listing=f"arena list {_listed_name(cls)}" if given else "")
+            target = f"{cls.__module__}:{cls.__qualname__}"
+            listed = next((one for one, entry in ALGORITHMS.items() if entry.target == target), target)
+            close = nearest_key(name, parameters.names, listing=f"arena list {listed}" if given else "")
             message = f"{cls.__name__} has no option {name!r}; {close}"
             raise ConfigError(message, path=f"{path}.options.{name}".removeprefix("."))
     missing = [name for name in parameters.required if name not in options]
@@ -665,41 +626,28 @@ def decode_options(
     return decoded
 
 
-def _listed_name(cls: type[Any]) -> str:
-    """The name by which `arena list` knows an algorithm."""
-    target = f"{cls.__module__}:{cls.__qualname__}"
-    return next((name for name, entry in ALGORITHMS.items() if entry.target == target), target)
-
-
 def _check_kinds(cls: type[Any], options: Mapping[str, Any]) -> None:
     """Checks values against the annotations of `__init__` that are numbers, text, booleans or None."""
     parameters = inspect.signature(cls.__init__).parameters
+    names = getattr(cls.__init__, "__globals__", {})
     for name, value in options.items():
-        if name not in parameters:
+        if name not in parameters or (value is None and parameters[name].default is None):  # `rate: float = None`
             continue
-        parameter = parameters[name]
-        kinds = _simple_kinds(parameter.annotation, getattr(cls.__init__, "__globals__", {}))
-        optional = value is None and parameter.default is None  # `rate: float = None`
-        if kinds and not optional and not any(_is_a(kind, value) for kind in kinds):
-            words = " or ".join(_KIND_WORDS[kind] for kind in kinds)
+        annotations = SimpleNamespace(__annotations__={"option": parameters[name].annotation})
+        try:
+            kind = get_type_hints(annotations, names)["option"]
+        except Exception:  # an annotation may be anything; this one cannot be evaluated
+            continue
+        kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+        if not all(isinstance(one, type) and one in _KIND_WORDS for one in kinds):
+            continue
+        # A whole number is a number too, a boolean is not.
+        if not any(
+            one is bool if isinstance(value, bool) else isinstance(value, (int, float) if one is float else one)
+            for one in kinds
+        ):
+            words = " or ".join(_KIND_WORDS[one] for one in kinds)
             raise ConfigError(f"got {value!r}, expected {words}", path=f"options.{name}")
-
-
-def _simple_kinds(annotation: Any, names: dict[str, Any]) -> Sequence[type[Any]]:
-    """The types that an annotation allows; empty if one of them is not the type of a value in a file."""
-    try:
-        kind = get_type_hints(SimpleNamespace(__annotations__={"option": annotation}), names)["option"]
-    except Exception:  # an annotation may be anything; this one cannot be evaluated
-        return ()
-    kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
-    return kinds if all(isinstance(one, type) and one in _KIND_WORDS for one in kinds) else ()
-
-
-def _is_a(kind: type[Any], value: Any) -> bool:
-    """Whether a value is of a type: an integer is a number too, a boolean is not."""
-    if isinstance(value, bool):
-        return kind is bool
-    return isinstance(value, (int, float) if kind is float else kind)
 
 
 @contextmanager

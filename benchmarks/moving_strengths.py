@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arena.config import parse_config
-from arena.config.matches import MatchmakingConfig, generator_of
+from arena.config.matches import MatchmakingConfig
 from arena.league.matchmaking import OpponentPool, draw
 from arena.league.ratings.davidson import ELO
 from arena.league.ratings.ratings import Ratings, fit
@@ -111,7 +111,7 @@ def entry_of(name: str) -> MatchmakingConfig:
         },
         source="league.yaml",
     )
-    (entry,) = (generator_of(entry) for _, entry in config.places())  # type: ignore[arg-type]
+    ((_, entry),) = config.places()
     assert isinstance(entry, MatchmakingConfig)
     return entry
 

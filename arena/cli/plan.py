@@ -94,8 +94,7 @@ def preflight(
         check_custom(config)
         later = later_plans(config)
         found = examine(plan, later=later, conformance=conformance)
-        if plan.config.rounds > 1:
-            require_rules(config, plan, *later)
+        require_rules(config, plan, *later)
         return found
 
 

@@ -16,7 +16,7 @@ from arena.config.decode import NAME_RULE, is_name, is_snapshot_name, show
 from arena.config.fields import MOST_ROLES
 from arena.config.independent import check_independent, expanded
 from arena.config.matches import (
-    ExploitersRule,
+    Exploiters,
     GauntletConfig,
     Generator,
     GeneratorEntry,
@@ -25,15 +25,13 @@ from arena.config.matches import (
     MixturesConfig,
     OwnPairings,
     SeatEntry,
-    SideSizes,
-    generator_of,
 )
 from arena.config.members import check_drawn
 from arena.config.result_keys import check_key
 from arena.errors import ConfigError, located, nearest
 
 if TYPE_CHECKING:
-    from arena.config.schema import Config, EvaluationConfig
+    from arena.config.schema import Config
 
 
 def check(config: Config) -> None:
@@ -87,33 +85,48 @@ def check(config: Config) -> None:
             f"has no place in a run of {config.rounds} rounds, which have changes of their own; set `rounds: 1`",
             path="curriculum",
         )
-    if config.evaluation is not None:
-        _check_evaluation(config, config.evaluation)
+    if (evaluation := config.evaluation) is not None:
+        if evaluation.every % leg:
+            raise ConfigError(
+                f"found {evaluation.every}: policies are evaluated where they are saved, every {leg} ticks; set a "
+                f"multiple of it, or `checkpoint_every: {evaluation.every}`",
+                path="evaluation.every",
+            )
+        if evaluation.episodes == 0 and evaluation.function is None:
+            raise ConfigError("found 0, which is for a `function` alone; play at least 1", path="evaluation.episodes")
+        if evaluation.options and evaluation.function is None:
+            raise ConfigError("there is no `function` that they could be given to", path="evaluation.options")
+        for index, seat in enumerate(evaluation.seats or ()):
+            _check_seat(config, seat, f"evaluation.seats[{index}]")
+        for path, entry in config.entries() if evaluation.seats is not None else ():
+            found, needed = _entities(evaluation.seats or ()), _entities(entry.seats)
+            if found != needed:
+                raise ConfigError(f"play {found} entities, {path} has {needed}", path="evaluation.seats")
     check_independent(config)
     policies, evaluates = expanded(config).policies, config.evaluation is not None
-    keys = {f"stop.{rule.key}": rule.key for rule in config.stop_rules}
-    if config.best is not None:
-        keys["best.metric"] = config.best.metric
-    for path, key in keys.items():
+    for path, key in config.result_keys.items():
         with located(path=path):
             check_key(key, policies, evaluates=evaluates, rates=config.rounds > 1)
 
 
 def check_entries(config: Config, placed: Sequence[tuple[str, MatchConfig | GeneratorEntry]]) -> None:
-    """Refuses entries of `matches` that contradict themselves or the rest of the configuration.
-
-    Args:
-        config: that has the entries.
-        placed: the entries with their places.
+    """Refuses entries of `matches`, with their places, that contradict themselves or the rest of the configuration.
 
     Raises:
         ConfigError: the first thing that is wrong, with its place.
     """
     for path, entry in placed:
+        _check_known(entry.env, config.envs, "environment", f"{path}.env")
         if isinstance(entry, MatchConfig):
             _check_match(config, entry, path)
         else:
-            _check_generator(config, generator_of(entry), path)
+            _check_generator(config, entry, path)
+        if entry.pipeline > entry.lanes:
+            raise ConfigError(
+                f"found {entry.pipeline}, but there is {entry.lanes} lane: each half needs one; set `lanes: 2` or "
+                "more, or `pipeline: 1`",
+                path=f"{path}.pipeline",
+            )
     if config.roles >= MOST_ROLES:
         raise ConfigError(f"asks for {config.roles + 1} roles, more than {MOST_ROLES}; lower `copies`", path="matches")
 
@@ -138,7 +151,7 @@ def _check_listed(config: Config) -> None:
         if not entries:
             raise ConfigError("is empty; a round has at least one match", path=f"rounds[{number}]")
         for path, entry in config.places_of(number):
-            if not isinstance(entry, MatchConfig) and generator_of(entry).adaptive:
+            if not isinstance(entry, MatchConfig) and entry.adaptive:
                 raise ConfigError(
                     "is not allowed in a list of rounds: its matches depend on the results of rounds before; list "
                     "matches, round_robin, gauntlet or mixtures, or write `rounds` as a number and this in `matches`",
@@ -147,33 +160,26 @@ def _check_listed(config: Config) -> None:
 
 
 def _check_match(config: Config, match: MatchConfig, path: str) -> None:
-    _check_known(match.env, config.envs, "environment", f"{path}.env")
     if not match.seats:
         raise ConfigError("is empty; a match needs at least one seat", path=f"{path}.seats")
     for index, seat in enumerate(match.seats):
         _check_seat(config, seat, f"{path}.seats[{index}]")
     if match.entities is not None:
-        listed, needed = match.entities, _entities(match.seats)
-        if len(listed) != needed:
-            raise ConfigError(
-                f"found {len(listed)} for {needed} entries of `seats`; one for each", path=f"{path}.entities"
-            )
-        for index, entity in enumerate(listed):
-            if entity in listed[:index]:
-                raise ConfigError(f"{entity!r} is listed twice", path=f"{path}.entities[{index}]")
+        found, needed = len(match.entities), _entities(match.seats)
+        if found != needed:
+            raise ConfigError(f"found {found} for {needed} entries of `seats`; one for each", path=f"{path}.entities")
+        _check_once(match.entities, f"{path}.entities")
     if match.sides is not None:
         sides, seats = match.sides, len(match.seats)
         if len(sides) < 2:
-            raise ConfigError(
-                f"lists {len(sides)}; a game is won against another one: two or more", path=f"{path}.sides"
-            )
+            words = f"lists {len(sides)}; a game is won against another one: two or more"
+            raise ConfigError(words, path=f"{path}.sides")
         if sorted(seat for side in sides for seat in side) != list(range(seats)) or not all(sides):
             raise ConfigError(
                 f"found {show([list(side) for side in sides])}; each of the {seats} seats (0 to {seats - 1}) belongs "
                 "to exactly one side, and each side has a seat",
                 path=f"{path}.sides",
             )
-    _check_pipeline(match, path)
 
 
 def _check_seat(config: Config, seat: SeatEntry, path: str) -> None:
@@ -192,26 +198,31 @@ def _check_seat(config: Config, seat: SeatEntry, path: str) -> None:
     return None
 
 
-def _check_pipeline(entry: MatchConfig | Generator, path: str) -> None:
-    if entry.pipeline > entry.lanes:
-        raise ConfigError(
-            f"found {entry.pipeline}, but there is {entry.lanes} lane: each half needs one; set `lanes: 2` or more, or "
-            "`pipeline: 1`",
-            path=f"{path}.pipeline",
-        )
-
-
 def _check_generator(config: Config, entry: Generator, path: str) -> None:
-    _check_known(entry.env, config.envs, "environment", f"{path}.env")
     _check_players(config, entry.policies, f"{path}.policies")
     if len(entry.policies) < entry.fewest:
         least = "two or more" if entry.fewest == 2 else "one or more"
-        found = f"found {len(entry.policies)} of them; `{path.rpartition('.')[2]}` needs {least}"
-        raise ConfigError(found, path=f"{path}.policies")
+        raise ConfigError(f"found {len(entry.policies)} of them; `{entry.kind}` needs {least}", path=f"{path}.policies")
     if entry.sides is not None:
-        _check_side_sizes(entry, entry.sides, f"{path}.sides")
+        _check_side_sizes(entry, f"{path}.sides")
     if isinstance(entry, MatchmakingConfig) and entry.versus:
-        _check_versus(config, entry, path)
+        _check_players(config, entry.versus, f"{path}.versus")
+        for index, name in enumerate(entry.versus):
+            if name in entry.policies:
+                words = f"{name!r} is one of `policies`, too; a policy is in one of the two populations"
+                raise ConfigError(words, path=f"{path}.versus[{index}]")
+        for key in ("against", "both_sides"):
+            if getattr(entry, key):
+                raise ConfigError(
+                    "has no effect with `versus`: `policies` play the first side and meet those of `versus` alone, "
+                    "which play the second",
+                    path=f"{path}.{key}",
+                )
+        if isinstance(entry.rule, Exploiters):
+            raise ConfigError(
+                "is not defined for two populations; use past_selves, fictitious, uncertainty, or a rule of your own",
+                path=f"{path}.rule",
+            )
     if isinstance(entry, (GauntletConfig, MatchmakingConfig)):
         _check_players(config, entry.against, f"{path}.against")
         for index, name in enumerate(entry.against):
@@ -219,12 +230,31 @@ def _check_generator(config: Config, entry: Generator, path: str) -> None:
                 raise ConfigError(f"{name!r} is one of `policies` already", path=f"{path}.against[{index}]")
         if isinstance(entry, GauntletConfig) and not entry.against:
             raise ConfigError("is empty; a gauntlet needs at least one opponent", path=f"{path}.against")
-    if isinstance(entry, OwnPairings):
-        _check_opening(entry, f"{path}.opening")
-    _check_pipeline(entry, path)
+    if not isinstance(entry, OwnPairings):
+        return
+    if entry.opening is None and len(entry.policies) < 2:
+        raise ConfigError(
+            "is needed with one policy: list the pairings of the first round, as [[a, a]]; without it every pair of "
+            "`policies` meets",
+            path=f"{path}.opening",
+        )
+    if entry.opening == ():
+        raise ConfigError("is empty; list the pairings of the first round, as [[a, b]]", path=f"{path}.opening")
+    for index, pairing in enumerate(entry.opening or ()):
+        if len(pairing) != 2:
+            words = f"has {len(pairing)} sides; a pairing has two, as [a, b]"
+            raise ConfigError(words, path=f"{path}.opening[{index}]")
+        for number, side in enumerate(pairing):
+            place = f"{path}.opening[{index}][{number}]"
+            for name in (side,) if isinstance(side, str) else side:
+                _check_known(name, dict.fromkeys(entry.policies), "policy", place)
+            if not isinstance(side, str) and len(side) != entry.sizes[number]:
+                each = f"one for each of the side's {entry.sizes[number]} seats"
+                raise ConfigError(f"names {len(side)} policies; name one, or {each}", path=place)
 
 
-def _check_side_sizes(entry: Generator, sides: SideSizes, path: str) -> None:
+def _check_side_sizes(entry: Generator, path: str) -> None:
+    sides = entry.sides or ()
     (usual,) = (field.default for field in msgspec.structs.fields(entry) if field.name == "team_size")
     if entry.team_size != usual:
         raise ConfigError("says how large both sides are; leave out `team_size`", path=path)
@@ -239,12 +269,9 @@ def _check_side_sizes(entry: Generator, sides: SideSizes, path: str) -> None:
     for place, entity in enumerate(named):
         if entity in named[:place]:
             raise ConfigError(f"{entity!r} is listed twice", path=path)
-    first, second = entry.sizes
-    if first == second:
-        return
-    if isinstance(entry, MixturesConfig):
+    if entry.sizes[0] != entry.sizes[1] and isinstance(entry, MixturesConfig):
         raise ConfigError("mixtures are of teams of one size; write two sides of equal size", path=path)
-    if isinstance(entry, OwnPairings) and entry.both_sides:
+    if entry.sizes[0] != entry.sizes[1] and isinstance(entry, OwnPairings) and entry.both_sides:
         raise ConfigError(
             "is not allowed with sides of unequal size, which a mixed team cannot exchange; let the generator return "
             "each pairing twice",
@@ -252,79 +279,16 @@ def _check_side_sizes(entry: Generator, sides: SideSizes, path: str) -> None:
         )
 
 
-def _check_versus(config: Config, entry: MatchmakingConfig, path: str) -> None:
-    _check_players(config, entry.versus, f"{path}.versus")
-    for index, name in enumerate(entry.versus):
-        if name in entry.policies:
-            raise ConfigError(
-                f"{name!r} is one of `policies`, too; the two populations are apart", path=f"{path}.versus[{index}]"
-            )
-    for key in ("against", "both_sides"):
-        if getattr(entry, key):
-            raise ConfigError(
-                "has no effect with `versus`: `policies` play the first side and meet those of `versus` alone, which "
-                "play the second",
-                path=f"{path}.{key}",
-            )
-    if isinstance(entry.rule, ExploitersRule):
-        raise ConfigError(
-            "is not defined for two populations; use past_selves, fictitious, uncertainty, or a rule of your own",
-            path=f"{path}.rule",
-        )
-
-
-def _check_opening(entry: OwnPairings, path: str) -> None:
-    if entry.opening is None:
-        if len(entry.policies) < 2:
-            raise ConfigError(
-                "is needed with one policy: list the pairings of the first round, as [[a, a]]; without it every pair "
-                "of `policies` meets",
-                path=path,
-            )
-        return
-    if not entry.opening:
-        raise ConfigError("is empty; list the pairings of the first round, as [[a, b]]", path=path)
-    for index, pairing in enumerate(entry.opening):
-        place = f"{path}[{index}]"
-        if len(pairing) != 2:
-            raise ConfigError(f"has {len(pairing)} sides; a pairing has two, as [a, b]", path=place)
-        for number, side in enumerate(pairing):
-            names = (side,) if isinstance(side, str) else side
-            for name in names:
-                _check_known(name, dict.fromkeys(entry.policies), "policy", f"{place}[{number}]")
-            if not isinstance(side, str) and len(side) != entry.sizes[number]:
-                raise ConfigError(
-                    f"names {len(side)} policies; name one, or one for each of the side's {entry.sizes[number]} seats",
-                    path=f"{place}[{number}]",
-                )
-
-
 def _check_players(config: Config, names: Sequence[str], path: str) -> None:
     for index, name in enumerate(names):
         _check_known(name, config.policies, "policy", f"{path}[{index}]")
+    _check_once(names, path)
+
+
+def _check_once(names: Sequence[int | str], path: str) -> None:
+    for index, name in enumerate(names):
         if name in names[:index]:
             raise ConfigError(f"{name!r} is listed twice", path=f"{path}[{index}]")
-
-
-def _check_evaluation(config: Config, evaluation: EvaluationConfig) -> None:
-    if evaluation.every % config.checkpoint_every:
-        raise ConfigError(
-            f"found {evaluation.every}: policies are evaluated where they are saved, every {config.checkpoint_every} "
-            f"ticks; set a multiple of it, or `checkpoint_every: {evaluation.every}`",
-            path="evaluation.every",
-        )
-    if evaluation.episodes == 0 and evaluation.function is None:
-        raise ConfigError("found 0, which is for a `function` alone; play at least 1", path="evaluation.episodes")
-    if evaluation.options and evaluation.function is None:
-        raise ConfigError("there is no `function` that they could be given to", path="evaluation.options")
-    if evaluation.seats is None:
-        return
-    for index, seat in enumerate(evaluation.seats):
-        _check_seat(config, seat, f"evaluation.seats[{index}]")
-    for path, entry in config.entries():
-        found, needed = _entities(evaluation.seats), _entities(entry.seats)
-        if found != needed:
-            raise ConfigError(f"play {found} entities, {path} has {needed}", path="evaluation.seats")
 
 
 def _entities(seats: Sequence[SeatEntry]) -> int:

@@ -3,20 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from arena.config.league import EvolutionConfig, GateConfig, LeagueConfig, PerturbConfig, SnapshotsConfig
-from arena.config.matches import (
-    Exploiters,
-    ExploitersRule,
-    Fictitious,
-    FictitiousRule,
-    KnockoutConfig,
-    MatchmakingConfig,
-    PastSelvesRule,
-    UncertaintyRule,
-)
+from arena.config.league import EvolutionConfig, GateConfig, LeagueConfig, SnapshotsConfig
+from arena.config.matches import Exploiters, Fictitious, KnockoutConfig, MatchmakingConfig, PastSelves, Uncertainty
 from arena.config.members import (
     exploiters_of,
     gated,
@@ -37,7 +27,7 @@ _USUAL = SnapshotsConfig()
 
 
 def check_winners(config: Config) -> None:
-    """Refuses a game without winners where rounds depend on who has won.
+    """Refuses a game without winners where something depends on who has won.
 
     Raises:
         ConfigError: the first such game, with its place.
@@ -61,7 +51,7 @@ def check_rounds(config: Config) -> None:
     for path, generator in generators_of(config):
         needed = generator.rounds if isinstance(generator, KnockoutConfig) else 2
         if generator.adaptive and config.rounds < needed:
-            why = f"{path.rpartition('.')[2]} needs two or more: its matches depend on the results of earlier rounds"
+            why = f"{generator.kind} needs two or more: its matches depend on the results of earlier rounds"
             if isinstance(generator, KnockoutConfig):
                 why = f"a knockout of {len(generator.policies)} has its winner after {needed}"
             raise ConfigError(f"found {config.rounds}, but {why} ({path}); set `rounds: {needed}`", path="rounds")
@@ -100,97 +90,78 @@ def check_rounds(config: Config) -> None:
                     path="league.decided",
                 )
         if len(names) < 2:
-            raise ConfigError(
-                f"found one player, {names[0]!r}; an order needs two or more: name a second policy",
-                path="league.decided",
-            )
+            words = f"found one player, {names[0]!r}; an order needs two or more: name a second policy"
+            raise ConfigError(words, path="league.decided")
     for name in league.prior:
         if name not in config.policies:
             raise ConfigError(f"unknown policy {name!r}; {nearest(name, config.policies)}", path="league.prior")
 
 
 def _check_matchmaking(config: Config, entry: MatchmakingConfig, path: str) -> None:
-    if not entry.options.draws_others:  # each learner meets only itself
+    rule = entry.rule
+    if not rule.draws_others:  # each learner meets only itself
+        words = "has no effect with `self: 1` (pure self-play)"
         if entry.against:
-            raise ConfigError("has no effect with `self: 1` (pure self-play)", path=f"{path}.against")
+            raise ConfigError(words, path=f"{path}.against")
         if entry.both_sides:
+            raise ConfigError(f"{words}: a policy that meets itself has both sides", path=f"{path}.both_sides")
+        if isinstance(rule, Fictitious) and rule.weighting != Fictitious().weighting:
+            raise ConfigError(words, path=f"{path}.rule.fictitious.weighting")
+    if isinstance(rule, Exploiters):
+        place, seen = f"{path}.rule.exploiters", set[str]()
+        if not rule.main:
+            words = "is empty; name at least one policy, which learns against the whole league"
+            raise ConfigError(words, path=f"{place}.main")
+        for key in ("main", "main_exploiters", "league_exploiters"):
+            for index, name in enumerate(getattr(rule, key)):
+                words = f"{name!r} is listed twice" if name in seen else ""
+                if name not in entry.policies:
+                    words = f"{name!r} is not in the entry's `policies`; {nearest(name, entry.policies)}"
+                if words:
+                    raise ConfigError(words, path=f"{place}.{key}[{index}]")
+                seen.add(name)
+        for index, name in enumerate(entry.policies):
+            if name not in seen:
+                words = f"{name!r} is missing in the lists of `exploiters`; add it to one"
+                raise ConfigError(words, path=f"{path}.policies[{index}]")
+        usual, exploiters = Exploiters(main=()), (*rule.main_exploiters, *rule.league_exploiters)
+        if rule.weak != usual.weak and not rule.main_exploiters:
+            raise ConfigError("has no effect: there are no `main_exploiters`", path=f"{place}.weak")
+        if rule.reset != usual.reset and not exploiters:
+            raise ConfigError("has no effect: there are no exploiters", path=f"{place}.reset")
+        if rule.reset.share != usual.reset.share and not rule.league_exploiters:
+            raise ConfigError("has no effect: there are no `league_exploiters`", path=f"{place}.reset.share")
+        after = rule.reset.after
+        possible = rule.reset.beats < 1 or rule.reset.confidence == 0 or (after is not None and after < config.rounds)
+        if exploiters and not possible:
+            late = "`after: null`" if after is None else f"`after: {after}` in {config.rounds} rounds"
             raise ConfigError(
-                "has no effect with `self: 1` (pure self-play): a policy that meets itself has both sides",
-                path=f"{path}.both_sides",
+                f"found 1, and {late}: no score is above 1, so no snapshot of an exploiter ever joins; set `beats` "
+                f"below 1, or `after` to at most {config.rounds - 1}",
+                path=f"{place}.reset.beats",
             )
-        if isinstance(entry.rule, FictitiousRule) and entry.rule.fictitious.weighting != Fictitious().weighting:
-            raise ConfigError("has no effect with `self: 1` (pure self-play)", path=f"{path}.rule.fictitious.weighting")
-    if isinstance(entry.rule, ExploitersRule):
-        _check_exploiters(config, entry, entry.rule.exploiters, path)
-    if isinstance(entry.rule, UncertaintyRule):
+    if isinstance(rule, Uncertainty):
         if len(entry.members) < 2:
             raise ConfigError(f"{entry.policies[0]!r} has no opponent; name a second policy", path=f"{path}.policies")
         return
-    placed = [
-        (f"{path}.{key}[{index}]", name)
-        for key in ("policies", "versus")
-        for index, name in enumerate(getattr(entry, key))
-    ]
-    for place, name in placed:
-        if not config.policies[name].learns:
-            also = "" if isinstance(entry.rule, PastSelvesRule) else "; name it in `against` instead"
-            raise ConfigError(f"{name!r} does not learn, so no opponents are drawn for it{also}", path=place)
-
-
-def _check_exploiters(config: Config, entry: MatchmakingConfig, rule: Exploiters, path: str) -> None:
-    place = f"{path}.rule.exploiters"
-    if not rule.main:
-        raise ConfigError(
-            "is empty; name at least one policy, which learns against the whole league", path=f"{place}.main"
-        )
-    lists = {"main": rule.main, "main_exploiters": rule.main_exploiters, "league_exploiters": rule.league_exploiters}
-    seen: set[str] = set()
-    for key, names in lists.items():
-        for index, name in enumerate(names):
-            if name not in entry.policies:
-                raise ConfigError(
-                    f"{name!r} is not in the entry's `policies`; {nearest(name, entry.policies)}",
-                    path=f"{place}.{key}[{index}]",
-                )
-            if name in seen:
-                raise ConfigError(f"{name!r} is listed twice", path=f"{place}.{key}[{index}]")
-            seen.add(name)
-    for index, name in enumerate(entry.policies):
-        if name not in seen:
-            raise ConfigError(
-                f"{name!r} is missing in the lists of `exploiters`; add it to one", path=f"{path}.policies[{index}]"
-            )
-    usual, exploiters = Exploiters(main=()), (*rule.main_exploiters, *rule.league_exploiters)
-    if rule.weak != usual.weak and not rule.main_exploiters:
-        raise ConfigError("has no effect: there are no `main_exploiters`", path=f"{place}.weak")
-    if rule.reset != usual.reset and not exploiters:
-        raise ConfigError("has no effect: there are no exploiters", path=f"{place}.reset")
-    if rule.reset.share != usual.reset.share and not rule.league_exploiters:
-        raise ConfigError("has no effect: there are no `league_exploiters`", path=f"{place}.reset.share")
-    after = rule.reset.after
-    possible = rule.reset.beats < 1 or rule.reset.confidence == 0 or (after is not None and after < config.rounds)
-    if exploiters and not possible:
-        late = "`after: null`" if after is None else f"`after: {after}` in {config.rounds} rounds"
-        raise ConfigError(
-            f"found 1, and {late}: no score is above 1, so no snapshot of an exploiter ever joins; set `beats` below "
-            f"1, or `after` to at most {config.rounds - 1}",
-            path=f"{place}.reset.beats",
-        )
+    for key in ("policies", "versus"):
+        for index, name in enumerate(getattr(entry, key)):
+            if not config.policies[name].learns:
+                also = "" if isinstance(rule, PastSelves) else "; name it in `against` instead"
+                words = f"{name!r} does not learn, so no opponents are drawn for it{also}"
+                raise ConfigError(words, path=f"{path}.{key}[{index}]")
 
 
 def _check_every(config: Config, every: int, path: str) -> None:
     if every >= config.rounds:
-        raise ConfigError(
-            f"found {every}, which never happens in {config.rounds} rounds; set at most {config.rounds - 1}", path=path
-        )
+        most = f"set at most {config.rounds - 1}"
+        raise ConfigError(f"found {every}, which never happens in {config.rounds} rounds; {most}", path=path)
 
 
 def _check_gate(config: Config, gate: GateConfig, path: str) -> None:
     if gate.alpha + gate.beta >= 1:
-        raise ConfigError(
-            f"found {gate.alpha}, and beta {gate.beta}: their sum must be below 1",
-            path=f"{path}.alpha",
-        )
+        words = f"found {gate.alpha}, and beta {gate.beta}: their sum must be below 1"
+        raise ConfigError(words, path=f"{path}.alpha")
     if not gated(config):
         raise ConfigError(
             "can never decide: no policy that learns is in `matchmaking`, so no policy meets a snapshot of itself",
@@ -240,14 +211,28 @@ def most_gate_games(config: Config, name: str) -> int:
         if name in entry.learners and entry.versus:
             lanes += rounds * entry.lanes  # a game of the policy and one of its snapshot count as one
         elif name in entry.policies:
-            matches = rounds * (entry.copies if entry.options.draws_others else 1) * entry.turns
+            matches = rounds * (entry.copies if entry.rule.draws_others else 1) * entry.turns
             lanes += matches // 2 * 2 * entry.lanes  # the gate looks at equally many games from each side
     return lanes * config.ticks
 
 
 def _check_evolution(config: Config, rule: EvolutionConfig, path: str) -> None:
     _check_every(config, rule.every, f"{path}.every")
-    _check_population(config, rule, f"{path}.policies")
+    exploiters = exploiters_of(config)
+    for index, name in enumerate(rule.policies or ()):
+        words = ""
+        if name not in config.policies:
+            words = f"unknown policy {name!r}; {nearest(name, config.policies)}"
+        elif name in (rule.policies or ())[:index]:
+            words = f"{name!r} is listed twice"
+        elif not config.policies[name].learns:
+            words = f"{name!r} does not learn"
+        elif name not in players(config):
+            words = f"{name!r} plays in no match"
+        elif name in exploiters:
+            words = f"{name!r} is an exploiter: it starts again from its first weights, and copies no other policy"
+        if words:
+            raise ConfigError(words, path=f"{path}.policies[{index}]")
     found = populations(config, rule)
     if not found:
         raise ConfigError(
@@ -270,65 +255,36 @@ def _check_evolution(config: Config, rule: EvolutionConfig, path: str) -> None:
             path=f"{path}.share",
         )
     for option, perturb in rule.perturb.items():
-        place = f"{path}.perturb.{option}"
+        place, values = f"{path}.perturb.{option}", list[float]()
         if not perturb.factors:
             raise ConfigError("is empty; name at least one factor: one of them is drawn", path=f"{place}.factors")
-        low, high = perturb.at_least, perturb.at_most
-        if low is not None and high is not None and low > high:
-            raise ConfigError(f"found {low}, above `at_most: {high}`", path=f"{place}.at_least")
-        values = [
-            _checked_option(config.policies[name].options, name, option, perturb, path)
-            for population in found
-            for name in population
-        ]
+        if perturb.at_least is not None and perturb.at_most is not None and perturb.at_least > perturb.at_most:
+            words = f"found {perturb.at_least}, above `at_most: {perturb.at_most}`"
+            raise ConfigError(words, path=f"{place}.at_least")
+        for name in (name for population in found for name in population):
+            options = config.policies[name].options
+            if option not in options:  # defaults are known only to the algorithm
+                raise ConfigError(
+                    f"{name!r} has no value of {option!r}; write it in `policies.{name}.options`, where it can be "
+                    "multiplied; or, if its algorithm has no such option, name the policies that take part in "
+                    f"`league.evolution.policies`; {nearest(option, options)}",
+                    path=f"{path}.perturb",
+                )
+            value = options[option]
+            if isinstance(value, bool) or not isinstance(value, (int, float)):
+                words = f"found {value!r}; only numbers can be multiplied ({path}.perturb)"
+                raise ConfigError(words, path=f"policies.{name}.options.{option}")
+            low, high = perturb.bounds(value)
+            if isinstance(value, int) and math.isfinite(high) and math.floor(high) < low:
+                raise ConfigError(
+                    f"there is no whole number from {low:g} to {high:g}, and {name!r} has the whole number {value}; "
+                    f"write {float(value)} in `policies.{name}.options` if it need not be whole",
+                    path=place,
+                )
+            values.append(value)
         if all(perturb.multiplied(value, factor) == value for value in values for factor in perturb.factors):
             raise ConfigError(
                 f"changes nothing: {', '.join(map(repr, dict.fromkeys(values)))} multiplied by "
                 f"{' or '.join(f'{factor:g}' for factor in perturb.factors)} stays the same; whole numbers stay whole",
                 path=place,
             )
-
-
-def _check_population(config: Config, rule: EvolutionConfig, path: str) -> None:
-    exploiters = exploiters_of(config)
-    for index, name in enumerate(rule.policies or ()):
-        place = f"{path}[{index}]"
-        if name not in config.policies:
-            raise ConfigError(f"unknown policy {name!r}; {nearest(name, config.policies)}", path=place)
-        if name in (rule.policies or ())[:index]:
-            raise ConfigError(f"{name!r} is listed twice", path=place)
-        if not config.policies[name].learns:
-            raise ConfigError(f"{name!r} does not learn", path=place)
-        if name not in players(config):
-            raise ConfigError(f"{name!r} plays in no match", path=place)
-        if name in exploiters:
-            raise ConfigError(
-                f"{name!r} is an exploiter: it starts again from its first weights, and copies no other policy",
-                path=place,
-            )
-
-
-def _checked_option(options: Mapping[str, Any], policy: str, option: str, perturb: PerturbConfig, path: str) -> float:
-    """The value of an option, which has to be in the configuration: defaults are known only to the algorithm."""
-    if option not in options:
-        raise ConfigError(
-            f"{policy!r} has no value of {option!r}; write it in `policies.{policy}.options`, where it can be "
-            f"multiplied; or, if its algorithm has no such option, name the policies that take part in "
-            f"`league.evolution.policies`; "
-            f"{nearest(option, options)}",
-            path=f"{path}.perturb",
-        )
-    value = options[option]
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ConfigError(
-            f"found {value!r}; only numbers can be multiplied ({path}.perturb)",
-            path=f"policies.{policy}.options.{option}",
-        )
-    low, high = perturb.bounds(value)
-    if isinstance(value, int) and math.isfinite(high) and math.floor(high) < low:
-        raise ConfigError(
-            f"there is no whole number from {low:g} to {high:g}, and {policy!r} has the whole number {value}; write "
-            f"{float(value)} in `policies.{policy}.options` if it need not be whole",
-            path=f"{path}.perturb.{option}",
-        )
-    return value

@@ -13,7 +13,6 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 import msgspec
 
 from arena.config.fields import Keyed, Shortened
-from arena.config.removed import removed_words
 from arena.errors import ConfigError, located, nearest, nearest_key
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}\Z")
@@ -24,20 +23,47 @@ NAME_RULE = "a name becomes a folder: letters, digits, '_', '-' and '.', the fir
 _SHOWN = 80  # characters of a wrong value in a message
 _OUTLINED = 6  # keys of a mapping that a message shows
 _OVERFLOW = 2**53 - 1  # upper bounds from here on are technical
+_UNIONS = (Union, types.UnionType)
+_NAMES = {"array": "list", "object": "mapping", "int": "integer", "bool": "true or false", "str": "text"}  # of msgspec
+
+REMOVED: Mapping[str, str] = {
+    "fault_tolerance": (
+        "is no key any more: when a process dies, `arena train` starts the run again from its newest boundary, with "
+        "any MPI; `restarts` says how often in a leg, and `restarts: 0` ends the run as `fault_tolerance: off` did"
+    ),
+    "league.finish_ticks": (
+        "is no key any more: the end of a leg cuts the games that are under way, and these do not count; choose "
+        "`ticks` and `checkpoint_every` much longer than a game"
+    ),
+    "policies.*.reduce": (
+        "is no key any more: gradients are summed in the order of the workers, and `fast` was slower within a node; "
+        "leave it out. Where it was `fast` with `sync: samples`, `max_lag` has to be there, the lead of a worker in "
+        "updates; it was 2 by default"
+    ),
+    "league.window": "is no key any more: all games count, each for its policy as it was at that tick; leave it out",
+    "spares": (
+        "is no key any more: when a process dies, all processes are started again, so none has to wait; `restarts` "
+        "says how often in a leg; leave it out"
+    ),
+}
+"""Keys of earlier versions, and which key does the same now; `*` stands for one name, as in `envs.*.x`."""
 
 S = TypeVar("S", bound=msgspec.Struct)
 
 
-def convert(kind: type[S], value: Any, path: str) -> S:
-    """The data as a struct of this kind.
+def removed_words(path: str) -> str | None:
+    """What is said about a key that was removed; None about any other one."""
+    for pattern, words in REMOVED.items():
+        if re.fullmatch(re.escape(pattern).replace(r"\*", r"[^.]*"), path):
+            return words
+    return None
 
-    Args:
-        kind: of the struct; the fields' types and ranges are declared on it.
-        value: as the file has it.
-        path: where in the configuration.
+
+def convert(kind: type[S], value: Any, path: str) -> S:
+    """The data as a struct of this kind, on which types and ranges are declared.
 
     Raises:
-        ConfigError: with the place of what is wrong.
+        ConfigError: with the place of what is wrong; `path` is the place of the data.
     """
     if issubclass(kind, Shortened):
         with located(inside=path):
@@ -47,10 +73,9 @@ def convert(kind: type[S], value: Any, path: str) -> S:
     if True in value and "on" in fields:  # YAML 1.1 reads `on` as true
         value = {"on" if key is True else key: item for key, item in value.items()}
     for key in value:
-        if key not in fields and (removed := removed_words(joined(path, key))) is not None:
-            raise ConfigError(removed, path=joined(path, key))
         if key not in fields:
-            raise ConfigError(f"unknown key {key!r}; {nearest_key(str(key), fields)}", path=joined(path, key))
+            words = removed_words(joined(path, key)) or f"unknown key {key!r}; {nearest_key(str(key), fields)}"
+            raise ConfigError(words, path=joined(path, key))
     for name, field in fields.items():
         if field.required and name not in value:
             raise ConfigError(f"the key {name!r} is missing, and has no default", path=path)
@@ -60,7 +85,7 @@ def convert(kind: type[S], value: Any, path: str) -> S:
 
 
 def convert_field(kind: type[msgspec.Struct], name: str, value: Any, path: str) -> Any:
-    """The data as one field of a struct of this kind, which stands at `path`; as `convert`."""
+    """The data as one field of a struct of this kind; as `convert`."""
     return _convert_value(_hints(kind)[name], value, path)
 
 
@@ -77,88 +102,80 @@ def _hints(kind: type[msgspec.Struct]) -> dict[str, Any]:
 
 def _convert_value(kind: Any, value: Any, path: str) -> Any:
     """The value as this type: walks into structs, lists and mappings, leaves the rest to msgspec."""
-    if get_origin(kind) is Annotated and get_origin(get_args(kind)[0]) in (Union, types.UnionType):
+    if get_origin(kind) is Annotated and get_origin(get_args(kind)[0]) in _UNIONS:
         kind = get_args(kind)[0]  # of a union only a description is annotated
-    if get_origin(kind) in (Union, types.UnionType):
-        if any(_is_struct(arm) and issubclass(arm, Keyed) for arm in get_args(kind)):
-            return _convert_keyed(get_args(kind), value, path)
-        kind = _arm(kind, value)
-    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+    if get_origin(kind) in _UNIONS:
+        arms = get_args(kind)
+        structs, lists = [*filter(_is_struct, arms)], [arm for arm in arms if get_origin(arm) is tuple]
+        keyed = [arm for arm in lists if _lists_keyed(arm)]  # msgspec refuses a union of list types
+        others = [arm for arm in arms if arm not in keyed and (arm is not types.NoneType or value is None)]
+        if any(issubclass(arm, Keyed) for arm in structs):
+            return _convert_keyed(structs, value, path)
+        if isinstance(value, (list, tuple)) and lists:
+            kind = lists[0]
+        elif isinstance(value, Mapping) and structs:
+            kind = structs[0]
+        elif keyed:
+            kind = reduce(or_, others) if others else keyed[0]
+    if _is_struct(kind):
         return convert(kind, value, path)
     if get_origin(kind) is tuple:
         if not isinstance(value, (list, tuple)):
             raise ConfigError(f"found {show(value)}; expected a list", path=path)
         return tuple(_convert_value(get_args(kind)[0], item, f"{path}[{index}]") for index, item in enumerate(value))
-    if get_origin(kind) is dict and _is_struct(get_args(kind)[1]):
-        return _convert_named(get_args(kind)[1], value, path)
-    return _convert_leaf(kind, value, path)
+    if get_origin(kind) is not dict or not _is_struct(get_args(kind)[1]):
+        return _convert_leaf(kind, value, path)
+    _require_mapping(value, path)
+    for name in value:
+        if is_name(name) or (path == "policies" and is_policy_name(name)):
+            continue
+        if not isinstance(name, str) and is_name(show(name)):
+            words = f'found the name {show(name)}, which YAML does not read as text; write "{show(name)}"'
+            raise ConfigError(words, path=path)
+        raise ConfigError(f"the name {show(name)} cannot be used; {NAME_RULE}", path=path)
+    return {name: convert(get_args(kind)[1], item, joined(path, name)) for name, item in value.items()}
 
 
 def _is_struct(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
 
 
-def _arm(union: Any, value: Any) -> Any:
-    """The alternative of a union that the value is meant for, or the union itself where msgspec can tell."""
-    arms = get_args(union)
-    if isinstance(value, (list, tuple)):
-        return next((arm for arm in arms if get_origin(arm) is tuple), union)
-    if isinstance(value, Mapping) and (struct := next((arm for arm in arms if _is_struct(arm)), None)) is not None:
-        return struct
-    lists = [arm for arm in arms if _holds_entries(arm)]  # msgspec refuses a union of list types
-    others = [arm for arm in arms if arm not in lists and (arm is not types.NoneType or value is None)]
-    return reduce(or_, others) if lists and others else lists[0] if lists else union
-
-
-def _holds_entries(kind: Any) -> bool:
-    """Whether a type is a list, or a list of lists, whose items are told apart by their keys."""
-    item = get_args(kind)[0] if get_origin(kind) is tuple else None
-    if get_origin(item) in (Union, types.UnionType):
-        return any(_is_struct(arm) and issubclass(arm, Keyed) for arm in get_args(item))
-    return item is not None and _holds_entries(item)
+def _lists_keyed(kind: Any) -> bool:
+    """Whether a type is a struct of kind `Keyed`, or has one in a list or union."""
+    return (_is_struct(kind) and issubclass(kind, Keyed)) or any(map(_lists_keyed, get_args(kind)))
 
 
 def _convert_keyed(arms: Sequence[Any], value: Any, path: str) -> Any:
-    """The value as the alternative that its key names; a mapping with other keys as the alternative without a key."""
-    kinds = {arm.__struct_fields__[0]: arm for arm in arms if issubclass(arm, Keyed)}
+    """The value as the struct whose kind is its key; a mapping with other keys as the struct that is not `Keyed`."""
+    kinds = {arm.kind: arm for arm in arms if issubclass(arm, Keyed)}
     for arm in arms:
         with located(inside=path):
             value = arm.spelled_out(value) if issubclass(arm, Shortened) else value
-    plain = next((arm for arm in arms if not issubclass(arm, Keyed)), None)
-    if plain is None and isinstance(value, str):
+    usual = next((arm for arm in arms if not issubclass(arm, Keyed)), None)
+    if usual is None and isinstance(value, str):
         value = {value: {}}
-    if plain is None and not isinstance(value, Mapping):
-        raise ConfigError(
-            f"found {show(value)}; expected a name, or a mapping {{name: its options}}; names are {', '.join(kinds)}",
-            path=path,
-        )
+    if usual is None and not isinstance(value, Mapping):
+        expected = f"a name, or a mapping {{name: its options}}; names are {', '.join(kinds)}"
+        raise ConfigError(f"found {show(value)}; expected {expected}", path=path)
     _require_mapping(value, path)
-    named = next((kind for key, kind in kinds.items() if key in value), plain)
-    known = [] if plain is None else [field.encode_name for field in _fields(plain)]
+    named = next((key for key in kinds if key in value), None)
+    if named is not None:
+        for key in value:
+            if key != named:
+                raise ConfigError(f"unknown key {key!r}; {nearest_key(str(key), [named])}", path=joined(path, key))
+        return convert(kinds[named], value[named], joined(path, named))
+    known = [] if usual is None else [field.encode_name for field in _fields(usual)]
     if (
         len(value) == 1
-        and not {*kinds, *known} & set(value)
-        and (plain is None or all(isinstance(item, Mapping) for item in value.values()))
+        and not {*known} & set(value)
+        and (usual is None or all(isinstance(item, Mapping) for item in value.values()))
     ):
         (key,) = value
-        what = "generator of matches" if plain is not None else path.rpartition(".")[2]
+        what = "generator of matches" if usual is not None else path.rpartition(".")[2]
         raise ConfigError(f"unknown {what} {show(key)}; {nearest(str(key), kinds)}", path=path)
-    if named is None:
+    if usual is None:
         raise ConfigError(f"found {show(value)}; expected one of {', '.join(kinds)}", path=path)
-    return convert(named, value, path)
-
-
-def _convert_named(kind: type[S], value: Any, path: str) -> dict[str, S]:
-    _require_mapping(value, path)
-    for name in value:
-        if is_name(name) or (path == "policies" and is_policy_name(name)):
-            continue
-        if not isinstance(name, str) and is_name(show(name)):
-            raise ConfigError(
-                f'found the name {show(name)}, which YAML does not read as text; write "{show(name)}"', path=path
-            )
-        raise ConfigError(f"the name {show(name)} cannot be used; {NAME_RULE}", path=path)
-    return {name: convert(kind, item, joined(path, name)) for name, item in value.items()}
+    return convert(usual, value, path)
 
 
 def _convert_leaf(kind: Any, value: Any, path: str) -> Any:
@@ -181,11 +198,15 @@ def _convert_leaf(kind: Any, value: Any, path: str) -> Any:
         expected = _number_words(kind, value)
         if expected:
             raise ConfigError(f"found {show(value)}; expected {expected}", path=path) from error
+        words = re.sub(r" - at `[^`]*`$", "", str(error))
+        for name, word in _NAMES.items():
+            words = re.sub(rf"`{name}\b", f"`{word}", words).replace(f"| {name}", f"| {word}")
+        words = words.replace(r"`text` matching regex '^#[0-9a-fA-F]{6}\\Z'", 'a color as "#1f77b4"').replace("`", "")
         arm = next((arm for arm in (kind, *get_args(kind)) if _is_struct(arm)), None)
         such = "" if arm is None else f"; a mapping such as {_outline(arm)}"
         if value is not None and not isinstance(value, (str, Mapping, Sequence)) and "`str" in str(error):
             such += f'; in quotes it is text: "{show(value)}"'
-        raise ConfigError(f"found {show(value)}: {_plain(str(error))}{such}", path=path) from error
+        raise ConfigError(f"found {show(value)}: {words[:1].lower()}{words[1:]}{such}", path=path) from error
 
 
 def _number_words(kind: Any, value: Any) -> str:
@@ -193,63 +214,43 @@ def _number_words(kind: Any, value: Any) -> str:
 
     Bounds that a number reaches by overflow alone are named only if the value is beyond them.
     """
-    arms = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
+    arms = get_args(kind) if get_origin(kind) in _UNIONS else (kind,)
     words, numbers = [word for arm in arms if get_origin(arm) is Literal for word in get_args(arm)], []
+    given = value if isinstance(value, (int, float)) else 0
     for arm in arms:
         number, *constraints = get_args(arm) if get_origin(arm) is Annotated else (arm,)
         if number in (int, float):
-            numbers.append(_range_words(number, constraints, value))
+            parts = ["a whole number" if number is int else "a number" if math.isfinite(given) else "a finite number"]
+            for meta in constraints:
+                most = meta.le if meta.le is not None and (meta.le < _OVERFLOW or given > meta.le) else None
+                bounds = {"at least": meta.ge, "more than": meta.gt, "at most": most, "less than": meta.lt}.items()
+                parts += filter(None, [" and ".join(f"{word} {bound}" for word, bound in bounds if bound is not None)])
+            numbers.append(", ".join(parts))
         elif arm is not types.NoneType and get_origin(arm) is not Literal:
             return ""
     return ", or ".join([*words, *numbers, *["null"] * (types.NoneType in arms)]) if numbers else ""
 
 
-def _range_words(number: type, constraints: Sequence[Any], value: Any) -> str:
-    given = value if isinstance(value, (int, float)) else 0
-    finite = "a number" if math.isfinite(given) else "a finite number"
-    parts = ["a whole number" if number is int else finite]
-    for meta in constraints:
-        least = f"at least {meta.ge}" if meta.ge is not None else f"more than {meta.gt}" if meta.gt is not None else ""
-        most = f"at most {meta.le}" if meta.le is not None and (meta.le < _OVERFLOW or given > meta.le) else ""
-        most = most or (f"less than {meta.lt}" if meta.lt is not None else "")
-        parts += [" and ".join(filter(None, [least, most]))] if least or most else []
-    return ", ".join(parts)
-
-
 @cache
 def _outline(kind: type[msgspec.Struct]) -> str:
     """The keys of a mapping with their defaults, `...` for required ones: `{elo: 20, alpha: 0.05}`."""
-    fields = _fields(kind)
-    parts = [f"{field.encode_name}: {_default_words(field)}" for field in fields[:_OUTLINED]]
-    return f"{{{', '.join([*parts, *['...'] * (len(fields) > _OUTLINED)])}}}"
-
-
-def _default_words(field: msgspec.structs.FieldInfo) -> str:
-    default = field.default
-    if default is msgspec.NODEFAULT and field.default_factory is not msgspec.NODEFAULT:
-        default = field.default_factory()
-    if default is msgspec.NODEFAULT or isinstance(default, msgspec.Struct):
-        return "..." if default is msgspec.NODEFAULT else "{...}"
-    if isinstance(default, tuple):
-        default = [*default]
-    return f"{default:g}" if isinstance(default, float) else show(default).strip("'")
+    parts = []
+    for field in _fields(kind)[:_OUTLINED]:
+        default = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
+        words = show([*default] if isinstance(default, tuple) else default).strip("'")
+        if default is msgspec.NODEFAULT or isinstance(default, msgspec.Struct):
+            words = "..." if default is msgspec.NODEFAULT else "{...}"
+        elif isinstance(default, float):
+            words = f"{default:g}"
+        parts.append(f"{field.encode_name}: {words}")
+    return f"{{{', '.join([*parts, *['...'] * (len(_fields(kind)) > _OUTLINED)])}}}"
 
 
 def _takes(number: type, kind: Any) -> bool:
     """Whether a type is this type of number, or a union that has it."""
-    if get_origin(kind) in (Annotated, Union, types.UnionType):
+    if get_origin(kind) in (Annotated, *_UNIONS):
         return any(_takes(number, part) for part in get_args(kind))
     return kind is number
-
-
-def _plain(message: str) -> str:
-    """msgspec's message in the words of a YAML file."""
-    names = {"array": "list", "object": "mapping", "int": "integer", "bool": "true or false", "str": "text"}
-    message = re.sub(r" - at `[^`]*`$", "", message)
-    for name, word in names.items():
-        message = re.sub(rf"`{name}\b", f"`{word}", message).replace(f"| {name}", f"| {word}")
-    message = message.replace(r"`text` matching regex '^#[0-9a-fA-F]{6}\\Z'", 'a color as "#1f77b4"')
-    return message[:1].lower() + message[1:].replace("`", "")
 
 
 def _require_mapping(value: Any, path: str, *, outline: str = "") -> None:

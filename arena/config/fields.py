@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABCMeta, abstractmethod
-from typing import Annotated, Any, Literal, get_args, get_type_hints
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 from msgspec import Meta
@@ -25,22 +26,25 @@ MOST_ROLES = 50_000
 """The most roles, and the most processes, of a run: larger plans are typing errors, and take long to build."""
 
 
-class Keyed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A mapping with one key, which says what its value is, as `{round_robin: {env: g, policies: [a, b]}}`."""
-
-    @property
-    def kind(self) -> str:
-        """The key."""
-        return self.__struct_fields__[0]
-
-
-def kinds_of(union: Any) -> dict[str, type[msgspec.Struct]]:
-    """What the key of each alternative of a union of `Keyed` stands for."""
-    return {arm.__struct_fields__[0]: get_type_hints(arm)[arm.__struct_fields__[0]] for arm in get_args(union)}
-
-
 class AbstractStruct(msgspec.StructMeta, ABCMeta):
     """The metaclass of structs with abstract methods."""
+
+
+class Keyed(msgspec.Struct, metaclass=AbstractStruct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A struct that a file has below a key that names its kind, as `{round_robin: {env: g, policies: [a, b]}}`."""
+
+    kind: ClassVar[str]  # the key
+
+
+def plain(value: Any) -> Any:
+    """A configuration, or a part of one, as the data of a file: every default is written out."""
+    if isinstance(value, msgspec.Struct):
+        keys = zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True)
+        found = {key: plain(getattr(value, name)) for key, name in keys}
+        return {value.kind: found} if isinstance(value, Keyed) else found
+    if isinstance(value, Mapping):
+        return {key: plain(item) for key, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 class Shortened(msgspec.Struct, metaclass=AbstractStruct, frozen=True, kw_only=True, forbid_unknown_fields=True):

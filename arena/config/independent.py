@@ -12,8 +12,7 @@ only worker of a policy keeps the policy's name.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -30,38 +29,29 @@ def check_independent(config: Config) -> None:
     Raises:
         ConfigError: the first contradiction, with its place.
     """
-    for name, count in _workers(config).items():
-        policy = config.policies[name]
-        if policy.sync == "samples":
-            _refuse(name, "independent workers pool no samples, but `sync` is `samples`; leave out one of the two")
-        if not policy.learns:
-            _refuse(name, "a policy that does not learn has nothing that its workers could keep apart; leave it out")
-        if config.rounds > 1:
-            _refuse(name, "in a run of several rounds a policy is one player; give each worker a policy of its own")
-        if config.scale:
-            _refuse(name, "with `scale: true` the number of workers is not known; set `copies` instead of `scale`")
-        if count > 1:
-            _check_names(config, name, [worker_name(name, number) for number in range(count)])
-
-
-def _refuse(policy: str, reason: str) -> NoReturn:
-    raise ConfigError(f"is not allowed here: {reason}", path=f"policies.{policy}.independent")
-
-
-def _check_names(config: Config, policy: str, workers: Sequence[str]) -> None:
-    for name in workers:
-        if name in config.policies:
-            raise ConfigError(
-                f"is the name of a worker of the independent policy {policy!r}; use another name",
-                path=f"policies.{name}",
-            )
     seats = () if config.evaluation is None else config.evaluation.seats or ()
-    if policy in map(_policy, seats):
-        raise ConfigError(
-            f"{policy!r} has {len(workers)} independent workers, and it is not known which of them is meant; leave "
-            "`seats` out, and each is evaluated in its own matches",
-            path="evaluation.seats",
-        )
+    for name, count in _workers(config).items():
+        policy, reason = config.policies[name], ""
+        if policy.sync == "samples":
+            reason = "independent workers pool no samples, but `sync` is `samples`; leave out one of the two"
+        elif not policy.learns:
+            reason = "a policy that does not learn has nothing that its workers could keep apart; leave it out"
+        elif config.rounds > 1:
+            reason = "in a run of several rounds a policy is one player; give each worker a policy of its own"
+        elif config.scale:
+            reason = "with `scale: true` the number of workers is not known; set `copies` instead of `scale`"
+        if reason:
+            raise ConfigError(f"is not allowed here: {reason}", path=f"policies.{name}.independent")
+        for worker in (f"{name}#{number}" for number in range(count if count > 1 else 0)):
+            if worker in config.policies:
+                words = f"is the name of a worker of the independent policy {name!r}; use another name"
+                raise ConfigError(words, path=f"policies.{worker}")
+        if count > 1 and name in map(_policy, seats):
+            raise ConfigError(
+                f"{name!r} has {count} independent workers, and it is not known which of them is meant; leave `seats` "
+                "out, and each is evaluated in its own matches",
+                path="evaluation.seats",
+            )
 
 
 def expanded(config: Config) -> Config:
@@ -69,7 +59,7 @@ def expanded(config: Config) -> Config:
     workers = {name: count for name, count in _workers(config).items() if count > 1}
     policies: dict[str, PolicyConfig] = {}
     for name, policy in config.policies.items():
-        names = [worker_name(name, number) for number in range(workers[name])] if name in workers else [name]
+        names = [f"{name}#{number}" for number in range(workers[name])] if name in workers else [name]
         policies |= dict.fromkeys(names, msgspec.structs.replace(policy, independent=False))
     numbers = {name: itertools.count() for name in workers}
 
@@ -77,7 +67,7 @@ def expanded(config: Config) -> Config:
         policy = _policy(seat)
         if policy not in workers:
             return seat
-        name = worker_name(policy, next(numbers[policy]))
+        name = f"{policy}#{next(numbers[policy])}"
         return name if isinstance(seat, str) else (name,) * len(seat)
 
     matches: list[MatchConfig] = []
@@ -91,11 +81,6 @@ def expanded(config: Config) -> Config:
     if not matches:
         return msgspec.structs.replace(config, policies=policies)
     return msgspec.structs.replace(config, policies=policies, matches=tuple(matches), schedule=config.rounds)
-
-
-def worker_name(policy: str, number: int) -> str:
-    """The name of one of the workers of an independent policy."""
-    return f"{policy}#{number}"
 
 
 def _workers(config: Config) -> dict[str, int]:

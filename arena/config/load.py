@@ -1,9 +1,4 @@
-"""Reading a configuration: the file, overrides of the command line, all checks, and YAML back from it.
-
-load_config(path)       the file to a Config, or a ConfigError that says where the mistake is and what is allowed
-load_with_origin(path)  the same, and which places were set on the command line
-resolved_yaml(config)   a Config to YAML that loads to an equal Config: every default is written out
-"""
+"""Reading a configuration: the file, overrides of the command line, all checks, and YAML back from it."""
 
 from __future__ import annotations
 
@@ -16,11 +11,11 @@ import msgspec
 from arena.config import overrides as overriding
 from arena.config import yaml
 from arena.config.check import check, check_entries
-from arena.config.decode import convert, convert_field, show
+from arena.config.decode import convert, convert_field, removed_words, show
+from arena.config.fields import plain
 from arena.config.independent import expanded
-from arena.config.matches import MatchConfig, generator_of
+from arena.config.matches import MatchConfig
 from arena.config.overrides import Override
-from arena.config.removed import without_removed
 from arena.config.schema import Config
 from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError, Origin, close_name
@@ -40,23 +35,12 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
 
 
 def load_with_origin(path: str | Path, overrides: Sequence[str] = ()) -> tuple[Config, Origin]:
-    """Reads, overrides and checks a configuration file.
-
-    Args:
-        path: of a YAML file.
-        overrides: of the form `key.path=value`, as `--set` takes them; later ones win.
-
-    Returns:
-        the configuration, and its origin, which names the file or the override in errors that are found later.
-
-    Raises:
-        ConfigError: anything that is wrong with the file or an override.
-    """
-    source = str(path)
+    """As `load_config`, with the origin, which names the file or the override in errors that are found later."""
     data = load_data(path)
     if data is None:
-        raise ConfigError("the file is empty; a configuration needs ticks, envs, policies and matches", source=source)
-    return _parse(data, source, overrides)
+        words = "the file is empty; a configuration needs ticks, envs, policies and matches"
+        raise ConfigError(words, source=str(path))
+    return _parse(data, str(path), overrides)
 
 
 def load_data(path: str | Path) -> Any:
@@ -65,9 +49,41 @@ def load_data(path: str | Path) -> Any:
     Raises:
         ConfigError: the file cannot be read, or is not YAML.
     """
-    text = _read(Path(path))
-    data = yaml.load(text, source=str(path))
-    return without_removed(data) if text.startswith(yaml.WRITTEN) else data
+    path, source = Path(path), str(path)
+    try:
+        with anchored(path).open("rb") as file:
+            content = file.read(yaml.MOST_CHARACTERS + 1)  # a device has no end
+            if content.startswith(yaml.WRITTEN.encode()):
+                content += file.read()
+            elif len(content) > yaml.MOST_CHARACTERS:
+                raise ConfigError(f"is longer than {yaml.MOST_CHARACTERS} bytes", source=source)
+        text = content.decode("utf-8-sig")
+    except FileNotFoundError as error:
+        folder = anchored(path).parent
+        others = {other.stem: other.name for pattern in ("*.yaml", "*.yml") for other in folder.glob(pattern)}
+        close = close_name(path.stem, others)  # without the ending, which all share
+        hint = "" if close is None else f"did you mean {others[close]!r}? "
+        known = f"; {hint}known: {', '.join(sorted(others.values()))}" if others else ""
+        raise ConfigError(f"there is no such file{known}", source=source) from error
+    except IsADirectoryError as error:
+        raise ConfigError("is a directory; name a YAML file", source=source) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"is not UTF-8 text (byte {error.start} is wrong)", source=source) from error
+    except (OSError, ValueError) as error:  # ValueError: a path with a null character
+        raise ConfigError(f"cannot be read: {error}", source=source) from error
+    data = yaml.load(text, source=source)
+    return _without_removed(data, "") if text.startswith(yaml.WRITTEN) else data
+
+
+def _without_removed(data: Any, path: str) -> Any:
+    """The data that an earlier version has written, without the keys that were removed."""
+    if not isinstance(data, Mapping):
+        return data
+    placed = {key: f"{path}.{key}" if path else str(key) for key in data}
+    removed = "reduce" in placed and removed_words(placed["reduce"]) is not None
+    if removed and (data["reduce"], data.get("sync")) != ("fast", "samples"):
+        placed.pop("max_lag", None)  # it had no effect then, and was written with its default
+    return {key: _without_removed(data[key], at) for key, at in placed.items() if removed_words(at) is None}
 
 
 def parse_config(data: Mapping[str, Any], *, source: str, overrides: Sequence[str | Override] = ()) -> Config:
@@ -91,13 +107,12 @@ def _parse(data: Any, source: str, overrides: Sequence[str | Override]) -> tuple
     if not isinstance(data, Mapping):
         raise ConfigError(f"a configuration is a mapping of keys to values, found {show(data)}", source=source)
     if "run" in data and not data.keys() & {"envs", "policies", "matches"}:
-        raise ConfigError(
-            f"is an experiment, as it has the key 'run'; start it with `arena experiment {source}`", source=source
-        )
-    overridden = overriding.apply(data, overrides)
-    origin = Origin(source, overridden.places)
+        words = f"is an experiment, as it has the key 'run'; start it with `arena experiment {source}`"
+        raise ConfigError(words, source=source)
+    changed, places = overriding.apply(data, overrides)
+    origin = Origin(source, places)
     with origin.located():
-        config = convert(Config, {"name": Path(source).stem, **overridden.data}, "")
+        config = convert(Config, {"name": Path(source).stem, **changed}, "")
         check(config)
         return expanded(config), origin
 
@@ -118,16 +133,13 @@ def parse_proposed(config: Config, data: Any, players: Mapping[str, str], *, pat
     entries = convert_field(Config, "matches", data, path)
     if not entries:
         raise ConfigError("is empty; a round has at least one match", path=path)
-    frozen = {
-        name: msgspec.structs.replace(config.policies[policy], frozen=True, load=name)
-        for name, policy in players.items()
-    }
-    whole = msgspec.structs.replace(
-        config, matches=entries, schedule=config.rounds, policies={**config.policies, **frozen}
-    )
+    policies = dict(config.policies)
+    for name, policy in players.items():
+        policies[name] = msgspec.structs.replace(config.policies[policy], frozen=True, load=name)
+    whole = msgspec.structs.replace(config, matches=entries, schedule=config.rounds, policies=policies)
     placed = [(place.replace("matches", path, 1), entry) for place, entry in whole.places()]
     for place, entry in placed:
-        if not isinstance(entry, MatchConfig) and generator_of(entry).adaptive:
+        if not isinstance(entry, MatchConfig) and entry.adaptive:
             raise ConfigError("depends on results, and cannot be proposed; propose the matches themselves", path=place)
     check_entries(whole, placed)
     return tuple(match for _, match in whole.entries())
@@ -135,29 +147,4 @@ def parse_proposed(config: Config, data: Any, players: Mapping[str, str], *, pat
 
 def resolved_yaml(config: Config) -> str:
     """The configuration as YAML with every default written out; it loads to an equal `Config`."""
-    return yaml.WRITTEN + yaml.dump(msgspec.to_builtins(config))
-
-
-def _read(path: Path) -> str:
-    try:
-        with anchored(path).open("rb") as file:
-            content = file.read(yaml.MOST_CHARACTERS + 1)  # a device has no end
-            if content.startswith(yaml.WRITTEN.encode()):
-                content += file.read()
-            elif len(content) > yaml.MOST_CHARACTERS:
-                raise ConfigError(f"is longer than {yaml.MOST_CHARACTERS} bytes", source=str(path))
-        return content.decode("utf-8-sig")
-    except FileNotFoundError as error:
-        others = {
-            other.stem: other.name for pattern in ("*.yaml", "*.yml") for other in anchored(path).parent.glob(pattern)
-        }
-        close = close_name(path.stem, others)  # without the ending, which all share
-        hint = "" if close is None else f"did you mean {others[close]!r}? "
-        known = f"; {hint}known: {', '.join(sorted(others.values()))}" if others else ""
-        raise ConfigError(f"there is no such file{known}", source=str(path)) from error
-    except IsADirectoryError as error:
-        raise ConfigError("is a directory; name a YAML file", source=str(path)) from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"is not UTF-8 text (byte {error.start} is wrong)", source=str(path)) from error
-    except (OSError, ValueError) as error:  # ValueError: a path with a null character
-        raise ConfigError(f"cannot be read: {error}", source=str(path)) from error
+    return yaml.WRITTEN + yaml.dump(plain(config))

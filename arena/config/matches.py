@@ -11,24 +11,13 @@ from __future__ import annotations
 import itertools
 import math
 from abc import abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
 import msgspec
 
-from arena.config.fields import (
-    MOST_ROLES,
-    AbstractStruct,
-    Count,
-    Halves,
-    Keyed,
-    Natural,
-    Share,
-    Shortened,
-    Text,
-    kinds_of,
-)
+from arena.config.fields import MOST_ROLES, Count, Halves, Keyed, Natural, Share, Shortened, Text
 from arena.errors import ConfigError
 
 SeatEntry: TypeAlias = str | tuple[str, ...]
@@ -48,27 +37,24 @@ class Seated(Shortened, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def spelled_out(cls, value: Any) -> Any:
         if not isinstance(value, Mapping) or not isinstance(value.get("seats"), (list, tuple)):
             return value
-        return {**value, "seats": _repeated(value["seats"], "seats")}
 
+        def repeated(entries: Sequence[Any], path: str) -> list[Any]:
+            found: list[Any] = []
+            for index, entry in enumerate(entries):
+                place = f"{path}[{index}]"
+                if isinstance(entry, (list, tuple)):
+                    found.append(repeated(entry, place))
+                elif isinstance(entry, str) and "*" in entry:
+                    name, _, times = (part.strip() for part in entry.rpartition("*"))
+                    if not times.isdecimal() or not 1 <= int(times) <= MOST_ROLES:
+                        expected = f"a number from 1 to {MOST_ROLES} after the '*', as in '{name}*50'"
+                        raise ConfigError(f"found {entry!r}; expected {expected}", path=place)
+                    found += [name] * int(times)
+                else:
+                    found.append(entry)
+            return found
 
-def _repeated(entries: Sequence[Any], path: str) -> list[Any]:
-    """The entries of `seats`, also of a list inside it, with those that are repeated written out."""
-    found: list[Any] = []
-    for index, entry in enumerate(entries):
-        place = f"{path}[{index}]"
-        if isinstance(entry, (list, tuple)):
-            found.append(_repeated(entry, place))
-        elif isinstance(entry, str) and "*" in entry:
-            name, _, times = (part.strip() for part in entry.rpartition("*"))
-            if not times.isdecimal() or not 1 <= int(times) <= MOST_ROLES:
-                raise ConfigError(
-                    f"found {entry!r}; expected a number from 1 to {MOST_ROLES} after the '*', as in '{name}*50'",
-                    path=place,
-                )
-            found += [name] * int(times)
-        else:
-            found.append(entry)
-    return found
+        return {**value, "seats": repeated(value["seats"], "seats")}
 
 
 class MatchConfig(Seated, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -103,7 +89,7 @@ class MatchConfig(Seated, frozen=True, kw_only=True, forbid_unknown_fields=True)
         return tuple(self.names[seat] for seat in self.known_sides[side])
 
 
-class Generator(msgspec.Struct, metaclass=AbstractStruct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Generator(Keyed, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The keys that all generators of matches have."""
 
     env: str  # a name of `envs`
@@ -149,11 +135,7 @@ class Generator(msgspec.Struct, metaclass=AbstractStruct, frozen=True, kw_only=T
 
     @abstractmethod
     def matches(self, *, learns: Collection[str] = ()) -> tuple[MatchConfig, ...]:
-        """The first round written out.
-
-        Args:
-            learns: the policies that learn; a rule may draw only snapshots of these, and there are none yet.
-        """
+        """The first round written out; of the policies that learn a rule may draw snapshots, and there are none yet."""
 
     def match(self, first: Team, second: Team, *, copies: int | None = None) -> MatchConfig:
         """The description of one pairing; the first team has the first seats."""
@@ -170,12 +152,7 @@ class Generator(msgspec.Struct, metaclass=AbstractStruct, frozen=True, kw_only=T
         )
 
     def team(self, player: str, side: int) -> Team:
-        """The seats of a side that one policy plays alone.
-
-        Args:
-            player: the policy.
-            side: 0 for the first, 1 for the second.
-        """
+        """The seats of a side that one policy plays alone; `side` is 0 or 1."""
         return (player,) * self.sizes[side]
 
     def pair(self, first: str, second: str) -> Pair:
@@ -208,6 +185,8 @@ class PairsConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class RoundRobinConfig(PairsConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Every policy against every other one."""
 
+    kind: ClassVar[str] = "round_robin"
+
     @property
     def pairings(self) -> int:
         return math.comb(len(self.policies), 2)
@@ -221,6 +200,7 @@ class GauntletConfig(PairsConfig, frozen=True, kw_only=True, forbid_unknown_fiel
 
     against: tuple[str, ...]  # the opponents of each of `policies`
 
+    kind: ClassVar[str] = "gauntlet"
     fewest: ClassVar[int] = 1
 
     @property
@@ -239,6 +219,8 @@ class MixturesConfig(PairsConfig, frozen=True, kw_only=True, forbid_unknown_fiel
     """Every team that can be formed of the policies against every other one; a policy may fill several of its seats."""
 
     team_size: Count = 2
+
+    kind: ClassVar[str] = "mixtures"
 
     @property
     def pairings(self) -> int:
@@ -269,6 +251,8 @@ class _Bracket(PairsConfig, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class KnockoutConfig(_Bracket, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The loser of a pairing is out; the winners of a round play the next one."""
 
+    kind: ClassVar[str] = "knockout"
+
     @property
     def rounds(self) -> int:
         """The number of rounds after which one policy is left."""
@@ -278,8 +262,10 @@ class KnockoutConfig(_Bracket, frozen=True, kw_only=True, forbid_unknown_fields=
 class SwissConfig(_Bracket, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Neighbors in the standings that have not met yet; no policy is out."""
 
+    kind: ClassVar[str] = "swiss"
 
-class Rule(msgspec.Struct, metaclass=AbstractStruct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+
+class Rule(Keyed, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The options of a rule of matchmaking, and which opponents it can draw."""
 
     by_results: ClassVar[bool] = True  # whether the draw depends on who has won
@@ -291,15 +277,9 @@ class Rule(msgspec.Struct, metaclass=AbstractStruct, frozen=True, kw_only=True, 
         """Whether the rule ever draws another opponent than the learner itself with its current weights."""
         return True
 
-    @abstractmethod
     def opening(self, entry: MatchmakingConfig, learner: str, learns: Collection[str]) -> Team:
-        """The opponents of a learner in the first round, which has no results and no snapshots; taken in turn.
-
-        Args:
-            entry: the generator that the rule is part of.
-            learner: one of its policies.
-            learns: the policies that learn.
-        """
+        """The opponents of a learner in the first round, which has no results and no snapshots; taken in turn."""
+        return entry.others(learner) or (learner,)
 
 
 class PastSelves(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -307,6 +287,7 @@ class PastSelves(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     self_play: Share = msgspec.field(default=0.5, name="self")  # of its matches: against itself as it is now
 
+    kind: ClassVar[str] = "past_selves"
     by_results: ClassVar[bool] = False
     draws_current: ClassVar[bool] = False
 
@@ -324,6 +305,8 @@ class Fictitious(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     weighting: Literal["hard", "variance", "linear"] = "hard"  # hard (1-p)^2, variance p(1-p), linear 1-p; p: to win
     self_play: Share = msgspec.field(default=0.35, name="self")  # of its matches: against itself as it is now
+
+    kind: ClassVar[str] = "fictitious"
 
     @property
     def draws_others(self) -> bool:
@@ -353,6 +336,7 @@ class Exploiters(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
     weak: Share = 0.1  # expected score below which a main exploiter meets snapshots of the main instead
     reset: ResetConfig = ResetConfig()  # of exploiters
 
+    kind: ClassVar[str] = "exploiters"
     draws_current: ClassVar[bool] = False
 
     @property
@@ -373,63 +357,28 @@ class Exploiters(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Uncertainty(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A policy meets the opponents against which a result would change the standings most."""
 
+    kind: ClassVar[str] = "uncertainty"
     meets_itself: ClassVar[bool] = False
 
-    def opening(self, entry: MatchmakingConfig, learner: str, learns: Collection[str]) -> Team:
-        return entry.others(learner) or (learner,)
 
-
-class OwnClass(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class OwnRule(Rule, Shortened, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A rule of the user's own: a class whose `opponents` draws, see `arena.league.custom`."""
 
     class_: Text = msgspec.field(name="class")  # "package.module:Class"
     options: dict[str, Any] = {}  # given to the class when it is made
 
-    def opening(self, entry: MatchmakingConfig, learner: str, learns: Collection[str]) -> Team:
-        return entry.others(learner) or (learner,)
-
-
-class PastSelvesRule(Keyed, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`rule: past_selves`."""
-
-    past_selves: PastSelves
-
-
-class FictitiousRule(Keyed, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`rule: fictitious`."""
-
-    fictitious: Fictitious
-
-
-class ExploitersRule(Keyed, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`rule: {exploiters: {main: [...]}}`."""
-
-    exploiters: Exploiters
-
-
-class UncertaintyRule(Keyed, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`rule: uncertainty`."""
-
-    uncertainty: Uncertainty
-
-
-class OwnRule(Keyed, Shortened, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`rule: "package.module:Class"`, or `rule: {"package.module:Class": {its options}}`."""
-
-    own: OwnClass
+    kind: ClassVar[str] = "own"
 
     @classmethod
     def spelled_out(cls, value: Any) -> Any:
-        if isinstance(value, str) and ":" in value:
-            return {"own": {"class": value}}
+        """`"package.module:Class"`, or `{"package.module:Class": {its options}}`."""
+        name, options = value, {}
         if isinstance(value, Mapping) and len(value) == 1:
             ((name, options),) = value.items()
-            if isinstance(name, str) and ":" in name:
-                return {"own": {"class": name, "options": options}}
-        return value
+        return {cls.kind: {"class": name, "options": options}} if isinstance(name, str) and ":" in name else value
 
 
-RuleEntry: TypeAlias = PastSelvesRule | FictitiousRule | ExploitersRule | UncertaintyRule | OwnRule
+RuleEntry: TypeAlias = PastSelves | Fictitious | Exploiters | Uncertainty | OwnRule
 
 
 class MatchmakingConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -440,6 +389,7 @@ class MatchmakingConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fie
     rule: RuleEntry  # how opponents are drawn: the name of a rule, or a mapping {name: its options}
     copies: Count = 1  # opponents of each of the policies in each round, each in a match of its own
 
+    kind: ClassVar[str] = "matchmaking"
     fewest: ClassVar[int] = 1
     adaptive: ClassVar[bool] = True
 
@@ -461,12 +411,6 @@ class MatchmakingConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fie
         """Learners first."""
         return (*self.learners, *self.against)
 
-    @property
-    def options(self) -> Rule:
-        """The options of the rule."""
-        found: Rule = getattr(self.rule, self.rule.kind)
-        return found
-
     def rivals(self, learner: str) -> Team:
         """The other population, if there are two: all that a learner may meet, and snapshots of these."""
         return self.policies if learner in self.versus else self.versus
@@ -477,13 +421,10 @@ class MatchmakingConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fie
 
     def matches(self, *, learns: Collection[str] = ()) -> tuple[MatchConfig, ...]:
         """The matches of the first round: opponents are taken in turn, as there are no results yet."""
-        opening = {
-            learner: self.rivals(learner) if self.versus else self.options.opening(self, learner, learns)
-            for learner in self.learners
-        }
-        in_turn = {
-            learner: [*itertools.islice(itertools.cycle(them), self.copies)] for learner, them in opening.items()
-        }
+        in_turn = {}
+        for learner in self.learners:
+            opponents = self.rivals(learner) if self.versus else self.rule.opening(self, learner, learns)
+            in_turn[learner] = [*itertools.islice(itertools.cycle(opponents), self.copies)]
         return self.drawn(in_turn, number=0)
 
     def drawn(
@@ -500,29 +441,21 @@ class MatchmakingConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fie
         """
         found = []
         for learner, drawn in opponents.items():
-            meetings = sorted(self._meetings(learner, drawn, number, tested.get(learner)))
-            for (other, second), same in itertools.groupby(meetings):
+            tests, meetings = itertools.count(number), list[tuple[str, bool]]()  # with: has the learner the second side
+            for other in drawn:
+                if self.versus:
+                    meetings.append((other, learner in self.versus))
+                elif self.both_sides:  # against itself the learner has both
+                    meetings += [(other, False), (other, other != learner)]
+                else:
+                    meetings.append((other, other == tested.get(learner) and next(tests) % 2 == 1))
+            for (other, second), same in itertools.groupby(sorted(meetings)):
                 pair = self.pair(other, learner) if second else self.pair(learner, other)
                 found.append(self.match(*pair, copies=len(list(same))))
             if self.versus and learner in tested:
-                last, snapshot = drawn[-1], tested[learner]
-                found.append(
-                    self.match(*(self.pair(last, snapshot) if second else self.pair(snapshot, last)), copies=1)
-                )
+                first, last = (drawn[-1], tested[learner]) if second else (tested[learner], drawn[-1])
+                found.append(self.match(*self.pair(first, last), copies=1))
         return tuple(found)
-
-    def _meetings(
-        self, learner: str, drawn: Sequence[str], number: int, tested: str | None
-    ) -> Iterator[tuple[str, bool]]:
-        """The opponent in each match, and whether the learner has the second side."""
-        tests = itertools.count(number)
-        for other in drawn:
-            if self.versus:
-                yield other, learner in self.versus
-            elif self.both_sides:
-                yield from ((other, False), (other, other != learner))  # against itself the learner has both
-            else:
-                yield other, other == tested and next(tests) % 2 == 1
 
 
 class OwnPairings(PairsConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -532,6 +465,7 @@ class OwnPairings(PairsConfig, frozen=True, kw_only=True, forbid_unknown_fields=
     options: dict[str, Any] = {}  # given to the class when it is made
     opening: Opening | None = None  # pairings of the first round, and so many at most in later ones; null: every pair
 
+    kind: ClassVar[str] = "pairings"
     fewest: ClassVar[int] = 1
     adaptive: ClassVar[bool] = True
 
@@ -549,61 +483,11 @@ class OwnPairings(PairsConfig, frozen=True, kw_only=True, forbid_unknown_fields=
         return self.team(said, side) if isinstance(said, str) else tuple(said)
 
 
-class RoundRobinEntry(Keyed, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Every policy against every other one."""
-
-    round_robin: RoundRobinConfig
-
-
-class GauntletEntry(Keyed, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Challengers against others."""
-
-    gauntlet: GauntletConfig
-
-
-class KnockoutEntry(Keyed, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The loser is out."""
-
-    knockout: KnockoutConfig
-
-
-class SwissEntry(Keyed, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Neighbors in the standings."""
-
-    swiss: SwissConfig
-
-
-class MixturesEntry(Keyed, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Mixed teams."""
-
-    mixtures: MixturesConfig
-
-
-class PairingsEntry(Keyed, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Pairings by a class of the user's own."""
-
-    pairings: OwnPairings
-
-
-class MatchmakingEntry(Keyed, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Opponents by a rule."""
-
-    matchmaking: MatchmakingConfig
-
-
 GeneratorEntry: TypeAlias = (
-    RoundRobinEntry | GauntletEntry | KnockoutEntry | SwissEntry | MixturesEntry | MatchmakingEntry | PairingsEntry
+    RoundRobinConfig | GauntletConfig | KnockoutConfig | SwissConfig | MixturesConfig | MatchmakingConfig | OwnPairings
 )
-
-
-GENERATORS: Mapping[str, type[msgspec.Struct]] = kinds_of(GeneratorEntry)
-RULES: Mapping[str, type[msgspec.Struct]] = kinds_of(RuleEntry)
-
-
-def generator_of(entry: GeneratorEntry) -> Generator:
-    """The generator of an entry of `matches`."""
-    found: Generator = getattr(entry, entry.kind)
-    return found
+GENERATORS: Mapping[str, type[Generator]] = {kind.kind: kind for kind in get_args(GeneratorEntry)}
+RULES: Mapping[str, type[Rule]] = {kind.kind: kind for kind in get_args(RuleEntry)}
 
 
 def neighbors(players: Sequence[str]) -> list[tuple[str, str]]:

@@ -7,22 +7,26 @@ count as the policy.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from arena.config.league import EvolutionConfig, LeagueConfig
 from arena.config.matches import (
-    ExploitersRule,
+    Exploiters,
     Generator,
     KnockoutConfig,
     MatchConfig,
     MatchmakingConfig,
     OwnPairings,
     SwissConfig,
-    generator_of,
 )
 from arena.config.schema import Config
 from arena.errors import ConfigError
+
+_OF_WINNERS = re.compile(
+    r"(?:policy_win_rate|ratings)/([^/]+)\Z|evaluation/policies/([^/]+)/(?:games|wins|draws|losses)\Z"
+)
 
 
 def snapshotted(config: Config) -> tuple[str, ...]:
@@ -45,43 +49,39 @@ def gated(config: Config) -> tuple[str, ...]:
 
 def players(config: Config) -> tuple[str, ...]:
     """The policies that may play in any round, in the order of the configuration."""
-    found: set[str] = set()
-    for _, entry in config.places():
-        if isinstance(entry, MatchConfig):
-            found |= {*entry.names}
-        else:
-            found |= {*generator_of(entry).members}
+    found = {name for _, entry in config.places() for name in _players_of(entry)}
     return tuple(name for name in config.policies if name in found)
 
 
-def apart(config: Config, *, told: bool = True) -> Sides | None:
+def _players_of(entry: MatchConfig | Generator) -> tuple[str, ...]:
+    return entry.names if isinstance(entry, MatchConfig) else entry.members
+
+
+def apart(config: Config, *, declared: bool = True) -> Sides | None:
     """Two populations that only meet each other, each always on the same side: predators and prey; None without such.
 
     Args:
         config: the whole configuration.
-        told: whether the configuration has to say that they are two, by `versus` or by sides of unequal size; else it
-            is enough that no policy is ever on the other side.
+        declared: whether it has to say that they are two, by `versus` or by sides of unequal size; else it is enough
+            that no policy is ever on the other side.
     """
-    first, second, said = set[str](), set[str](), not told
+    first, second, two = set[str](), set[str](), not declared
     for _, entry in config.places():
-        if isinstance(entry, MatchConfig):
-            if len(entry.known_sides) != 2:
-                return None
-            first |= {*entry.team_of(0)}
-            second |= {*entry.team_of(1)}
-            said |= len(entry.team_of(0)) != len(entry.team_of(1))
-            continue
-        generator = generator_of(entry)
-        if generator.adaptive:
-            pair: tuple[Collection[str], Collection[str]] = sides_of(config, generator)
+        sides: list[Collection[str]]
+        if isinstance(entry, Generator) and entry.adaptive:
+            sides = [*sides_of(config, entry)]
         else:
-            matches = generator.matches()
-            pair = tuple({name for match in matches for name in match.team_of(side)} for side in (0, 1))  # type: ignore[assignment]
-        first |= {*pair[0]}
-        second |= {*pair[1]}
-        said |= generator.sizes[0] != generator.sizes[1]
-        said |= isinstance(generator, MatchmakingConfig) and bool(generator.versus)
-    if not said or first & second or not (first and second):
+            matches = (entry,) if isinstance(entry, MatchConfig) else entry.matches()
+            if any(len(match.known_sides) != 2 for match in matches):
+                return None
+            sides = [{name for match in matches for name in match.team_of(side)} for side in (0, 1)]
+        first |= {*sides[0]}
+        second |= {*sides[1]}
+        if isinstance(entry, MatchConfig):
+            two |= len(entry.team_of(0)) != len(entry.team_of(1))
+        else:
+            two |= entry.sizes[0] != entry.sizes[1] or (isinstance(entry, MatchmakingConfig) and bool(entry.versus))
+    if not two or first & second or not (first and second):
         return None
     return Sides(*(tuple(name for name in config.policies if name in side) for side in (first, second)))
 
@@ -102,30 +102,43 @@ def populations(config: Config, rule: EvolutionConfig) -> tuple[tuple[str, ...],
 
 
 def needs_winners(config: Config, env: str) -> list[str]:
-    """The places of a configuration that depend on the winners of an environment's games."""
+    """The places of a configuration that depend on the winners of an environment's games.
+
+    A number of results does where the policy plays in no other environment.
+    """
     found = []
     for path, entry in generators_of(config):
         if isinstance(entry, MatchmakingConfig):
-            by_results = entry.options.by_results and entry.options.draws_others
+            by_results = entry.rule.by_results and entry.rule.draws_others
         else:
             by_results = isinstance(entry, (KnockoutConfig, SwissConfig, OwnPairings))
         if entry.env == env and by_results:
             found.append(path)
+    for path, key in config.result_keys.items():
+        if match := _OF_WINNERS.match(key):
+            name = match[1] or match[2]
+            name = name if name in config.policies else name.partition("#")[0]
+            everywhere = match[2] and config.evaluation is not None and config.evaluation.seats
+            played = {entry.env for _, entry in config.places() if everywhere or name in _players_of(entry)}
+            found += [path] * (played == {env})
     league = config.league or LeagueConfig()
     if any(entry.env == env for _, entry in matchmaking_of(config)):
         found += ["league.snapshots.gate"] * bool(gated(config))
         found += ["league.snapshots.keep_by"] * (league.snapshots.keep_by == "spread")
-    if all(
-        (entry if isinstance(entry, MatchConfig) else generator_of(entry)).env == env for _, entry in config.places()
-    ):
+    if all(entry.env == env for _, entry in config.places()):
         found += ["league.evolution.by"] * (league.evolution is not None and league.evolution.by == "rating")
         found += ["league.decided"] * (league.decided is not None)
     return found
 
 
+def needs_rules(config: Config) -> bool:
+    """Whether a run has to know who wins in its games."""
+    return config.rounds > 1 or any(needs_winners(config, name) for name in config.envs)
+
+
 def generators_of(config: Config) -> Iterator[tuple[str, Generator]]:
     """The generators of matches, with their places in the configuration."""
-    return ((path, generator_of(entry)) for path, entry in config.places() if not isinstance(entry, MatchConfig))
+    return ((path, entry) for path, entry in config.places() if not isinstance(entry, MatchConfig))
 
 
 def matchmaking_of(config: Config) -> Iterator[tuple[str, MatchmakingConfig]]:
@@ -134,8 +147,8 @@ def matchmaking_of(config: Config) -> Iterator[tuple[str, MatchmakingConfig]]:
 
 
 def exploiters_of(config: Config) -> set[str]:
-    """The policies that are trained to exploit others and begin anew after a while."""
-    rules = [entry.rule.exploiters for _, entry in matchmaking_of(config) if isinstance(entry.rule, ExploitersRule)]
+    """The policies that are trained to exploit others, and start again from their first weights after a while."""
+    rules = [entry.rule for _, entry in matchmaking_of(config) if isinstance(entry.rule, Exploiters)]
     return {name for rule in rules for name in (*rule.main_exploiters, *rule.league_exploiters)}
 
 
@@ -175,7 +188,7 @@ def check_drawn(config: Config) -> None:
     """
     present = {name for _, entry in config.places() if isinstance(entry, MatchConfig) for name in entry.names}
     for _, generator in generators_of(config):
-        snapshots_alone = isinstance(generator, MatchmakingConfig) and not generator.options.draws_current
+        snapshots_alone = isinstance(generator, MatchmakingConfig) and not generator.rule.draws_current
         present |= {*(generator.policies if snapshots_alone else generator.members)}
     for path, entry in matchmaking_of(config):
         for index, name in enumerate(entry.against):
@@ -195,7 +208,7 @@ def sides_of(config: Config, generator: Generator) -> Sides:
     if isinstance(generator, MatchmakingConfig):
         if generator.versus:
             return Sides(generator.policies, generator.versus)
-        alone = len(first) == 1 and bool(generator.against) and not generator.options.meets_itself
+        alone = len(first) == 1 and bool(generator.against) and not generator.rule.meets_itself
         second = {*(generator.against if alone else generator.members)}
         second |= first & {*gated(config)}  # a learner alternates sides against its newest snapshot
     if generator.both_sides:

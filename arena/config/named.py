@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import msgspec
-
+from arena.config.fields import plain
 from arena.config.schema import Config
 from arena.errors import ConfigError
 
@@ -18,7 +17,7 @@ def check_texts(found: Any, config: Config, *, free: bool = False, path: str = "
         free: whether code that config.yaml names may have set them: text without `:` may be new, as it names no code.
     """
     texts = {text for text in _texts(found) if ":" in text or not free}
-    if texts and (strangers := texts - {*_texts(msgspec.to_builtins(config))}):
+    if texts and (strangers := texts - {*_texts(plain(config))}):
         raise ConfigError(
             f"found the text {min(strangers)!r:.200}, which config.yaml does not have; only config.yaml can name code, "
             "programs and files: add it there",

@@ -23,24 +23,11 @@ _TOKEN = re.compile(r"[^.\[\]]+")
 
 
 class Override(NamedTuple):
-    """One change.
-
-    Args:
-        path: of the place.
-        value: plain data.
-        text: the change as the user gave it, which errors name after `--set`; other callers replace it.
-    """
+    """One change: a plain value at a path."""
 
     path: str
     value: Any
-    text: str
-
-
-class Overridden(NamedTuple):
-    """Configuration data with the overrides in it, and the places that they filled."""
-
-    data: dict[str, Any]
-    places: tuple[OverriddenPlace, ...]
+    text: str  # as the user gave it, which errors name after `--set`; other callers replace it
 
 
 def read(text: str) -> Override:
@@ -61,8 +48,10 @@ def is_path(text: str) -> bool:
     return _PATH.match(text) is not None
 
 
-def apply(data: Mapping[str, Any], overrides: Sequence[str | Override]) -> Overridden:
-    """The data with all overrides, later ones over earlier ones; the original is not changed.
+def apply(
+    data: Mapping[str, Any], overrides: Sequence[str | Override]
+) -> tuple[dict[str, Any], tuple[OverriddenPlace, ...]]:
+    """The data with all overrides, later ones over earlier ones, and the places that they filled; copies the data.
 
     Raises:
         ConfigError: an override that is not `key.path=value`, whose value is not YAML, or whose path goes through
@@ -72,17 +61,12 @@ def apply(data: Mapping[str, Any], overrides: Sequence[str | Override]) -> Overr
     places: list[OverriddenPlace] = []
     for given in overrides:
         path, value, text = read(given) if isinstance(given, str) else given
-        places += _set(changed, _TOKEN.findall(path), value, text)
-    return Overridden(changed, tuple(places))
+        places += _set(changed, path, value, text)
+    return changed, tuple(places)
 
 
 def apply_values(data: Mapping[str, Any], values: Mapping[str, Any], *, source: str) -> dict[str, Any]:
-    """The data with values at some paths; the original is not changed.
-
-    Args:
-        data: of a configuration.
-        values: by path, as `--set` takes it.
-        source: what has set them, for messages.
+    """The data with values at some paths, which `source` has set, for messages; the original is not changed.
 
     Raises:
         ConfigError: a path that goes through something that has no such place.
@@ -90,24 +74,35 @@ def apply_values(data: Mapping[str, Any], values: Mapping[str, Any], *, source: 
     changed: dict[str, Any] = copy.deepcopy(dict(data))
     for path, value in values.items():
         try:
-            _set(changed, _TOKEN.findall(path), copy.deepcopy(value), path)
+            _set(changed, path, copy.deepcopy(value), path)
         except ConfigError as error:
             raise ConfigError(error.message, path=path, source=source) from error
     return changed
 
 
-def _set(data: dict[str, Any], tokens: list[str], value: Any, text: str) -> list[OverriddenPlace]:
-    """Puts a value where the tokens lead, and returns the places that it filled on the way."""
+def _set(data: dict[str, Any], at: str, value: Any, text: str) -> list[OverriddenPlace]:
+    """Puts a value at a path, and returns the places that it filled on the way."""
     places: list[OverriddenPlace] = []
     node: Any = data
-    path = ""
+    path, tokens, source = "", _TOKEN.findall(at), f"--set {text}"
     while tokens:
-        key, used = _step(node, tokens, path, text)
-        tokens = tokens[used:]
-        path = f"{path}[{key}]" if isinstance(key, int) else joined(path, key)
+        key: str | int
+        if isinstance(node, dict):
+            keys = (".".join(tokens[:count]) for count in range(len(tokens), 0, -1))
+            key = next((name for name in keys if name in node), tokens[0])
+            path, tokens = joined(path, key), tokens[key.count(".") + 1 :]
+        elif not isinstance(node, list):
+            words = f"holds {node!r:.60}, which has nothing named {tokens[0]!r}"
+            raise ConfigError(words, path=path, source=source)
+        elif not tokens[0].isascii() or not tokens[0].isdigit() or int(tokens[0]) >= len(node):
+            words = f"is a list of {len(node)}, it has no place {tokens[0]!r}; places count from 0"
+            raise ConfigError(words, path=path, source=source)
+        else:
+            key = int(tokens[0])
+            path, tokens = f"{path}[{key}]", tokens[1:]
         if tokens and isinstance(node, dict) and node.get(str(key)) is None:  # a null counts as missing
             places.append(OverriddenPlace(path, text, made=True, siblings=tuple(map(str, node))))
-            node[key] = {}
+            node[str(key)] = {}
         elif not tokens:
             places.append(OverriddenPlace(path, text))
             node[key] = value
@@ -116,19 +111,3 @@ def _set(data: dict[str, Any], tokens: list[str], value: Any, text: str) -> list
             node[key] = {tokens[0]: {}}
         node = node[key]
     return places
-
-
-def _step(node: Any, tokens: Sequence[str], path: str, text: str) -> tuple[str | int, int]:
-    """The key or place that the first tokens name in a node, and how many tokens it took."""
-    if isinstance(node, dict):
-        keys = (".".join(tokens[:count]) for count in range(len(tokens), 0, -1))
-        key = next((name for name in keys if name in node), tokens[0])
-        return key, key.count(".") + 1
-    source = f"--set {text}"
-    if not isinstance(node, list):
-        raise ConfigError(f"holds {node!r:.60}, which has nothing named {tokens[0]!r}", path=path, source=source)
-    if not tokens[0].isascii() or not tokens[0].isdigit() or int(tokens[0]) >= len(node):
-        raise ConfigError(
-            f"is a list of {len(node)}, it has no place {tokens[0]!r}; places count from 0", path=path, source=source
-        )
-    return int(tokens[0]), 1

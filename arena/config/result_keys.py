@@ -13,30 +13,21 @@ from arena.errors import ConfigError, listed, nearest
 
 @dataclass(frozen=True)
 class StopRule:
-    """A bound of a number of the results: the run ends when a result meets it.
-
-    Args:
-        key: a path through a result, with `/`.
-        bound: the number.
-        at_least: whether values from the bound on meet it; else values up to the bound.
-    """
+    """A bound of a number of the results, a path with `/`: the run ends when a result meets it."""
 
     key: str
     bound: float
-    at_least: bool = True
+    at_least: bool = True  # values from the bound on meet it; else values up to the bound
 
     @property
     def words(self) -> str:
         """The rule, as `ticks >= 500`."""
-        return f"{self.key} {self._sign} {self.bound:.15g}"
+        return self.met_words(None)
 
-    def met_words(self, value: float) -> str:
+    def met_words(self, value: float | None) -> str:
         """That a value meets the rule, as `ticks 512 >= 500`."""
-        return f"{self.key} {value:.6g} {self._sign} {self.bound:.15g}"
-
-    @property
-    def _sign(self) -> str:
-        return ">=" if self.at_least else "<="
+        found = "" if value is None else f" {value:.6g}"
+        return f"{self.key}{found} {'>=' if self.at_least else '<='} {self.bound:.15g}"
 
     def is_met(self, value: float) -> bool:
         """Whether a value meets the rule; NaN never does."""
@@ -75,58 +66,51 @@ def check_key(key: str, policies: Collection[str], *, evaluates: bool, rates: bo
     Raises:
         ConfigError: with the nearest key and the known ones.
     """
+
+    def check_policy(name: str) -> None:
+        if name not in policies:
+            raise ConfigError(f"unknown policy {name!r}; {nearest(name, policies)}")
+
     if key.startswith("evaluation/") and not evaluates:
         raise ConfigError(f"no result has {key!r}: the run has no `evaluation`")
     if any(key.startswith(prefix) and len(key) > len(prefix) for prefix in _ANY):
         return
     for prefix in _METRICS:
-        if key.startswith(prefix):
-            if not _METRIC.match(key.removeprefix(prefix)):
-                raise ConfigError(
-                    f"a metric is named {prefix}<name>_mean, _min or _max, such as {prefix}score_mean; "
-                    f"found {key.removeprefix(prefix)!r}"
-                )
+        name = key.removeprefix(prefix)
+        if name != key and not _METRIC.match(name):
+            words = f"a metric is named {prefix}<name>_mean, _min or _max, such as {prefix}score_mean; found {name!r}"
+            raise ConfigError(words)
+        if name != key:
             return
     learner, _, rest = key.removeprefix("info/learner/").partition("/")
     if key.startswith("info/learner/"):
-        _check_policy(learner, policies)
+        check_policy(learner)
         if not rest:
             raise ConfigError("is a mapping; name one of its numbers, such as `update` or what the algorithm logs")
         return
     if key.startswith("ratings/") and not rates:
         raise ConfigError(f"no result has {key!r}: only leagues have ratings, and the run has one round")
-    _check_known(key, policies, evaluates=evaluates, rates=rates)
-
-
-def _check_known(key: str, policies: Collection[str], *, evaluates: bool, rates: bool) -> None:
     names = [name for name in policies if "@" not in name]
-    mappings = [
-        *_BY_POLICY,
-        "policy_win_rate",
-        *(["ratings"] if rates else []),
-        *(f"evaluation/{name}" for name in _BY_POLICY if evaluates),
-    ]
-    evaluated = [f"evaluation/policies/{name}" for name in policies] if evaluates else []
-    known = [*_NUMBERS, *(_OF_EVALUATION if evaluates else ())]
+    mappings = [*_BY_POLICY, "policy_win_rate", *["ratings"] * rates]
+    known, below = [*_NUMBERS], ["custom_metrics/", "info/learner/"]
+    if evaluates:
+        mappings += [f"evaluation/{name}" for name in _BY_POLICY]
+        known += _OF_EVALUATION
+        below.append("evaluation/custom/")
     of_policies = [f"{mapping}/{name}" for mapping in mappings for name in names]
-    of_policies += [f"{mapping}/{name}" for mapping in evaluated for name in _EVALUATED]
+    if evaluates:
+        of_policies += [f"evaluation/policies/{policy}/{name}" for policy in policies for name in _EVALUATED]
     if key in known or key in of_policies:
         return
     mapping, _, name = key.rpartition("/")
     if mapping in mappings:
-        _check_policy(name, policies)
+        check_policy(name)
     within = [one for one in of_policies if one.startswith(f"{key}/")]
     if within:
         raise ConfigError(f"is a mapping; name one of its numbers: {listed(within)}")
-    below = ("custom_metrics/", "info/learner/", *(("evaluation/custom/",) if evaluates else ()))
     shown = [*known, *(f"{mapping}/{names[0]}" for mapping in mappings if names)]
     every = [*dict.fromkeys([*shown, *of_policies])]
     raise ConfigError(f"no result has {key!r}; {nearest(key, every)}; and numbers below {', '.join(below)}")
-
-
-def _check_policy(name: str, policies: Collection[str]) -> None:
-    if name not in policies:
-        raise ConfigError(f"unknown policy {name!r}; {nearest(name, policies)}")
 
 
 def stop_rules(stop: Mapping[str, Any]) -> tuple[StopRule, ...]:
@@ -137,19 +121,10 @@ def stop_rules(stop: Mapping[str, Any]) -> tuple[StopRule, ...]:
     """
     rules = []
     for key, bound in stop.items():
-        at_least, value = True, bound
-        if isinstance(bound, Mapping):
-            if len(bound) != 1 or next(iter(bound)) not in ("at_least", "at_most"):
-                _refuse(key, bound)
-            ((name, value),) = bound.items()
-            at_least = name == "at_least"
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or value != value:
-            _refuse(key, bound)
-        rules.append(StopRule(key, float(value), at_least))
+        (name, value), *more = bound.items() if isinstance(bound, Mapping) and bound else [("at_least", bound)]
+        number = isinstance(value, (int, float)) and not isinstance(value, bool) and value == value
+        if more or name not in ("at_least", "at_most") or not number:
+            expected = "a number, {at_least: number} or {at_most: number}"
+            raise ConfigError(f"found {show(bound)}; expected {expected}", path=f"stop.{key}")
+        rules.append(StopRule(key, float(value), name == "at_least"))
     return tuple(rules)
-
-
-def _refuse(key: str, bound: Any) -> None:
-    raise ConfigError(
-        f"found {show(bound)}; expected a number, {{at_least: number}} or {{at_most: number}}", path=f"stop.{key}"
-    )

@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from arena.config.fields import ONLY_ACT, Color, Count, Natural, OutcomeRule, Seconds, Text
 from arena.config.league import LeagueConfig
-from arena.config.matches import GeneratorEntry, MatchConfig, Seated, SeatEntry, generator_of
+from arena.config.matches import GeneratorEntry, MatchConfig, Seated, SeatEntry
 from arena.config.result_keys import StopRule, stop_rules
 
 WrapperEntry = str | dict[str, Any]
@@ -152,7 +152,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         """Environments and workers of the round that has the most, without the root and without repetitions."""
         return max(
             sum(
-                entry.copies * (1 + len(entry.seats)) if isinstance(entry, MatchConfig) else generator_of(entry).roles
+                entry.copies * (1 + len(entry.seats)) if isinstance(entry, MatchConfig) else entry.roles
                 for entry in entries
             )
             for entries in self.listed
@@ -162,6 +162,12 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def stop_rules(self) -> tuple[StopRule, ...]:
         """The rules of `stop`."""
         return stop_rules(self.stop)
+
+    @property
+    def result_keys(self) -> dict[str, str]:
+        """The keys of results that `stop` and `best` name, by place."""
+        best = {} if self.best is None else {"best.metric": self.best.metric}
+        return {f"stop.{rule.key}": rule.key for rule in self.stop_rules} | best
 
     def games_alone(self) -> Config:
         """The same games and policies, without what only a training run has: its listeners and evaluations."""
@@ -178,17 +184,13 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         )
 
     def entries(self, number: int = 0) -> tuple[tuple[str, MatchConfig], ...]:
-        """Every match description of a round that follows from the configuration alone, with its place.
-
-        Args:
-            number: of the round: the first one, or one that `rounds` lists.
-        """
-        found: list[tuple[str, MatchConfig]] = []
+        """Every match description of the first round, or of one that `rounds` lists, with its place."""
         learns = self.learners
-        for path, entry in self.places_of(number):
-            matches = (entry,) if isinstance(entry, MatchConfig) else generator_of(entry).matches(learns=learns)
-            found.extend((path, match) for match in matches)
-        return tuple(found)
+        return tuple(
+            (path, match)
+            for path, entry in self.places_of(number)
+            for match in ((entry,) if isinstance(entry, MatchConfig) else entry.matches(learns=learns))
+        )
 
     def known_matches(self) -> tuple[tuple[str, MatchConfig], ...]:
         """The match descriptions of all rounds that follow from the configuration alone, with their places."""
@@ -204,11 +206,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return tuple(placed for number in range(len(self.listed)) for placed in self.places_of(number))
 
     def places_of(self, number: int) -> tuple[tuple[str, MatchConfig | GeneratorEntry], ...]:
-        """The items of a round with their places.
-
-        Args:
-            number: of the round; without a list of rounds all have the items of `matches`.
-        """
+        """The items of a round with their places; without a list of rounds all have the items of `matches`."""
         listed = not isinstance(self.schedule, int)
         place, entries = (f"rounds[{number}]", self.listed[number]) if listed else ("matches", self.matches or ())
         return tuple(

@@ -11,7 +11,6 @@ refused before it is decoded.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import yaml
@@ -47,6 +46,15 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
+_IMPLICIT = {  # by first character: what a word without quotes may be
+    first: [(tag, pattern) for tag, pattern in known if tag.rpartition(":")[2] not in _REPLACED]
+    for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+for _first in "-+0123456789.":
+    _IMPLICIT.setdefault(_first, []).extend([("tag:yaml.org,2002:float", _FLOAT), ("tag:yaml.org,2002:int", _INT)])
+_Loader.yaml_implicit_resolvers = _Dumper.yaml_implicit_resolvers = _IMPLICIT
+
+
 def _read_int(_: yaml.SafeLoader, node: yaml.Node) -> int:
     text = str(node.value).replace("_", "")
     if len(text) > _MOST_DIGITS:
@@ -54,20 +62,6 @@ def _read_int(_: yaml.SafeLoader, node: yaml.Node) -> int:
     return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
 
 
-def _implicit_types() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
-    """By first character: what a plain word may be, as PyYAML wants it."""
-    rules = {
-        first: [(tag, pattern) for tag, pattern in known if tag.rpartition(":")[2] not in _REPLACED]
-        for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
-    for first in "-+0123456789.":
-        added = [("tag:yaml.org,2002:float", _FLOAT), ("tag:yaml.org,2002:int", _INT)]
-        rules[first] = [*rules.get(first, []), *added]
-    return rules
-
-
-_Loader.yaml_implicit_resolvers = _implicit_types()
-_Dumper.yaml_implicit_resolvers = _implicit_types()
 _Loader.add_constructor("tag:yaml.org,2002:int", _read_int)
 
 
@@ -110,59 +104,40 @@ def _check(root: yaml.Node, text: str, source: str, most: int) -> None:
         ConfigError: with the place, if it has one.
         RecursionError: nested too deeply, or it contains itself.
     """
-    sizes: dict[int, int] = {}  # by identity: characters, aliases written out
-    depths: dict[int, int] = {}
-    for node in _children_first(root, {}):
+    found: dict[int, tuple[int, int] | None] = {}  # by identity: characters, aliases written out, and levels
+
+    def measured(node: yaml.Node) -> tuple[int, int]:
+        if id(node) in found:
+            if (known := found[id(node)]) is None:  # a node is inside itself
+                raise RecursionError
+            return known
+        found[id(node)] = None
+        inner = list(node.value) if isinstance(node, yaml.SequenceNode) else []
+        if isinstance(node, yaml.MappingNode):
+            inner = [part for pair in node.value for part in pair]
+        sizes = [measured(child) for child in inner]
         if node.tag not in _PLAIN:
             raise _at_mark(f"{node.tag!r:.80} is no plain data", node.start_mark, text, source)
         if isinstance(node, yaml.ScalarNode) and _UNUSABLE.search(node.value):
             raise _at_mark("a NUL, or half of a surrogate pair, is in no text", node.start_mark, text, source)
-        _refuse_doubled_keys(node, text, source)
-        inner = [id(child) for child in _children(node)]
-        own = len(node.value) if isinstance(node, yaml.ScalarNode) else 0
-        sizes[id(node)] = 1 + own + sum(sizes[child] for child in inner)
-        depths[id(node)] = 1 + max((depths[child] for child in inner), default=0)
-    if depths[id(root)] > _DEEPEST:
+        lines: dict[str, int] = {}
+        for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+            if not isinstance(key, yaml.ScalarNode) or key.tag.endswith(":merge"):
+                continue
+            if key.value in lines:
+                problem = f"the key {key.value!r} is given twice (first in line {lines[key.value]})"
+                raise _at_mark(problem, key.start_mark, text, source)
+            lines[key.value] = key.start_mark.line + 1
+        characters = len(node.value) if isinstance(node, yaml.ScalarNode) else 0
+        depth = 1 + max((levels for _, levels in sizes), default=0)
+        found[id(node)] = known = 1 + characters + sum(size for size, _ in sizes), depth
+        return known
+
+    size, depth = measured(root)
+    if depth > _DEEPEST:
         raise RecursionError
-    if sizes[id(root)] > most:
+    if size > most:
         raise ConfigError(f"holds more than {most} characters when its aliases are written out", source=source)
-
-
-def _children_first(node: yaml.Node, done: dict[int, bool]) -> Iterator[yaml.Node]:
-    """Every node once, after those inside it.
-
-    Raises:
-        RecursionError: a node is inside itself.
-    """
-    if done.get(id(node), True) is False:
-        raise RecursionError
-    if id(node) in done:
-        return
-    done[id(node)] = False
-    for child in _children(node):
-        yield from _children_first(child, done)
-    done[id(node)] = True
-    yield node
-
-
-def _children(node: yaml.Node) -> list[yaml.Node]:
-    if isinstance(node, yaml.MappingNode):
-        return [part for pair in node.value for part in pair]
-    return list(node.value) if isinstance(node, yaml.SequenceNode) else []
-
-
-def _refuse_doubled_keys(node: yaml.Node, text: str, source: str) -> None:
-    if not isinstance(node, yaml.MappingNode):
-        return
-    lines: dict[str, int] = {}
-    for key, _ in node.value:
-        if not isinstance(key, yaml.ScalarNode) or key.tag.endswith(":merge"):
-            continue
-        if key.value in lines:
-            raise _at_mark(
-                f"the key {key.value!r} is given twice (first in line {lines[key.value]})", key.start_mark, text, source
-            )
-        lines[key.value] = key.start_mark.line + 1
 
 
 def _at_mark(problem: str, mark: yaml.Mark | None, text: str, source: str) -> ConfigError:

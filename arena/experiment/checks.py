@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from arena.config.fields import plain
 from arena.diagnostics.start_folder import anchored, started_here
 from arena.errors import ConfigError
 from arena.run.bound_process import bound
@@ -58,7 +59,7 @@ def checking(*, limit: float = _LIMIT_SECONDS) -> Iterator[FirstMistake]:
     """
 
     def first_mistake(configs: Sequence[Config]) -> Mistake | None:
-        process.communicate(json.dumps(msgspec.to_builtins(list(configs))).encode())  # msgspec has no infinity
+        process.communicate(json.dumps(plain(configs)).encode())  # msgspec has no infinity
         output.seek(0)
         errors.seek(0)
         lines = errors.read().decode(errors="replace").strip().splitlines()
@@ -107,8 +108,7 @@ def _checked(limit: float) -> Mistake | None:
             faulthandler.dump_traceback_later(seconds, exit=True, file=2)
             plan, later = checked_plan(config, ranks=1), later_plans(config)
             examine(plan, later=later, known=known)
-            if plan.config.rounds > 1:
-                require_rules(config, plan, *later)
+            require_rules(config, plan, *later)
         except ConfigError as error:
             return Mistake(number, error.message, error.path, error.source)
     return None

@@ -14,7 +14,6 @@ from arena.errors import pluralize, shown
 from arena.experiment.config import MetricConfig
 from arena.experiment.folder import ExperimentFolder
 from arena.experiment.outcome import Combination, rank
-from arena.experiment.plan import ExperimentPlan
 from arena.experiment.scheduler import State
 from arena.experiment.tables import FollowedExperiment, labels_of
 from arena.experiment.values import TrialRow
@@ -58,8 +57,7 @@ class Progress:
     def counts(self) -> str:
         """`5 terminated, 2 running, 5 pending`."""
         states = Counter(row.state for row in self.rows)
-        unknown = self.number - len(self.rows)
-        states[State.PENDING.value] += max(0, unknown)
+        states[State.PENDING.value] += max(0, self.number - len(self.rows))
         return ", ".join(f"{states[state.value]} {state.value}" for state in State if states[state.value])
 
     @property
@@ -69,8 +67,7 @@ class Progress:
         if ranking.best is None:
             return ""
         first = ranking.combinations[0]
-        names = labels_of(self.rows)
-        return f"best so far: {combination_words(first, names)}: {mean_words(first)}"
+        return f"best so far: {combination_words(first, labels_of(self.rows))}: {mean_words(first)}"
 
     @property
     def left(self) -> str:
@@ -160,16 +157,11 @@ class LiveExperimentDisplay:
         self._live.stop()
 
 
-def display_for(
-    plan: ExperimentPlan, stream: IO[str], *, alone: bool = False
-) -> PlainExperimentDisplay | LiveExperimentDisplay:
-    """The display that fits the stream: a live table on a terminal, else lines."""
-    return _display(Progress(plan.ticks, 1 if alone else plan.number, plan.file.config.metric), stream)
+ExperimentDisplay = PlainExperimentDisplay | LiveExperimentDisplay
 
 
-def _display(
-    progress: Progress, stream: IO[str], *, at_once: bool = False
-) -> PlainExperimentDisplay | LiveExperimentDisplay:
+def display_for(progress: Progress, stream: IO[str], *, at_once: bool = False) -> ExperimentDisplay:
+    """The display that fits the stream: a live table on a terminal, else lines, the first one `at_once`."""
     if stream.isatty() and (columns := os.get_terminal_size(stream.fileno()).columns):
         return LiveExperimentDisplay(stream, progress, width=columns)
     return PlainExperimentDisplay(stream, progress, at_once=at_once)
@@ -190,7 +182,7 @@ def watch_experiment(path: str | Path, stream: IO[str], *, wait: Callable[[float
         wait(_LOOK_SECONDS)
     planned = min(folder.configs.glob("*.yaml"), default=None)
     ticks = None if planned is None else planned_ticks(load_config(planned))
-    display = _display(Progress(ticks, 0, config.metric), stream, at_once=True)
+    display = display_for(Progress(ticks, 0, config.metric), stream, at_once=True)
     display.start()
     try:
         while True:
@@ -208,9 +200,9 @@ def watch_experiment(path: str | Path, stream: IO[str], *, wait: Callable[[float
 
 def outcome_lines(rows: Sequence[TrialRow], metric: MetricConfig) -> list[str]:
     """The ranked combinations, the best trial, and what has failed."""
-    wanted = [row for row in rows if row.wanted]
-    ranking, names = rank(wanted, metric), labels_of(wanted)
-    if not wanted:
+    rows = [row for row in rows if row.wanted]
+    ranking, names = rank(rows, metric), labels_of(rows)
+    if not rows:
         return ["no trial"]
     scope = "" if metric.scope == "last" else f", {metric.scope}"
     lines = [f"{metric.name} ({metric.mode}{scope}), mean over seeds with its 95 % interval:"]
@@ -218,7 +210,7 @@ def outcome_lines(rows: Sequence[TrialRow], metric: MetricConfig) -> list[str]:
     words = [combination_words(each, names) or "all trials" for each in leading]
     means = [mean_words(each) for each in leading]
     for number, (each, left, mean) in enumerate(zip(leading, words, means, strict=True), start=1):
-        states = Counter(row.state for row in wanted if row.number in each.trials)
+        states = Counter(row.state for row in rows if row.number in each.trials)
         failed = states[State.ERROR.value]
         trials = pluralize(len(each.trials), "trial") + (f", {failed} in error" if failed else "")
         trials += f", {each.pruned} pruned" if each.pruned else ""
@@ -227,7 +219,7 @@ def outcome_lines(rows: Sequence[TrialRow], metric: MetricConfig) -> list[str]:
     if len(ranking.combinations) > _MOST_RANKED:
         lines.append(f"     and {len(ranking.combinations) - _MOST_RANKED} more: trials.csv, arena report")
     if ranking.best is not None:
-        best = next(row for row in wanted if row.number == ranking.best)
+        best = next(row for row in rows if row.number == ranking.best)
         pruned = ", pruned" if best.state == State.PRUNED.value else ""
         lines.append(f"best trial: {shown(best.folder)} ({number_words(best.value or 0.0)}{pruned})")
     if len(ranking.combinations) > 1 and all(len(each.trials) == 1 for each in ranking.combinations):

@@ -9,11 +9,10 @@ from __future__ import annotations
 import shutil
 import signal
 import time
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Protocol
 
 import msgspec
 
@@ -21,15 +20,8 @@ from arena.config import Config, resolved_yaml
 from arena.config.decode import joined
 from arena.errors import ConfigError
 from arena.experiment.config import experiment_yaml
-from arena.experiment.folder import (
-    ExperimentFolder,
-    Record,
-    StateLine,
-    now,
-    read_record,
-    trial_lock,
-    write_state,
-)
+from arena.experiment.display import ExperimentDisplay
+from arena.experiment.folder import ExperimentFolder, Record, StateLine, now, read_record, trial_lock, write_state
 from arena.experiment.plan import ExperimentPlan
 from arena.experiment.process import TrialProcess, wait_for_end
 from arena.experiment.scheduler import (
@@ -46,7 +38,7 @@ from arena.experiment.scheduler import (
     State,
     TimePassed,
 )
-from arena.experiment.searching import Pruning, Told, suggest
+from arena.experiment.searching import Pruning, Suggestion, suggest
 from arena.experiment.slots import Slots
 from arena.experiment.tables import run_name, trial_row, write_best, write_table
 from arena.experiment.trials import Trial, digest_of
@@ -63,22 +55,6 @@ _HELD_SECONDS = 60.0  # for the processes of an earlier attempt to leave a run f
 _KILLED_SECONDS = 5.0  # for the process of a trial to end when it was killed
 
 
-class ExperimentDisplay(Protocol):
-    """Shows how an experiment goes."""
-
-    def start(self) -> None:
-        """Before the first trial."""
-
-    def update(self, rows: Sequence[TrialRow]) -> None:
-        """Takes the state of all trials."""
-
-    def message(self, text: str) -> None:
-        """Shows a line that stays."""
-
-    def stop(self) -> None:
-        """After the last trial."""
-
-
 class Driver:
     """Runs the trials of an experiment to their ends.
 
@@ -87,7 +63,7 @@ class Driver:
         folder: of it; made by `opened`.
         slots: that the trials share.
         display: shows how it goes.
-        hosts_given: whether trials are told their hosts.
+        hosts_given: whether trials get `--hosts`.
         retry_errors: whether trials in `error` get their attempts again.
         only: the number of the one trial to run; None: all.
     """
@@ -120,7 +96,7 @@ class Driver:
         self._configured: set[int] = set()  # trials whose configurations are written
         self._ended = 0  # trials that are over, for the order in which they ended
         self._stale = True  # whether the table on the disk is
-        self._asked: list[int] = []  # signals
+        self._received: list[int] = []  # signals
 
     def run(self) -> int:
         """Runs everything; returns the exit status: 0, 1 if trials are in error, 130 or 143 after a signal.
@@ -140,8 +116,8 @@ class Driver:
             for process in self._processes.values():
                 process.wait(_KILLED_SECONDS)
             self._display.stop()
-        if self._asked and any(not r.state.is_over for r in self.records.values() if r.wanted):
-            number = next((number for number in self._asked if number != signal.SIGUSR1), None)
+        if self._received and any(not r.state.is_over for r in self.records.values() if r.wanted):
+            number = next((number for number in self._received if number != signal.SIGUSR1), None)
             if number is not None:
                 return 128 + number
             with replacing(self.requeue):
@@ -169,16 +145,22 @@ class Driver:
             elif record.digest == trial.digest:
                 self.records[self._only] = record
             else:
-                raise ConfigError(
-                    f"holds another trial {self._only} than the experiment asks for; name another folder with "
-                    "--run-dir",
-                    source=str(self.folder.path),
+                words = (
+                    f"holds another trial {self._only} than the experiment asks for; name another folder with --run-dir"
                 )
-        elif self.plan.search is not None and self.plan.search.adaptive:
-            self._begin_search()
+                raise ConfigError(words, source=str(self.folder.path))
         else:
+            adaptive = self.plan.search is not None and self.plan.search.adaptive
             numbers = {record.digest: record.number for record in known}
-            self._want({numbers[trial.digest] for trial in self.plan.known if trial.digest in numbers})
+            if adaptive:
+                self._check_suggestions()
+            wanted = {numbers[trial.digest] for trial in self.plan.known if trial.digest in numbers}
+            for number, record in self.records.items():  # which of them the experiment asks for now
+                now_wanted = number < self.plan.number if adaptive else number in wanted
+                if record.wanted != now_wanted:
+                    line = msgspec.structs.replace(record.last, time=now(), wanted=now_wanted, seconds=None)
+                    write_state(self.folder.state_path(number), [line])
+                    record.last = line
             fresh = 1 + max(self.records, default=-1)
             for trial in self.plan.known:
                 if trial.digest not in numbers:
@@ -200,8 +182,8 @@ class Driver:
             self._rows[number] = self._row(record)
         self._look()
 
-    def _begin_search(self) -> None:
-        """Takes what is on record of the suggestions so far; each must be what its values give today."""
+    def _check_suggestions(self) -> None:
+        """Refuses a search if a suggestion on record is not the trial that its values give today."""
         repeat = self.plan.file.config.repeat
         for number, record in sorted(self.records.items()):
             for each in self.plan.trials.variants[0].varied:
@@ -221,15 +203,6 @@ class Driver:
                     "resumed with the same run, or started in another folder",
                     source=str(self.folder.path),
                 )
-        self._want({*range(self.plan.number)})
-
-    def _want(self, numbers: Set[int]) -> None:
-        """Puts on record which of the known trials the experiment asks for now."""
-        for number, record in self.records.items():
-            if record.wanted != (number in numbers):
-                line = msgspec.structs.replace(record.last, time=now(), wanted=number in numbers, seconds=None)
-                write_state(self.folder.state_path(number), [line])
-                record.last = line
 
     def _put_on_record(self, number: int, trial: Trial) -> None:
         line = StateLine(
@@ -277,16 +250,16 @@ class Driver:
 
     def _loop(self) -> None:
         looked = -_LOOK_SECONDS
-        told = 0
+        handled = 0  # signals
         while True:
-            while told < len(self._asked):
-                self._handle(EndWanted(at_once=told > 0 and self._asked[told] != signal.SIGUSR1))
-                told += 1
+            while handled < len(self._received):
+                self._handle(EndWanted(at_once=handled > 0 and self._received[handled] != signal.SIGUSR1))
+                handled += 1
             for number, (start, until) in [*self._delayed.items()]:
                 del self._delayed[number]
-                if self._asked or time.monotonic() >= until:
+                if self._received or time.monotonic() >= until:
                     why = f"a process of an earlier attempt has not left its folder within {_HELD_SECONDS:.0f} s"
-                    self._handle(Ended(number, 0, saved=True) if self._asked else Ended(number, 1, why=why))
+                    self._handle(Ended(number, 0, saved=True) if self._received else Ended(number, 1, why=why))
                 else:
                     self._start(start, until=until)
             for number, process in [*self._processes.items()]:
@@ -295,7 +268,7 @@ class Driver:
                     self._results[number].look()  # what it has written last
                     saved = self.folder.run_folder(self.records[number]).requeue.exists()
                     self._handle(Ended(number, code, saved=saved))
-            if not told:
+            if not handled:
                 self._suggest()
             if self._scheduler.is_over and not self._delayed:
                 break
@@ -333,8 +306,9 @@ class Driver:
             if begun is not None:
                 params: Params = begun.params
             else:
-                space, told, mode = self.plan.trials.variants[0].varied, self._told(suggestion), config.metric.mode
-                params = suggest(search, space, told, number=suggestion, seed=self.plan.seed, mode=mode)
+                space, mode = self.plan.trials.variants[0].varied, config.metric.mode
+                known = self._suggestions(suggestion)
+                params = suggest(search, space, known, number=suggestion, seed=self.plan.seed, mode=mode)
             for place, trial in enumerate(self.plan.trials.repeated("", params)):
                 number = suggestion * config.repeat + place
                 if number in self.records:
@@ -343,15 +317,15 @@ class Driver:
                 self._take_up(number, self.records[number])
                 self._rows[number] = self._row(self.records[number])
 
-    def _told(self, suggestions: int) -> list[Told]:
-        """What is known of the earlier suggestions: those that are over in the order of their ends, then the others."""
+    def _suggestions(self, count: int) -> list[Suggestion]:
+        """The earlier suggestions: those that are over in the order of their ends, then the others."""
         repeat = self.plan.file.config.repeat
         over, others = [], []
-        for suggestion in range(suggestions):
+        for suggestion in range(count):
             records = [self.records[suggestion * repeat + place] for place in range(repeat)]
             orders = [record.order for record in records if record.order is not None]
             if len(orders) < repeat:
-                others.append(Told(records[0].params, "running", None))
+                others.append(Suggestion(records[0].params, "running", None))
                 continue
             known = [self._value(r.number) for r in records if r.state is not State.ERROR]
             values = [value for value in known if value is not None]
@@ -360,8 +334,8 @@ class Driver:
             value = sum(values) / len(values) if values else None
             if state == "pruned" and value is None:
                 state = "fail"
-            over.append((max(orders), Told(records[0].params, state, value, points)))
-        return [*(told for _, told in sorted(over, key=lambda pair: pair[0])), *others]
+            over.append((max(orders), Suggestion(records[0].params, state, value, points)))
+        return [*(each for _, each in sorted(over, key=lambda pair: pair[0])), *others]
 
     def _handle(self, event: Event) -> None:
         """Gives an event to the scheduler, and does what it says."""
@@ -385,17 +359,8 @@ class Driver:
         record, order = self.records[note.trial], None
         if note.state.is_over:
             order, self._ended = self._ended, self._ended + 1
-        tick = newest_tick(self.folder.run_folder(record))
-        line = StateLine(
-            now(),
-            note.state,
-            attempt=note.attempt,
-            exit=note.exit,
-            tick=tick,
-            why=note.why,
-            order=order,
-            seconds=self._seconds.pop(note.trial, None),
-        )
+        tick, seconds = newest_tick(self.folder.run_folder(record)), self._seconds.pop(note.trial, None)
+        line = StateLine(now(), note.state, note.attempt, note.exit, tick, note.why, order=order, seconds=seconds)
         self._write(record, line)
         if note.state.is_over:
             self._tell_pruning(record)
@@ -428,16 +393,9 @@ class Driver:
                 number += 1
             shutil.move(run.path, aside)
         self._write_config(start.trial)
-        arguments = [
-            "train",
-            str(self.folder.config_path(start.trial)),
-            f"--run-dir={run.path}",
-            f"--ranks={start.processes}",
-        ]
-        if self._hosts_given:
-            arguments.append(f"--hosts={start.place.words}")
-        if resume:
-            arguments.append("--resume")
+        arguments = ["train", str(self.folder.config_path(start.trial)), f"--run-dir={run.path}"]
+        arguments += [f"--ranks={start.processes}", *[f"--hosts={start.place.words}"] * self._hosts_given]
+        arguments += ["--resume"] * resume
         devices = [name for name, _ in start.place.devices] if start.place.devices else None
         process = TrialProcess(arguments, self.folder.log_path(start.trial), devices=devices)
         self._processes[start.trial] = process
@@ -461,11 +419,11 @@ class Driver:
         self._configured.add(number)
 
     def _config_of(self, number: int, record: Record) -> Config:
-        held = next(each for each in self.plan.trials.variants if each.name == record.variant)
-        repetition = record.seed - int(record.params.get("seed", held.seed))
+        variant = next(each for each in self.plan.trials.variants if each.name == record.variant)
+        repetition = record.seed - int(record.params.get("seed", variant.seed))
         name = run_name(self.plan.file.config.name, number)
         config = self.plan.trials.config_of(record.variant, record.params, repetition, name=name)
-        if digest_of(config) != record.digest or not {*record.params} <= {each.path for each in held.varied}:
+        if digest_of(config) != record.digest or not {*record.params} <= {each.path for each in variant.varied}:
             raise ConfigError(
                 "has other values than the experiment asks for; restore it, or start in another folder",
                 source=str(self.folder.state_path(number)),
@@ -483,20 +441,18 @@ class Driver:
     @contextmanager
     def _signals(self) -> Iterator[None]:
         """Notes SIGINT, SIGTERM, SIGHUP and SIGUSR1 while this is open; does nothing outside of the main thread."""
-
         first: list[float] = []  # the time of the first signal other than SIGUSR1
 
         def note_signal(number: int, _frame: FrameType | None) -> None:
             now = time.monotonic()
             if number == signal.SIGUSR1 or not first or now >= first[0] + ONE_REQUEST_SECONDS:
-                self._asked.append(number)
+                self._received.append(number)
             if number != signal.SIGUSR1 and not first:
                 first.append(now)
 
         before = {}
         if takes_signals():
-            wanted = [n for n in handled_signals() if n != signal.SIGUSR2]
-            before = {n: signal.signal(n, note_signal) for n in wanted}
+            before = {n: signal.signal(n, note_signal) for n in handled_signals() if n != signal.SIGUSR2}
         try:
             yield
         finally:
@@ -511,33 +467,30 @@ def opened(plan: ExperimentPlan, folder: ExperimentFolder, *, resume: bool, only
     Raises:
         ConfigError: it holds files, or another experiment, or another process is at work in it.
     """
+
+    def refuse_another() -> None:
+        name = plan.file.config.name
+        if folder.config.is_file() and (found := folder.read_config().name) != name:
+            words = f"holds the experiment {found!r}, not {name!r}; name another folder with --run-dir"
+            raise ConfigError(words, source=str(folder.path))
+
     unbegun = folder.is_unbegun  # first: a process that begins it now, for another trial, writes `config` before others
     there = folder.config.is_file()
-    _refuse_another(plan, folder)  # and again below, when no other process can begin one
+    refuse_another()  # and again below, when no other process can begin one
     if not unbegun and not (there and (resume or only is not None)):
-        raise ConfigError(
-            "holds files already; go on with an experiment by --resume, or name another folder",
-            source=str(folder.path),
-        )
+        words = "holds files already; go on with an experiment by --resume, or name another folder"
+        raise ConfigError(words, source=str(folder.path))
     folder.make()
     with ExitStack() as stack:
         if only is None:
             stack.enter_context(RunLock.take(folder.path))
-            _refuse_another(plan, folder)
+            refuse_another()
             folder.write_config(experiment_yaml(plan.file.config))
         else:
             stack.enter_context(sharing(folder.path))
             with folder.beginning_alone():
-                _refuse_another(plan, folder)
+                refuse_another()
                 if not folder.config.is_file():
                     folder.write_config(experiment_yaml(plan.file.config))
             stack.enter_context(trial_lock(folder.state_path(only)))
         yield
-
-
-def _refuse_another(plan: ExperimentPlan, folder: ExperimentFolder) -> None:
-    name = plan.file.config.name
-    if folder.config.is_file() and (found := folder.read_config().name) != name:
-        raise ConfigError(
-            f"holds the experiment {found!r}, not {name!r}; name another folder with --run-dir", source=str(folder.path)
-        )

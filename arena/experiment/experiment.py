@@ -128,11 +128,7 @@ class Experiment:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Experiment:
-        """An experiment from the data of a file.
-
-        Raises:
-            ConfigError: an unknown key, or a wrong value.
-        """
+        """An experiment from the data of a file; raises as the constructor."""
         return cls._of(parse_experiment(data))
 
     @classmethod
@@ -185,8 +181,8 @@ class Experiment:
             plan = plan_experiment(self._file, first_mistake)
         slots = slots_for(plan, hosts, os.environ)
         place = ExperimentFolder(place_of(plan.file.config.name, folder, resume=resume))
-        silent = PlainExperimentDisplay(io.StringIO(), Progress(plan.ticks, plan.number, plan.file.config.metric))
-        display = display_for(plan, sys.stdout) if verbose else silent
+        progress = Progress(plan.ticks, plan.number, plan.file.config.metric)
+        display = display_for(progress, sys.stdout) if verbose else PlainExperimentDisplay(io.StringIO(), progress)
         with opened(plan, place, resume=resume):
             driver = Driver(plan, place, slots, display, hosts_given=not slots.crowding, retry_errors=retry_errors)
             status = driver.run()

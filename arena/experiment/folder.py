@@ -38,60 +38,30 @@ from arena.records.lock import is_held, lock_descriptor
 DIGITS = 4
 _BEGINNING = "lock.beginning"  # of the processes that run trials alone, which hold `lock` together
 _NAME = re.compile(r"([0-9]{4,})\.jsonl")
-_FILES = [
-    "experiment.yaml",
-    "configs",
-    "states",
-    "logs",
-    "trials.csv",
-    "best.json",
-    "requeue",
-    "report.html",
-    "lock",
-    "checksums",
-]
-_NAMES: Names = {**dict.fromkeys((*_FILES, _BEGINNING)), "trials": {"*": RUN_NAMES}}
+_FILES = ("experiment.yaml", "configs", "states", "logs", "trials.csv", "best.json", "requeue", "report.html")
+_NAMES: Names = {**dict.fromkeys((*_FILES, "lock", "checksums", _BEGINNING)), "trials": {"*": RUN_NAMES}}
 _ATTEMPTS, _PAUSE_SECONDS = 20, 0.01  # to lock a trial
 
 
 class StateLine(msgspec.Struct, omit_defaults=True):
-    """A change of the state of a trial; `variant`, `params`, `seed`, `digest` and `folder` stand in the first line.
+    """A change of the state of a trial; the first line also has `variant`, `params`, `seed`, `digest` and `folder`."""
 
-    Args:
-        time: ISO 8601, UTC.
-        state: from now on.
-        attempt: the number of the attempt, from 1.
-        exit: the exit status of the attempt that has ended; -n if signal n has killed it.
-        tick: that the run has reached.
-        why: the reason in words.
-        hosts: on which it runs, as `a:4,b:4`.
-        pid: of its process.
-        order: how many trials had ended before, when this one has ended.
-        seconds: the duration of the attempt that has ended, as its driver has measured it.
-        wanted: whether the experiment still asks for the trial.
-        variant: the name of its variant.
-        params: the values that vary, by key path.
-        seed: of the run.
-        digest: of its configuration.
-        folder: the name of its run folder.
-    """
-
-    time: str
-    state: State
+    time: str  # ISO 8601, UTC
+    state: State  # from now on
     attempt: int = 1
-    exit: int | None = None
-    tick: int | None = None
-    why: str = ""
-    hosts: str = ""
+    exit: int | None = None  # the exit status of the attempt that has ended; -n if signal n has killed it
+    tick: int | None = None  # that the run has reached
+    why: str = ""  # the reason in words
+    hosts: str = ""  # on which it runs, as `a:4,b:4`
     pid: int | None = None
-    order: int | None = None
-    seconds: float | None = None
-    wanted: bool = True
+    order: int | None = None  # how many trials had ended before, when this one has ended
+    seconds: float | None = None  # the duration of the attempt that has ended, as its driver has measured it
+    wanted: bool = True  # whether the experiment still asks for the trial
     variant: str | None = None
-    params: dict[str, Any] | None = None
-    seed: int | None = None
-    digest: str | None = None
-    folder: str | None = None
+    params: dict[str, Any] | None = None  # the values that vary, by key path
+    seed: int | None = None  # of the run
+    digest: str | None = None  # of its configuration
+    folder: str | None = None  # the name of its run folder
 
 
 @dataclass
@@ -170,9 +140,8 @@ class ExperimentFolder:
             checksums.check_folder(part)
         if not is_experiment(path):
             found = "experiment.yaml is missing" if folder.path.is_dir() else "it does not exist"
-            raise ConfigError(
-                f"not the folder of an experiment: {found}; name one, as experiments/<name>", source=str(path)
-            )
+            words = f"not the folder of an experiment: {found}; name one, as experiments/<name>"
+            raise ConfigError(words, source=str(path))
         return folder
 
     @property
@@ -190,9 +159,17 @@ class ExperimentFolder:
     @property
     def is_going_on(self) -> bool:
         """Whether a process is at work: the driver of all, or one that runs a trial alone."""
-        return is_held(self.path) or any(
-            _is_locked(self.state_path(record.number)) for record in self.read() if not record.state.is_over
-        )
+        if is_held(self.path):
+            return True
+        for record in self.read():
+            if not record.state.is_over:  # the lock of its state file is held from before the first line to its end
+                descriptor = private(str(self.state_path(record.number)), os.O_RDONLY)
+                try:
+                    if lock_descriptor(descriptor, shared=True) is False:
+                        return True
+                finally:
+                    os.close(descriptor)
+        return False
 
     def make(self) -> None:
         """Makes the tree; what is there stays.
@@ -326,19 +303,6 @@ def trial_lock(path: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _is_locked(path: Path) -> bool:
-    """Whether a process holds the lock of a trial's state file, as it does from before the first line to its end."""
-    descriptor = private(str(path), os.O_RDONLY)
-    try:
-        return lock_descriptor(descriptor, shared=True) is False
-    finally:
-        os.close(descriptor)
-
-
-HOME = Path("experiments")
-"""Where experiments get their folders."""
-
-
 def place_of(name: str, run_dir: str | Path | None, *, resume: bool, shared: bool = False) -> Path:
     """The folder of an experiment: the one that was named, else `experiments/<name>`, or the newest one to go on with.
 
@@ -349,17 +313,15 @@ def place_of(name: str, run_dir: str | Path | None, *, resume: bool, shared: boo
         return anchored(run_dir)
     if shared:
         raise ConfigError("a trial alone needs the folder that it shares with the others", path="--run-dir")
-    place, number = anchored(HOME) / name, 1
+    place, number = anchored("experiments") / name, 1
     if resume:
         pattern = re.compile(re.escape(name) + r"(?:-([1-9][0-9]*))?")
         entries = place.parent.iterdir() if place.parent.is_dir() else ()
         matches = ((entry, pattern.fullmatch(entry.name)) for entry in entries)
         found = [(int(match[1] or 1), entry) for entry, match in matches if match and is_experiment(entry)]
         if not found:
-            raise ConfigError(
-                "there is no experiment to go on with; name its folder with --run-dir, or leave --resume out",
-                source=str(place),
-            )
+            words = "there is no experiment to go on with; name its folder with --run-dir, or leave --resume out"
+            raise ConfigError(words, source=str(place))
         return max(found)[1]
     free = place
     while free.exists():

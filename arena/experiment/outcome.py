@@ -26,33 +26,19 @@ _ERROR = 0.05
 
 
 class Combination(msgspec.Struct, frozen=True):
-    """The trials that differ by their seed alone.
+    """The trials that differ by their seed alone."""
 
-    Args:
-        variant: its name; None without variants.
-        params: the values that vary.
-        trials: their numbers, in the order of their seeds.
-        values: by which they are judged; None without one, and of trials in `error`.
-        mean: of the values; None without one.
-        half: of the 95 % interval of the mean; None with fewer than two values.
-        difference: the mean of its values minus those of the best one, over trials of equal seed; None without any.
-        interval: the ends of the 95 % interval of the difference; None where fewer than two seeds are shared.
-        shared: the number of these seeds.
-        separable: whether the interval excludes 0: False: so many seeds do not separate the two.
-        pruned: how many of its trials were ended early; their values are of the results until then.
-    """
-
-    variant: str | None
-    params: dict[str, Any]
-    trials: list[int]
-    values: list[float | None]
-    mean: float | None
-    half: float | None
-    difference: float | None
-    interval: tuple[float, float] | None
-    shared: int
-    separable: bool | None
-    pruned: int
+    variant: str | None  # its name; None without variants
+    params: dict[str, Any]  # the values that vary
+    trials: list[int]  # their numbers, in the order of their seeds
+    values: list[float | None]  # by which they are judged; None without one, and of trials in `error`
+    mean: float | None  # of the values; None without one
+    half: float | None  # of the 95 % interval of the mean; None with fewer than two values
+    difference: float | None  # mean of its values minus those of the best one, over equal seeds; None without any
+    interval: tuple[float, float] | None  # of the difference, 95 %; None where fewer than two seeds are shared
+    shared: int  # the number of these seeds
+    separable: bool | None  # whether the interval excludes 0: False: so many seeds do not separate the two
+    pruned: int  # how many of its trials were ended early; their values are of the results until then
 
 
 class Ranking(msgspec.Struct, frozen=True):
@@ -67,55 +53,45 @@ def rank(rows: Sequence[TrialRow], metric: MetricConfig) -> Ranking:
     groups: dict[tuple[str, str], list[TrialRow]] = {}
     for row in rows:
         if row.wanted:
-            key = row.variant, json.dumps(row.params, default=str)
-            groups.setdefault(key, []).append(row)
+            groups.setdefault((row.variant, json.dumps(row.params, default=str)), []).append(row)
     sign = 1.0 if metric.mode == "max" else -1.0
-    groups_in_order = [sorted(group, key=lambda row: (row.seed, row.number)) for group in groups.values()]
-    found = [(group, [_value(row) for row in group]) for group in groups_in_order]
-    found.sort(key=lambda pair: -sign * mean if (mean := _mean(pair[1])) is not None else float("inf"))
-    if not found or _mean(found[0][1]) is None:
-        return Ranking([_combination(group, values) for group, values in found], None)
-    leader = {row.seed: value for row, value in zip(*found[0], strict=True) if value is not None}
-    compared = sum(_mean(values) is not None for _, values in found) - 1
+    found = []  # the trials of each combination, their values, and the mean
+    for group in groups.values():
+        group.sort(key=lambda row: (row.seed, row.number))
+        values = [None if row.state == State.ERROR.value else row.value for row in group]
+        known = [value for value in values if value is not None]
+        found.append((group, values, fmean(known) if known else None))
+    found.sort(key=lambda each: float("inf") if each[2] is None else -sign * each[2])
+    compared = sum(mean is not None for *_, mean in found) - 1
+    leader: dict[int, float] = {}  # value by seed
     combinations = []
-    for number, (group, values) in enumerate(found):
+    for number, (group, values, mean) in enumerate(found):
         mine = {row.seed: value for row, value in zip(group, values, strict=True) if value is not None}
+        leader = leader if number else mine
         shared = [mine[seed] - leader[seed] for seed in leader if seed in mine and number]
-        combinations.append(_combination(group, values, shared, error=_ERROR / max(1, compared)))
-    best = max((row for row in found[0][0] if _value(row) is not None), key=lambda row: sign * (row.value or 0.0))
-    return Ranking(combinations, best.number)
+        difference, interval = fmean(shared) if shared else None, None
+        if difference is not None and (half := _half(shared, _ERROR / max(1, compared))) is not None:
+            interval = difference - half, difference + half
+        combinations.append(
+            Combination(
+                variant=group[0].variant or None,
+                params=group[0].params,
+                trials=[row.number for row in group],
+                values=values,
+                mean=mean,
+                half=_half([value for value in values if value is not None], _ERROR),
+                difference=difference,
+                interval=interval,
+                shared=len(shared),
+                separable=None if interval is None else not interval[0] <= 0 <= interval[1],
+                pruned=sum(row.state == State.PRUNED.value for row in group),
+            )
+        )
+    if not leader:
+        return Ranking(combinations, None)
+    judged = [row for row, value in zip(*found[0][:2], strict=True) if value is not None]
+    return Ranking(combinations, max(judged, key=lambda row: sign * (row.value or 0.0)).number)
 
 
-def _combination(
-    group: Sequence[TrialRow], values: list[float | None], shared: Sequence[float] = (), *, error: float = _ERROR
-) -> Combination:
-    known = [value for value in values if value is not None]
-    difference, interval = fmean(shared) if shared else None, None
-    if difference is not None and (half := _half(shared, error=error)) is not None:
-        interval = difference - half, difference + half
-    return Combination(
-        variant=group[0].variant or None,
-        params=group[0].params,
-        trials=[row.number for row in group],
-        values=values,
-        mean=_mean(values),
-        half=_half(known),
-        difference=difference,
-        interval=interval,
-        shared=len(shared),
-        separable=None if interval is None else not interval[0] <= 0 <= interval[1],
-        pruned=sum(row.state == State.PRUNED.value for row in group),
-    )
-
-
-def _half(values: Sequence[float], *, error: float = _ERROR) -> float | None:
+def _half(values: Sequence[float], error: float) -> float | None:
     return half_of_mean(len(values), stdev(values), error=error) if len(values) > 1 else None
-
-
-def _value(row: TrialRow) -> float | None:
-    return None if row.state == State.ERROR.value else row.value
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return fmean(known) if known else None

@@ -57,19 +57,12 @@ class Added(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """The process of a trial has ended.
-
-    Args:
-        trial: its number.
-        exit: its exit status; -n if signal n has killed it.
-        saved: whether it has ended by request, with ticks left.
-        why: the reason, where the exit status does not tell it.
-    """
+    """The process of a trial has ended."""
 
     trial: int
-    exit: int
-    saved: bool = False
-    why: str = ""
+    exit: int  # its exit status; -n if signal n has killed it
+    saved: bool = False  # whether it has ended by request, with ticks left
+    why: str = ""  # the reason, where the exit status does not tell it
 
 
 class PruneWanted(NamedTuple):
@@ -143,14 +136,7 @@ class _Task:
 
 
 class Scheduler:
-    """Starts trials in the order of their numbers, as slots are free.
-
-    Args:
-        slots: of the hosts.
-        at_once: trials at the same time, at most; None: no limit.
-        retries: further attempts of a trial that fails.
-        most_errors: no new trial starts after so many have failed for good; None: no limit.
-    """
+    """Starts trials in the order of their numbers, as slots are free; keywords are keys of an experiment file."""
 
     def __init__(
         self, slots: Slots, *, at_once: int | None = None, retries: int = 0, most_errors: int | None = None
@@ -207,28 +193,18 @@ class Scheduler:
                 if trial in self._running and task.deadline is None:
                     task.pruned, task.deadline = True, now + SAVING_SECONDS
                     found.append(Ask(trial))
-            case EndWanted(at_once):
-                self._ending = True
-                for task in self._in_order():
-                    if at_once:
-                        found += self._kill(task, "killed")
-                    elif task.deadline is None:
+            case EndWanted() | TimePassed():
+                self._ending |= isinstance(event, EndWanted)
+                at_once = isinstance(event, EndWanted) and event.at_once
+                for task in (self._tasks[number] for number in sorted(self._running)):
+                    late = isinstance(event, TimePassed) and task.deadline is not None and now >= task.deadline
+                    if (at_once or late) and not task.killed:
+                        task.killed = f"killed: it has not saved within {SAVING_SECONDS:.0f} s" if late else "killed"
+                        found.append(Kill(task.number))
+                    elif isinstance(event, EndWanted) and not at_once and task.deadline is None:
                         task.deadline = now + SAVING_SECONDS
                         found.append(Ask(task.number))
-            case TimePassed():
-                for task in self._in_order():
-                    if task.deadline is not None and now >= task.deadline:
-                        found += self._kill(task, f"killed: it has not saved within {SAVING_SECONDS:.0f} s")
         return [*found, *self._start()]
-
-    def _in_order(self) -> list[_Task]:
-        return [self._tasks[number] for number in sorted(self._running)]
-
-    def _kill(self, task: _Task, why: str) -> list[Instruction]:
-        if task.killed:
-            return []
-        task.killed = why
-        return [Kill(task.number)]
 
     def _ended(self, task: _Task, event: Ended) -> list[Instruction]:
         self._running.discard(task.number)

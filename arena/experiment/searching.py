@@ -8,8 +8,11 @@ database and no second record, and an experiment that is resumed suggests what i
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
 
 from arena.config.decode import convert, joined, show
 from arena.config.fields import Count
@@ -20,8 +23,6 @@ if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
     from arena.experiment.trials import Variant
-
-import msgspec
 
 _SAMPLERS = {"tpe": "TPESampler", "qmc": "QMCSampler", "gp": "GPSampler"}
 _PRUNERS = {
@@ -44,17 +45,11 @@ class RandomConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class Search(NamedTuple):
-    """How values are suggested.
+    """How values are suggested."""
 
-    Args:
-        kind: `random`, or a sampler of Optuna.
-        trials: suggestions in all.
-        options: of the sampler.
-    """
-
-    kind: str
-    trials: int
-    options: Mapping[str, Any]
+    kind: str  # `random`, or a sampler of Optuna
+    trials: int  # suggestions in all
+    options: Mapping[str, Any]  # of the sampler
 
     @property
     def adaptive(self) -> bool:
@@ -62,13 +57,13 @@ class Search(NamedTuple):
         return self.kind != RANDOM
 
 
-def read_search(held: Mapping[str, Mapping[str, Any]]) -> Search:
+def read_search(search: Mapping[str, Mapping[str, Any]]) -> Search:
     """The search of an experiment.
 
     Raises:
         ConfigError: an unknown sampler or option, or the extra is missing.
     """
-    ((kind, options),) = held.items()
+    ((kind, options),) = search.items()
     place = joined("search", kind)
     if kind != RANDOM and kind not in _SAMPLERS:
         raise ConfigError(f"unknown search {kind!r}; {nearest(kind, (RANDOM, *_SAMPLERS))}", path="search")
@@ -94,13 +89,12 @@ def check_search(search: Search | None, variant: Variant, *, variants: bool) -> 
         ConfigError: there is nothing to search, forms of a search without one, or grids and variants beside a sampler.
     """
     searched = variant.searched
+    if search is None and searched:
+        raise ConfigError(
+            "is searched, but the experiment has no `search`; add search: {random: {trials: 20}}, or write grid_search",
+            path=variant.place_of(searched[0].path),
+        )
     if search is None:
-        if searched:
-            raise ConfigError(
-                "is searched, but the experiment has no `search`; add search: {random: {trials: 20}}, or write "
-                "grid_search",
-                path=variant.place_of(searched[0].path),
-            )
         return
     if not searched:
         raise ConfigError(
@@ -109,13 +103,11 @@ def check_search(search: Search | None, variant: Variant, *, variants: bool) -> 
         )
     if search.adaptive and len(searched) < len(variant.varied):
         grids = next(each.path for each in variant.varied if each not in searched)
-        raise ConfigError(
-            f"a grid, as {grids} has, goes with `random` alone; write choice in its place", path=f"search.{search.kind}"
-        )
+        words = f"a grid, as {grids} has, goes with `random` alone; write choice in its place"
+        raise ConfigError(words, path=f"search.{search.kind}")
     if search.adaptive and variants:
-        raise ConfigError(
-            "variants go with `random` alone; make an experiment of each of them", path=f"search.{search.kind}"
-        )
+        words = "variants go with `random` alone; make an experiment of each of them"
+        raise ConfigError(words, path=f"search.{search.kind}")
 
 
 def draws(search: Search, varied: Sequence[Varied], seed: int) -> list[dict[str, Any]]:
@@ -129,34 +121,27 @@ def draws(search: Search, varied: Sequence[Varied], seed: int) -> list[dict[str,
     return found
 
 
-class Told(NamedTuple):
-    """A suggestion and its outcome.
+class Suggestion(NamedTuple):
+    """A suggestion and its outcome."""
 
-    Args:
-        params: the values.
-        state: `running`, `complete`, `pruned` or `fail`.
-        value: the mean of its trials; None without one.
-        points: `training_iteration` and value of each result of a single trial.
-    """
-
-    params: Mapping[str, Any]
-    state: str
-    value: float | None
-    points: Sequence[tuple[int, float]] = ()
+    params: Mapping[str, Any]  # the values
+    state: str  # `running`, `complete`, `pruned` or `fail`
+    value: float | None  # the mean of its trials; None without one
+    points: Sequence[tuple[int, float]] = ()  # `training_iteration` and value of each result of a single trial
 
 
 def suggest(
-    search: Search, space: Sequence[Varied], told: Sequence[Told], *, number: int, seed: int, mode: str
+    search: Search, space: Sequence[Varied], known: Sequence[Suggestion], *, number: int, seed: int, mode: str
 ) -> dict[str, Any]:
     """The values of a suggestion: of a study of what is known, with a sampler that is made for this suggestion."""
     from numpy.random import SeedSequence
 
     optuna, place = _optuna(), f"search.{search.kind}"
-    own, common = (int(SeedSequence([seed, of]).generate_state(1)[0]) for of in (number, 0))
+    of_this, of_all = (int(SeedSequence([seed, of]).generate_state(1)[0]) for of in (number, 0))
     if search.kind == "qmc":  # one sequence of points for all suggestions; before it has begun, a random point
-        options = {**search.options, "seed": common, "independent_sampler": optuna.samplers.RandomSampler(seed=own)}
+        options = {**search.options, "seed": of_all, "independent_sampler": optuna.samplers.RandomSampler(seed=of_this)}
     else:
-        options = {**search.options, "seed": own}
+        options = {**search.options, "seed": of_this}
     sampler = _made("samplers", _SAMPLERS[search.kind], options, place)
     distributions: dict[str, BaseDistribution] = {}
     for path, form in space:
@@ -168,7 +153,7 @@ def suggest(
             distributions[path] = optuna.distributions.CategoricalDistribution(numbers)
     direction = "maximize" if mode == "max" else "minimize"
     study = optuna.create_study(study_name=_STUDY, sampler=sampler, direction=direction)
-    for one in told:
+    for one in known:
         values = ((path, form, one.params[path]) for path, form in space)
         study.add_trial(
             optuna.trial.create_trial(
@@ -193,8 +178,8 @@ class Pruning:
         ConfigError: an unknown pruner or option, or the extra is missing.
     """
 
-    def __init__(self, held: Mapping[str, Mapping[str, Any]], mode: str) -> None:
-        ((kind, options),) = held.items()
+    def __init__(self, prune: Mapping[str, Mapping[str, Any]], mode: str) -> None:
+        ((kind, options),) = prune.items()
         if kind not in _PRUNERS:
             raise ConfigError(f"unknown pruner {kind!r}; {nearest(kind, _PRUNERS)}", path="prune")
         if not isinstance(options, Mapping):
@@ -207,36 +192,32 @@ class Pruning:
             pruner=pruner,
             sampler=optuna.samplers.RandomSampler(0),
         )
-        self._asked: dict[int, Any] = {}  # by trial
+        self._of_optuna: dict[int, Any] = {}  # by trial, Optuna's
 
     def report(self, trial: int, points: Sequence[tuple[int, float]]) -> bool:
         """Takes results of a trial, step and value each; returns whether it is to be pruned."""
-        asked = self._asked.get(trial)
-        if asked is None:
-            asked = self._asked[trial] = self._study.ask()
+        if trial not in self._of_optuna:
+            self._of_optuna[trial] = self._study.ask()
         for step, value in points:
-            asked.report(value, step)
-            if asked.should_prune():
+            self._of_optuna[trial].report(value, step)
+            if self._of_optuna[trial].should_prune():
                 return True
         return False
 
     def end(self, trial: int, value: float | None, *, pruned: bool) -> None:
         """Takes the end of a trial: its value, None if it has none."""
-        asked = self._asked.pop(trial, None)
-        if asked is None:
+        states, found = _optuna().trial.TrialState, self._of_optuna.pop(trial, None)
+        if found is None:
             return  # it had no result
-        states = _optuna().trial.TrialState
-        if pruned:
-            self._study.tell(asked, state=states.PRUNED)
-        elif value is None:
-            self._study.tell(asked, state=states.FAIL)
+        if pruned or value is None:
+            self._study.tell(found, state=states.PRUNED if pruned else states.FAIL)
         else:
-            self._study.tell(asked, value)
+            self._study.tell(found, value)
 
 
-def can_prune(held: Mapping[str, Mapping[str, Any]], *, trials: int, last: int) -> bool:
+def can_prune(prune: Mapping[str, Mapping[str, Any]], *, trials: int, last: int) -> bool:
     """Whether `trials` trials whose last result is number `last` reach what a pruner waits for before it ends any."""
-    ((kind, options),) = held.items()
+    ((kind, options),) = prune.items()
     startup = {"threshold": 0, "median": 5, "percentile": 5}.get(kind, 1)  # Optuna's defaults
     trials_first = max(options.get("n_startup_trials", startup), options.get("n_min_trials", 0))
     step = options.get("n_warmup_steps", options.get("min_resource", "auto"))
@@ -258,8 +239,6 @@ def _optuna() -> Any:
 
 def _made(module: str, name: str, options: Mapping[str, Any], place: str) -> Any:
     """A sampler or pruner of Optuna with these options."""
-    import warnings
-
     cls = getattr(getattr(_optuna(), module), name)
     known = [option for option in inspect.signature(cls.__init__).parameters if option not in _OURS]
     for option in options:

@@ -12,17 +12,11 @@ _WHOLE = 1.0 - 1e-9  # a device of which nothing is taken
 
 
 class Place(NamedTuple):
-    """The slots and devices that a trial has taken.
+    """The slots and devices that a trial has taken."""
 
-    Args:
-        hosts: with the processes on each.
-        devices: of the host, with the share of each that is taken.
-        crowded: whether it has more processes than there are slots.
-    """
-
-    hosts: tuple[Host, ...]
-    devices: tuple[tuple[str, float], ...] = ()
-    crowded: bool = False
+    hosts: tuple[Host, ...]  # with the processes on each
+    devices: tuple[tuple[str, float], ...] = ()  # of the host, with the share of each that is taken
+    crowded: bool = False  # whether it has more processes than there are slots
 
     @property
     def words(self) -> str:
@@ -32,17 +26,11 @@ class Place(NamedTuple):
 
 @dataclass
 class Slots:
-    """The free slots and devices of some hosts.
+    """The free slots and devices of some hosts."""
 
-    Args:
-        hosts: each with its slots.
-        devices: of each host, by name; the names as CUDA_VISIBLE_DEVICES takes them.
-        crowding: whether a trial with more processes than slots may run alone.
-    """
-
-    hosts: Sequence[Host]
-    devices: dict[str, Sequence[str]] = field(default_factory=dict)
-    crowding: bool = True
+    hosts: Sequence[Host]  # each with its slots
+    devices: dict[str, Sequence[str]] = field(default_factory=dict)  # by host, as CUDA_VISIBLE_DEVICES takes them
+    crowding: bool = True  # whether a trial with more processes than slots may run alone
 
     def __post_init__(self) -> None:
         self._free = [host.slots for host in self.hosts]

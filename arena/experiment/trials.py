@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ import msgspec
 from arena.config import Config, parse_config
 from arena.config import overrides as overriding
 from arena.config.decode import joined
+from arena.config.fields import plain
 from arena.config.load import load_data
 from arena.config.overrides import Override
 from arena.config.schema import BestConfig
@@ -39,21 +41,13 @@ _CHANGE = "--set "  # how errors name the text of a change
 
 @dataclass(frozen=True)
 class Variant:
-    """One `set` of an experiment over its run: what is fixed, and what varies.
+    """One `set` of an experiment over its run: what is fixed, and what varies."""
 
-    Args:
-        name: of the entry of `variants`; empty without variants.
-        data: the configuration with null in the place of what varies.
-        varied: the places that vary, in the order of the file.
-        seed: of the run.
-        places: that the experiment has filled, each with its place in the experiment file.
-    """
-
-    name: str
-    data: Mapping[str, Any]
-    varied: tuple[Varied, ...]
-    seed: int
-    places: tuple[OverriddenPlace, ...]
+    name: str  # of the entry of `variants`; empty without variants
+    data: Mapping[str, Any]  # the configuration with null in the place of what varies
+    varied: tuple[Varied, ...]  # the places that vary, in the order of the file
+    seed: int  # of the run
+    places: tuple[OverriddenPlace, ...]  # that the experiment has filled, each with its place in the experiment file
 
     @property
     def searched(self) -> tuple[Varied, ...]:
@@ -67,28 +61,17 @@ class Variant:
     @property
     def grids(self) -> int:
         """The number of combinations of the values of the grids."""
-        number = 1
-        for each in self.varied:
-            number *= len(each.form.values) if isinstance(each.form, Grid) else 1
-        return number
+        return math.prod(len(each.form.values) for each in self.varied if isinstance(each.form, Grid))
 
 
 class Trial(msgspec.Struct, frozen=True):
-    """One run of an experiment.
+    """One run of an experiment."""
 
-    Args:
-        variant: its name; empty without variants.
-        params: the values that vary, by key path.
-        seed: of the run.
-        digest: of its configuration: trials with equal ones play the same bits.
-        roles: of its plan, the root included.
-    """
-
-    variant: str
-    params: Params
-    seed: int
-    digest: str
-    roles: int
+    variant: str  # its name; empty without variants
+    params: Params  # the values that vary, by key path
+    seed: int  # of the run
+    digest: str  # of its configuration: trials with equal ones play the same bits
+    roles: int  # of its plan, the root included
 
 
 class Trials:
@@ -106,21 +89,20 @@ class Trials:
         self.labels = labels([*dict.fromkeys(each.path for variant in self.variants for each in variant.varied)])
 
     def _variant(self, name: str, sets: Mapping[str, Any], *, path: str) -> Variant:
-        config, source = self.file.config, self.file.source
-        if isinstance(config.run, str):
+        config, source, run = self.file.config, self.file.source, self.file.config.run
+        everywhere = not isinstance(run, str)
+        if isinstance(run, str):
             try:
-                run, everywhere = load_data(config.run), False
+                run = load_data(run)
             except ConfigError as error:
                 raise ConfigError(str(error), path="run", source=source) from error
-        else:
-            run, everywhere = config.run, True
         if not isinstance(run, Mapping):
             raise ConfigError("is empty; a trial needs a configuration", path="run", source=source)
         values = {**config.set, **sets}
         changes = [Override(key, value, f"{path if key in sets else 'set'}.{key}") for key, value in values.items()]
         if config.stop:
-            held = run.get("stop")
-            changes.append(Override("stop", {**(held if isinstance(held, Mapping) else {}), **config.stop}, "stop"))
+            stop = run.get("stop")
+            changes.append(Override("stop", {**(stop if isinstance(stop, Mapping) else {}), **config.stop}, "stop"))
         try:
             data, places = overriding.apply(run, changes)
         except ConfigError as error:
@@ -131,21 +113,15 @@ class Trials:
             path = _moved(error.path, places) or joined("run", error.path)
             raise ConfigError(error.message, path=path, source=source) from error
         ordered = []
-        for number, each in enumerate(found):
-            inside = [
-                order for order, place in enumerate(places) if not place.made and _is_inside(each.path, place.path)
-            ]
-            if inside or everywhere:
-                ordered.append(((max(inside, default=-1), number), each))
+        for each in found:
+            set_here = [not place.made and _is_inside(each.path, place.path) for place in places]
+            if any(set_here) or everywhere:
+                ordered.append((max((order for order, inside in enumerate(set_here) if inside), default=-1), each))
         varied = tuple(each for _, each in sorted(ordered, key=lambda pair: pair[0]))
-        seed = data.get("seed", 0)
-        if everywhere:
-            base = without_forms(data)
-        else:  # null in the places that vary
-            base = overriding.apply(data, [Override(each.path, None, "") for each in varied]).data
-        if not isinstance(seed, int):
-            seed = 0  # it varies, or the check of the configuration refuses it
-        return Variant(name, base, varied, seed, places)
+        nulls = [Override(each.path, None, "") for each in varied]
+        base = without_forms(data) if everywhere else overriding.apply(data, nulls)[0]
+        seed = data.get("seed", 0)  # no number: it varies, or the check of the configuration refuses it
+        return Variant(name, base, varied, seed if isinstance(seed, int) else 0, places)
 
     def config_of(self, variant: str, params: Params, repetition: int = 0, *, name: str = "trial") -> Config:
         """The checked configuration of a trial.
@@ -153,14 +129,13 @@ class Trials:
         Raises:
             ConfigError: the run refuses a value; the message names the trial's values.
         """
-        held = next(each for each in self.variants if each.name == variant)
-        changes = [Override(path, value, path) for path, value in params.items()]
-        changes.append(Override("name", name, ""))
-        seed = params.get("seed", held.seed)
+        base = next(each for each in self.variants if each.name == variant)
+        changes = [*(Override(path, value, path) for path, value in params.items()), Override("name", name, "")]
+        seed = params.get("seed", base.seed)
         if repetition and isinstance(seed, int):
             changes.append(Override("seed", seed + repetition, "repeat"))
         try:
-            config = parse_config(held.data, source=self._run_source, overrides=changes)
+            config = parse_config(base.data, source=self._run_source, overrides=changes)
         except ConfigError as error:
             raise self.blamed(error, variant, params) from error
         if config.best is not None:
@@ -174,9 +149,9 @@ class Trials:
 
     def blamed(self, error: ConfigError, variant: str, params: Params) -> ConfigError:
         """An error of a trial's configuration with its place in the experiment file and the trial's values."""
-        held = next(each for each in self.variants if each.name == variant)
-        varied = [OverriddenPlace(path, held.place_of(path)) for path in params]
-        found = self._blamed(error, (*held.places, *varied))
+        base = next(each for each in self.variants if each.name == variant)
+        varied = [OverriddenPlace(path, base.place_of(path)) for path in params]
+        found = self._blamed(error, (*base.places, *varied))
         words = self.words(variant, params)
         message = f"{found.message} (trial {words})" if words else found.message
         return ConfigError(message, path=found.path, source=found.source)
@@ -241,8 +216,7 @@ class Trials:
 
 def digest_of(config: Config) -> str:
     """SHA-256 of the canonical JSON of a configuration, without its name and what does not change the bits played."""
-    data = msgspec.to_builtins(config)
-    kept = {key: value for key, value in data.items() if key not in _UNDIGESTED}
+    kept = {key: value for key, value in plain(config).items() if key not in _UNDIGESTED}
     return hashlib.sha256(json.dumps(kept, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 

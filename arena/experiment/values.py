@@ -95,38 +95,21 @@ def judged(values: Sequence[float], metric: MetricConfig) -> float | None:
 
 
 class TrialRow(msgspec.Struct, frozen=True):
-    """A trial as tables show it.
-
-    Args:
-        number: of the trial.
-        name: of its run.
-        variant: its name; empty without variants.
-        params: the values that vary.
-        seed: of the run.
-        state: its newest state.
-        attempts: how often it was tried.
-        ticks: that the run has reached.
-        seconds: that its attempts took.
-        value: by which it is judged; None without one.
-        highest: value of the metric in any result; `lowest`, `last` likewise.
-        folder: of the run, as a path.
-        why: the reason of its state in words.
-        wanted: whether the experiment still asks for it.
-    """
+    """A trial as tables show it."""
 
     number: int
-    name: str
-    variant: str
-    params: dict[str, Any]
+    name: str  # of its run
+    variant: str  # its name; empty without variants
+    params: dict[str, Any]  # the values that vary
     seed: int
-    state: str
-    attempts: int
-    ticks: int
-    seconds: float
-    value: float | None
-    highest: float | None
+    state: str  # its newest state
+    attempts: int  # how often it was tried
+    ticks: int  # that the run has reached
+    seconds: float  # that its attempts took
+    value: float | None  # by which it is judged; None without one
+    highest: float | None  # value of the metric in any result; `lowest`, `last` likewise
     lowest: float | None
     last: float | None
-    folder: str
-    why: str
-    wanted: bool = True
+    folder: str  # of the run, as a path
+    why: str  # the reason of its state in words
+    wanted: bool = True  # whether the experiment still asks for it

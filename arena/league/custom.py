@@ -24,7 +24,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from arena import registry
-from arena.config.matches import MatchConfig, MatchmakingConfig, OwnPairings, OwnRule, Pair, generator_of
+from arena.config.matches import MatchmakingConfig, OwnPairings, OwnRule, Pair
 from arena.config.schema import Config
 from arena.errors import ConfigError, located, nearest
 from arena.league.view import LeagueView
@@ -58,13 +58,10 @@ def check_custom(config: Config) -> None:
         ConfigError: a class cannot be imported, lacks its method, or does not take its options; with the place.
     """
     for path, entry in config.places():
-        if isinstance(entry, MatchConfig):
-            continue
-        generator = generator_of(entry)
-        if isinstance(generator, MatchmakingConfig) and isinstance(generator.rule, OwnRule):
-            _made(generator.rule, path)
-        elif isinstance(generator, OwnPairings):
-            _made(generator, path)
+        if isinstance(entry, MatchmakingConfig) and isinstance(entry.rule, OwnRule):
+            _made(entry.rule, path)
+        elif isinstance(entry, OwnPairings):
+            _made(entry, path)
 
 
 def draw_opponents(
@@ -149,7 +146,7 @@ def _known(name: Any, players: Collection[str], who: str) -> str:
 def _made(entry: OwnRule | OwnPairings, path: str) -> Any:
     """An object of the class of a rule or a generator, which has the method of its interface."""
     if isinstance(entry, OwnRule):
-        target, options, method, path = entry.own.class_, entry.own.options, "opponents", f"{path}.rule"
+        target, options, method, path = entry.class_, entry.options, "opponents", f"{path}.rule"
         interface: Any = OpponentRule.opponents
     else:
         target, options, method = entry.generator, entry.options, "pairings"

@@ -25,12 +25,11 @@ from scipy.special import betainc
 from arena.config.matches import (
     NO_SNAPSHOTS,
     Exploiters,
-    ExploitersRule,
     Fictitious,
     MatchmakingConfig,
     OwnRule,
     PastSelves,
-    UncertaintyRule,
+    Uncertainty,
 )
 from arena.league.custom import draw_opponents
 from arena.league.metagame.payoff import posterior
@@ -86,7 +85,7 @@ def draw(
     for learner in entry.learners:
         newest, rivals = tested.get(learner), entry.rivals(learner)
         free = entry.copies - (0 if newest is None else 2 if entry.versus else 1)
-        if isinstance(entry.rule, UncertaintyRule):
+        if isinstance(entry.rule, Uncertainty):
             if standings is None or entry.versus:
                 members = rivals or entry.members
                 current = [name for name in members if name in pool.learns]
@@ -132,9 +131,9 @@ def due(
 
     The ages are the rounds that each has learned; `rng` decides whether a league exploiter begins anew.
     """
-    if not isinstance(entry.rule, ExploitersRule):
+    if not isinstance(entry.rule, Exploiters):
         return {}
-    rule, past = entry.rule.exploiters, pool.past(entry.members)
+    rule, past = entry.rule, pool.past(entry.members)
     targets = {**dict.fromkeys(rule.main_exploiters, rule.main), **dict.fromkeys(rule.league_exploiters, past)}
     found = {}
     for name, others in targets.items():
@@ -147,7 +146,7 @@ def due(
 
 def _weights(entry: MatchmakingConfig, learner: str, pool: OpponentPool) -> Weights:
     """Weights of a learner's opponents: how often it is to meet each of them."""
-    rule, results = entry.options, pool.results
+    rule, results = entry.rule, pool.results
     if entry.versus:  # the current policies of the other population with the share `self`, else by the rule
         rivals = entry.rivals(learner)
         current = [name for name in rivals if name in pool.learns]

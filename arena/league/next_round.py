@@ -29,7 +29,6 @@ from arena.config.matches import (
     MatchmakingConfig,
     OwnPairings,
     SwissConfig,
-    generator_of,
 )
 from arena.config.members import gated, matchmaking_of, players, populations, snapshotted
 from arena.config.schema import Config, PolicyConfig
@@ -271,7 +270,7 @@ def is_over(config: Config, before: Sequence[Round], results: Timeline) -> bool:
 
     Either it has only knockouts, which all have their winners, or the order of all players is decided.
     """
-    entries = [None if isinstance(entry, MatchConfig) else generator_of(entry) for _, entry in config.places()]
+    entries = [entry for _, entry in config.places()]
     if all(isinstance(entry, KnockoutConfig) and entry.rounds <= len(before) for entry in entries):
         return True
     rule = None if config.league is None else config.league.decided
@@ -294,7 +293,7 @@ def round_config(config: Config, round: Round, snapshot_path: Callable[[str], Pu
 
 def _generators(config: Config) -> list[tuple[str, Any]]:
     """The generators of a configuration with their places."""
-    return [(place, generator_of(entry)) for place, entry in config.places() if not isinstance(entry, MatchConfig)]
+    return [(place, entry) for place, entry in config.places() if not isinstance(entry, MatchConfig)]
 
 
 def _written_out(
@@ -304,11 +303,10 @@ def _written_out(
     rng = _stream(config, history.number, Purpose.OPPONENTS)
     tested = {name: newest for name in gated(config) if (newest := pool.newest(name)) is not None}
     written: list[tuple[str, MatchConfig]] = []
-    for place, entry in config.places_of(history.number):
-        if isinstance(entry, MatchConfig):
-            written.append((place, entry))
+    for place, generator in config.places_of(history.number):
+        if isinstance(generator, MatchConfig):
+            written.append((place, generator))
             continue
-        generator = generator_of(entry)
         if isinstance(generator, _TOURNAMENTS):
             made = generator.written_out(generators.teams(generator, pairings[place]))
         elif isinstance(generator, MatchmakingConfig):

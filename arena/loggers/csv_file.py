@@ -17,8 +17,8 @@ from arena.records.result_file import flat, read_results
 class Csv:
     """Writes a row per result; a value that is not finite is an empty field.
 
-    Columns stand in the order in which results have shown them. A result with a new key gets a column at the end, for
-    which the file is written anew.
+    Columns are in the order in which results have shown them. A result with a new key gets a column at the end, for
+    which the whole file is written again.
     """
 
     def __init__(self) -> None:
@@ -40,26 +40,22 @@ class Csv:
         values = dict(flat(result))
         new = [name for name in values if name not in self._columns]
         if new:
-            before = self._rows() if self._columns else []
+            before: list[list[str]] = []
+            if self._columns:
+                with open(self._path, newline="", opener=private) as file:
+                    before = list(csv.reader(file))[1:]
             self._columns.update(dict.fromkeys(new))
             self._write([*(row + [""] * len(new) for row in before), self._row(values)])
             return
         with writing(self._path), open(self._path, "a", newline="", opener=private) as file:
             csv.writer(file).writerow(self._row(values))
 
-    def _rows(self) -> list[list[str]]:
-        with open(self._path, newline="", opener=private) as file:
-            return list(csv.reader(file))[1:]
-
     def _row(self, values: Mapping[str, Any]) -> list[str]:
-        return [_field(values.get(name)) for name in self._columns]
+        found = (values.get(name) for name in self._columns)
+        return ["" if one is None or (isinstance(one, float) and not math.isfinite(one)) else str(one) for one in found]
 
     def _write(self, rows: Iterable[Sequence[str]]) -> None:
         text = io.StringIO(newline="")
         csv.writer(text).writerows([list(self._columns), *rows])
         with replacing(self._path) as file:
             file.write(text.getvalue().encode())
-
-
-def _field(value: Any) -> str:
-    return "" if value is None or (isinstance(value, float) and not math.isfinite(value)) else str(value)

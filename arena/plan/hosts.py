@@ -6,7 +6,7 @@ Launchers fill the hosts one after the other, each with as many ranks as it has 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from arena.errors import ConfigError, pluralize
@@ -50,8 +50,7 @@ def parse_hosts(text: str) -> tuple[Host, ...]:
 def allocated(environment: Mapping[str, str]) -> tuple[Host, ...]:
     """The hosts of the SLURM allocation of this process; empty outside of SLURM.
 
-    Args:
-        environment: its variables: SLURM_JOB_NODELIST, and SLURM_TASKS_PER_NODE in the same order.
+    Reads SLURM_JOB_NODELIST, and SLURM_TASKS_PER_NODE in the same order.
 
     Raises:
         ConfigError: the variables do not have the form that SLURM documents.
@@ -60,11 +59,42 @@ def allocated(environment: Mapping[str, str]) -> tuple[Host, ...]:
     if not (nodes and tasks):
         return ()
     try:
-        return tuple(Host(*pair) for pair in zip(_expanded(nodes), _counts(tasks), strict=True))
+        slots: list[int] = []
+        for part in tasks.split(","):  # `4(x2),3` is 4, 4, 3
+            match = _TASKS.fullmatch(part)
+            if match is None:
+                raise ValueError(f"{part!r:.80} is not a number of tasks")
+            slots += [int(match[1])] * _few(len(slots), int(match[2] or 1))
+        return tuple(Host(*pair) for pair in zip(_names(nodes), slots, strict=True))
     except ValueError as error:
         raise ConfigError(
             f"SLURM_JOB_NODELIST={nodes!r:.200} and SLURM_TASKS_PER_NODE={tasks!r:.200} do not match: {error}"
         ) from error
+
+
+def _names(nodes: str) -> list[str]:
+    """`n[01-03,7],gpu` as n01, n02, n03, n7, gpu."""
+    names: list[str] = []
+    for part in re.split(r",(?![^\[]*\])", nodes):
+        if _NODES.fullmatch(part) is None:
+            raise ValueError(f"{part!r:.80} is not a list of nodes")
+        first, *rest = re.split(r"[\[\]]", part)  # text, numbers, text, numbers, ..., text
+        found = [first]
+        for ranges, text in zip(rest[::2], rest[1::2], strict=True):
+            numbers: list[str] = []
+            for start, _, last in (one.partition("-") for one in ranges.split(",")):
+                count = max(0, int(last or start) + 1 - int(start))
+                _few(len(names), len(found) * _few(len(numbers), count))
+                numbers += [f"{number:0{len(start)}d}" for number in range(int(start), int(start) + count)]
+            found = [f"{name}{number}{text}" for name in found for number in numbers]
+        names += found
+    return names
+
+
+def _few(known: int, more: int) -> int:
+    if known + more > _MOST_HOSTS:
+        raise ValueError(f"more than {_MOST_HOSTS} nodes")
+    return more
 
 
 def shares(hosts: Sequence[Host], ranks: int) -> tuple[Share, ...]:
@@ -85,48 +115,3 @@ def shares(hosts: Sequence[Host], ranks: int) -> tuple[Share, ...]:
         found.append(Share(host.name, range(first, end)))
         first = end
     return tuple(share for share in found if share.ranks)
-
-
-def _expanded(nodes: str) -> Iterator[str]:
-    """`n[01-03,7],gpu` as n01, n02, n03, n7, gpu."""
-    count = 0
-    for part in re.split(r",(?![^\[]*\])", nodes):
-        match = _NODES.fullmatch(part)
-        if match is None:
-            raise ValueError(f"{part!r:.80} is not a list of nodes")
-        for name in _products(re.split(r"[\[\]]", part)):
-            count += 1
-            if count > _MOST_HOSTS:
-                raise ValueError(f"more than {_MOST_HOSTS} nodes")
-            yield name
-
-
-def _products(parts: Sequence[str]) -> Iterator[str]:
-    """Names from text, numbers, text, numbers, ...: all combinations of the numbers in brackets."""
-    if len(parts) == 1:
-        yield parts[0]
-        return
-    for number in _numbers(parts[1]):
-        for rest in _products(parts[2:]):
-            yield f"{parts[0]}{number}{rest}"
-
-
-def _numbers(text: str) -> Iterator[str]:
-    for part in text.split(","):
-        first, dash, last = part.partition("-")
-        for number in range(int(first), int(last if dash else first) + 1):
-            yield f"{number:0{len(first)}d}"
-
-
-def _counts(tasks: str) -> Iterator[int]:
-    """`4(x2),3` as 4, 4, 3."""
-    total = 0
-    for part in tasks.split(","):
-        match = _TASKS.fullmatch(part)
-        if match is None:
-            raise ValueError(f"{part!r:.80} is not a number of tasks")
-        times = int(match[2] or 1)
-        total += times
-        if total > _MOST_HOSTS:
-            raise ValueError(f"more than {_MOST_HOSTS} nodes")
-        yield from [int(match[1])] * times

@@ -112,20 +112,12 @@ class PolicyPlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that the ranks have to agree on before a run. `ranks[r]` are the roles of world rank r.
+    """Everything that the ranks have to agree on before a run."""
 
-    Args:
-        config: the configuration that the run was planned from. What a later round plays, and with which options, is in
-            `matches` and `policies`.
-        policies: by name, those of this round.
-        matches: of this round.
-        round: its number.
-    """
-
-    config: Config
-    policies: dict[str, PolicyPlan]
-    matches: tuple[MatchPlan, ...]
-    ranks: tuple[tuple[Role, ...], ...]
+    config: Config  # that the run was planned from; what a later round plays is in `matches` and `policies`
+    policies: dict[str, PolicyPlan]  # by name, those of this round
+    matches: tuple[MatchPlan, ...]  # of this round
+    ranks: tuple[tuple[Role, ...], ...]  # [world rank]
     round: int = 0
 
     @property
@@ -173,20 +165,17 @@ class Plan:
         return evaluation is not None and tick > 0 and (tick % evaluation.every == 0 or tick >= self.horizon)
 
     def refuse_fragile(self, policies: Sequence[str]) -> None:
-        """Refuses policies whose learning state cannot be saved and loaded, if a key of the run needs that.
-
-        Args:
-            policies: the policies without such a state, at least one.
+        """Refuses policies, at least one, whose learning state cannot be saved and loaded, if the run needs that.
 
         Raises:
             ConfigError: with the key that needs it.
         """
-        asked = {
+        needs = {
             "evaluation": self.config.evaluation is not None and "cannot be evaluated before the run's last tick",
             "curriculum": self.config.curriculum is not None and "cannot go on in another game",
             "rounds": self.config.rounds > 1 and "would end with a round",
         }
-        for path, why in asked.items():
+        for path, why in needs.items():
             if why:
                 raise ConfigError(
                     f"is asked for, but what {' and '.join(map(repr, policies))} learns {why}: its algorithm has no "

@@ -23,25 +23,15 @@ _HOST_FILES = {"PBS_NODEFILE": "PBS", "LSB_DJOB_HOSTFILE": "LSF", "PE_HOSTFILE":
 
 
 class ProcessCount(NamedTuple):
-    """The number of processes of a run.
-
-    Args:
-        number: of processes; None: one per role.
-        words: the reason.
-    """
+    """A number of processes, and the reason in words; None: one process per role."""
 
     number: int | None
     words: str
 
 
-class _Room(NamedTuple):
-    slots: int
-    words: str
-
-
 def process_count(
     config: Config,
-    said: RanksWanted | None,
+    given: RanksWanted | None,
     environment: Mapping[str, str],
     *,
     hosts: Sequence[Host] = (),
@@ -50,29 +40,26 @@ def process_count(
     """The number of processes for a configuration.
 
     Args:
-        config: its `ranks` counts if `said` is None.
-        said: `--ranks`.
+        config: its `ranks` counts if `given` is None.
+        given: `--ranks`.
         environment: the variables of this process.
         hosts: `--hosts`: their slots count in place of the allocation's or this machine's.
         files: the root of the file system, with `proc` and `sys`.
     """
-    wanted = config.ranks if said is None else said
-    key = "ranks" if said is None else "--ranks"
-    if isinstance(wanted, int):
-        return ProcessCount(wanted, f"{key}: {wanted}")
+    ranks = config.ranks if given is None else given
+    key = "ranks" if given is None else "--ranks"
+    if isinstance(ranks, int):
+        return ProcessCount(ranks, f"{key}: {ranks}")
     roles = config.roles + 1
-    if wanted == "one_per_role":
+    if ranks == "one_per_role":
         return ProcessCount(None, f"{key}: one_per_role ({pluralize(roles, 'role')})")
     named = sum(host.slots for host in hosts)
-    slots = _Room(named, f"{pluralize(named, 'slot')} of --hosts") if hosts else allocated_slots(environment)
-    room = slots or _Room(*usable_cores(files))
-    number = min(room.slots if slots else max(2, room.slots), roles)
-    words = room.words if number == room.slots else f"{room.words}; {_bound(number, roles)}"
+    slots = (named, f"{pluralize(named, 'slot')} of --hosts") if hosts else _allocated_slots(environment)
+    most, words = slots or usable_cores(files)
+    number = min(most if slots else max(2, most), roles)
+    if number != most:
+        words += f"; at most one process per role, {roles}" if number == roles else f"; at least {number}"
     return ProcessCount(number, f"ranks: auto ({words})")
-
-
-def _bound(number: int, roles: int) -> str:
-    return f"at most one process per role, {roles}" if number == roles else f"at least {number}"
 
 
 def usable_cores(files: Path = Path("/")) -> tuple[int, str]:
@@ -97,40 +84,33 @@ def _quotas(files: Path) -> Iterator[float]:
         return
     for line in lines:
         _, controllers, path = line.split(":", 2)
-        names = controllers.split(",")
-        if controllers and "cpu" not in names:
+        if controllers and "cpu" not in controllers.split(","):
             continue
         tops = ("sys/fs/cgroup",) if not controllers else (f"sys/fs/cgroup/{controllers}", "sys/fs/cgroup/cpu")
         for top in (files / name for name in tops):
             folder = top / path.lstrip("/")
             # In a container the path may be that of the host; then only the top is there.
             for place in (folder, *(parent for parent in folder.parents if parent.is_relative_to(top))):
-                quota = _quota(place)
-                if quota is not None:
-                    yield quota
+                try:
+                    if (place / "cpu.max").exists():
+                        quota, period = (place / "cpu.max").read_text().split()
+                    else:
+                        quota, period = ((place / f"cpu.cfs_{it}_us").read_text().strip() for it in ("quota", "period"))
+                except OSError:  # missing, or not readable
+                    continue
+                if quota not in {"max", "-1"}:
+                    yield int(quota) / int(period)
 
 
-def _quota(folder: Path) -> float | None:
-    """The quota of one cgroup; None: no quota."""
-    try:
-        if (folder / "cpu.max").exists():
-            quota, period = (folder / "cpu.max").read_text().split()
-        else:
-            quota, period = ((folder / f"cpu.cfs_{name}_us").read_text().strip() for name in ("quota", "period"))
-    except OSError:  # missing, or not readable
-        return None
-    return None if quota in {"max", "-1"} else int(quota) / int(period)
-
-
-def allocated_slots(environment: Mapping[str, str]) -> _Room | None:
-    """The slots of the batch system's allocation; None outside of one."""
+def _allocated_slots(environment: Mapping[str, str]) -> tuple[int, str] | None:
+    """The slots of the batch system's allocation, with words; None outside of one."""
     hosts = allocated(environment)
     if hosts:
         slots = sum(host.slots for host in hosts)
-        return _Room(slots, f"{pluralize(slots, 'task')} of the SLURM allocation")
+        return slots, f"{pluralize(slots, 'task')} of the SLURM allocation"
     for variable, system in _HOST_FILES.items():
         if variable in environment and Path(environment[variable]).is_file():
             lines = [line.split() for line in Path(environment[variable]).read_text().splitlines() if line.strip()]
             slots = sum(int(line[1]) for line in lines) if variable == "PE_HOSTFILE" else len(lines)
-            return _Room(max(1, slots), f"{pluralize(slots, 'slot')} of the {system} allocation")
+            return max(1, slots), f"{pluralize(max(1, slots), 'slot')} of the {system} allocation"
     return None

@@ -40,32 +40,25 @@ def resolve_entities(seats: Sequence[SeatPlan], interface_entities: tuple[str, .
     known: dict[Entity, int] = {}
     for index, name in enumerate(interface_entities):
         known[index] = known[name] = index
-    asked = [entity for seat in seats for entity in seat.entities]
-    unknown = [entity for entity in asked if entity not in known]
-    counts = Counter(known[entity] for entity in asked if entity in known)
+    named = [entity for seat in seats for entity in seat.entities]
+    unknown = [entity for entity in named if entity not in known]
+    counts = Counter(known[entity] for entity in named if entity in known)
     missing = [name for name in interface_entities if not counts[known[name]]]
     doubled = [name for name in interface_entities if counts[known[name]] > 1]
-    if unknown or missing or doubled:
-        raise ConfigError(_cover_message(interface_entities, len(asked), unknown, missing, doubled))
-    return tuple(tuple(known[entity] for entity in seat.entities) for seat in seats)
-
-
-def _cover_message(
-    names: tuple[str, ...], asked: int, unknown: Sequence[Entity], missing: Sequence[str], doubled: Sequence[str]
-) -> str:
-    faults = []
-    if missing:
-        faults.append(f"no seat plays {listed(missing)}")
+    faults = [f"no seat plays {listed(missing)}"] if missing else []
     if doubled:
         faults.append(f"more than one seat plays {listed(doubled)}")
     if unknown:
-        hint = next((f"; {nearest(entity, names)}" for entity in unknown if isinstance(entity, str)), "")
+        hint = next((f"; {nearest(entity, interface_entities)}" for entity in unknown if isinstance(entity, str)), "")
         what = "is no entity" if len(unknown) == 1 else "are no entities"
         faults.append(f"there {what} {listed([repr(entity) for entity in unknown])}{hint}")
-    numbered = listed([f"{index} {name}" for index, name in enumerate(names)])
-    return f"the seats must cover its {len(names)} entities ({numbered}) exactly once; they name {asked}: " + "; ".join(
-        faults
-    )
+    if faults:
+        numbered = listed([f"{index} {name}" for index, name in enumerate(interface_entities)])
+        raise ConfigError(
+            f"the seats must cover its {len(interface_entities)} entities ({numbered}) exactly once; they name "
+            f"{len(named)}: {'; '.join(faults)}"
+        )
+    return tuple(tuple(known[entity] for entity in seat.entities) for seat in seats)
 
 
 def choose_face(
@@ -78,31 +71,23 @@ def choose_face(
         lanes: of the match.
         entities: how many the seat drives.
         uniform_spaces: whether all entities of the seat have equal spaces, and all or none of them have masks.
+        path: of the seat, for messages.
 
     Raises:
         ConfigError: none of them fits; says why and what helps.
     """
-    wanted = (faces,) if isinstance(faces, str) else tuple(faces)
     reasons = []
-    for face in wanted:
+    for face in (faces,) if isinstance(faces, str) else faces:
         if face not in FACES:
             raise ConfigError(f"the algorithm asks for the face {face!r}; {nearest(str(face), FACES)}", path=path)
-        reason = _obstacle(face, lanes, entities, uniform_spaces)
-        if not reason:
+        if face == "vector" and not uniform_spaces:
+            reason = "needs equal spaces of all entities of the seat, and masks of all or of none: give each entity a "
+            reason += "seat of its own"
+        elif face != "vector" and lanes > 1:
+            reason = f"needs one lane, the match has {lanes}: set `lanes: 1` (and more `copies`)"
+        elif face == "gym" and entities > 1:
+            reason = f"needs one entity, the seat has {entities}: give each entity a seat of its own"
+        else:
             return face
         reasons.append(f"{face!r} {reason}")
     raise ConfigError("the seat cannot give the face that the algorithm wants: " + "; ".join(reasons), path=path)
-
-
-def _obstacle(face: str, lanes: int, entities: int, uniform_spaces: bool) -> str:
-    """Why a seat cannot give a face, with a remedy; empty when it can."""
-    if face == "vector" and not uniform_spaces:
-        return (
-            "needs equal spaces of all entities of the seat, and masks of all or of none: give each entity a seat of "
-            "its own"
-        )
-    if face != "vector" and lanes > 1:
-        return f"needs one lane, the match has {lanes}: set `lanes: 1` (and more `copies`)"
-    if face == "gym" and entities > 1:
-        return f"needs one entity, the seat has {entities}: give each entity a seat of its own"
-    return ""

@@ -28,15 +28,7 @@ from arena.game.units import UnitActions
 from arena.plan.plan import MatchPlan, Plan, PolicyPlan
 from arena.plan.seats import check_seats
 from arena.preflight.external import check_external
-from arena.preflight.seats import (
-    Learner,
-    SeatSpaces,
-    check_independence,
-    check_shared,
-    check_teams,
-    learners_of,
-    seat_face,
-)
+from arena.preflight.seats import SeatSpaces, check_independence, check_shared, check_teams, learners_of, seat_face
 from arena.preflight.spec import AlgorithmSpec, spec_of
 
 if TYPE_CHECKING:
@@ -49,7 +41,6 @@ if TYPE_CHECKING:
 
 _PROBE_LANES = 1
 _PATIENCE = 5.0  # seconds of the checks of an environment before a line reports them
-
 _MOST_ROWS = 100_000  # of a seat for which an algorithm is created; more of them would need too much memory for a check
 
 
@@ -106,24 +97,54 @@ def examine(
     for each in (plan, *later):
         check_external(each)
     lines: list[str] = []
-    players = {name: _examine_algorithm(plan, policy, lines.append) for name, policy in plan.policies.items()}
-    known = {} if known is None else known
-    first = _layout(plan, known, conformance, lines.append)
-    findings = {}
+    players: dict[str, _ResolvedPolicy] = {}
     for name, policy in plan.policies.items():
-        player = players[name]
-        faces = _check_seats(first, policy, player.cls)
-        check_independence(player.cls, policy)
-        rows = tuple(plan.matches[match].lanes * len(first.seats[match][seat]) for match, seat in policy.workers)
-        sizes = _sizes(player, plan, policy, learners_of(player.cls, plan, policy))
-        if policy.workers and player.spec.made_from_spaces:
-            _try_out(first, policy, player, faces[0])
-        findings[name] = PolicySummary(faces, rows, sizes, player.spec.sync_on)
-    layouts = [first, *(_layout(each, known, conformance, lines.append) for each in later)]
-    seated = _examine_later(layouts, players)
-    for name, found in findings.items():
-        takes = f"{pluralize(len(found.rows), 'seat')}, face {' and '.join(found.faces)}: can take their spaces"
-        if not found.rows:
+        config, path = policy.config, f"policies.{name}"
+        cls, options = registry.configured_algorithm(
+            config.algorithm, config.options, acts=plan.acts(policy), path=path, any_device=config.frozen
+        )
+        lines.append(f"policy {name}: algorithm {config.algorithm}, {pluralize(len(config.options), 'option')}")
+        loaded = None
+        if config.load is not None:
+            from arena.records import checkpoint
+
+            with located(path=f"{path}.load"):
+                found = checkpoint.find(config.load, name)
+                loaded = (found, checkpoint.load_to_act(found))
+                check_checkpoint(loaded[1], found, policy, cls)
+            lines.append(f"policy {name}: begins with {shown(found)}")
+        players[name] = _ResolvedPolicy(cls, spec_of(cls), options, loaded)
+
+    known = {} if known is None else known
+    findings: dict[str, PolicySummary] = {}
+    seated: set[str] = set()
+    layouts: list[_Layout] = []
+    for each in (plan, *later):
+        layout = _Layout.of(each, known, conformance, lines.append)
+        layouts.append(layout)
+        for name, policy in each.policies.items():
+            player = players[name]
+            faces, sizes = layout.faces_of(policy, player.cls), dict[str, int]()
+            if name not in seated:
+                entries: list[int | None] = [None]
+                if each is plan:
+                    check_independence(player.cls, policy)
+                else:  # the number of a policy's matches in a later round is not known
+                    entries = [*sorted({each.matches[match].entry for match, _ in policy.workers})]
+                for entry in entries:
+                    sizes = layout.sizes(player, policy, entry)
+                if policy.workers and player.spec.made_from_spaces:
+                    layout.try_out(policy, player, faces[0])
+            if each is plan:
+                rows = tuple(
+                    each.matches[match].lanes * len(layout.seats[match][seat]) for match, seat in policy.workers
+                )
+                findings[name] = PolicySummary(faces, rows, sizes, player.spec.sync_on)
+        seated |= {name for name, policy in each.policies.items() if policy.workers}
+
+    for name, summary in findings.items():
+        takes = f"{pluralize(len(summary.rows), 'seat')}, face {' and '.join(summary.faces)}: can take their spaces"
+        if not summary.rows:
             takes = "has no seat in any match"
             if name in seated:
                 takes = "has no seat in these matches, can take those of later rounds or of evaluations"
@@ -131,7 +152,7 @@ def examine(
     made(plan.config.callbacks)
     for callback in map(CallbackConfig.of, plan.config.callbacks):
         lines.append(f"callback {callback.class_}: {pluralize(len(callback.options), 'option')}")
-    return Preflight(first.interfaces, first.seats, findings, tuple(lines), first.hints)
+    return Preflight(layouts[0].interfaces, layouts[0].seats, findings, tuple(lines), layouts[0].hints)
 
 
 class _ResolvedPolicy(NamedTuple):
@@ -143,37 +164,16 @@ class _ResolvedPolicy(NamedTuple):
     checkpoint: tuple[Path, Checkpoint] | None  # its path, and the loaded checkpoint
 
 
-def _examine_algorithm(plan: Plan, policy: PolicyPlan, report: Callable[[str], None]) -> _ResolvedPolicy:
-    path, config = f"policies.{policy.name}", policy.config
-    cls, options = registry.configured_algorithm(
-        config.algorithm, config.options, acts=plan.acts(policy), path=path, any_device=config.frozen
-    )
-    report(f"policy {policy.name}: algorithm {config.algorithm}, {pluralize(len(config.options), 'option')}")
-    if config.load is None:
-        return _ResolvedPolicy(cls, spec_of(cls), options, None)
-    from arena.records import checkpoint
-
-    with located(path=f"{path}.load"):
-        found = checkpoint.find(config.load, policy.name)
-        held = checkpoint.load_to_act(found)
-        check_checkpoint(held, found, policy, cls)
-    report(f"policy {policy.name}: begins with {shown(found)}")
-    return _ResolvedPolicy(cls, spec_of(cls), options, (found, held))
-
-
-def check_checkpoint(held: Checkpoint, path: Path, policy: PolicyPlan, cls: type[Any]) -> None:
+def check_checkpoint(loaded: Checkpoint, path: Path, policy: PolicyPlan, cls: type[Any]) -> None:
     """Refuses a checkpoint that a policy's algorithm cannot load.
 
     Raises:
         ConfigError: it is another algorithm's, or this algorithm loads no checkpoints.
     """
-    place = f"policies.{policy.name}.load"
-    algorithm = policy.config.algorithm
-    if held.algorithm != algorithm:
-        raise ConfigError(
-            f"the checkpoint {path} is of the algorithm {held.algorithm!r}, the policy uses {algorithm!r}",
-            path=place,
-        )
+    place, algorithm = f"policies.{policy.name}.load", policy.config.algorithm
+    if loaded.algorithm != algorithm:
+        words = f"the checkpoint {path} is of the algorithm {loaded.algorithm!r}, the policy uses {algorithm!r}"
+        raise ConfigError(words, path=place)
     if not spec_of(cls).loads:
         raise ConfigError(f"the algorithm {algorithm!r} has no load_state_dict()", path=place)
 
@@ -186,63 +186,115 @@ class _Layout(NamedTuple):
     seats: tuple[tuple[tuple[int, ...], ...], ...]  # [match][seat]: entity indices
     hints: Mapping[str, str]  # see `Preflight`; of environments that were not known before
 
+    @classmethod
+    def of(
+        cls,
+        plan: Plan,
+        known: dict[str, Interface],
+        conformance: Callable[[str], None] | None,
+        report: Callable[[str], None],
+    ) -> _Layout:
+        """Creates the environments of a plan; one with the arguments of a known one is not created again."""
+        hints: dict[str, str] = {}
+        interfaces = []
+        for match in plan.matches:
+            game = match.game
+            key = json.dumps([game.make, game.kwargs, game.wrapped_in, game.idle_action], default=repr)
+            if key not in known:
+                is_external, hint = registry.external_kind(game.make) is not None, ""
+                breaches, advice = list[str](), list[str]()
+                if is_external:
+                    games = _examined_games(match, opens=conformance is not None)
+                    known[key], hint = games.interface, games.hint(match.lanes) if hasattr(games, "hint") else ""
+                elif conformance is None:
+                    known[key] = interface_of(match)
+                else:
+                    known[key] = _check_conformance(match, conformance, breaches, advice)
+                    hint = "\n".join(f"warning: environment {match.env}: {line}" for line in advice)
+                policies = [plan.policies[seat.policy].config for seat in match.seats]
+                normalized = all(not one.learns or one.options.get("normalize_observations") for one in policies)
+                if hint and (is_external or not normalized):
+                    hints[match.env] = hint
+                entities = known[key].entities
+                kwargs = f" with {game.kwargs}" if game.kwargs else ""
+                keeps = ", keeps the interface" if conformance is not None and not breaches else ""
+                report(
+                    f"environment {match.env} ({game.make}){kwargs}{wrapped_words(match)}: "
+                    f"{pluralize(len(entities), 'entity', 'entities')}: {', '.join(entities)}{keeps}"
+                )
+                for breach in breaches:
+                    report(f"warning: environment {match.env}: {breach}")
+            interfaces.append(known[key])
+        seats = tuple(check_seats(match, interface) for match, interface in zip(plan.matches, interfaces, strict=True))
+        return cls(plan, tuple(interfaces), seats, hints)
+
     def spaces(self, worker: tuple[int, int]) -> SeatSpaces:
         """Of the seat of a worker, as (match, seat)."""
         match, seat = worker
         return SeatSpaces.of(self.interfaces[match], self.seats[match][seat])
 
+    def faces_of(self, policy: PolicyPlan, cls: type[Any]) -> tuple[str, ...]:
+        """The faces of a policy's seats, each once; refuses seats that it cannot play."""
+        plan = self.plan
+        faces: dict[str, None] = {}
+        first: SeatSpaces | None = None
+        for worker in policy.workers:
+            match, spaces = plan.matches[worker[0]], self.spaces(worker)
+            with located(path=match.seat_path(worker[1]), who=f"policy {policy.name!r} ({policy.config.algorithm})"):
+                if first is None or spaces != first or match.lanes != plan.matches[policy.workers[0][0]].lanes:
+                    faces[seat_face(cls, spaces, lanes=match.lanes)] = None
+                check_shared(cls, (first or spaces).words(), spaces.words())
+            first = first or spaces
+        check_teams(cls, plan, policy)
+        if policy.workers and policy.config.learns and not spec_of(cls).resumable:
+            plan.refuse_fragile([policy.name])
+        return tuple(faces)
 
-def _layout(
-    plan: Plan,
-    known: dict[str, Interface],
-    conformance: Callable[[str], None] | None,
-    report: Callable[[str], None],
-) -> _Layout:
-    """Creates the environments of a plan; one with the arguments of a known one is not created again."""
-    hints: dict[str, str] = {}
-    for match in plan.matches:
-        key = _likeness(match)
-        if key not in known:
-            known[key], breaches, hint = _examine_environment(match, conformance)
-            policies = [plan.policies[seat.policy].config for seat in match.seats]
-            normalized = all(not one.learns or one.options.get("normalize_observations") for one in policies)
-            if hint and (registry.external_kind(match.game.make) is not None or not normalized):
-                hints[match.env] = hint
-            entities = known[key].entities
-            kwargs = f" with {match.game.kwargs}" if match.game.kwargs else ""
-            keeps = ", keeps the interface" if conformance is not None and not breaches else ""
-            report(
-                f"environment {match.env} ({match.game.make}){kwargs}{wrapped_words(match)}: "
-                f"{pluralize(len(entities), 'entity', 'entities')}: {', '.join(entities)}{keeps}"
-            )
-            for breach in breaches:
-                report(f"warning: environment {match.env}: {breach}")
-    interfaces = tuple(known[_likeness(match)] for match in plan.matches)
-    seats = tuple(check_seats(match, interface) for match, interface in zip(plan.matches, interfaces, strict=True))
-    return _Layout(plan, interfaces, seats, hints)
+    def sizes(self, player: _ResolvedPolicy, policy: PolicyPlan, entry: int | None) -> dict[str, int]:
+        """The sizes that the algorithm derives for a policy that learns; empty if its learners differ in rows.
 
+        They are computed for each number of rows, as the algorithm may refuse one; of all matches, or of those that are
+        made from one entry.
+        """
+        if policy.config.frozen or not player.spec.has_sizes:
+            return {}
+        learners = learners_of(player.cls, self.plan, policy, entry=entry)
+        sizes: list[dict[str, Any]] = []
+        for rows in sorted({learner.rows for learner in learners}):
+            options, ticks = dict(player.options), self.plan.horizon
+            with located(inside=f"policies.{policy.name}"), located(path="options"):
+                sizes.append(player.cls.sizes(options, rows=rows, ticks=ticks, workers=len(learners)))
+        return {str(name): int(size) for name, size in sizes[0].items()} if len(sizes) == 1 else {}
 
-def _likeness(match: MatchPlan) -> str:
-    return json.dumps([match.game.make, match.game.kwargs, match.game.wrapped_in, match.game.idle_action], default=repr)
+    def try_out(self, policy: PolicyPlan, player: _ResolvedPolicy, face: str) -> None:
+        """Creates a policy's algorithm for its first seat, without a game, and loads its checkpoint."""
+        from arena.preflight.stubs import SpecParallelEnv, SpecVectorEnv, StubGroup, from_spaces
 
-
-def _examine_environment(
-    match: MatchPlan, conformance: Callable[[str], None] | None
-) -> tuple[Interface, Sequence[str], str]:
-    """An environment's interface, the breaches of the contract that do not prevent a run, and what is unwise."""
-    if registry.external_kind(match.game.make) is not None:
-        games = _examined_games(match, opens=conformance is not None)
-        return games.interface, (), games.hint(match.lanes) if hasattr(games, "hint") else ""
-    if conformance is None:
-        return interface_of(match), (), ""
-    with (
-        _reported_while_slow(f"environment {match.env}: still being made and checked", conformance),
-        closing(make_game(match, _PROBE_LANES)) as game,
-        closing(make_game(match, _PROBE_LANES)) as again,
-    ):
-        breaches, advice = _check_conformance(game, again, match)
-        check_idle_action(match, game.interface)
-        return game.interface, breaches, "\n".join(f"warning: environment {match.env}: {line}" for line in advice)
+        plan, (number, seat) = self.plan, policy.workers[0]
+        interface, entities = self.interfaces[number], self.seats[number][seat]
+        names, spaces = [interface.entities[index] for index in entities], self.spaces(policy.workers[0])
+        env: SpecVectorEnv | SpecParallelEnv = SpecParallelEnv(names, spaces.observations, spaces.actions)
+        if face != "parallel":
+            rows = plan.matches[number].lanes * len(entities)
+            if rows > _MOST_ROWS:
+                return
+            masked = bool(interface.mask_sizes[entities[0]])
+            env = SpecVectorEnv(spaces.observations[0], spaces.actions[0], rows=rows, entities=names, masked=masked)
+        teams = plan.teams(policy)
+        sync, seed = policy.config.sync, plan.config.seed
+        group = StubGroup(policy.name, sync, seed, seed, len(policy.workers), team=teams[0], teams=teams)
+        with located(inside=f"policies.{policy.name}"):
+            try:
+                made = from_spaces(player.cls, env, group, ticks=plan.horizon, options=player.options)
+            except (MemoryError, RuntimeError) as error:  # torch raises RuntimeError when memory is missing
+                what = (str(error).splitlines() or [type(error).__name__])[0]
+                raise ConfigError(f"the algorithm cannot be made with these options: {what}", path="options") from error
+            if player.spec.tries_out and not policy.config.frozen:
+                made.try_out()
+        if player.checkpoint is not None:
+            found, loaded = player.checkpoint
+            with located(path=f"policies.{policy.name}.load", who=str(found)):
+                made.load_state_dict(loaded.state)
 
 
 def interface_of(match: MatchPlan) -> Interface:
@@ -276,21 +328,36 @@ def _examined_games(match: MatchPlan, *, opens: bool) -> ExternalGames:
     return games
 
 
-@contextmanager
-def _reported_while_slow(words: str, report: Callable[[str], None]) -> Iterator[None]:
-    """Reports after 5, 10, 20, ... seconds that something still takes time."""
+def _check_conformance(
+    match: MatchPlan, report: Callable[[str], None], breaches: list[str], advice: list[str]
+) -> Interface:
+    """Plays two environments with the same arguments; adds the breaches that do not prevent a run, and advice.
+
+    Reports after 5, 10, 20, ... seconds that this still takes time.
+    """
+    from arena.testing import check_batched_env
+
     over = threading.Event()
 
     def watch() -> None:
         waited, due = 0.0, _PATIENCE
         while not over.wait(due - waited):
-            report(f"{words}, after {due:g} s")
+            report(f"environment {match.env}: still being made and checked, after {due:g} s")
             waited, due = due, 2 * due
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
     try:
-        yield
+        with closing(make_game(match, _PROBE_LANES)) as game, closing(make_game(match, _PROBE_LANES)) as again:
+            try:
+                check_batched_env(game, again=again, tolerate=breaches.append, advise=advice.append)
+            except Exception as error:
+                known = isinstance(error, (ConfigError, GameError))  # says it all
+                found = error if known else f"{type(error).__name__}: {error}{registry.where_raised(error)}"
+                words = f"environment {match.env!r} does not behave as the interface asks: {found}"
+                raise ConfigError(words, path=match.path) from error
+            check_idle_action(match, game.interface)
+            return game.interface
     finally:
         over.set()
         watcher.join()
@@ -370,23 +437,6 @@ def adapted_game(match: MatchPlan, lanes: int, contexts: Sequence[EnvContext] | 
         raise ConfigError(f"environment {match.env!r}: {argument}{error.message}", path=match.path) from error
 
 
-def _check_conformance(game: BatchedEnv, again: BatchedEnv, match: MatchPlan) -> tuple[Sequence[str], Sequence[str]]:
-    """Plays two environments with the same arguments; returns the breaches that do not prevent a run, and advice."""
-    from arena.testing import check_batched_env
-
-    breaches: list[str] = []
-    advice: list[str] = []
-    try:
-        check_batched_env(game, again=again, tolerate=breaches.append, advise=advice.append)
-    except Exception as error:
-        known = isinstance(error, (ConfigError, GameError))  # says it all
-        found = error if known else f"{type(error).__name__}: {error}{registry.where_raised(error)}"
-        raise ConfigError(
-            f"environment {match.env!r} does not behave as the interface asks: {found}", path=match.path
-        ) from error
-    return breaches, advice
-
-
 def check_idle_action(match: MatchPlan, interface: Interface) -> None:
     """Refuses an `idle_action` that is not in the action space of every entity.
 
@@ -404,90 +454,6 @@ def check_idle_action(match: MatchPlan, interface: Interface) -> None:
                 f"{match.game.idle_action!r} is no action of {entity}{why}",
                 path=f"envs.{match.env}.idle_action",
             ) from error
-
-
-def _examine_later(layouts: Sequence[_Layout], players: Mapping[str, _ResolvedPolicy]) -> set[str]:
-    """Checks policies on their seats in all layouts but the first; returns all policies that have a seat in any.
-
-    A policy without a seat in earlier layouts is created here, and its sizes are checked: per entry of `matches`, since
-    the number of its matches in a round is not known.
-    """
-    seated = {name for name, policy in layouts[0].plan.policies.items() if policy.workers}
-    for layout in layouts[1:]:
-        found = {name: policy for name, policy in layout.plan.policies.items() if policy.workers}
-        for name, policy in found.items():
-            cls, faces = players[name].cls, _check_seats(layout, policy, players[name].cls)
-            if name in seated:
-                continue
-            for entry in sorted({layout.plan.matches[match].entry for match, _ in policy.workers}):
-                _sizes(players[name], layout.plan, policy, learners_of(cls, layout.plan, policy, entry=entry))
-            if players[name].spec.made_from_spaces:
-                _try_out(layout, policy, players[name], faces[0])
-        seated |= found.keys()
-    return seated
-
-
-def _check_seats(layout: _Layout, policy: PolicyPlan, cls: type[Any]) -> tuple[str, ...]:
-    """The faces of a policy's seats, each once; refuses seats that it cannot play."""
-    plan = layout.plan
-    faces: dict[str, None] = {}
-    shared: SeatSpaces | None = None
-    for worker in policy.workers:
-        match, own = plan.matches[worker[0]], layout.spaces(worker)
-        with located(path=match.seat_path(worker[1]), who=f"policy {policy.name!r} ({policy.config.algorithm})"):
-            if shared is None or own != shared or match.lanes != plan.matches[policy.workers[0][0]].lanes:
-                faces[seat_face(cls, own, lanes=match.lanes)] = None
-            check_shared(cls, (shared or own).words(), own.words())
-        shared = shared or own
-    check_teams(cls, plan, policy)
-    if policy.workers and policy.config.learns and not spec_of(cls).resumable:
-        plan.refuse_fragile([policy.name])
-    return tuple(faces)
-
-
-def _try_out(layout: _Layout, policy: PolicyPlan, player: _ResolvedPolicy, face: str) -> None:
-    """Creates a policy's algorithm for its first seat, without a game, and loads its checkpoint."""
-    from arena.preflight.stubs import SpecParallelEnv, SpecVectorEnv, StubGroup, from_spaces
-
-    plan, (number, seat) = layout.plan, policy.workers[0]
-    interface, entities = layout.interfaces[number], layout.seats[number][seat]
-    names, spaces = [interface.entities[index] for index in entities], layout.spaces(policy.workers[0])
-    env: SpecVectorEnv | SpecParallelEnv = SpecParallelEnv(names, spaces.observations, spaces.actions)
-    if face != "parallel":
-        rows = plan.matches[number].lanes * len(entities)
-        if rows > _MOST_ROWS:
-            return
-        masked = bool(interface.mask_sizes[entities[0]])
-        env = SpecVectorEnv(spaces.observations[0], spaces.actions[0], rows=rows, entities=names, masked=masked)
-    teams = plan.teams(policy)
-    sync, seed = policy.config.sync, plan.config.seed
-    group = StubGroup(policy.name, sync, seed, seed, len(policy.workers), team=teams[0], teams=teams)
-    with located(inside=f"policies.{policy.name}"):
-        try:
-            made = from_spaces(player.cls, env, group, ticks=plan.horizon, options=player.options)
-        except (MemoryError, RuntimeError) as error:  # torch raises RuntimeError when memory is missing
-            what = (str(error).splitlines() or [type(error).__name__])[0]
-            raise ConfigError(f"the algorithm cannot be made with these options: {what}", path="options") from error
-        if player.spec.tries_out and not policy.config.frozen:
-            made.try_out()
-    if player.checkpoint is not None:
-        found, held = player.checkpoint
-        with located(path=f"policies.{policy.name}.load", who=str(found)):
-            made.load_state_dict(held.state)
-
-
-def _sizes(player: _ResolvedPolicy, plan: Plan, policy: PolicyPlan, learners: Sequence[Learner]) -> dict[str, int]:
-    """The sizes that the algorithm derives for a policy that learns; empty if its learners differ in rows.
-
-    They are computed for each number of rows, as the algorithm may refuse one.
-    """
-    if policy.config.frozen or not player.spec.has_sizes:
-        return {}
-    sizes: list[dict[str, Any]] = []
-    for rows in sorted({learner.rows for learner in learners}):
-        with located(inside=f"policies.{policy.name}"), located(path="options"):
-            sizes.append(player.cls.sizes(dict(player.options), rows=rows, ticks=plan.horizon, workers=len(learners)))
-    return {str(name): int(size) for name, size in sizes[0].items()} if len(sizes) == 1 else {}
 
 
 def wrapped_words(match: MatchPlan) -> str:

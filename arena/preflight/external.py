@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from arena import registry
 from arena.config.schema import TickRules
 from arena.errors import ConfigError
-from arena.plan.plan import MatchPlan, Plan
+from arena.plan.plan import Plan
 
 if TYPE_CHECKING:
     from arena.config import Config
-
 
 FROM_OUTSIDE = "come from outside: no seeds, no replays, resume is not bit-exact"
 """What `arena plan` and the start of a run say of the games of a match."""
@@ -44,18 +43,41 @@ def check_external(plan: Plan) -> None:
         ConfigError: the first mistake, with its place in the configuration.
     """
     kinds = external_kinds(plan)
-    for number in kinds:
-        match = plan.matches[number]
-        _check_match(plan, match)
-        if (
-            len(plan.matches) > 1
-            and (match.game.external or TickRules()).idle_tick_s is None
-            and not _is_closed_loop(match)
-        ):
+    for match in (plan.matches[number] for number in kinds):
+        rules, env = match.game.external or TickRules(), f"envs.{match.env}"
+        if rules.min_asking > match.lanes:
+            raise ConfigError(
+                f"found {rules.min_asking}, but {match.path} has {match.lanes} lanes: so many games never ask at once",
+                path=f"{env}.external.min_asking",
+            )
+        if match.game.wrapped_in:
+            raise ConfigError(
+                "wrappers cannot be put around external games; change observations and rewards where the game runs",
+                path=f"{env}.wrappers",
+            )
+        if match.config.pipeline > 1:
+            raise ConfigError("external games have one block of lanes; set 1", path=f"{match.path}.pipeline")
+        if plan.config.record == "replays":
+            raise ConfigError("external games cannot be played again; set samples, or nothing", path="record")
+        if plan.config.rounds > 1:
+            raise ConfigError(f"a league cannot play the external games of {match.env!r}; set 1", path="rounds")
+        if not match.path.endswith("]"):
+            words = f"a generator cannot seat policies in the external games of {match.env!r}; list the matches"
+            raise ConfigError(words, path=match.path)
+        for seat in match.seats:
+            algorithm = plan.policies[seat.policy].config.algorithm
+            if algorithm.startswith("sb3:") and (match.lanes > 1 or len(seat.entities) > 1):
+                raise ConfigError(
+                    f"policy {seat.policy!r} ({algorithm}) acts in all rows at every tick, but external games ask one "
+                    "by one; set `lanes: 1`, or use an algorithm of the arena",
+                    path=match.seat_path(seat.index),
+                )
+        closed_loop = getattr(registry.environment_factory(match.game.make), "closed_loop", False)
+        if len(plan.matches) > 1 and rules.idle_tick_s is None and not closed_loop:
             raise ConfigError(
                 "is needed in a run of several matches: the others would wait for these games at every boundary and "
                 "every collective call; set the seconds after which an empty tick is played",
-                path=f"envs.{match.env}.external.idle_tick_s",
+                path=f"{env}.external.idle_tick_s",
             )
     if kinds and plan.config.evaluation is not None and len(kinds) == len(plan.matches):
         raise ConfigError(
@@ -77,41 +99,3 @@ def refuse_external(config: Config) -> None:
                 "evaluates policies in them",
                 path=f"{path}.env",
             )
-
-
-def _check_match(plan: Plan, match: MatchPlan) -> None:
-    rules, env = match.game.external or TickRules(), f"envs.{match.env}"
-    if rules.min_asking > match.lanes:
-        raise ConfigError(
-            f"found {rules.min_asking}, but {match.path} has {match.lanes} lanes: so many games never ask at once",
-            path=f"{env}.external.min_asking",
-        )
-    if match.game.wrapped_in:
-        raise ConfigError(
-            "wrappers cannot be put around external games; change observations and rewards where the game runs",
-            path=f"{env}.wrappers",
-        )
-    if match.config.pipeline > 1:
-        raise ConfigError("external games have one block of lanes; set 1", path=f"{match.path}.pipeline")
-    if plan.config.record == "replays":
-        raise ConfigError("external games cannot be played again; set samples, or nothing", path="record")
-    if plan.config.rounds > 1:
-        raise ConfigError(f"a league cannot play the external games of {match.env!r}; set 1", path="rounds")
-    if not match.path.endswith("]"):
-        raise ConfigError(
-            f"a generator cannot seat policies in the external games of {match.env!r}; list the matches",
-            path=match.path,
-        )
-    for seat in match.seats:
-        algorithm = plan.policies[seat.policy].config.algorithm
-        if algorithm.startswith("sb3:") and (match.lanes > 1 or len(seat.entities) > 1):
-            raise ConfigError(
-                f"policy {seat.policy!r} ({algorithm}) acts in all rows at every tick, but external games ask one by "
-                "one; set `lanes: 1`, or use an algorithm of the arena",
-                path=match.seat_path(seat.index),
-            )
-
-
-def _is_closed_loop(match: MatchPlan) -> bool:
-    factory: Any = registry.environment_factory(match.game.make)
-    return bool(getattr(factory, "closed_loop", False))

@@ -14,7 +14,7 @@ from typing import cast, get_args
 from arena import registry
 from arena.config import Config
 from arena.config.fields import OutcomeRule
-from arena.config.members import needs_winners
+from arena.config.members import needs_rules, needs_winners
 from arena.errors import ConfigError, pluralize
 from arena.game.api import BatchedEnv, Interface
 from arena.plan.plan import MatchPlan, Plan
@@ -38,7 +38,9 @@ def outcome_rule(match: MatchPlan, interface: Interface) -> OutcomeRule | None:
 
 
 def require_rules(config: Config, *plans: Plan, tournament: bool = False) -> None:
-    """Refuses a league or a tournament in a game of which nothing says who has won, or without the winners it needs.
+    """Refuses a game of which nothing says who has won, or that has no winners, where the run needs them.
+
+    A league, a tournament and numbers of results such as `policy_win_rate` do.
 
     Args:
         config: of the run.
@@ -48,27 +50,31 @@ def require_rules(config: Config, *plans: Plan, tournament: bool = False) -> Non
     Raises:
         ConfigError: with the rule that fits.
     """
+    if not tournament and not needs_rules(config):
+        return
 
     def needs(match: MatchPlan) -> list[str]:
         return ["the tournament"] if tournament else needs_winners(config, match.env)
 
+    rated = tournament or config.rounds > 1
     for match, rule, game in _games(plans, lambda match: bool(needs(match))):
-        needed = needs(match)
-        if rule is None:
+        needed, path = needs(match), f"envs.{match.env}.outcome"
+        what = f"{' and '.join(needed)} {'needs' if len(needed) == 1 else 'need'} winners"
+        if rule is None and (rated or needed):
             fits, episodes = _suggestion(match, game)
             found = f"set {fits}, which fits {pluralize(episodes, 'episode')} of random actions" if fits else "set one"
+            why = "the players of a league are rated" if rated else what
             raise ConfigError(
-                f"found null, and the game does not say who has won, but the players of a league are rated: {found}. "
-                "zero_sum: the returns of two sides add up to zero; higher_return: the side with the higher return "
-                'wins; info: `info["outcome"]` says it; none: there are no winners and no ratings',
-                path=f"envs.{match.env}.outcome",
+                f"found null, and the game does not say who has won, but {why}: {found}. zero_sum: the returns of two "
+                "sides add up to zero; higher_return: the side with the higher return wins; info: "
+                '`info["outcome"]` says it; none: there are no winners and no ratings',
+                path=path,
             )
         if rule == "none" and needed:
-            verb = "needs" if len(needed) == 1 else "need"
             raise ConfigError(
-                f"found null, and {match.game.make!r} declares none, but {' and '.join(needed)} {verb} winners; set "
-                "higher_return, zero_sum or info, or leave these out",
-                path=f"envs.{match.env}.outcome",
+                f"found null, and {match.game.make!r} declares none, but {what}; set higher_return, zero_sum or info, "
+                "or leave these out",
+                path=path,
             )
 
 

@@ -44,12 +44,7 @@ class SeatSpaces(NamedTuple):
 
 
 def seat_face(cls: type[Any], seat: SeatSpaces, *, lanes: int) -> str:
-    """The face that a seat gives an algorithm; the algorithm checks the seat's spaces.
-
-    Args:
-        cls: the algorithm; its classmethod `check(observation_space, action_space)`, if it has one, is called.
-        seat: the spaces of its entities.
-        lanes: of the match.
+    """The face that a seat gives an algorithm; the algorithm's `check`, if it has one, checks the seat's spaces.
 
     Raises:
         ConfigError: no face fits, or the algorithm does not support a space.
@@ -67,20 +62,13 @@ def seat_face(cls: type[Any], seat: SeatSpaces, *, lanes: int) -> str:
     return face
 
 
-def check_shared(cls: type[Any], first: Sequence[SpaceWords], own: Sequence[SpaceWords]) -> None:
+def check_shared(cls: type[Any], first: Sequence[SpaceWords], seat: Sequence[SpaceWords]) -> None:
     """Refuses a seat with other spaces than the first one: a policy has one set of weights.
-
-    Args:
-        cls: the policy's algorithm.
-        first: per entity the observation and the action space of the policy's first seat.
-        own: likewise of another seat.
 
     Raises:
         ConfigError: no entity of the first seat has the spaces of an entity of this seat.
     """
-    if not spec_of(cls).saves:
-        return
-    for observations, actions in own:
+    for observations, actions in seat if spec_of(cls).saves else ():
         if (observations, actions) not in first:
             raise ConfigError(
                 f"observes {observations} and acts in {actions} here, in its first seat {first[0][0]} and "
@@ -91,11 +79,7 @@ def check_shared(cls: type[Any], first: Sequence[SpaceWords], own: Sequence[Spac
 def check_teams(cls: type[Any], plan: Plan, policy: PolicyPlan) -> None:
     """Calls the check of an algorithm that learns with whole teams, for each team of a policy.
 
-    Args:
-        cls: the algorithm; its classmethod `check_team(own, first)`, if it has one, is called with the number of
-            entities of a team and of the policy's first team.
-        plan: of the run.
-        policy: of the algorithm.
+    Its classmethod `check_team` gets the number of entities of a team and of the policy's first team.
 
     Raises:
         ConfigError: it refuses a team; or `max_lag`, although the workers of a team exchange observations.
@@ -141,13 +125,8 @@ class Learner(NamedTuple):
 def learners_of(cls: type[Any], plan: Plan, policy: PolicyPlan, *, entry: int | None = None) -> tuple[Learner, ...]:
     """A policy's learners: its workers with lanes x entities rows each, or its teams with a row per lane.
 
-    An algorithm whose class has `learner = "team"` learns by teams.
-
-    Args:
-        cls: the policy's algorithm.
-        plan: of the run.
-        policy: of the algorithm.
-        entry: only the learners in copies of this entry of `matches`; None: all.
+    An algorithm whose class has `learner = "team"` learns by teams. With `entry`, only the learners in copies of this
+    entry of `matches`.
     """
     matches = [plan.matches[match] for match, _ in policy.workers]
     if spec_of(cls).learns_as == "team":

@@ -10,39 +10,22 @@ from arena import registry
 
 @dataclass(frozen=True)
 class AlgorithmSpec:
-    """The members that the class of an algorithm has; all but `face` and `run` are optional.
+    """The members that the class of an algorithm has; all but `face` and `run` are optional."""
 
-    Attributes:
-        faces: the environments that its `run` can step, in the order of preference.
-        sync_on: when its workers synchronize, `ticks` or `episodes`: see `arena.plan.deadlock`.
-        learns_as: what one learner is: a `worker`, or a whole `team`.
-        independent: its workers never synchronize.
-        saves: `state_dict()`: its policies have checkpoints.
-        loads: `load_state_dict()`: a checkpoint can be loaded.
-        saves_worker: `worker_state_dict()`: each worker has a state of its own.
-        loads_worker: `load_worker_state_dict()`.
-        checks_spaces: `check(observation_space, action_space)`.
-        checks_team: `check_team(own, first)`.
-        has_sizes: `sizes(options, *, rows, ticks, workers)`.
-        made_from_spaces: `from_spaces(env, group, *, ticks, **options)`: it can be made without a game.
-        tries_out: `try_out()`: an instance from spaces can try parts of the user's own.
-        exports: `exported()`: its network can be written to a file for other runtimes.
-    """
-
-    faces: tuple[str, ...]
-    sync_on: str
-    learns_as: str
-    independent: bool
-    saves: bool
-    loads: bool
-    saves_worker: bool
-    loads_worker: bool
-    checks_spaces: bool
-    checks_team: bool
-    has_sizes: bool
-    made_from_spaces: bool
-    tries_out: bool
-    exports: bool
+    faces: tuple[str, ...]  # the environments that its `run` can step, in the order of preference
+    sync_on: str  # when its workers synchronize, `ticks` or `episodes`: see `arena.plan.deadlock`
+    learns_as: str  # what one learner is: a `worker`, or a whole `team`
+    independent: bool  # its workers never synchronize
+    saves: bool  # `state_dict()`: its policies have checkpoints
+    loads: bool  # `load_state_dict()`: a checkpoint can be loaded
+    saves_worker: bool  # `worker_state_dict()`: each worker has a state of its own
+    loads_worker: bool  # `load_worker_state_dict()`
+    checks_spaces: bool  # `check(observation_space, action_space)`
+    checks_team: bool  # `check_team(own, first)`
+    has_sizes: bool  # `sizes(options, *, rows, ticks, workers)`
+    made_from_spaces: bool  # `from_spaces(env, group, *, ticks, **options)`: it can be made without a game
+    tries_out: bool  # `try_out()`: an instance from spaces can try parts of the user's own
+    exports: bool  # `exported()`: its network can be written to a file for other runtimes
 
     @property
     def resumable(self) -> bool:

@@ -56,13 +56,7 @@ class SpecVectorEnv(VectorEnv[Any, Any, Any]):
 
 
 class SpecParallelEnv:
-    """A parallel environment that has entities and spaces, and cannot be played.
-
-    Args:
-        entities: of the seat, by name.
-        observation_spaces: one for each.
-        action_spaces: likewise.
-    """
+    """A parallel environment that has entities, by name, with spaces, and cannot be played."""
 
     def __init__(
         self, entities: Sequence[str], observation_spaces: Sequence[Space[Any]], action_spaces: Sequence[Space[Any]]

@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 
 from arena import __version__
+from arena.config.fields import plain
 from arena.config.schema import Config
 from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError
@@ -187,7 +188,7 @@ def compared(files: Sequence[RunFiles]) -> tuple[Comparison, dict[str, Figure]]:
 
 def _flat(config: Config) -> dict[str, str]:
     """The configuration as keys and values, as `policies.blue.options.gamma`."""
-    return dict(_walk(msgspec.to_builtins(config), ""))
+    return dict(_walk(plain(config), ""))
 
 
 def _walk(value: Any, path: str) -> Iterator[tuple[str, str]]:

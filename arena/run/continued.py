@@ -21,7 +21,7 @@ from arena.config import Config
 from arena.config.check import check
 from arena.config.league import LeagueConfig
 from arena.config.load import load_config
-from arena.config.matches import GeneratorEntry, MatchConfig, MatchmakingEntry
+from arena.config.matches import GeneratorEntry, MatchConfig, MatchmakingConfig
 from arena.config.schema import PolicyConfig
 from arena.errors import ConfigError, listed, located, pluralize, shown
 from arena.game.api import Interface
@@ -65,7 +65,7 @@ def continued(config: Config, run: Path | str) -> tuple[Config, list[str]]:
         if own and policy.learns and policy.load is None:
             loaded[name] = msgspec.structs.replace(policy, load=str(own[-1].resolve()))
     # Entries whose policies can have past selves as opponents; entries of two populations cannot.
-    matchmakings = [entry.matchmaking for entry in chain(*config.listed) if isinstance(entry, MatchmakingEntry)]
+    matchmakings = [entry for entry in chain(*config.listed) if isinstance(entry, MatchmakingConfig)]
     met = {policy for matchmaking in matchmakings if not matchmaking.versus for policy in matchmaking.policies}
     past: dict[str, Player] = {}  # the snapshots among them
     for player in map(player_of, chain.from_iterable(snapshots.values())):
@@ -108,11 +108,10 @@ def _with_policies(config: Config, loaded: Mapping[str, PolicyConfig], past: Map
     """The configuration with these policies; past snapshots join `against` in the matchmaking of their policies."""
 
     def met(entry: MatchConfig | GeneratorEntry) -> MatchConfig | GeneratorEntry:
-        if not isinstance(entry, MatchmakingEntry) or entry.matchmaking.versus:
+        if not isinstance(entry, MatchmakingConfig) or entry.versus:
             return entry
-        joining = tuple(name for name, player in past.items() if player.policy in entry.matchmaking.policies)
-        against = (*entry.matchmaking.against, *joining)
-        return MatchmakingEntry(matchmaking=msgspec.structs.replace(entry.matchmaking, against=against))
+        joining = tuple(name for name, player in past.items() if player.policy in entry.policies)
+        return msgspec.structs.replace(entry, against=(*entry.against, *joining))
 
     schedule = config.schedule
     return msgspec.structs.replace(

@@ -7,7 +7,7 @@ and rules and generators; no environment and no algorithm.
 from __future__ import annotations
 
 from arena import registry
-from arena.callbacks import made, made_loggers
+from arena.callbacks import made
 from arena.config import Config
 from arena.league.custom import check_custom
 from arena.plan.build import make_plan
@@ -30,7 +30,7 @@ def checked_plan(config: Config, *, ranks: int | None) -> Plan:
     )
     plan = make_plan(config, ranks=ranks)
     made(plan.config.callbacks)
-    made_loggers(plan.config.loggers)
+    made(plan.config.loggers, "loggers")
     if plan.config.curriculum is not None:
         from arena.run.hooks import made_curriculum  # this module is imported by every launcher
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from arena.config import Config, load_config, resolved_yaml
+from arena.config.members import needs_rules
 from arena.diagnostics.start_folder import anchored
 from arena.preflight.external import external_kinds
 from arena.preflight.later_seats import later_plans
@@ -39,7 +40,7 @@ def prepare(config: Config, *, ranks: int | None, run_dir: str | None = None, re
     """
     plan = checked_plan(config, ranks=ranks)
     later = later_plans(config)
-    if config.rounds > 1:
+    if needs_rules(config):
         from arena.preflight.outcomes import require_rules
 
         require_rules(config, plan, *later)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from arena.config import Config, load_config
-from arena.config.matches import KnockoutConfig, MatchConfig, SwissConfig, generator_of
+from arena.config.matches import KnockoutConfig, MatchConfig, SwissConfig
 from arena.errors import ConfigError, located
 from arena.plan.plan import Plan
 from arena.records import best, checkpoint, checksums, evaluations, journal
@@ -293,9 +293,8 @@ def _differences(before: Config, now: Config) -> Iterator[str]:
 
     def tournaments(config: Config) -> dict[str, tuple[str, ...]]:
         """The players of each knockout and Swiss, which continue from one round to the next."""
-        entries = ((place, entry) for place, entry in config.places() if not isinstance(entry, MatchConfig))
-        made = {place: generator_of(entry) for place, entry in entries}
-        return {place: one.policies for place, one in made.items() if isinstance(one, (KnockoutConfig, SwissConfig))}
+        kinds = (KnockoutConfig, SwissConfig)
+        return {place: entry.policies for place, entry in config.places() if isinstance(entry, kinds)}
 
     known = [setting(match) for _, match in before.known_matches()]
     had = " or ".join(dict.fromkeys(map(_words, known)))

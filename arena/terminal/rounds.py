@@ -9,8 +9,8 @@ from arena.config import Config
 from arena.config.check_league import most_gate_games
 from arena.config.league import EvolutionConfig, GateConfig, LeagueConfig, SnapshotsConfig
 from arena.config.matches import (
-    ExploitersRule,
-    FictitiousRule,
+    Exploiters,
+    Fictitious,
     GauntletConfig,
     Generator,
     KnockoutConfig,
@@ -19,11 +19,10 @@ from arena.config.matches import (
     MixturesConfig,
     OwnPairings,
     OwnRule,
-    PastSelvesRule,
+    PastSelves,
     RoundRobinConfig,
     SwissConfig,
-    UncertaintyRule,
-    generator_of,
+    Uncertainty,
 )
 from arena.config.members import gated, populations, snapshotted
 from arena.errors import pluralize
@@ -37,13 +36,7 @@ def rounds_lines(config: Config) -> list[str]:
     extent = f"{config.rounds} of {pluralize(config.ticks, 'tick')} each"
     listed = len(config.listed) > 1
     head = f"rounds: {extent}; this is the first" + ("" if listed else ", and none has more roles")
-    lines = [
-        f"{place}: {_words(entry, listed=listed)}"
-        for place, entry in (
-            (place, entry if isinstance(entry, MatchConfig) else generator_of(entry))
-            for place, entry in config.places()
-        )
-    ]
+    lines = [f"{place}: {_words(entry, listed=listed)}" for place, entry in config.places()]
     return [head, *(f"  {line}" for line in [*lines, *_league_lines(config, config.league or LeagueConfig())])]
 
 
@@ -76,7 +69,7 @@ def _who(entry: Generator) -> str:
     assert isinstance(entry, MatchmakingConfig), entry
     matches = pluralize(entry.copies, "match", "matches")
     if entry.versus:
-        how = entry.rule.own.class_ if isinstance(entry.rule, OwnRule) else entry.rule.kind
+        how = entry.rule.class_ if isinstance(entry.rule, OwnRule) else entry.rule.kind
         return (
             f"{matches} of {_each(entry.policies)} (first side) and of {_each(entry.versus)} (second side), against "
             f"the other population and snapshots of it, by {how}"
@@ -91,24 +84,23 @@ def _bye(entry: KnockoutConfig | SwissConfig) -> str:
 def _opponents(entry: MatchmakingConfig) -> str:
     others = [name for name in entry.members if name not in entry.policies or len(entry.members) > 1]
     own = f"{_listed(others)} and snapshots" if others else "itself and its snapshots"
-    if isinstance(entry.rule, PastSelvesRule):
+    if isinstance(entry.rule, PastSelves):
         more = f", or {_listed(entry.against)}" if entry.against else ""
-        return f"against past selves{more} (itself in {entry.rule.past_selves.self_play:.0%})"
-    if isinstance(entry.rule, FictitiousRule):
-        rule = entry.rule.fictitious
+        return f"against past selves{more} (itself in {entry.rule.self_play:.0%})"
+    if isinstance(rule := entry.rule, Fictitious):
         return f"against {own}, by fictitious self-play ({rule.weighting}; itself in {rule.self_play:.0%})"
-    if isinstance(entry.rule, ExploitersRule):
-        roles = entry.rule.exploiters
+    if isinstance(entry.rule, Exploiters):
+        roles = entry.rule
         parts = {
             "main agents": roles.main,
             "main exploiters": roles.main_exploiters,
             "league exploiters": roles.league_exploiters,
         }
         return f"as {', '.join(f'{role} ({_listed(names)})' for role, names in parts.items() if names)}"
-    if isinstance(entry.rule, UncertaintyRule):
+    if isinstance(entry.rule, Uncertainty):
         return f"against those of {own} whose results would change the standings most"
     if isinstance(entry.rule, OwnRule):
-        return f"against {own}, by {entry.rule.own.class_}"
+        return f"against {own}, by {entry.rule.class_}"
     raise TypeError(f"rule {entry.rule.kind!r}: arena.terminal.rounds has no words for it")
 
 

@@ -518,7 +518,7 @@ def test_a_directory_is_not_a_configuration(tmp_path: Path) -> None:
         ("matches[0].lanes=9", lambda config: config.matches[0].lanes == 9),
         ("matches.0.lanes=9", lambda config: config.matches[0].lanes == 9),
         ("matches.0.seats.0.1=blue", lambda config: config.matches[0].seats[0] == ("blue", "blue")),
-        ("matches[1].round_robin.copies=2", lambda config: config.matches[1].round_robin.copies == 2),
+        ("matches[1].round_robin.copies=2", lambda config: config.matches[1].copies == 2),
         ("policies.green.algorithm=random", lambda config: config.policies["green"].algorithm == "random"),
         ("policies.red.load=", lambda config: config.policies["red"].load is None),
         ("policies.red.load=a=b", lambda config: config.policies["red"].load == "a=b"),

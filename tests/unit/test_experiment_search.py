@@ -11,7 +11,7 @@ import pytest
 from arena.errors import ConfigError
 from arena.experiment.config import parse_experiment
 from arena.experiment.plan import plan_experiment
-from arena.experiment.searching import Pruning, Search, Told, can_prune, draws, read_search, suggest
+from arena.experiment.searching import Pruning, Search, Suggestion, can_prune, draws, read_search, suggest
 from arena.experiment.variation import Choice, Form, Range, Varied, is_within
 from experiment_folders import GAMMA, RATE, RUN
 
@@ -27,12 +27,12 @@ def value_of(params: Any) -> float:
     return -((math.log10(params["rate"]) + 2) ** 2) - 0.1 * (params["size"] - 6) ** 2 - (params["kind"] is None)
 
 
-def searched(search: Search, number: int, *, told: list[Told] | None = None, seed: int = 5) -> list[Told]:
+def searched(search: Search, number: int, *, told: list[Suggestion] | None = None, seed: int = 5) -> list[Suggestion]:
     """A search of one trial at a time."""
     known = [*(told or [])]
     for place in range(len(known), number):
         params = suggest(search, SPACE, known, number=place, seed=seed, mode="max")
-        known.append(Told(params, "complete", value_of(params)))
+        known.append(Suggestion(params, "complete", value_of(params)))
     return known
 
 
@@ -98,7 +98,7 @@ def test_suggestion_equals_that_of_optunas_own_loop() -> None:
             study.tell(trial, state=optuna.trial.TrialState.FAIL)
 
 
-def _as_trial(told: Told) -> Any:
+def _as_trial(told: Suggestion) -> Any:
     from arena.experiment.searching import _distribution, _frozen
 
     return _frozen(told, SPACE, {each.path: _distribution(each) for each in SPACE})
@@ -114,10 +114,10 @@ def test_a_model_based_search_finds_better_values_than_chance() -> None:
 
 def test_failed_and_running_trials_have_no_value() -> None:
     told = [
-        Told({"rate": 0.01, "size": 3, "kind": "a"}, "complete", 1.0),
-        Told({"rate": 0.02, "size": 4, "kind": [1, 2]}, "fail", None),
-        Told({"rate": 0.03, "size": 5, "kind": None}, "pruned", 0.5, [(1, 0.4), (2, 0.5)]),
-        Told({"rate": 0.04, "size": 6, "kind": None}, "running", None),
+        Suggestion({"rate": 0.01, "size": 3, "kind": "a"}, "complete", 1.0),
+        Suggestion({"rate": 0.02, "size": 4, "kind": [1, 2]}, "fail", None),
+        Suggestion({"rate": 0.03, "size": 5, "kind": None}, "pruned", 0.5, [(1, 0.4), (2, 0.5)]),
+        Suggestion({"rate": 0.04, "size": 6, "kind": None}, "running", None),
     ]
     found = suggest(Search("tpe", 9, {"n_startup_trials": 1}), SPACE, told, number=4, seed=0, mode="min")
     assert 1e-4 <= found["rate"] <= 1e-1

@@ -52,7 +52,7 @@ PURE = {
     *("plan.seeding", "plan.placement", "plan.plan"),
     *("plan.build", "plan.seats"),
     *("config.fields", "config.schema", "config.matches", "config.league", "config.members"),
-    *("config.result_keys", "config.decode", "config.removed"),
+    *("config.result_keys", "config.decode"),
     *("plan.deadlock", "records.outcome", "records.metrics"),
 }
 OPEN_TO_ALGORITHMS = {"errors", "game", "group", "seat", "dataset", "registry"}

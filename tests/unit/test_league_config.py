@@ -10,7 +10,7 @@ import pytest
 
 from arena.config import Config, parse_config, resolved_yaml, yaml
 from arena.config.league import PerturbConfig
-from arena.config.matches import ExploitersRule, FictitiousRule, PastSelvesRule, generator_of
+from arena.config.matches import Exploiters, Fictitious, PastSelves
 from arena.config.members import populations, snapshotted
 from arena.errors import ConfigError
 from arena.plan.build import make_plan
@@ -36,7 +36,7 @@ def refused(*matches: Any, **keys: Any) -> ConfigError:
 
 
 def rule_of(config: Config) -> Any:
-    return generator_of(config.matches[0]).rule  # type: ignore[arg-type, union-attr]
+    return config.matches[0].rule  # type: ignore[arg-type, union-attr]
 
 
 # What is read
@@ -45,10 +45,10 @@ def rule_of(config: Config) -> Any:
 @pytest.mark.parametrize(
     ("rule", "kind"),
     [
-        ("past_selves", PastSelvesRule),
-        ({"past_selves": {"self": 0.1}}, PastSelvesRule),
-        ({"fictitious": {"weighting": "variance"}}, FictitiousRule),
-        ({"exploiters": {"main": ["a"]}}, ExploitersRule),
+        ("past_selves", PastSelves),
+        ({"past_selves": {"self": 0.1}}, PastSelves),
+        ({"fictitious": {"weighting": "variance"}}, Fictitious),
+        ({"exploiters": {"main": ["a"]}}, Exploiters),
     ],
 )
 def test_a_rule_is_a_name_or_a_name_with_options(rule: Any, kind: type) -> None:
@@ -76,7 +76,7 @@ def test_factors_alone_are_short_for_a_perturbation() -> None:
 def test_a_generator_is_reached_by_set() -> None:
     data = yaml.load(resolved_yaml(league(MATCHMAKING)), source="x")
     changed = parse_config(data, source="x", overrides=["matches[0].matchmaking.rule.past_selves.self=0.25"])
-    assert rule_of(changed).past_selves.self_play == 0.25
+    assert rule_of(changed).self_play == 0.25
 
 
 def test_override_expands_a_rule_given_by_name() -> None:

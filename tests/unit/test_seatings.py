@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from arena.config import Config, parse_config
-from arena.config.matches import KnockoutConfig, SwissConfig, generator_of
+from arena.config.matches import KnockoutConfig, SwissConfig
 from arena.config.members import Sides, later_matches, sides_of
 from arena.errors import ConfigError
 from arena.league import pairings
@@ -36,7 +36,7 @@ def config(entry: dict[str, Any], *more: Any, rounds: int = 8, league: Any = Non
 
 def sides(made: Config) -> Sides:
     (_, entry), *_ = made.places()
-    return sides_of(made, generator_of(entry))  # type: ignore[arg-type]
+    return sides_of(made, entry)  # type: ignore[arg-type]
 
 
 def played(entry: KnockoutConfig | SwissConfig, rounds: int) -> tuple[set[str], set[str]]:

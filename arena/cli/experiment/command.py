@@ -11,7 +11,7 @@ from arena.cli.experiment.lines import check_alone, head_line, plan_lines, tell_
 from arena.errors import shown
 from arena.experiment.checks import FirstMistake
 from arena.experiment.config import read_experiment
-from arena.experiment.display import display_for, outcome_lines
+from arena.experiment.display import Progress, display_for, outcome_lines
 from arena.experiment.driver import Driver, opened
 from arena.experiment.folder import ExperimentFolder, place_of
 from arena.experiment.plan import ExperimentPlan, plan_experiment, slots_for
@@ -47,7 +47,7 @@ def drive(plan: ExperimentPlan, arguments: argparse.Namespace) -> int:
         return 0
     folder = ExperimentFolder(place_of(plan.file.config.name, arguments.run_dir, resume=arguments.resume, shared=alone))
     stream = sys.stderr if arguments.json else sys.stdout
-    display = display_for(plan, stream, alone=alone)
+    display = display_for(Progress(plan.ticks, 1 if alone else plan.number, config.metric), stream)
     with opened(plan, folder, resume=arguments.resume, only=arguments.trial):
         display.message(
             f"{config.name}: {head_line(plan, slots, only=arguments.trial)}\nexperiment folder: {shown(folder.path)}"

@@ -52,7 +52,7 @@ def _run_actor(arguments: argparse.Namespace) -> int:
     from arena.plan.plan import MatchPlan, SeatPlan
     from arena.serving.server import Server
 
-    options = overrides.apply({}, arguments.overrides).data
+    options = overrides.apply({}, arguments.overrides)[0]
     known = [
         key
         for key in inspect.signature(HttpGames).parameters
