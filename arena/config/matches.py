@@ -101,7 +101,6 @@ class Generator(Keyed, frozen=True, kw_only=True, forbid_unknown_fields=True):
     pipeline: Halves = 1  # 2: each match steps its lanes in two halves
     both_sides: bool = False  # each pairing with the sides exchanged as well
     env_kwargs: dict[str, Any] = {}  # over the environment's kwargs
-
     fewest: ClassVar[int] = 2  # policies
     adaptive: ClassVar[bool] = False  # whether later rounds depend on results
 
@@ -199,7 +198,6 @@ class GauntletConfig(PairsConfig, frozen=True, kw_only=True, forbid_unknown_fiel
     """Every challenger against each of some others."""
 
     against: tuple[str, ...]  # the opponents of each of `policies`
-
     kind: ClassVar[str] = "gauntlet"
     fewest: ClassVar[int] = 1
 
@@ -219,7 +217,6 @@ class MixturesConfig(PairsConfig, frozen=True, kw_only=True, forbid_unknown_fiel
     """Every team that can be formed of the policies against every other one; a policy may fill several of its seats."""
 
     team_size: Count = 2
-
     kind: ClassVar[str] = "mixtures"
 
     @property
@@ -286,7 +283,6 @@ class PastSelves(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A learner meets snapshots of itself, all equally often."""
 
     self_play: Share = msgspec.field(default=0.5, name="self")  # of its matches: against itself as it is now
-
     kind: ClassVar[str] = "past_selves"
     by_results: ClassVar[bool] = False
     draws_current: ClassVar[bool] = False
@@ -305,7 +301,6 @@ class Fictitious(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     weighting: Literal["hard", "variance", "linear"] = "hard"  # hard (1-p)^2, variance p(1-p), linear 1-p; p: to win
     self_play: Share = msgspec.field(default=0.35, name="self")  # of its matches: against itself as it is now
-
     kind: ClassVar[str] = "fictitious"
 
     @property
@@ -335,7 +330,6 @@ class Exploiters(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
     self_play: Share = msgspec.field(default=0.35, name="self")  # of a main's matches: against mains as they are now
     weak: Share = 0.1  # expected score below which a main exploiter meets snapshots of the main instead
     reset: ResetConfig = ResetConfig()  # of exploiters
-
     kind: ClassVar[str] = "exploiters"
     draws_current: ClassVar[bool] = False
 
@@ -366,7 +360,6 @@ class OwnRule(Rule, Shortened, frozen=True, kw_only=True, forbid_unknown_fields=
 
     class_: Text = msgspec.field(name="class")  # "package.module:Class"
     options: dict[str, Any] = {}  # given to the class when it is made
-
     kind: ClassVar[str] = "own"
 
     @classmethod
@@ -388,7 +381,6 @@ class MatchmakingConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fie
     versus: tuple[str, ...] = ()  # the other population, which learns on the second side; `policies` meet it alone
     rule: RuleEntry  # how opponents are drawn: the name of a rule, or a mapping {name: its options}
     copies: Count = 1  # opponents of each of the policies in each round, each in a match of its own
-
     kind: ClassVar[str] = "matchmaking"
     fewest: ClassVar[int] = 1
     adaptive: ClassVar[bool] = True
@@ -464,7 +456,6 @@ class OwnPairings(PairsConfig, frozen=True, kw_only=True, forbid_unknown_fields=
     generator: Text  # "package.module:Class"
     options: dict[str, Any] = {}  # given to the class when it is made
     opening: Opening | None = None  # pairings of the first round, and so many at most in later ones; null: every pair
-
     kind: ClassVar[str] = "pairings"
     fewest: ClassVar[int] = 1
     adaptive: ClassVar[bool] = True

@@ -67,31 +67,27 @@ def peek(process: Process) -> dict[int, Stack]:
     """The stacks of another process's roles by address; empty if they cannot be read."""
     if process.descriptor < 0:
         return {}
+    file = Path(f"/proc/{process.pid}/fd/{process.descriptor}")
+    end = time.monotonic() + _ANSWER_SECONDS
     try:
-        text = _request_dump(process)
+        before, blocked = file.stat().st_size, _blocking(process.pid)
+        os.kill(process.pid, _SIGNAL)
+        # The signal is pending until a thread takes it, and then blocked in that thread while it writes. The thread may
+        # be interrupted for long, so a file that has stopped growing may be incomplete; a note of a role makes it grow,
+        # too.
+        while time.monotonic() < end and (
+            file.stat().st_size == before
+            or _has_signal(_PENDING, Path(f"/proc/{process.pid}"))
+            or _blocking(process.pid) - blocked
+        ):
+            time.sleep(_LOOK_SECONDS)
+        content = file.read_bytes()
     except OSError:  # the process has ended, or belongs to another user
         return {}
-    notes, _, dump = text.rpartition("\0")
-    stacks = read_dump(dump or notes)
+    text, dump = content.decode(errors="replace"), content[before:].decode(errors="replace")
+    stacks = read_dump(dump or text)
     threads = {int(address): int(thread) for address, thread in _NOTE.findall(text)}  # the newest thread of a role
     return {address: stacks[thread] for address, thread in threads.items() if thread in stacks}
-
-
-def _request_dump(process: Process) -> str:
-    file = Path(f"/proc/{process.pid}/fd/{process.descriptor}")
-    before, blocked = file.stat().st_size, _blocking(process.pid)
-    os.kill(process.pid, _SIGNAL)
-    end = time.monotonic() + _ANSWER_SECONDS
-    # The signal is pending until a thread takes it, and then blocked in that thread while it writes. The thread may be
-    # interrupted for long, so a file that has stopped growing may be incomplete; a note of a role makes it grow, too.
-    while time.monotonic() < end and (
-        file.stat().st_size == before
-        or _has_signal(_PENDING, Path(f"/proc/{process.pid}"))
-        or _blocking(process.pid) - blocked
-    ):
-        time.sleep(_LOOK_SECONDS)
-    content = file.read_bytes()
-    return content[:before].decode(errors="replace") + "\0" + content[before:].decode(errors="replace")
 
 
 def _blocking(pid: int) -> set[str]:

@@ -60,17 +60,11 @@ class ExperimentConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
 
 class ExperimentFile(NamedTuple):
-    """An experiment as it was read.
+    """An experiment as it was read."""
 
-    Args:
-        config: with `--set` in its `set`.
-        source: the file; empty: data of Python.
-        given: by key path, the `--set` of the command line that it comes from.
-    """
-
-    config: ExperimentConfig
-    source: str
-    given: Mapping[str, str]
+    config: ExperimentConfig  # with `--set` in its `set`
+    source: str  # the file; empty: data of Python
+    given: Mapping[str, str]  # by key path, the `--set` of the command line that it comes from
 
 
 def is_experiment_data(data: Any) -> bool:
@@ -90,44 +84,37 @@ def read_experiment(path: str | Path, *, overrides: Sequence[str] = (), **change
 def parse_experiment(data: Any, *, source: str = "", overrides: Sequence[str] = (), **changes: Any) -> ExperimentFile:
     """Checks the data of an experiment file; as `read_experiment`."""
     with located(source=source):
-        return _parse(data, source, overrides, changes)
-
-
-def _parse(data: Any, source: str, overrides: Sequence[str], changes: Mapping[str, Any]) -> ExperimentFile:
-    if isinstance(data, Mapping) and "run" not in data and data.keys() & _OF_A_RUN:
-        raise ConfigError(f"is the configuration of a run; start it with `arena train {source}`")
-    if isinstance(data, Mapping):
-        data = {"name": Path(source).stem or "experiment", **data}
-        data |= {key: value for key, value in changes.items() if value is not None}
-    config = convert(ExperimentConfig, data, "")
-    if not is_name(config.name) or len(config.name) > _LONGEST_NAME:
-        raise ConfigError(
-            f"found {show(config.name)}; a name becomes a folder: letters, digits, '_', '-' and '.', the first a "
-            f"letter or digit, at most {_LONGEST_NAME}",
-            path="name",
-        )
-    for name, held in (("search", config.search), ("prune", config.prune)):
-        if held is not None and len(held) != 1:
-            raise ConfigError(f"found {show(held)}; expected a mapping with one key, such as {{...: {{}}}}", path=name)
-    if config.gpus > 1 and not config.gpus.is_integer():
-        raise ConfigError(f"found {config.gpus:g}; expected a whole number, or a share of one device", path="gpus")
-    given = [overriding.read(text) for text in overrides]
-    for where, held in (
-        ("set", config.set),
-        *((f"variants.{n}.set", v.set) for n, v in config.variants.items()),
-    ):
-        for key in held:
+        if isinstance(data, Mapping) and "run" not in data and data.keys() & _OF_A_RUN:
+            raise ConfigError(f"is the configuration of a run; start it with `arena train {source}`")
+        if isinstance(data, Mapping):
+            data = {"name": Path(source).stem or "experiment", **data}
+            data |= {key: value for key, value in changes.items() if value is not None}
+        config = convert(ExperimentConfig, data, "")
+        if not is_name(config.name) or len(config.name) > _LONGEST_NAME:
+            raise ConfigError(
+                f"found {show(config.name)}; a name becomes a folder: letters, digits, '_', '-' and '.', the first a "
+                f"letter or digit, at most {_LONGEST_NAME}",
+                path="name",
+            )
+        for name, value in (("search", config.search), ("prune", config.prune)):
+            if value is not None and len(value) != 1:
+                words = f"found {show(value)}; expected a mapping with one key, such as {{...: {{}}}}"
+                raise ConfigError(words, path=name)
+        if config.gpus > 1 and not config.gpus.is_integer():
+            raise ConfigError(f"found {config.gpus:g}; expected a whole number, or a share of one device", path="gpus")
+        given = [overriding.read(text) for text in overrides]
+        sets = {"set": config.set} | {f"variants.{name}.set": entry.set for name, entry in config.variants.items()}
+        for place, key in ((place, key) for place, values in sets.items() for key in values):
             if not overriding.is_path(str(key)):
-                raise ConfigError(
-                    "is no key path; expected such as policies.blue.options.gamma", path=joined(where, str(key))
-                )
-    sets = {item.path: item.value for item in given}
-    variants = {
-        name: VariantConfig(set={**entry.set, **sets})  # also over what a variant sets as a part of a mapping
-        for name, entry in config.variants.items()
-    }
-    config = msgspec.structs.replace(config, set={**config.set, **sets}, variants=variants)
-    return ExperimentFile(config, source, {item.path: item.text for item in given})
+                words = "is no key path; expected such as policies.blue.options.gamma"
+                raise ConfigError(words, path=joined(place, str(key)))
+        values = {item.path: item.value for item in given}
+        variants = {
+            name: VariantConfig(set={**entry.set, **values})  # also over what a variant sets as a part of a mapping
+            for name, entry in config.variants.items()
+        }
+        config = msgspec.structs.replace(config, set={**config.set, **values}, variants=variants)
+        return ExperimentFile(config, source, {item.path: item.text for item in given})
 
 
 def experiment_yaml(config: ExperimentConfig) -> str:

@@ -26,27 +26,16 @@ _DEVICES = "CUDA_VISIBLE_DEVICES"
 
 @dataclass(frozen=True)
 class ExperimentPlan:
-    """A checked experiment.
-
-    Args:
-        file: the experiment.
-        trials: makes their configurations.
-        known: the trials that are known before the start, in order; none with an adaptive search.
-        search: how values are suggested; None: there is no search.
-        number: of trials in the end.
-        most_roles: of any trial, the root included.
-        ticks: of the first trial, in all its rounds; None where the number of episodes decides.
-        never_prunes: a line, where the pruner can never end a trial; else empty.
-    """
+    """A checked experiment."""
 
     file: ExperimentFile
-    trials: Trials
-    known: tuple[Trial, ...]
-    search: Search | None
-    number: int
-    most_roles: int
-    ticks: int | None
-    never_prunes: str = ""
+    trials: Trials  # makes their configurations
+    known: tuple[Trial, ...]  # the trials that are known before the start, in order; none with an adaptive search
+    search: Search | None  # how values are suggested; None: there is no search
+    number: int  # of trials in the end
+    most_roles: int  # of any trial, the root included
+    ticks: int | None  # of the first trial, in all its rounds; None where the number of episodes decides
+    never_prunes: str = ""  # a line, where the pruner can never end a trial; else empty
 
     @property
     def seed(self) -> int:
@@ -80,69 +69,60 @@ def plan_experiment(file: ExperimentFile, first_mistake: FirstMistake | None = N
     Raises:
         ConfigError: the first mistake, with its place in the file, and the values of the trial that has it.
     """
+    config, metric = file.config, file.config.metric
     with located(source=file.source):
-        return _planned(file, first_mistake)
-
-
-def _planned(file: ExperimentFile, first_mistake: FirstMistake | None) -> ExperimentPlan:
-    config = file.config
-    metric = config.metric
-    search = None if config.search is None else read_search(config.search)
-    if config.prune is not None:
-        Pruning(config.prune, metric.mode)
-        if config.repeat > 1:
-            raise ConfigError(
-                "a trial that may be pruned is not repeated; leave `repeat` or `prune` out", path="repeat"
-            )
-    trials = Trials(file)
-    for variant in trials.variants:
-        check_search(search, variant, variants=bool(config.variants))
-    known: list[Trial] = []
-    if search is None or not search.adaptive:
-        searched = {each.path: each for variant in trials.variants for each in variant.searched}
-        drawn = [{}] if search is None else draws(search, [*searched.values()], trials.variants[0].seed)
-        for variant, params in [*trials.combinations(drawn)]:
-            known += trials.repeated(variant.name, params)
-    seen: dict[str, int] = {}  # by digest: trials with equal ones would play the same bits
-    for number, trial in enumerate(known):
-        if (other := seen.setdefault(trial.digest, number)) != number:
-            words = [
-                trials.words(each.variant, each.params, each.seed) or "no values" for each in (known[other], trial)
-            ]
-            raise ConfigError(
-                f"trials {other} ({words[0]}) and {number} ({words[1]}) have the same configuration; leave one of them "
-                "out"
-            )
-    number = len(known)
-    tried = [(variant.name, params) for variant in trials.variants for params in covering(variant)]
-    configs = [trials.config_of(name, params) for name, params in tried]
-    for config_of_trial in configs:
-        refuse_main(config_of_trial)
-    if search is not None and search.adaptive:
-        number = search.trials * config.repeat
-        if number > MOST_TRIALS:
-            raise ConfigError(f"asks for {number} trials; at most {MOST_TRIALS}", path=f"search.{search.kind}.trials")
-    for each, (name, params) in zip(configs, tried, strict=True):
-        with located(path="metric", source=file.source):
-            check_key(metric.name, each.policies, evaluates=each.evaluation is not None, rates=each.rounds > 1)
-        try:
-            checked_plan(each, ranks=1)
-        except ConfigError as error:
-            raise trials.blamed(error, name, params) from error
-    if first_mistake is not None and (mistake := first_mistake(configs)) is not None:
-        found = ConfigError(mistake.message, path=mistake.path, source=mistake.source)
-        raise trials.blamed(found, *tried[mistake.number])
+        search = None if config.search is None else read_search(config.search)
+        if config.prune is not None:
+            Pruning(config.prune, metric.mode)
+            if config.repeat > 1:
+                words = "a trial that may be pruned is not repeated; leave `repeat` or `prune` out"
+                raise ConfigError(words, path="repeat")
+        trials = Trials(file)
+        for variant in trials.variants:
+            check_search(search, variant, variants=bool(config.variants))
+        known: list[Trial] = []
+        if search is None or not search.adaptive:
+            searched = {each.path: each for variant in trials.variants for each in variant.searched}
+            drawn = [{}] if search is None else draws(search, [*searched.values()], trials.variants[0].seed)
+            for variant, params in [*trials.combinations(drawn)]:
+                known += trials.repeated(variant.name, params)
+        seen: dict[str, int] = {}  # by digest: trials with equal ones would play the same bits
+        for number, trial in enumerate(known):
+            if (other := seen.setdefault(trial.digest, number)) != number:
+                one, two = (
+                    trials.words(each.variant, each.params, each.seed) or "no values" for each in (known[other], trial)
+                )
+                raise ConfigError(
+                    f"trials {other} ({one}) and {number} ({two}) have the same configuration; leave one of them out"
+                )
+        number = len(known)
+        tried = [(variant.name, params) for variant in trials.variants for params in covering(variant)]
+        configs = [trials.config_of(name, params) for name, params in tried]
+        for each in configs:
+            refuse_main(each)
+        if search is not None and search.adaptive:
+            number = search.trials * config.repeat
+            if number > MOST_TRIALS:
+                words = f"asks for {number} trials; at most {MOST_TRIALS}"
+                raise ConfigError(words, path=f"search.{search.kind}.trials")
+        for each, (name, params) in zip(configs, tried, strict=True):
+            with located(path="metric", source=file.source):
+                check_key(metric.name, each.policies, evaluates=each.evaluation is not None, rates=each.rounds > 1)
+            try:
+                checked_plan(each, ranks=1)
+            except ConfigError as error:
+                raise trials.blamed(error, name, params) from error
+        if first_mistake is not None and (mistake := first_mistake(configs)) is not None:
+            found = ConfigError(mistake.message, path=mistake.path, source=mistake.source)
+            raise trials.blamed(found, *tried[mistake.number])
     roles = max([trial.roles for trial in known] + [each.roles + 1 for each in configs])
-    ticks, never = planned_ticks(configs[0]), ""
+    first, ticks, never = configs[0], planned_ticks(configs[0]), ""
     if config.prune is not None and ticks is not None:
-        every, period = (
-            checked_plan(configs[0], ranks=1).result_every,
-            1,
-        )  # results from one with the metric to the next
-        if metric.name.startswith("evaluation/") and configs[0].evaluation is not None:
-            period = max(1, configs[0].evaluation.every // every)
+        every, period = checked_plan(first, ranks=1).result_every, 1  # results from one with the metric to the next
+        if metric.name.startswith("evaluation/") and first.evaluation is not None:
+            period = max(1, first.evaluation.every // every)
         elif metric.name.startswith("ratings/"):
-            period = max(1, configs[0].ticks // every)
+            period = max(1, first.ticks // every)
         results = -(-ticks // every)
         if not can_prune(config.prune, trials=number, last=results - results % period):
             never = (
@@ -170,11 +150,8 @@ def slots_for(plan: ExperimentPlan, hosts: str | None, environment: Mapping[str,
     found = Slots(given or (here,), {host.name: devices for host in given or (here,)}, crowding=not given)
     processes = plan.processes(found, alone=alone)
     if gpus and len(devices) < gpus:
-        raise ConfigError(
-            f"a trial asks for {gpus:g}, this host has {pluralize(len(devices), 'device')}",
-            path="gpus",
-            source=plan.file.source,
-        )
+        words = f"a trial asks for {gpus:g}, this host has {pluralize(len(devices), 'device')}"
+        raise ConfigError(words, path="gpus", source=plan.file.source)
     if not found.room(processes, gpus, most=1):
         most = max(host.slots for host in found.hosts) if gpus else found.total
         raise ConfigError(

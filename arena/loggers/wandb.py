@@ -12,7 +12,6 @@ import logging
 import netrc
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -46,17 +45,23 @@ class WandB:
         if unknown is not None:
             raise ConfigError(f"wandb.init has no option {unknown!r}; {nearest(unknown, known)}")
         self._wandb, self._options = wandb, options
-        self._told = False
+        self._warned = False
 
     def on_start(self, run: StartedRun) -> None:
         """Begins the run there, or continues it."""
-        folder = RunFolder(run.folder)
+        folder, path = RunFolder(run.folder), run.folder / _ID
+        if not path.exists():  # the identity of the run there, which stays when the folder is moved
+            digest = hashlib.sha256(str(run.folder.resolve()).encode() + b"\n" + folder.config.read_bytes())
+            with replacing(path) as file:
+                file.write(digest.hexdigest()[:16].encode())
+        with open(path, opener=private) as file:
+            identity = file.read()
         experiment = run.folder.resolve().parent.parent
         options = {
             "name": run.folder.name,
             "dir": str(run.folder),
             "config": yaml.load(folder.config.read_text(), source=str(folder.config)),
-            "id": _id_of(run.folder),
+            "id": identity,
             "resume": "allow",
             "group": experiment.name if (experiment / "experiment.yaml").exists() else None,
             "mode": None if "WANDB_MODE" in os.environ or _has_login() else "offline",
@@ -68,27 +73,15 @@ class WandB:
     def on_result(self, result: Mapping[str, Any]) -> None:
         """Logs the numbers; those of a step before one that was logged already are skipped."""
         if self._run.step > result["ticks"]:
-            if not self._told:
+            if not self._warned:
                 _log.warning("wandb has step %d already: results up to there are skipped", self._run.step)
-            self._told = True
+            self._warned = True
             return
         self._run.log(numbers(result), step=result["ticks"])
 
     def on_end(self) -> None:
         """Finishes the run there."""
         self._run.finish()
-
-
-def _id_of(folder: Path) -> str:
-    """The identity of the run there, which stays when the folder is moved."""
-    path = folder / _ID
-    if not path.exists():
-        config = (folder / "config.yaml").read_bytes()
-        digest = hashlib.sha256(str(folder.resolve()).encode() + b"\n" + config).hexdigest()[:16]
-        with replacing(path) as file:
-            file.write(digest.encode())
-    with open(path, opener=private) as file:
-        return file.read()
 
 
 def _has_login() -> bool:

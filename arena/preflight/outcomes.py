@@ -62,7 +62,10 @@ def require_rules(config: Config, *plans: Plan, tournament: bool = False) -> Non
         what = f"{' and '.join(needed)} {'needs' if len(needed) == 1 else 'need'} winners"
         if rule is None and (rated or needed):
             fits, episodes = _suggestion(match, game)
-            found = f"set {fits}, which fits {pluralize(episodes, 'episode')} of random actions" if fits else "set one"
+            random = f"{pluralize(episodes, 'episode')} of random actions"
+            found = f"set {fits}, which fits {random}" if fits else "set one"
+            if fits == "none" and needed:
+                found = f"leave that out, as {random} had no winners, or set a rule"
             why = "the players of a league are rated" if rated else what
             raise ConfigError(
                 f"found null, and the game does not say who has won, but {why}: {found}. zero_sum: the returns of two "

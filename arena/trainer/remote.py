@@ -11,6 +11,7 @@ import tempfile
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
 from typing import IO, Any
@@ -65,9 +66,20 @@ class RemoteRun:
     def _await_held(self) -> int | None:
         """The tick at which the run waits; None if its processes have ended."""
         while True:
-            if self._connection is None and not self._accept():
-                return None
-            assert self._connection is not None, "it was accepted"
+            if self._connection is None:  # until the process that leads the run connects
+                accepted: list[Connection] = []
+                accept = partial(lambda found: found.append(self._listener.accept()), accepted)
+                waiting = threading.Thread(target=accept, daemon=True)
+                waiting.start()
+                while waiting.is_alive():
+                    waiting.join(_LOOK_SECONDS)
+                    if waiting.is_alive() and self._process.poll() is not None:
+                        Client(self._address, family="AF_UNIX", authkey=self._key).close()  # so that `accept` returns
+                        waiting.join()
+                        for connection in accepted:
+                            connection.close()
+                        return None
+                self._connection = accepted[0]
             try:
                 while not self._connection.poll(_LOOK_SECONDS):
                     if self._process.poll() is not None and not self._connection.poll(0):
@@ -76,22 +88,6 @@ class RemoteRun:
             except (EOFError, OSError):  # the process that led the run has died, or has ended
                 self._connection.close()
                 self._connection = None
-
-    def _accept(self) -> bool:
-        """Waits for the process that leads the run to connect; False if the processes have ended."""
-        accepted: list[Connection] = []
-        waiting = threading.Thread(target=lambda: accepted.append(self._listener.accept()), daemon=True)
-        waiting.start()
-        while waiting.is_alive():
-            waiting.join(_LOOK_SECONDS)
-            if waiting.is_alive() and self._process.poll() is not None:
-                Client(self._address, family="AF_UNIX", authkey=self._key).close()  # so that `accept` returns
-                waiting.join()
-                for connection in accepted:
-                    connection.close()
-                return False
-        self._connection = accepted[0]
-        return True
 
     def ended(self) -> tuple[int, str]:
         """The exit status of the processes, which have ended, and what they have written to stderr."""

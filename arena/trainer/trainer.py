@@ -152,7 +152,12 @@ class Trainer:
     ) -> None:
         self._closed = True  # until everything is there
         if ranks != 1:
-            _check_remote(config, callbacks)
+            if mpirun.under_launcher():
+                raise ConfigError("a Trainer starts its processes itself; under mpirun or srun use ranks=1")
+            if callbacks:
+                words = "objects as callbacks need ranks=1; name a class under `callbacks` of the configuration"
+                raise ConfigError(words)
+            refuse_main(config, ", or use ranks=1")
         elif hosts is not None:
             raise ConfigError(f"hosts={hosts!r} are for several processes; set ranks, or None for one for each role")
         self._hosts = hosts
@@ -239,24 +244,24 @@ class Trainer:
             self._held.state.unlock()
             self._open(str(self.folder), resume=True)
         if self.done:
-            raise BudgetReached(
-                f"the run is over at tick {self.ticks}; go on with Trainer.restore({str(self.folder)!r}, ticks=...)"
-            )
+            again = f"Trainer.restore({str(self.folder)!r}, ticks=...)"
+            raise BudgetReached(f"the run is over at tick {self.ticks}; go on with {again}")
         held, started = self._held, self.ticks
         episodes = held.run.folder.episodes
         before = episodes.stat().st_size if episodes.exists() else 0
         self._players.clear()
         self._memories.clear()
         if self._ranks != "1":
-            status = self._play_remotely()
-            return self._trained(before, over=status == 0)
+            return self._trained(before, over=self._play_remotely() == 0)
         with untouched_process():
             held.state.stop.renew()
             held.state.stop.listen()
             try:
                 log_to_folder(held.run)
-                while (status := held.play_stage()) is None and self._goes_on(started):
-                    pass
+                while (status := held.play_stage()) is None:
+                    run = held.run  # more belongs to the iteration: its leg, its evaluation, or the end of the run
+                    if not (run.leg.start == started or is_due(run) or run.concluded or self._rule_met):
+                        break
             except KeyboardInterrupt:
                 self._interrupted = True
                 raise
@@ -306,34 +311,21 @@ class Trainer:
     def _trained(self, before: int, *, over: bool) -> dict[str, Any]:
         """The newest result after an iteration; `before`: bytes of the episodes before it."""
         self._is_over = over
-        self._warn_if_cut(before)
+        lines = list(JournalReader(self._held.run.folder.episodes, start=before).lines(EpisodeRecord, missing_ok=True))
+        cut = sum(line.cut for line in lines)
+        if 2 * cut > len(lines) and not self._warned:
+            self._warned = True
+            words = f"{cut} of {len(lines)} episodes were cut by the end of the iteration"
+            warnings.warn(f"{words}: `every` is short for this game", stacklevel=3)
         kept = self._held.state.results  # None where other processes have played
         newest = (self.results[-1:] or [{}])[0] if kept is None else dict(kept.newest or {})
         if self._verbose:
             say(_line(newest))
         return newest
 
-    def _warn_if_cut(self, before: int) -> None:
-        """Warns once if most episodes of an iteration were cut by its end; `before`: bytes of earlier episodes."""
-        lines = list(JournalReader(self._held.run.folder.episodes, start=before).lines(EpisodeRecord, missing_ok=True))
-        cut = sum(line.cut for line in lines)
-        if 2 * cut > len(lines) and not self._warned:
-            self._warned = True
-            warnings.warn(
-                f"{cut} of {len(lines)} episodes were cut by the end of the iteration: `every` is short for this game",
-                stacklevel=3,
-            )
-
-    def _goes_on(self, started: int) -> bool:
-        """Whether more belongs to the iteration: its leg, its evaluation, or the end of the run."""
-        run = self._held.run
-        return run.leg.start == started or is_due(run) or run.concluded or self._rule_met
-
     def _fail(self, failure: Failed) -> None:
         self.close()
-        if failure.exit_code == _MISTAKE:
-            raise ConfigError(failure.message)
-        raise RunFailed(f"{failure.who}\n{failure.message}", who=failure.who, trace=failure.message)
+        raise _error_of(failure)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Trains until the run is over; yields the newest result of each iteration."""
@@ -398,42 +390,26 @@ class Trainer:
             contests = {name: found for name, found in each.items() if found is not None}
             if not contests:
                 raise ConfigError("no policy has a match with seats of others", path="against")
-        played: list[tuple[RunFolder, list[str] | None]] = []
+        parent = self.folder / "evaluations"
+        parent.mkdir(mode=0o700, exist_ok=True)
+        words = f"trainer-{self.ticks:012d}" + ("" if against is None else f"-against-{against.replace(':', '-')}")
+        folders, lines = [], []
         with untouched_process():
             for name, contest in contests.items():
-                folder = self._free_folder(against)
+                numbered = (parent / (words if number == 1 else f"{words}-{number}") for number in range(1, 10**6))
+                folder = next(path for path in numbered if not path.exists())
                 config = prepare(contest, ranks=1, run_dir=str(folder))
-                seated = (
-                    [name] if name else sorted({seat.policy for match in config.plan.matches for seat in match.seats})
-                )
-                lanes = episodes_per_lane(config, seated, episodes)
+                seated = {seat.policy for match in config.plan.matches for seat in match.seats}
+                lanes = episodes_per_lane(config, [name] if name else sorted(seated), episodes)
                 try:
                     in_one_process(replace(config, source=run.source, episodes=lanes, greedy=greedy), silent_display())
                 except BaseException as error:
-                    failure = self._leader.failure(run, error)
-                    if failure.exit_code == _MISTAKE:
-                        raise ConfigError(failure.message) from error
-                    raise RunFailed(
-                        f"{failure.who}\n{failure.message}", who=failure.who, trace=failure.message
-                    ) from error
-                played.append((config.folder, [name] if name else None))
-        return self._numbers(played)
-
-    def _numbers(self, played: Sequence[tuple[RunFolder, list[str] | None]]) -> dict[str, Any]:
-        lines = [
-            evaluations.line_of(self.ticks, name, score)
-            for folder, names in played
-            for name, score in scored(folder, ()).policies.items()
-            if score.episodes and (names is None or name in names)
-        ]
-        return numbers_of([folder for folder, _ in played], lines, self.policies)
-
-    def _free_folder(self, against: str | None) -> Path:
-        home = self.folder / "evaluations"
-        home.mkdir(mode=0o700, exist_ok=True)
-        words = f"trainer-{self.ticks:012d}" + ("" if against is None else f"-against-{against.replace(':', '-')}")
-        numbered = (home / (words if number == 1 else f"{words}-{number}") for number in range(1, 10**6))
-        return next(path for path in numbered if not path.exists())
+                    raise _error_of(self._leader.failure(run, error)) from error
+                folders.append(config.folder)
+                for other, score in scored(config.folder, ()).policies.items():
+                    if score.episodes and name in ("", other):
+                        lines.append(evaluations.line_of(self.ticks, other, score))
+        return numbers_of(folders, lines, self.policies)
 
     def _config_now(self) -> Config:
         run = self._held.run
@@ -451,26 +427,25 @@ class Trainer:
             ConfigError: there is no such policy or checkpoint, or its algorithm has no `actor()`.
         """
         self._check_open()
-        name = self._named(name)
-        return Player(self._policy(name, self._tick_of(name, which)), name)
+        name, run = self._named(name), self._held.run
+        files = checkpoint.list_checkpoints(run.folder.checkpoints_path(name))
+        tick = None
+        if which != "last" and files:
+            known = {str(checkpoint.ticks_of(file)): checkpoint.ticks_of(file) for file in files}
+            found = best.read(run.folder)
+            if found is not None and str(found.tick) in known:
+                known["best"] = found.tick
+            known = {"first": checkpoint.ticks_of(files[0]), **known}
+            if str(which) not in known:
+                nearby = nearest(str(which), ["last", *known])
+                raise ConfigError(f"there is no checkpoint {which!r} of {name!r}; {nearby}")
+            tick = known[str(which)]
+        return Player(self._policy(name, tick), name)
 
     def _policy(self, name: str, tick: int | None) -> Policy:
         with untouched_process(), self._origin.located():
             folder = self._held.run.folder if self._held.run.begun or self._held.run.resumed else None
             return configured_policy(self._config_now(), folder, name, tick)
-
-    def _tick_of(self, name: str, which: str | int) -> int | None:
-        files = checkpoint.list_checkpoints(self._held.run.folder.checkpoints_path(name))
-        ticks = {str(checkpoint.ticks_of(file)): checkpoint.ticks_of(file) for file in files}
-        if which == "last" or not files:
-            return None
-        known = {"first": checkpoint.ticks_of(files[0]), **ticks}
-        found = best.read(self._held.run.folder)
-        if found is not None and str(found.tick) in ticks:
-            known["best"] = found.tick
-        if str(which) not in known:
-            raise ConfigError(f"there is no checkpoint {which!r} of {name!r}; {nearest(str(which), ['last', *known])}")
-        return known[str(which)]
 
     def _named(self, name: str | None) -> str:
         if name is None:
@@ -568,9 +543,9 @@ class Trainer:
         name = self._named(policy)
         given = self._config_now().policies[name]
         path = checkpoint.find(given.load, name) if given.frozen and given.load else self._checkpoint(name)
-        held = checkpoint.load(path)
-        checkpoint.check_mapping(held, path)
-        return dict(held.state)
+        loaded = checkpoint.load(path)
+        checkpoint.check_mapping(loaded, path)
+        return dict(loaded.state)
 
     def set_state(self, policy: str, state: Mapping[str, Any]) -> None:
         """Replaces what a policy has learned, from the next iteration on.
@@ -587,23 +562,20 @@ class Trainer:
                 path=f"policies.{policy}",
             )
         path = self._checkpoint(self._named(policy))
-        held = checkpoint.load(path)
-        difference = _difference(held.state, state, "")
+        loaded = checkpoint.load(path)
+        difference = _difference(loaded.state, state, "")
         if difference is not None:
             raise ConfigError(f"the state does not fit {policy!r}: {difference}", path=f"policies.{policy}")
         self._players.clear()
-        checkpoint.write(path, replace(held, state=dict(state)))
+        checkpoint.write(path, replace(loaded, state=dict(state)))
 
     def _checkpoint(self, name: str) -> Path:
         self._check_open()
         found = boundary.newest(self._held.run.folder) if self._held.run.begun or self._held.run.resumed else None
         if found is None or name not in found.checkpoints:
-            frozen = self._config_now().policies[name].frozen
-            why = (
-                "is frozen and loads no checkpoint, so it has no state"
-                if frozen
-                else ("has no state before its first iteration")
-            )
+            why = "has no state before its first iteration"
+            if self._config_now().policies[name].frozen:
+                why = "is frozen and loads no checkpoint, so it has no state"
             raise ConfigError(f"{name!r} {why}", path=f"policies.{name}")
         return found.checkpoint(self._held.run.folder, name)
 
@@ -658,9 +630,8 @@ class Trainer:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise ConfigError(
-                f"the Trainer is closed; Trainer.restore({str(self._held.run.path)!r}) goes on with its run"
-            )
+            again = f"Trainer.restore({str(self._held.run.path)!r})"
+            raise ConfigError(f"the Trainer is closed; {again} goes on with its run")
 
     def __enter__(self) -> Trainer:
         return self
@@ -675,8 +646,8 @@ class Trainer:
             self.close()
 
     def __repr__(self) -> str:
-        lines = [f"Trainer({str(self.folder)!r}, ticks={self.ticks}, done={self.done})"]
-        return "\n".join([*lines, *map(_line, self.results[-3:])])
+        head = f"Trainer({str(self.folder)!r}, ticks={self.ticks}, done={self.done})"
+        return "\n".join([head, *map(_line, self.results[-3:])])
 
     def _repr_html_(self) -> str:
         """The folder, the ticks, and the newest results as a table, for notebooks."""
@@ -701,13 +672,11 @@ class _Silent(Output):
     def fail(self, failure: Failed) -> None: ...
 
 
-def _check_remote(config: Config, callbacks: Sequence[Any]) -> None:
-    """Refuses settings that other processes cannot use."""
-    if mpirun.under_launcher():
-        raise ConfigError("a Trainer starts its processes itself; under mpirun or srun use ranks=1")
-    if callbacks:
-        raise ConfigError("objects as callbacks need ranks=1; name a class under `callbacks` of the configuration")
-    refuse_main(config, ", or use ranks=1")
+def _error_of(failure: Failed) -> ConfigError | RunFailed:
+    """The exception that a failure of a run is for a program."""
+    if failure.exit_code == _MISTAKE:
+        return ConfigError(failure.message)
+    return RunFailed(f"{failure.who}\n{failure.message}", who=failure.who, trace=failure.message)
 
 
 def _check_held(config: Config) -> None:

@@ -82,7 +82,7 @@ def test_a_generator_is_reached_by_set() -> None:
 def test_override_expands_a_rule_given_by_name() -> None:
     short, path = entry("matchmaking", policies=["a"], rule="fictitious"), "matches[0].matchmaking.rule.fictitious.self"
     data = {**yaml.load(resolved_yaml(league(short)), source="x"), "matches": [short]}
-    assert rule_of(parse_config(data, source="x", overrides=[f"{path}=0.25"])).fictitious.self_play == 0.25
+    assert rule_of(parse_config(data, source="x", overrides=[f"{path}=0.25"])).self_play == 0.25
     with pytest.raises(ConfigError, match="expected a number, at least 0 and at most 1") as caught:
         parse_config(data, source="x", overrides=[f"{path}=1.5"])
     assert (caught.value.path, caught.value.source) == (path, f"--set {path}=1.5")
@@ -311,7 +311,7 @@ def test_rule_option_without_effect_is_refused(rule: Any, key: str, words: str) 
 )
 def test_reset_that_can_occur_is_accepted(reset: Any) -> None:
     rule = {"exploiters": {"main": ["a"], "main_exploiters": ["b"], "reset": reset}}
-    assert rule_of(league(entry("matchmaking", policies=["a", "b"], rule=rule), rounds=6)).exploiters.reset
+    assert rule_of(league(entry("matchmaking", policies=["a", "b"], rule=rule), rounds=6)).reset
 
 
 @pytest.mark.parametrize("rule", [{"past_selves": {"self": 1}}, {"fictitious": {"self": 1}}])

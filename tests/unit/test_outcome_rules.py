@@ -10,6 +10,7 @@ from gymnasium import spaces
 
 from arena.config import parse_config
 from arena.config.fields import OutcomeRule
+from arena.errors import ConfigError
 from arena.plan.build import make_plan
 from arena.plan.plan import MatchPlan
 from arena.preflight.examine import make_game
@@ -77,6 +78,41 @@ def test_rule_of_the_configuration_comes_first() -> None:
     match = match_of(f"{__name__}:Opposed", "none")
     with closing(make_game(match, 1)) as game:
         assert outcome_rule(match, game.interface) == "none"
+
+
+class Rivals(Pair):
+    """Pays the higher choice, and declares nothing."""
+
+    def step(self, actions: list[int]) -> tuple[list[int], list[float], bool, list[dict[str, Any]]]:
+        first, second = (float(action) for action in actions)
+        return [0, 0], [first, 2 * second], True, [{}, {}]
+
+
+@pytest.mark.parametrize(
+    ("place", "keys"),
+    [
+        ("stop.policy_win_rate/a", {"stop": {"policy_win_rate/a": 0.9}}),
+        ("best.metric", {"best": {"metric": "policy_win_rate/b"}}),
+        ("stop.evaluation/policies/a/wins", {"stop": {"evaluation/policies/a/wins": 1}, "evaluation": {"every": 9}}),
+    ],
+)
+def test_win_rates_need_a_rule_that_says_who_wins(place: str, keys: dict[str, Any]) -> None:
+    def refused(make: str, outcome: str | None = None, **more: Any) -> str:
+        policies = {name: {"algorithm": "random"} for name in ("a", "b")}
+        matches = [{"env": "g", "seats": ["a", "b"]}]
+        envs = {"g": {"make": f"{__name__}:{make}", "outcome": outcome}}
+        data = {"ticks": 9, "checkpoint_every": 9, "envs": envs, "policies": policies, "matches": matches, **more}
+        try:
+            config = parse_config(data, source="test")
+            require_rules(config, make_plan(config))
+        except ConfigError as error:
+            return f"{error.path}: {error.message}"
+        return ""
+
+    assert refused("Rivals") == refused("Opposed", **keys) == refused("Rivals", "higher_return", **keys) == ""
+    assert f"but {place} needs winners: set higher_return, which fits 20 episodes" in refused("Rivals", **keys)
+    assert f"but {place} needs winners: leave that out" in refused("Pair", **keys)
+    assert f"envs.g.outcome: found none, but {place} needs winners" in refused("Rivals", "none", **keys)
 
 
 def test_shared_rewards_suggest_none() -> None:
