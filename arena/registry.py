@@ -481,16 +481,7 @@ def logger_target(name: str) -> str:
 def check_names(
     environments: Mapping[str, str], algorithms: Mapping[str, str], wrappers: Mapping[str, Sequence[str]]
 ) -> None:
-    """Refuses unknown short names, without importing anything.
-
-    Args:
-        environments: `make` of each entry of `envs`.
-        algorithms: `algorithm` of each entry of `policies`.
-        wrappers: the names in `wrappers` of each entry of `envs`.
-
-    Raises:
-        ConfigError: with the place in the configuration.
-    """
+    """Refuses unknown short names without importing anything: `make`, `algorithm` and `wrappers` of each entry."""
     for entry, make in environments.items():
         with located(path=f"envs.{entry}.make"):
             _target(make, ENVIRONMENTS | EXTERNAL, "environment")
@@ -587,8 +578,7 @@ def decode_options(
     Args:
         cls: the algorithm.
         options: from the configuration.
-        path: of the policy, such as `policies.blue`; prefix of the paths in errors of the algorithm, such as
-            `options.gamma`.
+        path: of the policy, such as `policies.blue`.
         given: the number of arguments before the options, such as `env` and `group`.
 
     Raises:

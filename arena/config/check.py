@@ -35,11 +35,7 @@ if TYPE_CHECKING:
 
 
 def check(config: Config) -> None:
-    """Refuses a configuration that contradicts itself.
-
-    Raises:
-        ConfigError: the first thing that is wrong, with its place.
-    """
+    """Refuses a configuration that contradicts itself."""
     if not is_name(config.name):
         raise ConfigError(
             f"the run's name {config.name!r} (by default the file's) cannot be used; {NAME_RULE}", path="name"
@@ -110,11 +106,7 @@ def check(config: Config) -> None:
 
 
 def check_entries(config: Config, placed: Sequence[tuple[str, MatchConfig | GeneratorEntry]]) -> None:
-    """Refuses entries of `matches`, with their places, that contradict themselves or the rest of the configuration.
-
-    Raises:
-        ConfigError: the first thing that is wrong, with its place.
-    """
+    """Refuses entries of `matches`, with their places, that contradict themselves or the rest of the configuration."""
     for path, entry in placed:
         _check_known(entry.env, config.envs, "environment", f"{path}.env")
         if isinstance(entry, MatchConfig):
@@ -151,7 +143,7 @@ def _check_listed(config: Config) -> None:
         if not entries:
             raise ConfigError("is empty; a round has at least one match", path=f"rounds[{number}]")
         for path, entry in config.places_of(number):
-            if not isinstance(entry, MatchConfig) and entry.adaptive:
+            if entry.adaptive:
                 raise ConfigError(
                     "is not allowed in a list of rounds: its matches depend on the results of rounds before; list "
                     "matches, round_robin, gauntlet or mixtures, or write `rounds` as a number and this in `matches`",

@@ -27,11 +27,7 @@ _USUAL = SnapshotsConfig()
 
 
 def check_winners(config: Config) -> None:
-    """Refuses a game without winners where something depends on who has won.
-
-    Raises:
-        ConfigError: the first such game, with its place.
-    """
+    """Refuses a game without winners where something depends on who has won."""
     for name, env in config.envs.items():
         if env.outcome == "none" and (needed := needs_winners(config, name)):
             verb = "needs" if len(needed) == 1 else "need"
@@ -43,11 +39,7 @@ def check_winners(config: Config) -> None:
 
 
 def check_rounds(config: Config) -> None:
-    """Refuses rounds, generators that depend on them, and a league, where they do not fit together.
-
-    Raises:
-        ConfigError: the first thing that is wrong, with its place.
-    """
+    """Refuses rounds, generators that depend on them, and a league, where they do not fit together."""
     for path, generator in generators_of(config):
         needed = generator.rounds if isinstance(generator, KnockoutConfig) else 2
         if generator.adaptive and config.rounds < needed:

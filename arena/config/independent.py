@@ -24,11 +24,7 @@ if TYPE_CHECKING:
 
 
 def check_independent(config: Config) -> None:
-    """Refuses `independent` together with keys that need one policy of several workers.
-
-    Raises:
-        ConfigError: the first contradiction, with its place.
-    """
+    """Refuses `independent` together with keys that need one policy of several workers."""
     seats = () if config.evaluation is None else config.evaluation.seats or ()
     for name, count in _workers(config).items():
         policy, reason = config.policies[name], ""

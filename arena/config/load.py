@@ -139,7 +139,7 @@ def parse_proposed(config: Config, data: Any, players: Mapping[str, str], *, pat
     whole = msgspec.structs.replace(config, matches=entries, schedule=config.rounds, policies=policies)
     placed = [(place.replace("matches", path, 1), entry) for place, entry in whole.places()]
     for place, entry in placed:
-        if not isinstance(entry, MatchConfig) and entry.adaptive:
+        if entry.adaptive:
             raise ConfigError("depends on results, and cannot be proposed; propose the matches themselves", path=place)
     check_entries(whole, placed)
     return tuple(match for _, match in whole.entries())

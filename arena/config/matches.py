@@ -69,10 +69,23 @@ class MatchConfig(Seated, frozen=True, kw_only=True, forbid_unknown_fields=True)
     lanes: Count = 1  # environment instances that each match steps together
     pipeline: Halves = 1  # 2: in two halves, one is stepped while the workers compute actions for the other
 
+    adaptive: ClassVar[bool] = False
+
     @property
     def names(self) -> Team:
         """The policy of each seat."""
         return tuple(entry if isinstance(entry, str) else entry[0] for entry in self.seats)
+
+    members = names  # as a generator's: all policies that may play
+
+    @property
+    def roles(self) -> int:
+        """Environments and workers of all copies."""
+        return self.copies * (1 + len(self.seats))
+
+    def matches(self, *, learns: Collection[str] = ()) -> tuple[MatchConfig, ...]:
+        """The match alone: what a generator writes out."""
+        return (self,)
 
     @property
     def known_sides(self) -> tuple[tuple[int, ...], ...]:

@@ -49,12 +49,8 @@ def gated(config: Config) -> tuple[str, ...]:
 
 def players(config: Config) -> tuple[str, ...]:
     """The policies that may play in any round, in the order of the configuration."""
-    found = {name for _, entry in config.places() for name in _players_of(entry)}
+    found = {name for _, entry in config.places() for name in entry.members}
     return tuple(name for name in config.policies if name in found)
-
-
-def _players_of(entry: MatchConfig | Generator) -> tuple[str, ...]:
-    return entry.names if isinstance(entry, MatchConfig) else entry.members
 
 
 def apart(config: Config, *, declared: bool = True) -> Sides | None:
@@ -71,7 +67,7 @@ def apart(config: Config, *, declared: bool = True) -> Sides | None:
         if isinstance(entry, Generator) and entry.adaptive:
             sides = [*sides_of(config, entry)]
         else:
-            matches = (entry,) if isinstance(entry, MatchConfig) else entry.matches()
+            matches = entry.matches()
             if any(len(match.known_sides) != 2 for match in matches):
                 return None
             sides = [{name for match in matches for name in match.team_of(side)} for side in (0, 1)]
@@ -119,7 +115,7 @@ def needs_winners(config: Config, env: str) -> list[str]:
             name = match[1] or match[2]
             name = name if name in config.policies else name.partition("#")[0]
             everywhere = match[2] and config.evaluation is not None and config.evaluation.seats
-            played = {entry.env for _, entry in config.places() if everywhere or name in _players_of(entry)}
+            played = {entry.env for _, entry in config.places() if everywhere or name in entry.members}
             found += [path] * (played == {env})
     league = config.league or LeagueConfig()
     if any(entry.env == env for _, entry in matchmaking_of(config)):
@@ -181,15 +177,11 @@ def later_matches(config: Config) -> tuple[tuple[str, MatchConfig], ...]:
 
 
 def check_drawn(config: Config) -> None:
-    """Refuses opponents that are drawn only as snapshots, but never play, so that there are no snapshots.
-
-    Raises:
-        ConfigError: for the first such opponent, with its place.
-    """
-    present = {name for _, entry in config.places() if isinstance(entry, MatchConfig) for name in entry.names}
-    for _, generator in generators_of(config):
-        snapshots_alone = isinstance(generator, MatchmakingConfig) and not generator.rule.draws_current
-        present |= {*(generator.policies if snapshots_alone else generator.members)}
+    """Refuses opponents that are drawn only as snapshots, but never play, so that there are no snapshots."""
+    present = set[str]()
+    for _, entry in config.places():
+        snapshots_alone = isinstance(entry, MatchmakingConfig) and not entry.rule.draws_current
+        present |= {*(entry.policies if snapshots_alone else entry.members)}
     for path, entry in matchmaking_of(config):
         for index, name in enumerate(entry.against):
             if config.policies[name].learns and name not in present:

@@ -150,13 +150,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     @property
     def roles(self) -> int:
         """Environments and workers of the round that has the most, without the root and without repetitions."""
-        return max(
-            sum(
-                entry.copies * (1 + len(entry.seats)) if isinstance(entry, MatchConfig) else entry.roles
-                for entry in entries
-            )
-            for entries in self.listed
-        )
+        return max(sum(entry.roles for entry in entries) for entries in self.listed)
 
     @property
     def stop_rules(self) -> tuple[StopRule, ...]:
@@ -171,26 +165,14 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     def games_alone(self) -> Config:
         """The same games and policies, without what only a training run has: its listeners and evaluations."""
-        kept = tuple(entry for entry in self.loggers if entry == "tensorboard")
-        return msgspec.structs.replace(
-            self,
-            callbacks=(),
-            loggers=kept,
-            evaluation=None,
-            results=ResultsConfig(),
-            stop={},
-            best=None,
-            curriculum=None,
-        )
+        nothing = dict.fromkeys(("evaluation", "best", "curriculum"))
+        loggers = tuple(entry for entry in self.loggers if entry == "tensorboard")
+        return msgspec.structs.replace(self, callbacks=(), loggers=loggers, results=ResultsConfig(), stop={}, **nothing)
 
     def entries(self, number: int = 0) -> tuple[tuple[str, MatchConfig], ...]:
         """Every match description of the first round, or of one that `rounds` lists, with its place."""
         learns = self.learners
-        return tuple(
-            (path, match)
-            for path, entry in self.places_of(number)
-            for match in ((entry,) if isinstance(entry, MatchConfig) else entry.matches(learns=learns))
-        )
+        return tuple((path, match) for path, entry in self.places_of(number) for match in entry.matches(learns=learns))
 
     def known_matches(self) -> tuple[tuple[str, MatchConfig], ...]:
         """The match descriptions of all rounds that follow from the configuration alone, with their places."""

@@ -29,12 +29,10 @@ def make_plan(
 
     Args:
         config: a checked configuration; of a later round its matches, see `arena.league.next_round.round_config`.
-        ranks: how many there are. None: one for each role. Fewer than roles: they host several each, see
-            `arena.plan.placement`. More: the rest is idle, or with `scale: true` all matches are repeated as often as
-            they fit.
+        ranks: None: one for each role. Fewer than roles: they host several each, see `arena.plan.placement`. More: the
+            rest is idle, or with `scale: true` all matches are repeated as often as they fit.
         number: of the round, from 0.
-        places: per match description the entry of the user's configuration that it was made from, for messages; ():
-            the descriptions are the user's own.
+        places: per match description the entry of the user's configuration that it was made from, for messages.
         whole: the configuration that `config` was made from; None: it is the user's.
 
     Raises:

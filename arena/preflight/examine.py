@@ -298,11 +298,7 @@ class _Layout(NamedTuple):
 
 
 def interface_of(match: MatchPlan) -> Interface:
-    """The interface of a match's games, which are made once.
-
-    Raises:
-        ConfigError: they cannot be made, or the match's `idle_action` is not theirs.
-    """
+    """The interface of a match's games, which are made once; raises ConfigError as `make_game`, `check_idle_action`."""
     if registry.external_kind(match.game.make) is not None:
         return _examined_games(match, opens=False).interface
     with closing(make_game(match, _PROBE_LANES)) as game:
@@ -376,11 +372,7 @@ def make_game(match: MatchPlan, lanes: int) -> BatchedEnv:
 
 
 def external_games(match: MatchPlan) -> ExternalGames:
-    """The external games of a match, not open yet.
-
-    Raises:
-        ConfigError: their class does not take the arguments.
-    """
+    """The external games of a match, not open yet; raises ConfigError if their class does not take the arguments."""
     with located(path=f"envs.{match.env}.make"):
         registry.environment_factory(match.game.make)
     make_games = registry.load_object("envs.adapters.sources:make_games")
@@ -394,11 +386,7 @@ def external_games(match: MatchPlan) -> ExternalGames:
 
 @contextmanager
 def constructor_errors_reported(match: MatchPlan) -> Iterator[None]:
-    """Converts errors of an environment's constructor to `ConfigError`: most often its arguments are wrong.
-
-    Raises:
-        ConfigError: in place of any other error, which is in the message and is the cause.
-    """
+    """Converts errors of an environment's constructor to `ConfigError`: most often its arguments are wrong."""
     try:
         yield
     except ConfigError:
@@ -413,12 +401,7 @@ def constructor_errors_reported(match: MatchPlan) -> Iterator[None]:
 
 
 def adapted_game(match: MatchPlan, lanes: int, contexts: Sequence[EnvContext] | None = None) -> BatchedEnv:
-    """The environment of a match; what its constructor raises passes through.
-
-    Args:
-        match: the match.
-        lanes: how many.
-        contexts: per lane its place in the run; None: outside of a run.
+    """The environment of a match; what its constructor raises passes through. Outside of a run there are no `contexts`.
 
     Raises:
         ConfigError: an argument that the environment does not take, or not with this value; or units whose actions are
@@ -438,11 +421,7 @@ def adapted_game(match: MatchPlan, lanes: int, contexts: Sequence[EnvContext] | 
 
 
 def check_idle_action(match: MatchPlan, interface: Interface) -> None:
-    """Refuses an `idle_action` that is not in the action space of every entity.
-
-    Raises:
-        ConfigError: with the place in the configuration.
-    """
+    """Refuses an `idle_action` that is not in the action space of every entity."""
     if match.game.idle_action is None:
         return
     for entity, space in zip(interface.entities, interface.action_spaces, strict=True):

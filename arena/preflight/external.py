@@ -37,11 +37,7 @@ def external_kinds(plan: Plan) -> dict[int, str]:
 
 
 def check_external(plan: Plan) -> None:
-    """Refuses a plan that asks external games for something that they cannot do.
-
-    Raises:
-        ConfigError: the first mistake, with its place in the configuration.
-    """
+    """Refuses a plan that asks external games for something that they cannot do."""
     kinds = external_kinds(plan)
     for match in (plan.matches[number] for number in kinds):
         rules, env = match.game.external or TickRules(), f"envs.{match.env}"

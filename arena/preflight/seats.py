@@ -77,9 +77,7 @@ def check_shared(cls: type[Any], first: Sequence[SpaceWords], seat: Sequence[Spa
 
 
 def check_teams(cls: type[Any], plan: Plan, policy: PolicyPlan) -> None:
-    """Calls the check of an algorithm that learns with whole teams, for each team of a policy.
-
-    Its classmethod `check_team` gets the number of entities of a team and of the policy's first team.
+    """Calls `check_team` of an algorithm that learns with whole teams, with the size of each team and of the first one.
 
     Raises:
         ConfigError: it refuses a team; or `max_lag`, although the workers of a team exchange observations.
@@ -116,7 +114,7 @@ def check_independence(cls: type[Any], policy: PolicyPlan) -> None:
 
 
 class Learner(NamedTuple):
-    """A learner: a worker, or all workers of a team, whose samples are learned from together."""
+    """A worker, or all workers of a team, whose samples are learned from together."""
 
     workers: tuple[int, ...]  # group ranks
     rows: int  # that it learns from on a tick
