@@ -378,7 +378,7 @@ class OwnRule(Rule, Shortened, frozen=True, kw_only=True, forbid_unknown_fields=
     @classmethod
     def spelled_out(cls, value: Any) -> Any:
         """`"package.module:Class"`, or `{"package.module:Class": {its options}}`."""
-        name, options = value, {}
+        name, options = value, dict[str, Any]()
         if isinstance(value, Mapping) and len(value) == 1:
             ((name, options),) = value.items()
         return {cls.kind: {"class": name, "options": options}} if isinstance(name, str) and ":" in name else value

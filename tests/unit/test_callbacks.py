@@ -49,23 +49,12 @@ def of(name: str, /, **options: Any) -> CallbackConfig:
 
 
 def test_an_entry_is_a_name_or_a_name_with_options() -> None:
-    assert planned("a.b:C", {"class": "d:E"}, {"class": "d:E", "options": {"x": 1}}) == (
-        "a.b:C",
-        CallbackConfig(class_="d:E"),
-        CallbackConfig(class_="d:E", options={"x": 1}),
-    )
-
-
-def test_resolved_configuration_has_the_same_callbacks() -> None:
-    config = parse_config({**DATA, "callbacks": ["a:B", {"class": "a:B", "options": {"x": [1]}}]}, source="test")
+    entries = ["a.b:C", {"class": "d:E"}, {"class": "d:E", "options": {"x": 1}}]
+    data = {**DATA, "callbacks": entries}
+    config = parse_config(data, source="test", overrides=["callbacks[2].options.x=[2]"])
+    assert config.callbacks == ("a.b:C", CallbackConfig(class_="d:E"), CallbackConfig(class_="d:E", options={"x": [2]}))
     again = parse_config(yaml.load(resolved_yaml(config), source="again"), source="test")
     assert again.callbacks == config.callbacks
-
-
-def test_an_option_can_be_set() -> None:
-    data = {**DATA, "callbacks": [{"class": "a:B", "options": {"x": 1}}]}
-    config = parse_config(data, source="test", overrides=["callbacks[0].options.x=2"])
-    assert config.callbacks == (CallbackConfig(class_="a:B", options={"x": 2}),)
 
 
 @pytest.mark.parametrize(

@@ -43,9 +43,10 @@ def test_every_built_in_environment_is_found(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(registry.ALGORITHMS))
-def test_every_built_in_algorithm_is_found_and_is_described(name: str) -> None:
+def test_every_built_in_algorithm_is_found_and_synchronizes_by_ticks(name: str) -> None:
     assert registry.algorithm(name).run
     assert registry.ALGORITHMS[name].description
+    assert registry.schedule_of(registry.algorithm(name)) == "ticks"
 
 
 def test_modules_are_not_suggested_as_classes(folder: Path) -> None:
@@ -250,28 +251,12 @@ def test_values_within_or_without_annotations_are_accepted(folder: Path, options
     registry.worker_class("typed:Worker", options, acts=False, path="policies.blue")
 
 
-def test_environments_of_other_libraries_are_adapted() -> None:
-    game = registry.adapt_environment("gymnasium:CartPole-v1", {}, 3)
-    assert game.lanes == 3
-    assert len(game.interface.entities) == 1
-    game.close()
-
-
 # --- schedules ----------------------------------------------------------------------------------------------------
 
 
-def worker_saying(**said: Any) -> type[Any]:
-    def made(self: Any, env: Any, group: Any, *, ticks: int) -> None: ...
-
-    return type("Worker", (), {"face": "gym", "run": lambda self: None, "__init__": made, **said})
-
-
-@pytest.mark.parametrize(
-    ("said", "schedule"),
-    [({}, "episodes"), ({"schedule": "ticks"}, "ticks"), ({"schedule": "episodes"}, "episodes")],
-)
-def test_missing_schedule_counts_as_episodes(said: dict[str, str], schedule: str) -> None:
-    assert registry.schedule_of(worker_saying(**said)) == schedule
+def test_missing_schedule_counts_as_episodes() -> None:
+    assert registry.schedule_of(type("Worker", (), {})) == "episodes"
+    assert registry.schedule_of(type("Worker", (), {"schedule": "ticks"})) == "ticks"
 
 
 def test_unknown_schedule_is_refused_with_the_nearest_one(folder: Path) -> None:
@@ -284,11 +269,6 @@ def test_unknown_schedule_is_refused_with_the_nearest_one(folder: Path) -> None:
     with pytest.raises(ConfigError, match=r"W\.schedule is 'tick'.* did you mean 'ticks'") as caught:
         registry.worker_class("mine:W", {}, acts=False, path="policies.blue")
     assert caught.value.path == "policies.blue.algorithm"
-
-
-@pytest.mark.parametrize("name", sorted(registry.ALGORITHMS))
-def test_built_in_schedules_are_ticks_or_never(name: str) -> None:
-    assert registry.schedule_of(registry.algorithm(name)) == "ticks"
 
 
 # ----------------------------------------------------------------------------------------- options as structs

@@ -84,41 +84,6 @@ def test_team_that_would_learn_nothing_is_refused(
     assert "nothing would be learned" in refused(tmp_path, capsys, config)
 
 
-IDLE = [  # what the game's spaces leave without effect, or make impossible
-    ("ppo", {"log_std_init": -1.0}, DUEL, "log_std_init has no effect where the actions are Discrete(5)"),
-    ("dqn", {"normalize_observations": True}, LAKE, "expected false: Discrete(16) has no numbers"),
-    ("sac", {"target_entropy": 2.0}, DUEL, "auto, or at least 0 and less than 1.609"),
-]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("algorithm", "options", "game", "words"), IDLE, ids=str)
-def test_options_that_the_spaces_do_not_allow_are_refused(
-    algorithm: str,
-    options: dict[str, Any],
-    game: dict[str, Any],
-    words: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    config = configuration(algorithm, options, game, ["blue", "red"][: 1 if game is LAKE else 2], ticks=9000, lanes=1)
-    said = refused(tmp_path, capsys, config)
-    assert f"policies.blue.options.{next(iter(options))}: " in said
-    assert words in said
-
-
-@pytest.mark.slow
-def test_samples_sync_of_another_library_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    config = configuration("sb3:PPO", {"n_steps": 16}, DUEL, ["blue", "red"], ticks=300, lanes=1, sync="samples")
-    assert "policies.blue.sync: got 'samples'" in refused(tmp_path, capsys, config)
-
-
-@pytest.mark.slow
-def test_normalizing_a_single_transition_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    config = configuration("sb3:PPO", {"n_steps": 1}, DUEL, ["blue", "red"], ticks=300, lanes=1)
-    assert "policies.blue.options.n_steps: got 1 in a seat of one row" in refused(tmp_path, capsys, config)
-
-
 @pytest.mark.slow
 def test_data_of_another_game_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     record(tmp_path / "data", Box(-1, 1, (3,), np.float32), CHOICE, lambda seen: np.zeros(len(seen), np.int64))
@@ -127,24 +92,44 @@ def test_data_of_another_game_are_refused(tmp_path: Path, capsys: pytest.Capture
     assert re.search(words, refused(tmp_path, capsys, config))
 
 
-@pytest.mark.slow
-def test_invalid_idle_action_is_refused_by_all_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    config = configuration("scripted", {"action": 7}, CHOICES, ["blue", "red"], ticks=300, lanes=2)
-    assert "policies.blue.options.action: got 7, which is no action of Discrete(2)" in refused(tmp_path, capsys, config)
+DUO = ["blue", "red"]
+CONTINUOUS = {"make": "touchdown", "kwargs": {"red_actions": "continuous"}}
+REFUSED: list[tuple[tuple[Any, ...], dict[str, Any], str]] = [  # algorithm, options, game, seats, ticks; more; message
+    # what the game's spaces leave without effect, or make impossible
+    (
+        ("ppo", {"log_std_init": -1.0}, DUEL, DUO, 9000),
+        {},
+        "options.log_std_init: |log_std_init has no effect where the actions are Discrete(5)",
+    ),
+    (
+        ("dqn", {"normalize_observations": True}, LAKE, ["blue"], 9000),
+        {},
+        "options.normalize_observations: |expected false: Discrete(16) has no numbers",
+    ),
+    (
+        ("sac", {"target_entropy": 2.0}, DUEL, DUO, 9000),
+        {},
+        "options.target_entropy: |auto, or at least 0 and less than 1.609",
+    ),
+    (("sb3:PPO", {"n_steps": 16}, DUEL, DUO, 300), {"sync": "samples"}, "sync: got 'samples'"),
+    (("sb3:PPO", {"n_steps": 1}, DUEL, DUO, 300), {}, "options.n_steps: got 1 in a seat of one row"),
+    (
+        ("scripted", {"action": 7}, CHOICES, DUO, 300),
+        {},
+        "options.action: got 7, which is no action of Discrete(2)",
+    ),
+    (("scripted", {"action": 1}, CONTINUOUS, [["blue", "blue"]], 300), {}, "got 1, which is no action of Box"),
+    (("sb3:DQN", {}, {"make": "test_stand_ins:masked"}, DUO, 9000), {}, "policies.blue: this game has action masks"),
+]
 
 
 @pytest.mark.slow
-def test_invalid_idle_action_of_one_entity_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    game = {"make": "touchdown", "kwargs": {"red_actions": "continuous"}}
-    config = configuration("scripted", {"action": 1}, game, [["blue", "blue"]], ticks=300, lanes=1)
-    assert "got 1, which is no action of Box" in refused(tmp_path, capsys, config)
-
-
-@pytest.mark.slow
-def test_ignored_masks_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    game = {"make": "test_stand_ins:masked"}
-    config = configuration("sb3:DQN", {}, game, ["blue", "red"], ticks=9000, lanes=1)
-    assert "policies.blue: this game has action masks" in refused(tmp_path, capsys, config)
+@pytest.mark.parametrize(("given", "more", "words"), REFUSED, ids=str)
+def test_policies_that_cannot_play_their_seats_are_refused(
+    given: Any, more: dict[str, Any], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = refused(tmp_path, capsys, configuration(*given, lanes=1, **more), commands=("check",))
+    assert "policies.blue" in said and all(part in said for part in words.split("|"))
 
 
 LOADED = [
@@ -185,7 +170,7 @@ def test_weights_that_do_not_fit_are_refused(
 ) -> None:
     load = kept(tmp_path, algorithm, **learned)
     config = configuration(algorithm, given, DUEL, ["blue", "red"], ticks=90000, lanes=1, load=load)
-    said = refused(tmp_path, capsys, config)
+    said = refused(tmp_path, capsys, config, commands=("check",))
     assert "policies.blue.load: " in said
     assert words in said
     assert len(said) < 600
