@@ -47,7 +47,7 @@ from arena.experiment.variation import Params, is_within
 from arena.records.atomic import replacing
 from arena.records.boundary import newest_tick
 from arena.records.lock import RunLock, is_held, sharing
-from arena.roles.stop import ONE_REQUEST_SECONDS, handled_signals, takes_signals
+from arena.roles.stop import ONE_REQUEST_SECONDS, handled_signals, restored_handlers, takes_signals
 
 _WAIT_SECONDS = 0.25  # for the end of a process, between two looks for signals
 _LOOK_SECONDS = 1.0  # between two looks at the results
@@ -107,7 +107,8 @@ class Driver:
         """
         self._display.start()
         try:
-            with self._signals():
+            with restored_handlers():
+                self._listen()
                 self._begin()
                 self._loop()
         finally:
@@ -438,9 +439,8 @@ class Driver:
 
     # signals
 
-    @contextmanager
-    def _signals(self) -> Iterator[None]:
-        """Notes SIGINT, SIGTERM, SIGHUP and SIGUSR1 while this is open; does nothing outside of the main thread."""
+    def _listen(self) -> None:
+        """Notes SIGINT, SIGTERM, SIGHUP and SIGUSR1; does nothing outside of the main thread."""
         first: list[float] = []  # the time of the first signal other than SIGUSR1
 
         def note_signal(number: int, _frame: FrameType | None) -> None:
@@ -450,14 +450,9 @@ class Driver:
             if number != signal.SIGUSR1 and not first:
                 first.append(now)
 
-        before = {}
-        if takes_signals():
-            before = {n: signal.signal(n, note_signal) for n in handled_signals() if n != signal.SIGUSR2}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+        for number in handled_signals() if takes_signals() else ():
+            if number != signal.SIGUSR2:
+                signal.signal(number, note_signal)
 
 
 @contextmanager

@@ -289,13 +289,18 @@ def test_recurrent_policy_returns_its_memory(tmp_path: Path) -> None:
 def test_changes_hold_from_the_next_iteration_and_after_a_resume(tmp_path: Path) -> None:
     with Trainer({"name": "test", **DUEL}, run_dir=tmp_path / "run", ticks=80) as trainer:
         trainer.train()
-        with pytest.raises(ConfigError, match="has no option 'learning_rat'"):
-            trainer.change({"policies.blue.options.learning_rat": 0.1})
-        with pytest.raises(ConfigError, match="has no option 'nope'"):
-            trainer.change({"policies.red.options.nope": 1})
+        wrong = {
+            "policies.blue.options.learning_rat": "has no option 'learning_rat'",
+            "policies.red.options.nope": "has no option 'nope'",
+            "envs.game.kwargs.max_stepz": "max_stepz",
+        }
+        for key, words in wrong.items():
+            with pytest.raises(ConfigError, match=words):
+                trainer.change({key: 3})
         trainer.change({"envs.game.kwargs.max_steps": 5, "policies.blue.frozen": True})
-        with pytest.raises(ConfigError, match="cannot be changed"):
-            trainer.change({"seed": 3})
+        for key in ("seed", "ticks"):
+            with pytest.raises(ConfigError, match="cannot be changed"):
+                trainer.change({key: 3})
         trainer.train()
     train({**DUEL, "ticks": 120}, tmp_path / "run", resume=True)
     assert json_lines(tmp_path / "run" / "changes.jsonl") == [
@@ -399,20 +404,3 @@ def test_state_of_a_frozen_policy_is_what_it_loads(tmp_path: Path) -> None:
         assert {*trainer.state("blue")} == {*learned}
         with pytest.raises(ConfigError, match="'blue' is frozen: it plays with what `load:` names"):
             trainer.set_state("blue", learned)
-
-
-@pytest.mark.parametrize(
-    ("key", "words"),
-    [
-        ("envs.game.kwargs.max_stepz", "max_stepz"),
-        ("policies.blue.options.nope", "nope"),
-        ("ticks", "cannot be changed"),
-    ],
-)
-def test_wrong_change_is_refused_at_once_and_the_trainer_goes_on(tmp_path: Path, key: str, words: str) -> None:
-    with Trainer({**DUEL, "ticks": 40}, run_dir=tmp_path / "run", every=20) as trainer:
-        trainer.train()
-        key = key.replace("envs.game", f"envs.{next(iter(DUEL['envs']))}")
-        with pytest.raises(ConfigError, match=words):
-            trainer.change({key: 3})
-        assert trainer.train()["ticks"] > 20
