@@ -83,7 +83,7 @@ def test_mixtures_of_unequal_sides_are_refused() -> None:
 @pytest.mark.parametrize(
     ("keys", "key", "words"),
     [
-        ({"versus": ["a"]}, "versus[0]", "the two populations are apart"),
+        ({"versus": ["a"]}, "versus[0]", "a policy is in one of the two populations"),
         ({"versus": ["x"]}, "versus[0]", "unknown policy"),
         ({"versus": ["random"]}, "versus[0]", "does not learn"),
         ({"against": ["random"]}, "against", "no effect with `versus`"),
@@ -127,7 +127,7 @@ def test_every_rule_draws_from_the_other_population(rule: str) -> None:
 
 
 def test_self_share_meets_the_current_other_population() -> None:
-    made = hunt(rule={"past_selves": {"self": 0.5}}, copies=8).matches[0].matchmaking  # type: ignore[index, union-attr]
+    made = hunt(rule={"past_selves": {"self": 0.5}}, copies=8).matches[0]  # type: ignore[index]
     field = OpponentPool(Results(), {"c": ["c@100"], "d": ["d@100", "d@200"]}, frozenset("abcd"))
     found = draw(made, field, np.random.default_rng(0))["a"]
     assert sum("@" not in name for name in found) == 4
