@@ -297,7 +297,7 @@ class Callbacks:
                 raise CallbackFailed(listener.name, trace) from error
             for others in self._listeners.values():
                 others[:] = [other for other in others if other is not listener]
-            self.warn(f"{listener.name} is told nothing more: {method} has raised {type(error).__name__}: {error}")
+            self.warn(f"{listener.name} is not called any more: {method} has raised {type(error).__name__}: {error}")
             _log.warning("%s\n%s", listener.name, trace)
         if measured := getattr(listener.object, "_measured", ()):
             listener.object._measured = ()

@@ -19,7 +19,7 @@ import msgspec
 
 from arena.config.load import load_config
 from arena.config.matches import MatchConfig
-from arena.config.members import Sides, apart
+from arena.config.members import Sides, separate_populations
 from arena.config.schema import Config, EnvConfig, PolicyConfig
 from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError, located, nearest, pluralize
@@ -267,7 +267,7 @@ def sides_of(sources: Sequence[Source], players: Collection[str]) -> Sides | Non
         ConfigError: a player is of neither population, or all are of the same one.
     """
     members = _members(sources)
-    known = {source.path: apart(source.config) for source in sources}
+    known = {source.path: separate_populations(source.config) for source in sources}
     if not any(known.values()):
         return None
     found: tuple[list[str], list[str]] = ([], [])

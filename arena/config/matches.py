@@ -388,7 +388,7 @@ RuleEntry: TypeAlias = PastSelves | Fictitious | Exploiters | Uncertainty | OwnR
 
 
 class MatchmakingConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Each of the policies meets opponents that a rule draws for it, anew in every round."""
+    """Each of the policies meets opponents that a rule draws for it, again in every round."""
 
     against: tuple[str, ...] = ()  # opponents beside the policies themselves: these, and snapshots of them
     versus: tuple[str, ...] = ()  # the other population, which learns on the second side; `policies` meet it alone

@@ -53,7 +53,7 @@ def players(config: Config) -> tuple[str, ...]:
     return tuple(name for name in config.policies if name in found)
 
 
-def apart(config: Config, *, declared: bool = True) -> Sides | None:
+def separate_populations(config: Config, *, declared: bool = True) -> Sides | None:
     """Two populations that only meet each other, each always on the same side: predators and prey; None without such.
 
     Args:
@@ -89,7 +89,7 @@ def populations(config: Config, rule: EvolutionConfig) -> tuple[tuple[str, ...],
     """
     out = exploiters_of(config)
     learners = [name for name in players(config) if config.policies[name].learns and name not in out]
-    sides = apart(config)
+    sides = separate_populations(config)
     alike: dict[tuple[str, bool], list[str]] = {}
     for name in learners if rule.policies is None else rule.policies:
         second = sides is not None and name in sides.second

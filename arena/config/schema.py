@@ -128,13 +128,13 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     curriculum: CallbackConfig | None = None  # changes between two legs; null: none
     evaluation: EvaluationConfig | None = None  # while they learn; null: none
     imports: tuple[Text, ...] = ()  # modules that every process imports before names are looked up: they register some
-    callbacks: tuple[Text | CallbackConfig, ...] = ()  # classes that are told what happens; or "package.module:Class"
+    callbacks: tuple[Text | CallbackConfig, ...] = ()  # classes whose methods are called; or "package.module:Class"
     loggers: tuple[Text | CallbackConfig, ...] = ("csv", "tensorboard")  # where results go beside result.json
     record: Literal["nothing", "samples", "replays"] = "nothing"  # of all that is played: columns, or what replays it
     transport: Literal["auto", "mpi"] = "auto"  # auto: shared memory within a node; mpi: MPI messages everywhere
     watchdog_s: Seconds = 60.0  # when nothing has moved for so long, the run ends and says who waits for what
     env_timeout_s: Seconds | None = None  # as long as one call of a game or an algorithm may take; null: watchdog_s
-    on_env_error: Literal["stop", "restart"] = "stop"  # restart: make a game that fails anew, drop its episodes
+    on_env_error: Literal["stop", "restart"] = "stop"  # restart: create a game that fails again, drop its episodes
     restarts: Natural = 4  # times per leg that a run whose process died is started again from its newest boundary
 
     @property

@@ -28,11 +28,11 @@ from arena.experiment.scheduler import (
     Added,
     Ask,
     Ended,
-    EndWanted,
+    EndRequested,
     Event,
     Kill,
     Note,
-    PruneWanted,
+    PruneRequested,
     Scheduler,
     Start,
     State,
@@ -254,7 +254,7 @@ class Driver:
         handled = 0  # signals
         while True:
             while handled < len(self._received):
-                self._handle(EndWanted(at_once=handled > 0 and self._received[handled] != signal.SIGUSR1))
+                self._handle(EndRequested(at_once=handled > 0 and self._received[handled] != signal.SIGUSR1))
                 handled += 1
             for number, (start, until) in [*self._delayed.items()]:
                 del self._delayed[number]
@@ -288,7 +288,7 @@ class Driver:
             fresh = self._results[number].look()
             self._rows[number] = self._row(self.records[number])
             if fresh and self._pruning is not None and self._pruning.report(number, fresh):
-                self._handle(PruneWanted(number))
+                self._handle(PruneRequested(number))
         rows = [self._rows[number] for number in sorted(self._rows)]
         self._display.update(rows)
         if self._stale and self._only is None:

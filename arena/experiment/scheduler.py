@@ -65,13 +65,13 @@ class Ended(NamedTuple):
     why: str = ""  # the reason, where the exit status does not tell it
 
 
-class PruneWanted(NamedTuple):
+class PruneRequested(NamedTuple):
     """A trial that runs is no longer worth its time."""
 
     trial: int
 
 
-class EndWanted(NamedTuple):
+class EndRequested(NamedTuple):
     """The experiment is to end; at once: without saving."""
 
     at_once: bool = False
@@ -81,7 +81,7 @@ class TimePassed(NamedTuple):
     """Nothing has happened but time."""
 
 
-Event = Added | Ended | PruneWanted | EndWanted | TimePassed
+Event = Added | Ended | PruneRequested | EndRequested | TimePassed
 
 
 # instructions
@@ -188,20 +188,20 @@ class Scheduler:
                     insort(self._waiting, trial)
             case Ended():
                 found += self._ended(self._tasks[event.trial], event)
-            case PruneWanted(trial):
+            case PruneRequested(trial):
                 task = self._tasks[trial]
                 if trial in self._running and task.deadline is None:
                     task.pruned, task.deadline = True, now + SAVING_SECONDS
                     found.append(Ask(trial))
-            case EndWanted() | TimePassed():
-                self._ending |= isinstance(event, EndWanted)
-                at_once = isinstance(event, EndWanted) and event.at_once
+            case EndRequested() | TimePassed():
+                self._ending |= isinstance(event, EndRequested)
+                at_once = isinstance(event, EndRequested) and event.at_once
                 for task in (self._tasks[number] for number in sorted(self._running)):
                     late = isinstance(event, TimePassed) and task.deadline is not None and now >= task.deadline
                     if (at_once or late) and not task.killed:
                         task.killed = f"killed: it has not saved within {SAVING_SECONDS:.0f} s" if late else "killed"
                         found.append(Kill(task.number))
-                    elif isinstance(event, EndWanted) and not at_once and task.deadline is None:
+                    elif isinstance(event, EndRequested) and not at_once and task.deadline is None:
                         task.deadline = now + SAVING_SECONDS
                         found.append(Ask(task.number))
         return [*found, *self._start()]

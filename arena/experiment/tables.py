@@ -23,7 +23,7 @@ from arena.records.checkpoint import list_checkpoints
 from arena.records.folder import RunFolder
 
 _BEST = "best.ckpt"
-_TOLD = ("number", "name", "variant", "params", "seed", "state", "attempts", "ticks", "value", "folder", "why")
+_COLUMNS = ("number", "name", "variant", "params", "seed", "state", "attempts", "ticks", "value", "folder", "why")
 
 
 def run_name(experiment: str, trial: int) -> str:
@@ -126,7 +126,9 @@ def outcome_data(folder: ExperimentFolder, config: ExperimentConfig, rows: Seque
         "states": {state.value: states[state.value] for state in State if states[state.value]},
         "combinations": msgspec.to_builtins(ranking.combinations),
         "best": ranking.best,
-        "trials": [{name: getattr(row, name) for name in _TOLD} | {"variant": row.variant or None} for row in counted],
+        "trials": [
+            {name: getattr(row, name) for name in _COLUMNS} | {"variant": row.variant or None} for row in counted
+        ],
     }
 
 

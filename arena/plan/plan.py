@@ -144,11 +144,11 @@ class Plan:
         """
         if self.config.results.every is not None:
             return self.config.results.every
-        leg, wanted = min(self.config.checkpoint_every, self.config.ticks), max(1, self.horizon // _RESULTS)
-        if wanted >= leg:
+        leg, about = min(self.config.checkpoint_every, self.config.ticks), max(1, self.horizon // _RESULTS)
+        if about >= leg:
             return leg
-        parts = min(range(1, 2 * _RESULTS), key=lambda parts: (leg % parts > 0, abs(math.log(leg / parts / wanted))))
-        return leg // parts if 2 / 3 <= leg / parts / wanted <= 3 / 2 else wanted
+        parts = min(range(1, 2 * _RESULTS), key=lambda parts: (leg % parts > 0, abs(math.log(leg / parts / about))))
+        return leg // parts if 2 / 3 <= leg / parts / about <= 3 / 2 else about
 
     def acts(self, policy: PolicyPlan) -> bool:
         """Whether a policy plays without learning, always, when it is evaluated, or as a snapshot."""

@@ -1,4 +1,4 @@
-"""The processes of a run that a Trainer has started: they play when told to, and wait between two legs."""
+"""The processes of a run that a Trainer has started: they play on request, and wait between two legs."""
 
 from __future__ import annotations
 

@@ -173,7 +173,7 @@ class Trainer:
         """Prepares the run and locks its folder."""
         with untouched_process(), self._origin.located():
             registry.import_plugins(self._config.imports)
-            _check_held(self._config)
+            _check_resumable(self._config)
             run = prepare(self._config, ranks=1, run_dir=run_dir, resume=resume)
         for line in run.words:  # such as that a boundary is damaged
             _log.warning("%s", line)
@@ -350,7 +350,7 @@ class Trainer:
         wanted = {**self._held.state.wanted, **changes}
         known = [line for line in lines_of(run.folder) if line.tick <= run.leg.start]
         changed = changed_config(run, [*known, ChangeLine(tick=run.leg.start, set=wanted)])
-        _check_held(changed)
+        _check_resumable(changed)
         with untouched_process():
             for before, match in zip(run.plan.matches, with_changes(run.plan, changed).matches, strict=True):
                 if match.game.kwargs != before.game.kwargs and registry.external_kind(match.game.make) is None:
@@ -679,8 +679,8 @@ def _error_of(failure: Failed) -> ConfigError | RunFailed:
     return RunFailed(f"{failure.who}\n{failure.message}", who=failure.who, trace=failure.message)
 
 
-def _check_held(config: Config) -> None:
-    """Refuses wrong options, and a run that cannot be held: a policy learns that cannot be saved and loaded."""
+def _check_resumable(config: Config) -> None:
+    """Refuses wrong options, and policies that learn and cannot be saved and loaded between two legs."""
     for name, policy in config.policies.items():
         cls = registry.worker_class(
             policy.algorithm, policy.options, acts=policy.frozen, path=f"policies.{name}", any_device=policy.frozen

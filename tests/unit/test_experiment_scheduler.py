@@ -15,12 +15,12 @@ from arena.experiment.scheduler import (
     Added,
     Ask,
     Ended,
-    EndWanted,
+    EndRequested,
     Event,
     Instruction,
     Kill,
     Note,
-    PruneWanted,
+    PruneRequested,
     Scheduler,
     Start,
     State,
@@ -100,8 +100,8 @@ def test_no_trial_starts_after_too_many_errors() -> None:
 def test_a_request_to_end_is_passed_on_once_and_leaves_trials_paused() -> None:
     machine = scheduler(2)
     add(machine, 3)
-    assert machine.handle(EndWanted(), 1.0) == [Ask(0), Ask(1)]
-    assert machine.handle(EndWanted(), 2.0) == []
+    assert machine.handle(EndRequested(), 1.0) == [Ask(0), Ask(1)]
+    assert machine.handle(EndRequested(), 2.0) == []
     assert notes(machine.handle(Ended(0, 0, saved=True), 3.0)) == [(0, State.PAUSED)]
     assert notes(machine.handle(Ended(1, 0), 3.0)) == [(1, State.TERMINATED)], "it had no tick left"
     assert machine.is_over
@@ -110,7 +110,7 @@ def test_a_request_to_end_is_passed_on_once_and_leaves_trials_paused() -> None:
 def test_trial_that_saves_too_late_is_killed_and_continued_later() -> None:
     machine = scheduler(1)
     add(machine, 1)
-    machine.handle(EndWanted(), 10.0)
+    machine.handle(EndRequested(), 10.0)
     assert machine.handle(TimePassed(), 10.0 + SAVING_SECONDS - 0.1) == []
     assert machine.handle(TimePassed(), 10.0 + SAVING_SECONDS) == [Kill(0)]
     assert machine.handle(TimePassed(), 99.0 + SAVING_SECONDS) == [], "once"
@@ -120,15 +120,15 @@ def test_trial_that_saves_too_late_is_killed_and_continued_later() -> None:
 def test_a_second_request_kills_at_once() -> None:
     machine = scheduler(1)
     add(machine, 1)
-    machine.handle(EndWanted(), 1.0)
-    assert machine.handle(EndWanted(at_once=True), 1.5) == [Kill(0)]
+    machine.handle(EndRequested(), 1.0)
+    assert machine.handle(EndRequested(at_once=True), 1.5) == [Kill(0)]
 
 
 def test_a_pruned_trial_is_asked_to_save_and_frees_its_slot() -> None:
     machine = scheduler(1)
     add(machine, 2)
-    assert machine.handle(PruneWanted(0), 1.0) == [Ask(0)]
-    assert machine.handle(PruneWanted(0), 1.0) == []
+    assert machine.handle(PruneRequested(0), 1.0) == [Ask(0)]
+    assert machine.handle(PruneRequested(0), 1.0) == []
     found = machine.handle(Ended(0, 0, saved=True), 2.0)
     assert notes(found)[0] == (0, State.PRUNED) and starts(found) == [1]
 
@@ -171,9 +171,9 @@ def test_random_events_keep_slots_states_and_attempts_consistent(seed: int) -> N
             code = rng.choice([0, 0, 0, 1, -9, 2]) if trial not in asked else rng.choice([0, 0, 1])
             event = Ended(trial, code, saved=code == 0 and trial in asked and rng.random() < 0.8)
         elif held and rng.random() < 0.3:
-            event = PruneWanted(rng.choice(sorted(held)))
+            event = PruneRequested(rng.choice(sorted(held)))
         elif rng.random() < 0.01:
-            event, ending = EndWanted(), True
+            event, ending = EndRequested(), True
         else:
             event = TimePassed()
         if isinstance(event, Ended):

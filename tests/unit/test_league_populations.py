@@ -10,7 +10,7 @@ import pytest
 
 from arena.config import Config, parse_config, resolved_yaml, yaml
 from arena.config.matches import MatchConfig
-from arena.config.members import Sides, apart, later_matches, populations
+from arena.config.members import Sides, later_matches, populations, separate_populations
 from arena.errors import ConfigError
 from arena.league.matchmaking import OpponentPool, draw
 from arena.league.next_round import first_round, next_round
@@ -134,14 +134,18 @@ def test_self_share_meets_the_current_other_population() -> None:
 
 
 def test_populations_are_recognized_by_different_sides() -> None:
-    assert apart(hunt()) == Sides(("a", "b"), ("c", "d"))
-    assert apart(hunt(sides=None)) == Sides(("a", "b"), ("c", "d")), "`versus` says so"
-    assert apart(league(entry("gauntlet", policies=["a"], against=["b"], sides=[2, 1]))) == Sides(("a",), ("b",))
-    assert apart(league(entry("gauntlet", policies=["a"], against=["b"]))) is None, "as ever: one table"
-    assert apart(league(entry("round_robin", policies=["a", "b"], sides=[2, 1], both_sides=True))) is None
+    assert separate_populations(hunt()) == Sides(("a", "b"), ("c", "d"))
+    assert separate_populations(hunt(sides=None)) == Sides(("a", "b"), ("c", "d")), "`versus` says so"
+    assert separate_populations(league(entry("gauntlet", policies=["a"], against=["b"], sides=[2, 1]))) == Sides(
+        ("a",), ("b",)
+    )
+    assert separate_populations(league(entry("gauntlet", policies=["a"], against=["b"]))) is None, "as ever: one table"
+    assert (
+        separate_populations(league(entry("round_robin", policies=["a", "b"], sides=[2, 1], both_sides=True))) is None
+    )
     tag = {"env": "game", "seats": ["a", "a", "b"]}
-    assert apart(league(tag)) == Sides(("a",), ("b",))
-    assert apart(league(tag, {"env": "game", "seats": ["b", "b", "a"]})) is None
+    assert separate_populations(league(tag)) == Sides(("a",), ("b",))
+    assert separate_populations(league(tag, {"env": "game", "seats": ["b", "b", "a"]})) is None
 
 
 def test_each_population_evolves_by_itself() -> None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from arena.config.members import Sides, apart
+from arena.config.members import Sides, separate_populations
 from arena.config.schema import Config
 from arena.league.metagame.meetings import meetings
 from arena.league.ratings.ranking import Doubt, equals
@@ -153,7 +153,7 @@ def populations_of(config: Config, players: Sequence[str], *, tournament: bool =
     first side then scores a half against one of the second side with the same Elo. Intervals are of distances within a
     population.
     """
-    sides = apart(config, declared=not tournament)
+    sides = separate_populations(config, declared=not tournament)
     if sides is None:
         return None
     policies = {name: name if name in config.policies else name.rpartition("@")[0] for name in players}
