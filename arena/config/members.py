@@ -180,8 +180,10 @@ def check_drawn(config: Config) -> None:
     """Refuses opponents that are drawn only as snapshots, but never play, so that there are no snapshots."""
     present = set[str]()
     for _, entry in config.places():
-        snapshots_alone = isinstance(entry, MatchmakingConfig) and not entry.rule.draws_current
-        present |= {*(entry.policies if snapshots_alone else entry.members)}
+        if isinstance(entry, MatchmakingConfig) and not entry.rule.draws_current:
+            present |= {*entry.policies}  # the others are drawn as snapshots alone
+        else:
+            present |= {*entry.members}
     for path, entry in matchmaking_of(config):
         for index, name in enumerate(entry.against):
             if config.policies[name].learns and name not in present:
