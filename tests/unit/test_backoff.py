@@ -25,15 +25,12 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return asked
 
 
-def test_wait_until_calls_a_true_condition_once(pauses: list[float]) -> None:
-    asked: list[int] = []
-    wait_until(lambda: asked.append(1) is None)
-    assert (len(asked), pauses) == (1, [])
-
-
-def test_wait_until_does_not_sleep_in_a_short_wait(pauses: list[float]) -> None:
-    wait_until(true_after(29))
-    assert pauses == []
+@pytest.mark.parametrize("tests", [0, 29])
+def test_wait_until_does_not_sleep_in_a_short_wait(tests: int, pauses: list[float]) -> None:
+    asked: list[bool] = []
+    done = true_after(tests)
+    wait_until(lambda: asked.append(found := done()) or found)
+    assert (asked, pauses) == ([False] * tests + [True], [])
 
 
 def test_wait_until_pauses_longer_and_longer_up_to_the_limit(pauses: list[float]) -> None:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from arena.errors import ConfigError
 from arena.roles.root.root import RoleFailed
 from in_process import play
 from reused_games import OURS
@@ -39,7 +37,7 @@ def test_the_parallel_face_passes_pettingzoos_check(make: str, tmp_path: Path) -
     assert play(data, tmp_path).notes == ["conforms"]
 
 
-@pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1", "FrozenLake-v1", "Blackjack-v1", "Taxi-v4"])
+@pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1", "Taxi-v4"])
 def test_vector_face_equals_gymnasiums_vector_environment(env_id: str, tmp_path: Path) -> None:
     options = {"env_id": env_id, "steps": 450}
     played = play(solo(f"gymnasium:{env_id}", "workers:MatchesSync", ticks=1000, lanes=3, options=options), tmp_path)
@@ -144,11 +142,6 @@ def test_budget_reached_is_raised_again_if_ignored(tmp_path: Path) -> None:
     assert played.notes == [12, 12, 12]
 
 
-def test_every_kind_of_space_passes_through_a_match(tmp_path: Path) -> None:
-    played = play(solo("games:EverySpace", "random", ticks=40, lanes=3), tmp_path)
-    assert len(played.episodes) == 30
-
-
 @pytest.mark.parametrize(
     ("face", "match", "reason"),
     [
@@ -167,14 +160,9 @@ def test_a_face_that_the_seat_cannot_give_is_a_configuration_error(
     assert caught.value.failure.exit_code == 2
 
 
-@pytest.mark.parametrize(
-    ("action", "message"), [(np.float32(0.5), "0.5 .float32. for Discrete"), ([1, 2], "has the shape")]
-)
+@pytest.mark.parametrize(("action", "message"), [(0.5, "0.5 .float64. for Discrete"), ([1, 2], "has the shape")])
 def test_an_action_that_the_space_cannot_hold_is_refused(action: Any, message: str, tmp_path: Path) -> None:
-    data = solo("games:Countdown", "workers:Stepper", options={"action": 0})
-    data["policies"]["p"]["options"]["action"] = action.tolist() if isinstance(action, np.generic) else action
-    if isinstance(action, np.generic):
-        message = "0.5 .float64. for Discrete"
+    data = solo("games:Countdown", "workers:Stepper", options={"action": action})
     with pytest.raises(RoleFailed, match=message):
         play(data, tmp_path)
 
@@ -184,8 +172,6 @@ def test_seats_that_do_not_cover_the_game_are_a_configuration_error(tmp_path: Pa
     with pytest.raises(RoleFailed, match="no seat plays red_0") as caught:
         play(data, tmp_path)
     assert caught.value.failure.exit_code == 2
-    assert isinstance(caught.value, Exception)
-    assert ConfigError is not None
 
 
 @pytest.mark.parametrize("algorithm", ["workers:Stepper", "workers:SteppedRows"])

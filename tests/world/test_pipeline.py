@@ -170,10 +170,6 @@ def test_a_worker_may_leave_with_results_that_it_has_not_fetched(
     assert play(alone("block_workers:LeavesPending", order=order, pending=pending), tmp_path).episodes == []
 
 
-def test_budget_reached_is_raised_again_if_ignored(tmp_path: Path) -> None:
-    assert play(alone("block_workers:IgnoresBudget"), tmp_path).notes == [12, 12, 12]
-
-
 def test_budget_reached_is_raised_by_each_block(tmp_path: Path) -> None:
     played = play(alone("block_workers:IgnoresBudgetPerBlock", ticks=3), tmp_path)
     assert played.notes == ["over", "over", "over", 3]

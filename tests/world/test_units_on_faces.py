@@ -198,14 +198,18 @@ WRONG = {
 
 
 @pytest.mark.parametrize("fault", WRONG)
-def test_a_wrong_observation_is_a_fault_of_the_game(fault: str, tmp_path: Path) -> None:
-    data = solo("crowd:WrongEnv", "unit_workers:GymSampler", options={"mark": 0}, fault=fault)
+def test_a_wrong_observation_is_named_before_the_run(fault: str) -> None:
+    data = {"name": "test", **solo("crowd:WrongEnv", "unit_workers:GymSampler", options={"mark": 0}, fault=fault)}
+    with pytest.raises(ConfigError, match=WRONG[fault]):
+        examine(make_plan(parse_config(data, source="test")), conformance=lambda _: None)
+
+
+def test_a_wrong_observation_is_a_fault_of_the_game(tmp_path: Path) -> None:
+    data = solo("crowd:WrongEnv", "unit_workers:GymSampler", options={"mark": 0}, fault="mask")
     with pytest.raises(RoleFailed) as caught:
         play(data, tmp_path)
     assert caught.value.failure.who.startswith("environment of match 0 ('game')")
-    assert re.match(f"the game gave 'agent_0' in lane 0 on tick 2.*{WRONG[fault]}", caught.value.failure.message)
-    with pytest.raises(ConfigError, match=WRONG[fault]):
-        examine(make_plan(parse_config({"name": "test", **data}, source="test")), conformance=lambda _: None)
+    assert re.match(f"the game gave 'agent_0' in lane 0 on tick 2.*{WRONG['mask']}", caught.value.failure.message)
 
 
 def test_items_of_any_number_are_seen_and_answered(tmp_path: Path) -> None:
