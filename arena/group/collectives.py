@@ -28,7 +28,6 @@ from __future__ import annotations
 
 import logging
 import struct
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from functools import cache
@@ -276,8 +275,8 @@ class _Message(NamedTuple):
         return cls(_Kind(kind), about, memory[_HEADER.size : _HEADER.size + nbytes])
 
 
-class Collectives(ABC):
-    """One member's side of its group's collectives; made by `collectives_of`.
+class _Side:
+    """What the sides of all members share.
 
     Attributes:
         left: whether the member has left.
@@ -290,18 +289,6 @@ class Collectives(ABC):
         self._areas: SharedAreas | None = None
         self._own = _ROOT_CALLS  # this member's area
         self._turn = 0  # number of collectives with these areas
-
-    @abstractmethod
-    def run(self, operation: Operation, *pieces: Piece) -> memoryview:
-        """Runs one collective on this member's payload; the result lies in memory that the next one may overwrite.
-
-        Raises:
-            GroupError: the members called different collectives, or their payloads do not fit together.
-        """
-
-    @abstractmethod
-    def leave(self) -> None:
-        """Ends this member's part; the root first serves the others to their end."""
 
     def _receive_message(self, rank: int) -> _Message:
         """The next message from a member."""
@@ -345,14 +332,8 @@ def _lies_in_area(areas: SharedAreas, index: int, message: NDArray[np.uint8]) ->
     return fits
 
 
-def collectives_of(endpoint: Endpoint, members: Sequence[int], policy: str) -> Collectives:
-    """The root's or another member's side, by its rank."""
-    kind = _Root if members[0] == endpoint.address else _Member
-    return kind(endpoint, members, policy)
-
-
-class _Member(Collectives):
-    """Every member except the root."""
+class Member(_Side):
+    """The side of every member except the root; methods as of `Root`."""
 
     def __init__(self, endpoint: Endpoint, members: Sequence[int], policy: str) -> None:
         super().__init__(endpoint, members, policy)
@@ -403,7 +384,7 @@ class _Member(Collectives):
             self._send(0, message)
 
 
-class _Root(Collectives):
+class Root(_Side):
     """The member of rank 0: combines the calls of all members, its own included."""
 
     def __init__(self, endpoint: Endpoint, members: Sequence[int], policy: str) -> None:
@@ -415,10 +396,16 @@ class _Root(Collectives):
         self._no_memory = False
 
     def run(self, operation: Operation, *pieces: Piece) -> memoryview:
+        """Runs one collective on this member's payload; the result lies in memory that the next one may overwrite.
+
+        Raises:
+            GroupError: the members called different collectives, or their payloads do not fit together.
+        """
         own = self._write(self._own, _Kind.CALL, operation, *pieces)
         return self._combine({0: _Message(_Kind.CALL, operation, own.data[_HEADER.size :]), **self._receive_calls()})
 
     def leave(self) -> None:
+        """Ends this member's part; serves the others to their end."""
         self.left = True
         while self._present:
             if calls := self._receive_calls():

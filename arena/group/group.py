@@ -19,7 +19,7 @@ from arena.diagnostics.profile import Activity, StoppedWatch, Stopwatch
 from arena.errors import GroupError
 from arena.group import collectives
 from arena.group.async_samples import AsyncSamples
-from arena.group.collectives import Operation, Piece, collectives_of
+from arena.group.collectives import Member, Operation, Piece, Root
 from arena.transport.endpoint import Endpoint
 from arena.transport.pickling import pack, unpack
 
@@ -77,7 +77,7 @@ class Group:
         self.seed, self.shared_seed = seed, shared_seed
         self.teams = tuple((rank,) for rank in range(self.size)) if teams is None else teams
         self._comm = comm
-        self._collectives = collectives_of(endpoint, members, policy)
+        self._collectives = (Member if self.rank else Root)(endpoint, members, policy)
         self._stopwatch = stopwatch or StoppedWatch()
         self._async_samples: AsyncSamples | None = None
         if sync == "samples" and max_lag > 0:

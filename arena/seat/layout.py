@@ -166,9 +166,12 @@ class _View:
     """The leaves of a message with one batch per block: the actions of a request, the observations of a reply.
 
     Attributes:
+        header: its last number is the bytes of the heap, if there is one.
         ragged: whether the message has a heap.
         rows: per block and leaf [L * entities of the block, *shape]: views, not copies; of a ragged leaf its `Ragged`.
     """
+
+    header: memoryview
 
     def __init__(self, layout: SeatLayout, leaves: list[list[Any]], spaces: list[Space[Any]]) -> None:
         self._layout = layout
@@ -197,6 +200,25 @@ class _View:
         leaves = self.rows[block]
         return self._columns[block].unflatten(leaves if several == 1 else [leaf[position::several] for leaf in leaves])
 
+    @property
+    def heap(self) -> int:
+        """Bytes of the heap of the received message."""
+        return self.header[-1]
+
+    def read_heap(self, heap: Buffer) -> None:
+        """Reads the ragged leaves of the received message.
+
+        Raises:
+            ProtocolError: the heap has another length than the message says.
+        """
+        read_heap(heap, self._whole)
+
+    def _packed(self, rows: Sequence[Ragged]) -> bytes:
+        """The heap with these leaves; writes its size into the header."""
+        heap = packed(rows)
+        self.header[-1] = len(heap)
+        return heap
+
     def _keep_active(self, active: NDArray[np.bool_], *, all_leaves: bool) -> None:
         """Drops the items of ragged leaves in the rows that are not `active` [L, E]."""
         if np.count_nonzero(active) < active.size:
@@ -209,7 +231,7 @@ class RequestView(_View):
 
     def __init__(self, layout: SeatLayout, buffer: Buffer | None = None) -> None:
         allocator = _Allocator(buffer)
-        self._header = allocator.integers(1 + layout.ragged)  # kind, heap
+        self.header = allocator.integers(1 + layout.ragged)  # kind, heap
         self.header_bytes = allocator.offset
         leaves = [allocator.sample(b.action_space, layout.lanes, len(b.entities)) for b in layout.blocks]
         self.nbytes = allocator.offset
@@ -217,31 +239,16 @@ class RequestView(_View):
 
     @property
     def kind(self) -> RequestKind:
-        return _KINDS[self._header[0]]
+        return _KINDS[self.header[0]]
 
     @kind.setter
     def kind(self, kind: RequestKind) -> None:
-        self._header[0] = kind
-
-    @property
-    def heap(self) -> int:
-        """Bytes of the heap of the received request."""
-        return self._header[1]
+        self.header[0] = kind
 
     def packed_heap(self, active: NDArray[np.bool_]) -> bytes:
         """The content of the heap, without the rows that are not `active` [L, E]; writes its size into the header."""
         self._keep_active(active, all_leaves=True)
-        heap = packed(self._parts.current())
-        self._header[1] = len(heap)
-        return heap
-
-    def read_heap(self, heap: Buffer) -> None:
-        """Reads the ragged leaves of the received request.
-
-        Raises:
-            ProtocolError: the heap has another length than the request says.
-        """
-        read_heap(heap, self._whole)
+        return self._packed(self._parts.current())
 
 
 class ReplyArrays(NamedTuple):
@@ -356,21 +363,9 @@ class ReplyView(_View):
         rows = self._parts.current()
         if self.header[3]:
             rows += self._last_parts.current()
-        heap = packed(rows)
-        self.header[_HEADER_SIZE] = len(heap)
-        return heap
-
-    @property
-    def heap(self) -> int:
-        """Bytes of the heap of the received reply."""
-        return self.header[_HEADER_SIZE]
+        return self._packed(rows)
 
     def read_heap(self, heap: Buffer) -> None:
-        """Reads the ragged leaves of the received reply.
-
-        Raises:
-            ProtocolError: the heap has another length than the reply says.
-        """
         whole = self._whole
         if self.header[3]:
             whole = [*whole, (self._last_parts, list(map(len, self._ended_of_blocks())))]
