@@ -85,14 +85,6 @@ class Iterations:
         self._reached, self._ended = dict(reached), set()
         self._until, self._learners = until, frozenset(learners)
 
-    def remember(self, episodes: Sequence[EpisodeRecord]) -> None:
-        """Takes episodes that results on record have covered, the newest one last."""
-        self._recent.extend(episode for episode in episodes if not episode.cut)
-
-    def remember_update(self, record: UpdateRecord) -> None:
-        """Takes an update that a result on record has covered."""
-        self._newest[record.policy] = record
-
     def episodes(self, episodes: Sequence[EpisodeRecord]) -> None:
         """Takes episodes in the order of `episodes.jsonl`."""
         self._later.extend(episodes)
@@ -199,11 +191,12 @@ class Iterations:
         return found
 
     def _cover(self, tick: int) -> None:
-        """Takes the episodes up to a tick, which belong to this iteration."""
+        """Takes the episodes up to a tick: of this iteration, or, as a run goes on, of results on record."""
         whole = []
         while self._later and self._later[0].tick <= tick:
-            episode = self._later.popleft()
-            if not episode.cut:
+            if not (episode := self._later.popleft()).cut:
                 whole.append(episode)
         self._recent.extend(whole)
-        self._new.add(whole, self._of_episodes)
+        new = [episode for episode in whole if episode.tick > self.totals.tick]
+        self.totals = self.totals._replace(episodes=self.totals.episodes + len(whole) - len(new))
+        self._new.add(new, self._of_episodes)

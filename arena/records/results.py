@@ -107,17 +107,10 @@ class RunResults:
                 _take_measured(found, line, covered)
         lines = JournalReader(self._folder.episodes).lines(EpisodeRecord, missing_ok=True)
         rows = (line for line in lines if line.tick <= tick)
-        count = 0
         while part := list(islice(rows, _PART)):
-            before = [row for row in part if row.tick <= covered]
-            count += sum(not row.cut for row in before)
-            found.remember(before)
-            found.episodes(part[len(before) :])
-        found.totals = found.totals._replace(episodes=count)
+            found.episodes(part)
         for record in JournalReader(self._folder.metrics).made(update_of, missing_ok=True):
-            if record.ticks <= covered:
-                found.remember_update(record)
-            elif record.ticks <= tick:
+            if record.ticks <= tick:
                 found.update(record)
         self._iterations = found
         self.begin_round(plan, steps_at)

@@ -93,6 +93,8 @@ def test_header_round_trip_is_exact(tmp_path: Path) -> None:
     path = checkpoint.save(tmp_path / "blue", {"w": 1}, policy="blue", algorithm="ppo", ticks=1200, update=7)
     assert path.name == "000000001200.ckpt"
     assert checkpoint.load(path) == checkpoint.Checkpoint({"w": 1}, "blue", "ppo", 1200, 7, 1200)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
 def test_generator_states_with_numbers_of_128_bits_are_kept(tmp_path: Path) -> None:
@@ -164,25 +166,15 @@ def test_the_same_state_gives_the_same_bytes(tmp_path: Path) -> None:
     assert first.read_bytes() == second.read_bytes()
 
 
-def test_checkpoints_are_private(tmp_path: Path) -> None:
-    path = save(tmp_path / "blue")
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
-
-
 def test_newest_and_first_checkpoints_are_kept(tmp_path: Path) -> None:
     for ticks in range(0, 1000, 100):
         save(tmp_path, ticks, ticks=ticks)
     assert names(tmp_path) == [0, 700, 800, 900]
     assert checkpoint.load(tmp_path).state == 900
+    save(tmp_path, ticks=500)
+    assert names(tmp_path) == [0, 500, 700, 800, 900], "the file that was just written stays beside newer ones"
     save(tmp_path, 1000, ticks=1000, keep=1)
     assert names(tmp_path) == [0, 1000]
-
-
-def test_file_just_written_is_kept_beside_newer_files(tmp_path: Path) -> None:
-    for ticks in (0, 700, 800, 900, 500):
-        save(tmp_path, ticks=ticks)
-    assert names(tmp_path) == [0, 500, 700, 800, 900]
 
 
 def put(folder: Path, *boundaries: int, late: int = 0) -> None:
@@ -505,6 +497,8 @@ def test_file_of_another_policy_or_boundary_is_refused_in_a_run(tmp_path: Path) 
     checkpoint.write(own, checkpoint.Checkpoint({}, "blue", "ppo", 10, 1, 10))
     with pytest.raises(checkpoint.Damaged, match=r"match-0-seat-1\.ckpt.*boundary at tick 10"):
         checkpoint.load(own)
+    (tmp_path / "config.yaml").unlink()
+    assert checkpoint.load(own).boundary == 10, "a user's folder of this name has any files"
 
 
 @pytest.mark.parametrize("state", [None, 3, "text", [{}]])
@@ -521,6 +515,7 @@ def test_state_that_is_no_mapping_is_refused(tmp_path: Path, state: Any) -> None
         ([1.0], "list in the place of the mapping"),
         ({"a": [{"b": np.array([1.0, math.nan])}]}, r"state\['a'\]\[0\]\['b'\]"),
         ({"a": np.full((2, 2), np.inf, np.float16)}, r"state\['a'\]"),
+        ({"net": {"weight": torch.tensor([1.0, math.nan])}}, r"not finite in state\['net'\]\['weight'\]"),
     ],
 )
 def test_weights_that_cannot_act_are_refused(tmp_path: Path, state: Any, place: str) -> None:
@@ -533,16 +528,3 @@ def test_weights_that_cannot_act_are_refused(tmp_path: Path, state: Any, place: 
 def test_single_numbers_of_a_state_may_be_infinite(tmp_path: Path) -> None:
     path = save(tmp_path, {"best": -math.inf, "loss": np.float32(math.nan), "weight": np.ones(3), "n": np.arange(3)})
     checkpoint.load_to_act(path)
-
-
-def test_checkpoint_in_a_users_folder_of_this_name_is_read(tmp_path: Path) -> None:
-    path = in_run(tmp_path, {"weight": np.ones(2)})
-    (tmp_path / "config.yaml").unlink()
-    other = path.rename(path.with_name("000000000020.ckpt"))
-    assert checkpoint.load(other).boundary == 10
-
-
-def test_tensors_that_are_not_finite_are_refused(tmp_path: Path) -> None:
-    path = in_run(tmp_path, {"net": {"weight": torch.tensor([1.0, math.nan])}})
-    with pytest.raises(ConfigError, match=r"not finite in state\['net'\]\['weight'\]"):
-        checkpoint.load_to_act(path)

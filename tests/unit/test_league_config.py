@@ -77,6 +77,9 @@ def test_a_generator_is_reached_by_set() -> None:
     data = yaml.load(resolved_yaml(league(MATCHMAKING)), source="x")
     changed = parse_config(data, source="x", overrides=["matches[0].matchmaking.rule.past_selves.self=0.25"])
     assert rule_of(changed).self_play == 0.25
+    with pytest.raises(ConfigError) as caught:
+        parse_config(data, source="x", overrides=["matches[0].matchmaking.rule=elo"])
+    assert caught.value.source == "--set matches[0].matchmaking.rule=elo"
 
 
 def test_override_expands_a_rule_given_by_name() -> None:
@@ -97,26 +100,19 @@ def test_drawable_learners_are_snapshotted_except_exploiters() -> None:
     assert snapshotted(config) == ("a", "b", "c")
 
 
-def test_learning_players_evolve_except_exploiters() -> None:
-    config = league(
-        entry("round_robin", policies=["a", "b", "random"]),
-        entry("matchmaking", policies=["c", "d"], rule={"exploiters": {"main": ["c"], "main_exploiters": ["d"]}}),
-        league={"evolution": {}},
-    )
-    assert config.league is not None
-    assert config.league.evolution is not None
-    assert populations(config, config.league.evolution) == (("a", "b", "c"),)
-
-
 @pytest.mark.parametrize(
-    "generator",
+    "matches",
     [
-        entry("swiss", policies=["a", "b", "c"]),
-        entry("matchmaking", policies=["a"], against=["b", "c"], rule="uncertainty"),
+        [
+            entry("round_robin", policies=["a", "b", "random"]),
+            entry("matchmaking", policies=["c", "d"], rule={"exploiters": {"main": ["c"], "main_exploiters": ["d"]}}),
+        ],
+        [entry("swiss", policies=["a", "b", "c"])],  # of whom one is absent in the first round
+        [entry("matchmaking", policies=["a"], against=["b", "c"], rule="uncertainty")],
     ],
 )
-def test_policy_absent_in_round_1_evolves(generator: Any) -> None:
-    config = league(generator, league={"evolution": {}})
+def test_learning_players_evolve_except_exploiters(matches: Any) -> None:
+    config = league(*matches, league={"evolution": {}})
     assert config.league is not None
     assert config.league.evolution is not None
     assert populations(config, config.league.evolution) == (("a", "b", "c"),)
@@ -320,20 +316,17 @@ def test_sides_that_change_are_refused_for_a_learner_that_has_both(rule: Any) ->
     assert (error.path, "has both sides" in error.message) == ("matches[0].matchmaking.both_sides", True)
 
 
-def test_opponent_weights_are_refused_for_a_learner_in_self_play() -> None:
-    alone = entry("matchmaking", policies=["a"], rule={"fictitious": {"self": 1, "weighting": "linear"}})
-    assert refused(alone).path == "matches[0].matchmaking.rule.fictitious.weighting"
-
-
-def test_opponents_are_refused_for_the_only_main_agent_in_self_play() -> None:
-    alone = entry("matchmaking", policies=["a"], against=["random"], rule={"exploiters": {"main": ["a"], "self": 1}})
-    assert refused(alone).path == "matches[0].matchmaking.against"
-
-
-@pytest.mark.parametrize("rule", ["past_selves", "fictitious"])
-def test_pure_self_play_refuses_keys_about_opponents(rule: str) -> None:
-    alone = entry("matchmaking", policies=["a"], against=["b"], rule={rule: {"self": 1}})
-    assert refused(alone).path == "matches[0].matchmaking.against"
+@pytest.mark.parametrize(
+    ("keys", "rule", "path"),
+    [
+        ({}, {"fictitious": {"self": 1, "weighting": "linear"}}, "rule.fictitious.weighting"),
+        ({"against": ["random"]}, {"exploiters": {"main": ["a"], "self": 1}}, "against"),
+        ({"against": ["b"]}, {"past_selves": {"self": 1}}, "against"),
+        ({"against": ["b"]}, {"fictitious": {"self": 1}}, "against"),
+    ],
+)
+def test_pure_self_play_refuses_keys_about_opponents(keys: Any, rule: Any, path: str) -> None:
+    assert refused(entry("matchmaking", policies=["a"], rule=rule, **keys)).path == f"matches[0].matchmaking.{path}"
 
 
 @pytest.mark.parametrize(
@@ -501,13 +494,6 @@ def test_whole_number_without_room_between_its_bounds_is_refused() -> None:
 def test_an_exploiter_does_not_evolve() -> None:
     both = exploiters(main=["a"], main_exploiters=["b"])
     assert "exploiter" in refused(both, league={"evolution": {"policies": ["a", "b"]}}).message
-
-
-def test_an_override_is_blamed_for_what_it_put_into_a_generator() -> None:
-    data = yaml.load(resolved_yaml(league(MATCHMAKING)), source="x")
-    with pytest.raises(ConfigError) as caught:
-        parse_config(data, source="x", overrides=["matches[0].matchmaking.rule=elo"])
-    assert caught.value.source == "--set matches[0].matchmaking.rule=elo"
 
 
 # What is shown

@@ -115,7 +115,7 @@ def test_drawn_knockout_goes_to_the_rating_then_a_seeded_coin() -> None:
     assert coins == [winner(Results(), seed) for seed in range(12)]
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("by", ["points", "rating", "coin"])
 def test_knockout_winner_continues_in_other_matches(by: str, seed: int) -> None:
     matches = entry("knockout", policies=["a", "b"]), entry("round_robin", policies=["c", "d"])
@@ -143,7 +143,7 @@ def test_ratings_equal_up_to_rounding_are_equal() -> None:
     assert judge.reason(("a", "c"), {"a": 0.5, "c": 0.5}) == "coin"
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(2))
 def test_forked_knockout_winner_advances(seed: int) -> None:
     config = league(entry("knockout", policies=list("abcd")), rounds=2, seed=seed, league={"evolution": {}})
     games = [
@@ -277,38 +277,17 @@ LEAGUES = st.sampled_from(
 )
 
 
-def of_use(entries: list[Any], rules: Any) -> Any:
-    """The rules of snapshots, where there are any snapshots."""
-    return rules if any("matchmaking" in made for made in entries) else None
-
-
 @pytest.mark.slow
 @given(st.lists(GENERATORS, min_size=1, max_size=3), LEAGUES, st.integers(0, 3))
 @settings(max_examples=40)
-def test_no_later_round_has_more_roles_than_the_first(entries: list[Any], rules: Any, seed: int) -> None:
-    config = league(*entries, league=of_use(entries, rules), seed=seed)
+def test_rounds_of_any_league_fit_and_are_planned_again(entries: list[Any], rules: Any, seed: int) -> None:
+    rules = rules if any("matchmaking" in made for made in entries) else None  # of snapshots, where there are any
+    config = league(*entries, league=rules, seed=seed, rounds=5)
     rounds = played(config).rounds
-    assert config.roles == roles(rounds[0])
-    assert max(map(roles, rounds)) == config.roles
-
-
-@pytest.mark.slow
-@given(st.lists(GENERATORS, min_size=1, max_size=3), LEAGUES)
-@settings(max_examples=20)
-def test_replayed_league_is_the_same_and_its_rounds_serialize(entries: list[Any], rules: Any) -> None:
-    config = league(*entries, league=of_use(entries, rules), rounds=4)
-    rounds = played(config).rounds
+    assert max(map(roles, rounds)) == roles(rounds[0]) == config.roles, "no later round has more than the first"
     assert played(config).rounds == rounds
-    written = msgspec.json.encode(rounds)
-    assert msgspec.json.decode(written, type=list[Round]) == rounds
-
-
-@pytest.mark.slow
-@given(st.lists(GENERATORS, min_size=1, max_size=3), LEAGUES)
-@settings(max_examples=20)
-def test_every_round_has_a_plan(entries: list[Any], rules: Any) -> None:
-    config = league(*entries, league=of_use(entries, rules))
-    for made in played(config).rounds:
+    assert msgspec.json.decode(msgspec.json.encode(rounds), type=list[Round]) == rounds
+    for made in rounds:
         plan = make_plan(round_config(config, made, lambda name: Path("snapshots") / name), number=made.number)
         assert {name for name in plan.policies if "@" in name} == set(made.players)
         assert all(plan.policies[name].config.frozen for name in made.players)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,13 +23,19 @@ def games(batch: Any) -> int:
     return sum(match.copies * match.lanes for match in batch.matches) * batch.episodes
 
 
-def play(batch: Any, strength: dict[str, float], results: Results, rng: np.random.Generator) -> None:
-    """Draws the results of a batch from known strengths."""
-    for match in batch.matches:
-        first, second = match.seats
-        chance = 1 / (1 + 10 ** ((strength[second] - strength[first]) / 400))
-        for won in rng.random(match.copies * match.lanes * batch.episodes) < chance:
-            results.add((first,), (second,), "win" if won else "loss")
+def played_out(
+    players: Sequence[str], rule: Rule, chances: Callable[[str, str], Sequence[float]], seed: int = 0
+) -> Any:
+    """The results of a whole tournament, by the chances of a win, a draw and a loss of a pair; and how many games."""
+    results, played, rng = Results(), 0, np.random.default_rng(seed)
+    while (batch := next_batch([DUEL], players, results, rule, played=played)) is not None:
+        for match in batch.matches:
+            first, second = map(str, match.seats)
+            count = match.copies * match.lanes * batch.episodes
+            score = Score(*rng.multinomial(count, chances(first, second)).tolist())
+            results.add_score((first,), (second,), score, sided=True)
+        played += games(batch)
+    return results, played
 
 
 def test_a_player_fills_its_whole_side() -> None:
@@ -50,11 +57,7 @@ def test_every_pair_of_a_batch_plays_both_sides_of_every_setting_alike() -> None
 
 
 def test_budget_is_used_in_whole_meetings_and_never_exceeded() -> None:
-    results, played, rng = Results(), 0, np.random.default_rng(0)
-    rule = Rule(games=301, error=1e-9, elo=1)
-    while (batch := next_batch([DUEL], ["a", "b", "c"], results, rule, played=played)) is not None:
-        play(batch, dict.fromkeys("abc", 0.0), results, rng)
-        played += games(batch)
+    _, played = played_out("abc", Rule(games=301, error=1e-9, elo=1), lambda *_: (0.5, 0.0, 0.5))
     assert played == 296  # 37 meetings of 8 games
 
 
@@ -74,10 +77,12 @@ def test_a_budget_below_one_meeting_has_no_batch() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_players_far_apart_are_ordered_early_and_right(seed: int) -> None:
     strength = {"weak": -400.0, "middle": 0.0, "strong": 400.0}
-    results, played, rng = Results(), 0, np.random.default_rng(seed)
-    while (batch := next_batch([DUEL], [*strength], results, RULE, played=played)) is not None:
-        play(batch, strength, results, rng)
-        played += games(batch)
+
+    def chances(first: str, second: str) -> Sequence[float]:
+        won = 1 / (1 + 10 ** ((strength[second] - strength[first]) / 400))
+        return won, 0.0, 1 - won
+
+    results, played = played_out([*strength], RULE, chances, seed)
     found = table(results, [*strength], RULE)
     assert found.decided
     assert not found.open
@@ -110,13 +115,8 @@ def test_open_neighbors_sum_to_more_than_the_error(probabilities: tuple[float, .
 @pytest.mark.slow
 @pytest.mark.parametrize("names", ["ab", "abcd"])
 def test_players_that_always_draw_are_found_equal(names: str) -> None:
-    results, played = Results(), 0
     rule = RULE._replace(games=10_000, elo=20)
-    while (batch := next_batch([DUEL], [*names], results, rule, played=played)) is not None:
-        for match in batch.matches:
-            first, second = match.seats
-            results.add((first,), (second,), "draw", count=match.copies * match.lanes * batch.episodes)
-        played += games(batch)
+    results, played = played_out(names, rule, lambda *_: (0.0, 1.0, 0.0))
     found = table(results, [*names], rule)
     assert found.decided
     assert len(found.equal) == len(names) - 1
@@ -125,15 +125,12 @@ def test_players_that_always_draw_are_found_equal(names: str) -> None:
 
 @pytest.mark.slow
 def test_equal_players_beside_a_weak_one_are_decided() -> None:
-    results, played, rng = Results(), 0, np.random.default_rng(0)
     rule = RULE._replace(games=10_000, elo=20)
-    while (batch := next_batch([DUEL], ["a", "b", "weak"], results, rule, played=played)) is not None:
-        for match in batch.matches:
-            for _ in range(match.copies * match.lanes * batch.episodes):
-                lost = "weak" in match.seats and rng.random() < 0.8
-                won = lost and match.seats[1] == "weak"
-                results.add(*((name,) for name in match.seats), "win" if won else "loss" if lost else "draw")
-        played += games(batch)
+
+    def chances(first: str, second: str) -> Sequence[float]:
+        return 0.8 * (second == "weak"), 0.2 if "weak" in (first, second) else 1.0, 0.8 * (first == "weak")
+
+    results, played = played_out(["a", "b", "weak"], rule, chances)
     found = table(results, ["a", "b", "weak"], rule)
     assert [(doubt.lower == "weak", doubt.equal) for doubt in found.doubts] == [(False, True), (True, False)]
     assert found.decided

@@ -46,15 +46,7 @@ def stories(draw: st.DrawFn, end: int = 12) -> list[Told]:
 
 @pytest.mark.slow
 @given(stories())
-def test_output_is_the_input_sorted_by_tick_match_and_lane(story: list[Told]) -> None:
-    order = InOrder({part.match: 0 for part in story})
-    written = [row for part in story for row in order.add(part.match, part.tick, part.episodes, last=part.last)]
-    assert written == sorted((row for part in story for row in part.episodes), key=place)
-
-
-@pytest.mark.slow
-@given(stories())
-def test_episodes_wait_only_for_matches_behind_them(story: list[Told]) -> None:
+def test_output_is_sorted_and_waits_for_matches_behind_alone(story: list[Told]) -> None:
     order = InOrder({part.match: 0 for part in story})
     reached: dict[int, float] = dict.fromkeys((part.match for part in story), 0)
     told: list[EpisodeRecord] = []
@@ -64,6 +56,7 @@ def test_episodes_wait_only_for_matches_behind_them(story: list[Told]) -> None:
         reached[part.match] = float("inf") if part.last else part.tick
         written += order.add(part.match, part.tick, part.episodes, last=part.last)  # type: ignore[arg-type]
         assert {*map(place, written)} == {place(row) for row in told if row.tick <= min(reached.values())}
+    assert written == sorted(told, key=place)
 
 
 def test_returning_match_is_waited_for_again() -> None:

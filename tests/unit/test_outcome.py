@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,62 +16,55 @@ from arena.errors import NotZeroSum
 from arena.records.outcome import Outcome, outcomes, suggested, without_winner_words
 
 
-def zero_sum(*returns: float, entities: tuple[int, ...] = ()) -> list[Outcome | None]:
-    return said_and_paid(returns, [None] * len(returns), entities=entities or (1,) * len(returns), rule="zero_sum")
-
-
-def said_and_paid(
-    returns: Sequence[float | None],
-    stated: Sequence[object],
-    *,
-    entities: Sequence[int],
+def judged(
     rule: OutcomeRule | None,
+    *returns: float | None,
+    stated: Sequence[object] = (),
+    entities: Sequence[int] = (),
     sides: Sequence[Sequence[int]] = (),
 ) -> list[Outcome | None]:
+    stated, entities = stated or [None] * len(returns), entities or [1] * len(returns)
     return [*outcomes(returns, stated, entities=entities, rule=rule, sides=sides)]
 
 
-def test_two_teams_with_opposite_returns_win_and_lose() -> None:
-    assert zero_sum(1, 1, -1, -1) == ["win", "win", "loss", "loss"]
+GAIN = sum([0.1] * 1000)  # not 100
 
 
-def test_all_zero_returns_are_a_draw() -> None:
-    assert zero_sum(0.0, 0.0, -0.0) == ["draw"] * 3
-
-
-def test_one_winner_may_face_many_losers() -> None:
-    assert zero_sum(3, -1, -1, -1) == ["win", "loss", "loss", "loss"]
-
-
-@pytest.mark.parametrize("returns", [(2, -1.5, -0.5), (1, 1), (1, -0.9)], ids=str)
-def test_returns_that_are_not_of_two_sides_that_add_up_to_zero_are_refused(returns: tuple[float, ...]) -> None:
-    with pytest.raises(NotZeroSum):
-        zero_sum(*returns)
+@pytest.mark.parametrize(
+    ("returns", "entities", "expected"),
+    [
+        ((1, 1, -1, -1), (), ["win", "win", "loss", "loss"]),
+        ((0.0, 0.0, -0.0), (), ["draw"] * 3),
+        ((3, -1, -1, -1), (), ["win", "loss", "loss", "loss"]),
+        ((2, -1.5, -0.5), (), None),  # three values
+        ((1, 1), (), None),
+        ((1, -0.9), (), None),
+        ((1, 0), (), None),
+        ((1, -1, -1), (2, 1, 1), ["win", "loss", "loss"]),  # the sum is over entities and not over seats
+        ((2, -1), (1, 2), ["win", "loss"]),
+        ((1, -1), (2, 1), None),
+        ((GAIN, -100.0), (), ["win", "loss"]),  # rounding of long sums is forgiven
+        ((GAIN * (1 + 1e-6), -100.0), (), None),
+        *(  # float32 rewards that a team shares
+            ((float(np.float32(scale)) * 100, float(np.float32(-scale / 3)) * 100), (1, 3), ["win", "loss"])
+            for scale in (1e-3, 1.0, 1e4)
+        ),
+    ],
+)
+def test_zero_sum_returns_decide_and_others_are_refused(
+    returns: tuple[float, ...], entities: tuple[int, ...], expected: list[Outcome] | None
+) -> None:
+    if expected is None:
+        with pytest.raises(NotZeroSum):
+            judged("zero_sum", *returns, entities=entities)
+    else:
+        assert judged("zero_sum", *returns, entities=entities) == expected
 
 
 @pytest.mark.parametrize("rule", ["zero_sum", "higher_return"])
 @pytest.mark.parametrize("returns", [(5.0,), (0.0,), (None, None), (math.inf, -math.inf), ()], ids=str)
 def test_returns_that_show_nothing_have_no_winner(returns: tuple[float | None, ...], rule: OutcomeRule) -> None:
-    nothing = [None] * len(returns)
-    assert said_and_paid(returns, nothing, entities=(1,) * len(returns), rule=rule) == nothing
-
-
-def test_the_sum_is_over_entities_and_not_over_seats() -> None:
-    assert zero_sum(1, -1, -1, entities=(2, 1, 1)) == ["win", "loss", "loss"]
-    assert zero_sum(2, -1, entities=(1, 2)) == ["win", "loss"]
-    with pytest.raises(NotZeroSum):
-        zero_sum(1, -1, entities=(2, 1))
-
-
-def test_rounding_of_long_sums_is_forgiven() -> None:
-    gain = sum([0.1] * 1000)
-    assert zero_sum(gain, -100.0) == ["win", "loss"]
-    with pytest.raises(NotZeroSum):
-        zero_sum(gain * (1 + 1e-6), -100.0)
-
-
-def test_unknown_outcome_values_are_ignored() -> None:
-    assert said_and_paid([1, -1], ["victory", {"win": 1}], entities=[1, 1], rule="info") == [None, None]
+    assert judged(rule, *returns) == [None] * len(returns)
 
 
 def test_lists_of_different_lengths_are_refused() -> None:
@@ -83,40 +77,34 @@ def test_the_order_of_seats_does_not_matter(gain: float, winners: int, losers: i
     returns = [gain / winners] * winners + [-gain / losers] * losers
     expected = ["win"] * winners + ["loss"] * losers
     order = [index for index in order if index < len(returns)]
-    assert zero_sum(*(returns[index] for index in order)) == [expected[index] for index in order]
+    assert judged("zero_sum", *(returns[index] for index in order)) == [expected[index] for index in order]
 
 
 @pytest.mark.parametrize("rule", ["zero_sum", "higher_return"])
 def test_seat_that_took_no_part_has_no_outcome_and_changes_none(rule: OutcomeRule) -> None:
-    found = said_and_paid([None, 2, None, -2], [None] * 4, entities=[1, 1, 1, 1], rule=rule)
-    assert found == [None, "win", None, "loss"]
-    assert said_and_paid([None, 2], [None] * 2, entities=[1, 1], rule=rule) == [None, None]
+    assert judged(rule, None, 2, None, -2) == [None, "win", None, "loss"]
+    assert judged(rule, None, 2) == [None, None]
 
 
 def test_side_that_took_no_part_is_not_beaten() -> None:
-    def by_sides(*returns: float | None) -> list[Outcome | None]:
-        sides = [(0, 1), (2, 3)]
-        return said_and_paid(returns, [None] * 4, entities=[1] * 4, rule="higher_return", sides=sides)
-
-    assert by_sides(None, 1, 3, 0) == [None, "loss", "win", "win"]
-    assert by_sides(None, None, 3, 0) == [None] * 4
+    sides = [(0, 1), (2, 3)]
+    assert judged("higher_return", None, 1, 3, 0, sides=sides) == [None, "loss", "win", "win"]
+    assert judged("higher_return", None, None, 3, 0, sides=sides) == [None] * 4
 
 
-def test_rule_info_ignores_returns() -> None:
-    assert said_and_paid([1, -1], ["win", None], entities=[1, 1], rule="info") == ["win", None]
-    assert said_and_paid([1, -1], [None, None], entities=[1, 1], rule="info") == [None, None]
-
-
-@pytest.mark.parametrize("rule", [None, "none"])
-def test_without_a_rule_and_with_none_there_are_no_winners(rule: OutcomeRule | None) -> None:
-    assert said_and_paid([1, -1], ["win", "loss"], entities=[1, 1], rule=rule) == [None, None]
-
-
-def test_rule_zero_sum_ignores_infos_and_checks_returns() -> None:
-    assert said_and_paid([1, -1], ["loss", "win"], entities=[1, 1], rule="zero_sum") == ["win", "loss"]
-    assert said_and_paid([None, 1], [None, None], entities=[1, 1], rule="zero_sum") == [None, None]
-    with pytest.raises(NotZeroSum):
-        outcomes([1, 0], [None, None], entities=[1, 1], rule="zero_sum")
+@pytest.mark.parametrize(
+    ("rule", "stated", "expected"),
+    [
+        ("info", ["win", None], ["win", None]),
+        ("info", [None, None], [None, None]),
+        ("info", ["victory", {"win": 1}], [None, None]),  # which some games use for other purposes
+        (None, ["win", "loss"], [None, None]),
+        ("none", ["win", "loss"], [None, None]),
+        ("zero_sum", ["loss", "win"], ["win", "loss"]),
+    ],
+)
+def test_infos_decide_by_the_rule_info_alone(rule: OutcomeRule | None, stated: Any, expected: Any) -> None:
+    assert judged(rule, 1, -1, stated=stated) == expected
 
 
 @pytest.mark.parametrize(
@@ -133,13 +121,12 @@ def test_rule_zero_sum_ignores_infos_and_checks_returns() -> None:
     ],
 )
 def test_with_higher_return_the_best_side_wins(returns: tuple[float, ...], expected: list[Outcome | None]) -> None:
-    entities = (1,) * len(returns)
-    assert said_and_paid(returns, (None,) * len(returns), entities=entities, rule="higher_return") == expected
+    assert judged("higher_return", *returns) == expected
 
 
 def test_with_higher_return_a_side_has_the_mean_of_its_entities() -> None:
     # side 0: (1 * 6 + 3 * 0) / 4 = 1.5 against 2, though its seats have the higher mean
-    found = said_and_paid([6, 0, 2], [None] * 3, entities=[1, 3, 1], rule="higher_return", sides=((0, 1), (2,)))
+    found = judged("higher_return", 6, 0, 2, entities=[1, 3, 1], sides=((0, 1), (2,)))
     assert found == ["loss", "loss", "win"]
 
 
@@ -164,9 +151,3 @@ def test_line_on_a_game_without_winners_names_the_key() -> None:
     assert "set `envs.game.outcome` to zero_sum" in without_winner_words({"game": None})[0]
     assert "its infos name none" in without_winner_words({"game": "info"})[0]
     assert without_winner_words({}) == []
-
-
-@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e4])
-def test_float32_rewards_shared_among_a_team_are_zero_sum(scale: float) -> None:
-    gain, loss = float(np.float32(scale)) * 100, float(np.float32(-scale / 3)) * 100
-    assert zero_sum(gain, loss, entities=(1, 3)) == ["win", "loss"]

@@ -87,12 +87,6 @@ def test_update_line_has_the_fixed_keys_before_the_logged_ones(folder: RunFolder
     ]
 
 
-def test_a_line_read_back_is_the_record_that_was_written(folder: RunFolder) -> None:
-    with Recorder(folder, {3: 0}) as recorder:
-        recorder.episodes(3, 50, [EPISODE])
-    assert list(JournalReader(folder.episodes).lines(EpisodeRecord)) == [EPISODE]
-
-
 def test_only_cut_episodes_have_the_cut_key(folder: RunFolder) -> None:
     cut = replaced(EPISODE, lane=2, cut=True)
     with Recorder(folder, {3: 0}) as recorder:

@@ -123,7 +123,7 @@ def check_curves(run: Path, every: list[dict[str, Any]]) -> None:
     assert points(run / "tensorboard" / "_results") == known
 
 
-@pytest.mark.parametrize(("every", "smoothing"), [(2, 1), (10, 7), (40, 7), (40, 100), (80, 100)])
+@pytest.mark.parametrize(("every", "smoothing"), [(2, 1), (10, 7), (80, 100)])
 def test_results_equal_a_slow_recomputation(every: int, smoothing: int, tmp_path: Path) -> None:
     results = {"every": every, "smoothing": smoothing}
     lines = check(train({**SEVERAL, "results": results}, tmp_path / "run"))
@@ -141,7 +141,7 @@ def test_iterations_without_an_episode_have_no_means_at_first(tmp_path: Path) ->
     assert lines[0]["stopped_by"] is None and read_results(tmp_path / "run")[0]["stopped_by"] is None
 
 
-@pytest.mark.parametrize("every", [10, 30, 60])
+@pytest.mark.parametrize("every", [10, 60])
 def test_results_of_a_league_count_on_over_its_rounds(every: int, tmp_path: Path) -> None:
     run = train({**LEAGUE, "results": {"every": every, "smoothing": 7}}, tmp_path / "run")
     lines = check(run)
@@ -198,13 +198,12 @@ def test_result_of_a_boundary_has_its_evaluation(tmp_path: Path) -> None:
             assert_close({key: line["evaluation"][key] for key in known}, known)
 
 
-@pytest.mark.parametrize("data", [DUEL, LEAGUE], ids=["duel", "league"])
-@pytest.mark.parametrize("evaluation", [None, {"every": 60, "episodes": 3}], ids=["plain", "evaluated"])
+@pytest.mark.parametrize(("data", "evaluated"), [(DUEL, True), (LEAGUE, False)], ids=["duel", "league"])
 def test_resumed_run_has_the_results_of_an_uninterrupted_one(
-    data: Mapping[str, Any], evaluation: Any, tmp_path: Path
+    data: Mapping[str, Any], evaluated: bool, tmp_path: Path
 ) -> None:
     leg = data["checkpoint_every"]
-    evaluation = evaluation and {**evaluation, "every": 2 * leg}
+    evaluation = {"every": 2 * leg, "episodes": 3} if evaluated else None
     data = {**data, "results": {"every": leg // 2, "smoothing": 7}, "evaluation": evaluation}
     whole = train(data, tmp_path / "whole")
     broken = train(data, tmp_path / "broken")

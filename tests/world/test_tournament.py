@@ -118,8 +118,16 @@ def test_players_of_known_order_are_ranked_early(tmp_path: Path, capsys: pytest.
     table = [line.split()[:2] for line in out.splitlines() if re.match(r" +[0-9]+ ", line)]
     assert table == [["1", "high"], ["2", "middle"], ["3", "low"]]
     assert "the order is decided after " in out
-    reading = read(RunFolder(tmp_path / "games"))
+    assert "all games between" in out
+    folder = RunFolder(tmp_path / "games")
+    reading = read(folder)
     assert reading.episodes == reading.results.games < 200
+    seats = [tuple(seat["policy"] for seat in line["seats"]) for line in JournalReader(folder.episodes)]
+    assert all(seats.count(pair) == seats.count(pair[::-1]) for pair in set(seats)), "both sides are played alike"
+    config = load_config(folder.config)
+    assert {*config.policies} == {"low", "high", "middle"}
+    assert all(policy.frozen for policy in config.policies.values())
+    assert not [*folder.checkpoints.iterdir()]
 
 
 def test_equal_players_use_the_budget_and_stay_undecided(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -147,14 +155,6 @@ def test_players_that_always_draw_are_reported_as_equal(tmp_path: Path, capsys: 
     assert (
         "as good as each other, as nearly all of their games are drawn, or won by the same side: one and other" in out
     )
-
-
-def test_both_sides_are_played_alike(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    tournament(capsys, tmp_path, written(tmp_path, ladder()), "--elo", "50")
-    seats = [
-        tuple(seat["policy"] for seat in line["seats"]) for line in JournalReader(tmp_path / "games" / "episodes.jsonl")
-    ]
-    assert all(seats.count(pair) == seats.count(pair[::-1]) for pair in set(seats))
 
 
 def test_batches_are_rounds_with_streams_of_their_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -205,30 +205,24 @@ def test_uncounted_games_do_not_enter_the_decision(tmp_path: Path, capsys: pytes
     assert f"not counted: {found.unrated} without a winner\n" in out
 
 
-def test_deterministic_games_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = written(tmp_path, ladder())
-    assert "all games between" in tournament(capsys, tmp_path, path, "--elo", "50")
-
-
-def test_folder_holds_the_played_games(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    data = as_data(capsys, tmp_path, written(tmp_path, ladder()), "--elo", "50")
-    folder = RunFolder(tmp_path / "games")
-    config = load_config(folder.config)
-    assert {*config.policies} == {"low", "high", "middle"}
-    assert all(policy.frozen for policy in config.policies.values())
-    ratings = fit(read(folder).results)
-    for row in data["players"]:
-        assert row["games"] == ratings.of(row["player"]).games
-    assert not [*folder.checkpoints.iterdir()]
-
-
 # who plays
 
 
-@pytest.fixture
-def runs(tmp_path: Path) -> tuple[str, str]:
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two runs, each with a blue that has learned and the same fixed player."""
-    return str(play(learners(), tmp_path / "a").folder.path), str(play(learners(seed=1), tmp_path / "b").folder.path)
+    home = tmp_path_factory.mktemp("played")
+    for seed, name in enumerate("ab"):
+        play(learners(seed=seed), home / name)
+    return home
+
+
+@pytest.fixture
+def runs(tmp_path: Path, played: Path) -> tuple[str, str]:
+    """Copies of the two runs."""
+    shutil.copytree(played, tmp_path, dirs_exist_ok=True)
+    first, second = (str(next((tmp_path / name).iterdir())) for name in "ab")
+    return first, second
 
 
 def players(data: Any) -> set[str]:
@@ -363,7 +357,9 @@ def test_data_has_the_statements_of_the_text(tmp_path: Path, capsys: pytest.Capt
     assert ["high", "low"] in data["alike"]
     assert data["not_counted"] == {"without_winner": 0, "cut_short": 0, "interrupted": 0}
     assert (data["contradictions"], data["unmet"]) == ([], [])
+    ratings = fit(read(RunFolder(tmp_path / "games")).results)
     for row in data["players"]:
+        assert row["games"] == ratings.of(row["player"]).games
         assert row["score_interval"] == pytest.approx(of_share(row["wins"] + row["draws"] / 2, row["games"]))
 
 
@@ -404,29 +400,16 @@ def test_initial_weights_play_on_request_or_if_frozen(
 # what goes wrong
 
 
-def test_duplicate_source_is_refused(tmp_path: Path, runs: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_choice_of_players_is_refused(
+    tmp_path: Path, runs: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert "is named twice; " in mistake(capsys, tmp_path, runs[0], runs[0])
     (tmp_path / "link").symlink_to(runs[0])
     assert f"is named twice, as {runs[0]} too" in mistake(capsys, tmp_path, runs[0], str(tmp_path / "link"))
-
-
-@pytest.mark.parametrize("asked", ["", ",", " , "])
-def test_empty_selection_is_refused(
-    tmp_path: Path, runs: tuple[str, str], capsys: pytest.CaptureFixture[str], asked: str
-) -> None:
-    assert "expected names of players" in mistake(capsys, tmp_path, runs[0], "--players", asked)
-
-
-@pytest.mark.parametrize("tick", ["²", "٢", "1" * 5000])
-def test_non_numeric_tick_is_refused(
-    tmp_path: Path, runs: tuple[str, str], capsys: pytest.CaptureFixture[str], tick: str
-) -> None:
-    assert "there is no player " in mistake(capsys, tmp_path, runs[0], "--players", f"blue@{tick},fixed")
-
-
-def test_fewer_than_two_players_are_refused(
-    tmp_path: Path, runs: tuple[str, str], capsys: pytest.CaptureFixture[str]
-) -> None:
+    for nothing in ("", ",", " , "):
+        assert "expected names of players" in mistake(capsys, tmp_path, runs[0], "--players", nothing)
+    for tick in ("²", "٢", "1" * 5000):
+        assert "there is no player " in mistake(capsys, tmp_path, runs[0], "--players", f"blue@{tick},fixed")
     assert "needs two players, found blue" in mistake(capsys, tmp_path, runs[0], "--players", "blue")
 
 
@@ -457,19 +440,19 @@ def test_another_game_is_refused_with_the_difference(
     assert words in error
 
 
-def test_a_match_without_two_sides_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    data = ladder(
-        envs={"g": {"make": "cover", "kwargs": {"players": 3}}},
-        matches=[{"env": "g", "seats": ["low", "middle", "high"]}],
-    )
-    assert "matches[0]: a match of 3 seats, without `sides`" in mistake(capsys, tmp_path, written(tmp_path, data))
-
-
-def test_solo_match_has_no_advice_about_sides(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    envs = {"g": {"make": "cover", "kwargs": {"players": 1}}}
-    data = ladder(envs=envs, matches=[{"env": "g", "seats": ["low"]}])
-    error = mistake(capsys, tmp_path, written(tmp_path, data))
-    assert "matches[0]: a match of 1 seat, without `sides`; two players meet where there are two sides\n" in error
+@pytest.mark.parametrize(
+    ("seats", "words"),
+    [
+        (["low", "middle", "high"], "matches[0]: a match of 3 seats, without `sides`"),
+        (["low"], "a match of 1 seat, without `sides`; two players meet where there are two sides\n"),
+    ],
+)
+def test_a_match_without_two_sides_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], seats: list[str], words: str
+) -> None:
+    envs = {"g": {"make": "cover", "kwargs": {"players": len(seats)}}}
+    data = ladder(envs=envs, matches=[{"env": "g", "seats": seats}])
+    assert words in mistake(capsys, tmp_path, written(tmp_path, data))
 
 
 def test_mixed_games_with_a_solo_game_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -512,15 +495,10 @@ def test_a_folder_that_is_damaged_or_no_run_is_refused(
     assert "not a run folder: config.yaml is missing" in mistake(capsys, tmp_path, str(tmp_path / "empty"))
     Path(runs[0], "checkpoints", "blue", "000000000020.ckpt").write_bytes(b"no zip")
     assert "000000000020.ckpt: is not a checkpoint" in mistake(capsys, tmp_path, runs[0])
+    Path(runs[1], "rounds.jsonl").write_bytes(msgspec.json.encode({"version": 99, "round": 0}) + b"\n")
+    assert "version 99" in mistake(capsys, tmp_path, runs[1])
     Path(runs[1], "config.yaml").write_text("ticks: [")
     assert "config.yaml" in mistake(capsys, tmp_path, runs[1])
-
-
-def test_rounds_of_another_version_are_refused(
-    tmp_path: Path, runs: tuple[str, str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    Path(runs[0], "rounds.jsonl").write_bytes(msgspec.json.encode({"version": 99, "round": 0}) + b"\n")
-    assert "version 99" in mistake(capsys, tmp_path, runs[0])
 
 
 def test_interrupt_ends_the_tournament_with_the_played_games(
@@ -601,8 +579,14 @@ def interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
 def test_resumed_tournament_equals_an_uninterrupted_one(
     tmp_path: Path, interrupted: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
+    def ended() -> str:
+        folder = RunFolder(tmp_path / "games")
+        return run_status(folder, load_config(folder.config), played=0).value
+
     assert max(line["round"] for line in JournalReader(tmp_path / "games" / "episodes.jsonl")) == 2, "in its middle"
+    assert ended() == "ended early"
     resumed = as_data(capsys, tmp_path, *interrupted, "--resume")
+    assert ended() == "finished"
     found = left_by(tmp_path / "games")
     (tmp_path / "games").rename(tmp_path / "broken")
     whole = as_data(capsys, tmp_path, *interrupted)
@@ -632,18 +616,6 @@ def test_interrupted_batch_does_not_count(
     )
     assert left_by(tmp_path / "games") == before, "no game was played, so there is nothing to remove"
     assert numbers(folder)["standings"]["games"] == whole.results.games, "on the page as well"
-
-
-def test_interrupted_tournament_is_marked_early_until_resumed(
-    tmp_path: Path, interrupted: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    def ended() -> str:
-        folder = RunFolder(tmp_path / "games")
-        return run_status(folder, load_config(folder.config), played=0).value
-
-    assert ended() == "ended early"
-    tournament(capsys, tmp_path, *interrupted, "--resume")
-    assert ended() == "finished"
 
 
 def test_decision_is_recorded_and_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -681,18 +653,6 @@ def test_action_mode_is_recorded_before_play(
     assert "it was played without --sample" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "damaged", ['{"greedy": true, "error": 7}', '{"greedy": true, "elo": -5}', '{"error": 0.1}', "{"]
-)
-def test_impossible_recorded_terms_are_refused(
-    tmp_path: Path, interrupted: list[str], capsys: pytest.CaptureFixture[str], damaged: str
-) -> None:
-    RunFolder(tmp_path / "games").tournament.write_text(damaged)
-    for command in (["tournament", *interrupted, "--resume", "--run-dir"], ["report"]):
-        assert main([*command, str(tmp_path / "games")]) == 2
-        assert "tournament.json: " in capsys.readouterr().err
-
-
 def test_other_tournament_is_not_resumed(
     tmp_path: Path, interrupted: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -707,3 +667,8 @@ def test_other_tournament_is_not_resumed(
     other = ladder(dice()["policies"], envs={"g": {"make": "matrix", "kwargs": {"payoffs": LADDER, "rounds": 2}}})
     assert "envs.g.kwargs was" in refused(written(tmp_path, other), *BUDGET)
     assert left_by(tmp_path / "games") == before
+    for damaged in ('{"greedy": true, "error": 7}', '{"greedy": true, "elo": -5}', '{"error": 0.1}', "{"):
+        RunFolder(tmp_path / "games").tournament.write_text(damaged)
+        assert "tournament.json: " in refused(*interrupted)
+        assert main(["report", str(tmp_path / "games")]) == 2
+        assert "tournament.json: " in capsys.readouterr().err
