@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 import numpy as np
@@ -19,13 +19,6 @@ from arena.league.timeline import Timeline
 from arena.records.formats import GateRecord
 
 
-class Joining(NamedTuple):
-    """The snapshots that join, and what the tests have said."""
-
-    names: tuple[str, ...]
-    gates: tuple[GateRecord, ...]
-
-
 Games: TypeAlias = Iterable[tuple[MatchConfig, Sequence[Encounter]]]
 """Per match its description, and its games in the order in which they ended."""
 
@@ -36,8 +29,8 @@ def joining(
     score: Callable[[str, str], Score],
     *,
     tick: int,
-) -> Joining:
-    """The policies whose snapshots join: all without a gate; with one, those that have proved to be better.
+) -> tuple[tuple[str, ...], tuple[GateRecord, ...]]:
+    """The snapshots that join, and what gates say: all join without a gate, else those of policies that are better.
 
     The candidates are policies with the newest snapshot of each; None: it has none, so there is nothing to prove. The
     score is that of the games between a policy as it is and a snapshot of it, as the gate counts them.
@@ -50,7 +43,7 @@ def joining(
             gates.append(GateRecord(policy, newest, state.verdict.value, state.llr, games.games))
     kept_out = {gate.policy for gate in gates if gate.verdict != Verdict.BETTER.value}
     names = tuple(snapshot_name(policy, tick) for policy, _ in candidates if policy not in kept_out)
-    return Joining(names, tuple(gates))
+    return names, tuple(gates)
 
 
 def balanced(games: Games, policy: str, other: str) -> Score:

@@ -15,43 +15,6 @@ WINDOW = 100  # how many of the first and of the last values are kept
 _COLLECTED = 10 * WINDOW  # so many are collected before they are sorted, so that sorting costs little for each
 
 
-class First:
-    """The first 100 of many values, in the order of the files; they come match by match."""
-
-    def __init__(self) -> None:
-        self._kept: list[tuple[Place, float]] = []
-
-    def extend(self, places: Sequence[Place], values: Sequence[float]) -> None:
-        """Adds values with their places, in ascending order."""
-        if places and (len(self._kept) < WINDOW or places[0] < self._kept[-1][0]):
-            added = [*self._kept, *zip(places, values, strict=True)]
-            self._kept = sorted(added, key=itemgetter(0))[:WINDOW]
-
-    @property
-    def values(self) -> list[float]:
-        """The values in their order."""
-        return [value for _, value in self._kept]
-
-
-class Last:
-    """The last 100 of many values; see `First`."""
-
-    def __init__(self) -> None:
-        self._kept: list[tuple[Place, float]] = []
-
-    def extend(self, places: Sequence[Place], values: Sequence[float]) -> None:
-        """Adds values with their places, in ascending order."""
-        self._kept.extend(zip(places[-WINDOW:], values[-WINDOW:], strict=True))
-        if len(self._kept) > _COLLECTED:
-            self._kept = sorted(self._kept, key=itemgetter(0))[-WINDOW:]
-
-    @property
-    def values(self) -> list[float]:
-        """The values in their order."""
-        self._kept = sorted(self._kept, key=itemgetter(0))[-WINDOW:]
-        return [value for _, value in self._kept]
-
-
 @dataclass
 class Total:
     """The mean and standard deviation of many numbers."""
@@ -86,19 +49,34 @@ class Series(Total):
     First and last are by the order of the files, so they do not depend on the order in which matches report.
     """
 
-    first: First = field(default_factory=First)
-    last: Last = field(default_factory=Last)
+    _first: list[tuple[Place, float]] = field(default_factory=list)
+    _last: list[tuple[Place, float]] = field(default_factory=list)
 
     def extend(self, places: Sequence[Place], values: Sequence[float]) -> None:
         """Adds numbers of one match, with the places of their episodes among all, in ascending order."""
         self.add(values)
-        self.first.extend(places, values)
-        self.last.extend(places, values)
+        if places and (len(self._first) < WINDOW or places[0] < self._first[-1][0]):
+            added = [*self._first, *zip(places, values, strict=True)]
+            self._first = sorted(added, key=itemgetter(0))[:WINDOW]
+        self._last.extend(zip(places[-WINDOW:], values[-WINDOW:], strict=True))
+        if len(self._last) > _COLLECTED:
+            self._last = sorted(self._last, key=itemgetter(0))[-WINDOW:]
+
+    @property
+    def first(self) -> list[float]:
+        """The first 100, or fewer, in their order."""
+        return [value for _, value in self._first]
+
+    @property
+    def last(self) -> list[float]:
+        """The last 100, or fewer, in their order."""
+        self._last = sorted(self._last, key=itemgetter(0))[-WINDOW:]
+        return [value for _, value in self._last]
 
     @property
     def last_mean(self) -> float | None:
         """Over the last 100, or fewer."""
-        values = self.last.values
+        values = self.last
         return sum(values) / len(values) if values else None
 
     def before_and_after(self) -> tuple[int, float, float] | None:
@@ -109,7 +87,7 @@ class Series(Total):
         if self.count < 20:
             return None
         size = min(WINDOW, self.count // 2)
-        return size, sum(self.first.values[:size]) / size, sum(self.last.values[-size:]) / size
+        return size, sum(self.first[:size]) / size, sum(self.last[-size:]) / size
 
 
 @dataclass

@@ -118,13 +118,9 @@ def test_a_pair_that_is_settled_by_draws_is_not_played_for_ever() -> None:
     assert ("b", "a") not in pairs
 
 
-def test_one_player_is_in_order() -> None:
-    assert decided(Results(), "a")
-    assert decided(Results(), "")
-
-
-def test_order_without_games_is_a_coin_flip_everywhere() -> None:
+def test_without_games_an_order_is_a_coin_flip_everywhere() -> None:
     assert Standings(Results(), "abcd").wrong == pytest.approx(1.5)
+    assert decided(Results(), "a") and decided(Results(), "")
 
 
 def test_one_undecided_pair_keeps_the_order_undecided() -> None:
@@ -140,19 +136,6 @@ def test_uncertainties_are_of_neighbors_from_the_top() -> None:
     assert standings.wrong == pytest.approx(upper + lower)
 
 
-def test_many_games_of_a_pair_reduce_uncertainty() -> None:
-    results = table(ab=(50, 0, 40), bc=(80, 0, 20), ac=(85, 0, 15))
-    once, often = Standings(results, "abc"), Standings(results, "abc")
-    assert once.next_pair() == often.next_pair(games=400)
-    assert often.wrong < once.wrong
-
-
-def test_pair_can_be_requested_with_a_given_player() -> None:
-    results = table(ab=(90, 0, 10), ac=(92, 0, 8), bc=(12, 0, 10))
-    assert Standings(results, "abc", elo=50).next_pair() == ("b", "c")
-    assert "a" in Standings(results, "abc", elo=50).next_pair(of="a")
-
-
 def test_games_of_other_players_are_used() -> None:
     direct = Standings(table(ab=(20, 0, 12)), "ab", elo=50)
     over = Standings(table(ab=(20, 0, 12), ax=(30, 0, 10), bx=(10, 0, 30)), "ab", elo=50)
@@ -160,17 +143,12 @@ def test_games_of_other_players_are_used() -> None:
     assert over.wrong < direct.wrong
 
 
-def test_undecided_pair_is_played() -> None:
+def test_undecided_pairs_and_unplayed_players_are_played_first() -> None:
     results = table(ab=(90, 0, 10), ac=(92, 0, 8), bc=(12, 0, 10))
     assert set(most_informative(results, "abc", count=5, elo=50)) == {("b", "c")}
-
-
-def test_unplayed_player_is_paired_first() -> None:
+    assert "a" in Standings(results, "abc", elo=50).next_pair(of="a")
     results = table(ab=(90, 0, 10), ac=(99, 0, 1), bc=(90, 0, 10))
     assert "d" in most_informative(results, "abcd", elo=50)[0]
-
-
-def test_batch_is_spread_over_unplayed_players() -> None:
     met = Counter(name for pair in most_informative(Results(), "abcdef", count=6) for name in pair)
     assert set(met) == set("abcdef")
 
@@ -187,10 +165,10 @@ def test_games_reduce_the_uncertainty_of_their_pair() -> None:
     results = table(**{a + b: (6, 2, 4) for a, b in itertools.combinations("abcd", 2)})
     more = table(**{a + b: (30, 10, 20) for a, b in itertools.combinations("abcd", 2)})
     assert Standings(more, "abcd").wrong < Standings(results, "abcd").wrong
-    planned = Standings(results, "abcd")
-    before = planned.wrong
-    planned.next_pair()
-    assert planned.wrong < before
+    once, often = Standings(results, "abcd"), Standings(results, "abcd")
+    before = once.wrong
+    assert once.next_pair() == often.next_pair(games=400)
+    assert often.wrong < once.wrong < before
 
 
 def test_pairs_do_not_depend_on_the_chunk_size(monkeypatch: pytest.MonkeyPatch) -> None:

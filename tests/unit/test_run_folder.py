@@ -56,14 +56,8 @@ def test_paths_in_the_folder_follow_the_contract() -> None:
 def test_runs_of_one_name_get_folders_of_their_own(tmp_path: Path) -> None:
     names = [started(tmp_path / "x").path.name for _ in range(3)]
     assert names == ["x", "x-2", "x-3"]
-
-
-def test_simultaneous_starts_get_different_folders(tmp_path: Path) -> None:
-    assert RunFolder.open(tmp_path / "x").path != RunFolder.open(tmp_path / "x").path
-
-
-def test_a_named_folder_with_files_is_refused_with_the_remedy(tmp_path: Path) -> None:
-    started(tmp_path / "x")
+    both = [RunFolder.open(tmp_path / "x").path.name for _ in range(2)]
+    assert both == ["x-4", "x-5"], "two that start at the same instant"
     with pytest.raises(ConfigError, match=r"x: the run folder holds files already; continue a run with --resume"):
         RunFolder.open(tmp_path / "x", given=True)
 
@@ -93,13 +87,10 @@ def test_remains_of_a_killed_start_are_reused_or_removed(tmp_path: Path, left: s
     assert not folder.path.exists()
 
 
-def test_named_folder_of_a_played_run_is_refused(tmp_path: Path) -> None:
-    folder = unbegun(tmp_path / "x", "000000000000.json", "000000000040.json")
+def test_played_run_or_a_file_is_not_claimed(tmp_path: Path) -> None:
+    folder = unbegun(tmp_path / "played", "000000000000.json", "000000000040.json")
     with pytest.raises(ConfigError, match="holds files already"):
         RunFolder.open(folder.path, given=True)
-
-
-def test_a_named_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x").write_text("")
     with pytest.raises(ConfigError, match="the run folder is a file"):
         RunFolder.open(tmp_path / "x", given=True)
@@ -107,16 +98,11 @@ def test_a_named_file_is_refused(tmp_path: Path) -> None:
         RunFolder.open(tmp_path / "x" / "y", given=True)
 
 
-def test_resume_takes_the_last_run_of_the_name(tmp_path: Path) -> None:
+def test_resume_takes_the_last_run_of_the_name_or_the_named_folder(tmp_path: Path) -> None:
     for _ in range(10):
         started(tmp_path / "x")
     started(tmp_path / "x-other")
     assert RunFolder.open(tmp_path / "x", resume=True).path.name == "x-10"
-
-
-def test_resume_takes_the_named_folder(tmp_path: Path) -> None:
-    started(tmp_path / "x")
-    started(tmp_path / "x")
     assert RunFolder.open(tmp_path / "x", resume=True, given=True).path.name == "x"
 
 

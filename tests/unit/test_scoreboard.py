@@ -70,8 +70,8 @@ def test_first_and_last_hundred_games_are_kept_apart() -> None:
     for game in range(250):
         board.add(results_of([episode(seat("blue", game, "win" if game >= 150 else "loss"))]))
     blue = board.policies["blue"]
-    assert (sum(blue.games.first.values), blue.games.last_mean, blue.games.mean) == (0.0, 1.0, 0.4)
-    assert (sum(blue.returns.first.values) / 100, blue.returns.last_mean) == (49.5, 199.5)
+    assert (sum(blue.games.first), blue.games.last_mean, blue.games.mean) == (0.0, 1.0, 0.4)
+    assert (sum(blue.returns.first) / 100, blue.returns.last_mean) == (49.5, 199.5)
 
 
 def test_policies_keep_their_order_and_start_without_numbers() -> None:
@@ -98,7 +98,7 @@ def test_series_in_parts_equals_slices_of_the_whole(values: list[int], cut: int)
     def mean(part: list[int]) -> float | None:
         return sum(part) / len(part) if part else None
 
-    assert (series.mean, series.first.values, series.last_mean) == (mean(values), values[:100], mean(values[-100:]))
+    assert (series.mean, series.first, series.last_mean) == (mean(values), values[:100], mean(values[-100:]))
     change = series.before_and_after()
     if len(values) < 20:
         assert change is None
@@ -197,4 +197,4 @@ def test_counts_do_not_depend_on_arrival_order(order: list[int]) -> None:
         board.take([records[place]])
     score = board.policies["a"]
     assert (score.wins, score.draws, score.losses, score.episodes) == (1.0, 2.0, 1.0, 5)
-    assert score.games.last.values == score.games.first.values == [0.0, 1.0, 0.0, 0.0]
+    assert score.games.last == score.games.first == [0.0, 1.0, 0.0, 0.0]
