@@ -18,7 +18,6 @@ from arena.league.rounds_file import player_of, snapshot_name
 from arena.league.timeline import Timeline
 from arena.records.formats import GateRecord
 
-
 Games: TypeAlias = Iterable[tuple[MatchConfig, Sequence[Encounter]]]
 """Per match its description, and its games in the order in which they ended."""
 
