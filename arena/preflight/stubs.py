@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 from gymnasium.spaces import Space
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from arena.game.batched_spaces import batched_space
+from arena.game.batches import batched_space
 from arena.preflight.spec import spec_of
 
 _NO_GAME = "an algorithm that is checked or served has no game to play"

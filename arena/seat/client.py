@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from arena.diagnostics.profile import Activity, StoppedWatch, Stopwatch
 from arena.errors import BudgetReached, ProtocolError
 from arena.game.api import Info
+from arena.game.batches import action_leaves
 from arena.game.infos import MASK, Infos, StepFields, shown
 from arena.game.lockstep import RequestKind
 from arena.game.ragged import Ragged
-from arena.game.ragged_actions import action_leaves
 from arena.game.spaces import check_choices, rows_of, write_sample
 from arena.game.spaces import row as row_of
 from arena.game.units import UnitActions, UnitSpace

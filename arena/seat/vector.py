@@ -23,11 +23,10 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from numpy.typing import NDArray
 
 from arena.errors import ProtocolError
-from arena.game.batched_spaces import batched_space
+from arena.game.batches import batch_leaves, batched_space
 from arena.game.infos import MASK, Infos, StepFields, grouped
 from arena.game.lockstep import RequestKind
 from arena.game.ragged import Ragged
-from arena.game.ragged_actions import batch_leaves
 from arena.game.spaces import BatchWriter, Columns, empty_batch, flatten, leaves_of, unflatten
 from arena.game.units import UnitSpace
 from arena.seat.client import SeatClient

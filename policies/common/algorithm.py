@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from arena.errors import ConfigError
-from arena.game.batched_spaces import batched_space
+from arena.game.batches import batched_space
 from arena.game.spaces import large_numbers, leaves_of
 from arena.game.units import UnitActions, UnitSpace
 from policies.common.adam import Optimizer, held

@@ -17,8 +17,7 @@ from arena.entity_env import ListEnv, RaggedBufferI64
 from arena.entity_env.environment import Environment, players_of
 from arena.errors import ConfigError
 from arena.game.api import Interface
-from arena.game.batched_spaces import batched_space
-from arena.game.ragged_actions import action_leaves, batch_leaves
+from arena.game.batches import action_leaves, batch_leaves, batched_space
 from arena.game.spaces import Columns, check_unit_spaces
 from arena.registry import adapt_environment
 from arena.testing import ContractBroken, check_entity_env
