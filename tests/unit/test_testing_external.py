@@ -28,12 +28,6 @@ class NeverRings(FakeGames):
     def announce(self) -> None: ...
 
 
-class RingsOnce(FakeGames):
-    def announce(self) -> None:
-        self.ring()
-        self.ring = lambda: None
-
-
 class WaitsInPoll(FakeGames):
     def poll(self, table: Slots) -> float | None:
         while not self.calls:
@@ -242,7 +236,6 @@ class OpensOnce(FakeGames):
 
 MUTANTS: dict[type[FakeGames], str] = {
     NeverRings: "ring must say when something has come",
-    RingsOnce: "ring must say when something has come",
     WaitsInPoll: "poll, while there is no game, has not returned",
     ReturnsText: "poll returned 'soon'",
     AnswersOtherSlot: "received actions, number",
@@ -267,7 +260,7 @@ MUTANTS: dict[type[FakeGames], str] = {
     OpensOnce: "open has raised OSError",
 }
 NEVER = {
-    *(NeverRings, RingsOnce, WaitsInPoll, DropsInSilence, KeepsDroppedSlot, ForgetsFullSlots, ClosesInSilence),
+    *(NeverRings, WaitsInPoll, DropsInSilence, KeepsDroppedSlot, ForgetsFullSlots, ClosesInSilence),
     *(LeavesThread, LeavesDescriptor),
 }
 """Something that has to happen never does, so that the limit of time has to pass; the others may take their time."""

@@ -31,21 +31,10 @@ def played(positions: Any, moves: list[int], **options: Any) -> tuple[Touchdown,
 
 def test_blue_starts_above_and_red_below_and_x_differs_with_the_seed() -> None:
     env = begun(lanes=2, team_size=2)
+    assert env.interface.entities == ("blue_0", "blue_1", "red_0", "red_1")
     np.testing.assert_allclose(env.positions[:, :, 1], [[0.9, 0.9, -0.9, -0.9]] * 2)
     assert np.unique(env.positions[..., 0]).size == 8
     assert (np.abs(env.positions[..., 0]) <= 0.9).all()
-
-
-def test_entities_are_blue_then_red() -> None:
-    assert Touchdown(lanes=1, team_size=2).interface.entities == ("blue_0", "blue_1", "red_0", "red_1")
-
-
-@pytest.mark.parametrize(
-    ("move", "change"), [(STAY, (0, 0)), (RIGHT, (0.1, 0)), (LEFT, (-0.1, 0)), (UP, (0, 0.1)), (DOWN, (0, -0.1))]
-)
-def test_a_discrete_move_is_a_tenth_along_an_axis(move: int, change: tuple[float, float]) -> None:
-    env, _ = played([(0.3, 0.2), (-0.5, -0.5)], [move, STAY])
-    np.testing.assert_allclose(env.positions[0], [(0.3 + change[0], 0.2 + change[1]), (-0.5, -0.5)])
 
 
 def test_a_continuous_move_is_clipped_and_scaled_to_a_tenth() -> None:
@@ -55,33 +44,41 @@ def test_a_continuous_move_is_clipped_and_scaled_to_a_tenth() -> None:
     np.testing.assert_allclose(env.positions[0, 0], (0.05, -0.1))
 
 
-def test_players_stay_inside_the_field() -> None:
-    env, _ = played([(1.0, 0.95), (-1.0, -1.0)], [UP, DOWN])
-    np.testing.assert_allclose(env.positions[0], [(1.0, 1.0), (-1.0, -1.0)])
-    env, _ = played([(0.95, 0.0), (-1.0, 0.5)], [RIGHT, LEFT])
-    np.testing.assert_allclose(env.positions[0], [(1.0, 0.0), (-1.0, 0.5)])
+PAIR = [(0.3, 0.2), (-0.5, -0.5)]
+RULES: dict[str, tuple[list[Any], list[int], Any, list[int] | None]] = {
+    # From these positions, with these moves, to these; the rewards of a game that is over, None: it goes on.
+    "stay": (PAIR, [STAY, STAY], PAIR, None),
+    "right": (PAIR, [RIGHT, STAY], [(0.4, 0.2), (-0.5, -0.5)], None),
+    "left": (PAIR, [LEFT, STAY], [(0.2, 0.2), (-0.5, -0.5)], None),
+    "up": (PAIR, [UP, STAY], [(0.3, 0.3), (-0.5, -0.5)], None),
+    "down": (PAIR, [DOWN, STAY], [(0.3, 0.1), (-0.5, -0.5)], None),
+    "players stay inside the field": ([(0.95, 0.95), (-1.0, 0.5)], [RIGHT, LEFT], [(1.0, 0.95), (-1.0, 0.5)], None),
+    "the own line is no goal": ([(1.0, 0.95), (0.5, -0.95)], [UP, DOWN], [(1.0, 1.0), (0.5, -1.0)], None),
+    "blue arrives": ([(0, -0.8), (0.9, 0)], [DOWN, STAY], [(0, -0.9), (0.9, 0)], [1, -1]),
+    "red arrives": ([(0, 0), (0.9, 0.8)], [STAY, UP], [(0, 0), (0.9, 0.9)], [-1, 1]),
+    "both do: a draw": ([(0, -0.8), (0.9, 0.8)], [DOWN, UP], [(0, -0.9), (0.9, 0.9)], [0, 0]),
+    "opponents that touch return": ([(0.0, 0.1), (0.05, -0.08)], [DOWN, STAY], [(0.0, 0.9), (0.05, -0.9)], None),
+    "exactly a tenth is no touch": ([(0.3, 0.1), (0.3, -0.1)], [DOWN, STAY], [(0.3, 0.0), (0.3, -0.1)], None),
+    "who is sent back has not crossed": ([(0.0, -0.85), (0.0, -0.9)], [DOWN, STAY], [(0.0, 0.9), (0.0, -0.9)], None),
+    "teammates do not collide": ([(0, 0), (0, 0), (0.9, 0), (0.9, 0)], [STAY] * 4, [(0, 0)] * 2 + [(0.9, 0)] * 2, None),
+    "one sends back two, bystanders stay": (
+        [(0.0, 0.0), (0.8, 0.5), (0.05, 0.0), (-0.05, 0.0)],
+        [STAY] * 4,
+        [(0.0, 0.9), (0.8, 0.5), (0.05, -0.9), (-0.05, -0.9)],
+        None,
+    ),
+}
 
 
-@pytest.mark.parametrize(
-    ("positions", "moves", "rewards"),
-    [
-        ([(0, -0.8), (0.9, 0)], [DOWN, STAY], [1, -1]),  # blue arrives
-        ([(0, 0), (0.9, 0.8)], [STAY, UP], [-1, 1]),  # red arrives
-        ([(0, -0.8), (0.9, 0.8)], [DOWN, UP], [0, 0]),  # both do: a draw
-    ],
-)
-def test_reaching_the_far_line_ends_the_game_for_all(positions: Any, moves: list[int], rewards: list[int]) -> None:
-    _, step = played(positions, moves)
-    assert step.rewards.tolist() == [rewards]
-    assert step.terminated.all()
+@pytest.mark.parametrize("rule", RULES)
+def test_a_tick_follows_the_rules(rule: str) -> None:
+    positions, moves, expected, rewards = RULES[rule]
+    env, step = played(positions, moves)
+    np.testing.assert_allclose(env.positions[0], expected, atol=1e-12)
+    assert step.rewards.tolist() == [rewards or [0] * len(moves)]
     assert not step.truncated.any()
-    assert not step.frame.active.any()
-
-
-def test_the_own_line_is_no_goal() -> None:
-    _, step = played([(0, 0.95), (0.5, -0.95)], [UP, DOWN])
-    assert not step.terminated.any()
-    assert not step.rewards.any()
+    assert (step.terminated == (rewards is not None)).all()
+    assert (step.frame.active == (rewards is None)).all()
 
 
 def test_straight_run_takes_18_ticks_despite_rounding() -> None:
@@ -91,33 +88,6 @@ def test_straight_run_takes_18_ticks_despite_rounding() -> None:
         step = env.step([np.array([move]) for move in (DOWN, STAY, STAY, STAY)])
         assert step.terminated.all() == (tick == 18)
     assert step.rewards.tolist() == [[1, 1, -1, -1]]
-
-
-def test_opponents_that_touch_return_and_keep_their_x() -> None:
-    env, step = played([(0.0, 0.1), (0.05, -0.08)], [DOWN, STAY])
-    np.testing.assert_allclose(env.positions[0], [(0.0, 0.9), (0.05, -0.9)])
-    assert not step.terminated.any()
-
-
-def test_opponents_exactly_a_tenth_apart_stay_where_they_are() -> None:
-    env, _ = played([(0.3, 0.1), (0.3, -0.1)], [DOWN, STAY])
-    np.testing.assert_allclose(env.positions[0], [(0.3, 0.0), (0.3, -0.1)], atol=1e-12)
-
-
-def test_teammates_do_not_collide() -> None:
-    env, _ = played([(0, 0), (0, 0), (0.9, 0), (0.9, 0)], [STAY] * 4)
-    np.testing.assert_allclose(env.positions[0, :, 1], 0)
-
-
-def test_one_player_can_send_back_two_and_bystanders_stay() -> None:
-    env, _ = played([(0.0, 0.0), (0.8, 0.5), (0.05, 0.0), (-0.05, 0.0)], [STAY] * 4)
-    np.testing.assert_allclose(env.positions[0, :, 1], [0.9, 0.5, -0.9, -0.9])
-
-
-def test_a_player_that_is_sent_back_has_not_crossed() -> None:
-    env, step = played([(0.0, -0.85), (0.0, -0.9)], [DOWN, STAY])
-    assert not step.terminated.any()
-    np.testing.assert_allclose(env.positions[0, :, 1], [0.9, -0.9])
 
 
 def test_after_max_steps_the_game_is_truncated_and_not_terminated() -> None:
@@ -138,9 +108,7 @@ def test_ended_lane_stands_still_until_its_reset() -> None:
     before = env.positions.copy()
     step = env.step([np.array([UP]), np.array([99])])  # nonsense is ignored there
     np.testing.assert_array_equal(env.positions, before)
-    assert not (step.rewards.any())
-    assert not (step.terminated.any())
-    assert not (step.truncated.any())
+    assert not any(column.any() for column in step[1:])
     frame = env.reset(np.ones(1, bool))
     assert frame.active.all()
     assert env.ticks[0] == 0
@@ -231,16 +199,10 @@ def test_seed_decides_the_start_and_the_stream_continues() -> None:
     np.testing.assert_array_equal(starts[0][0], starts[1][0])
     assert not np.array_equal(starts[1], starts[2])
     np.testing.assert_array_equal(starts[3][1], starts[1][1])
-    assert not np.array_equal(begun().positions, Touchdown(lanes=1).positions)
-
-
-def test_without_any_seed_two_games_differ() -> None:
-    starts = []
-    for _ in range(2):
-        env = Touchdown(lanes=1)
+    unseeded = [Touchdown(lanes=1) for _ in range(2)]
+    for env in unseeded:
         env.reset(np.ones(1, bool))
-        starts.append(env.positions)
-    assert not np.array_equal(*starts)
+    assert not np.array_equal(*(env.positions for env in unseeded))
 
 
 @pytest.mark.slow
