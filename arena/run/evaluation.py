@@ -32,11 +32,9 @@ from arena.run.prepare import prepare
 
 
 def evaluation_due(run: Run, *, ends: bool = False) -> Run | None:
-    """The evaluation that is due before a run continues, over the same processes; None if none is.
+    """The evaluation that is due before a run continues from a boundary; None if none is.
 
-    Args:
-        run: at a boundary.
-        ends: whether the run ends here, before its last round.
+    It has the same processes. `ends`: whether the run ends here, before its last round.
     """
     if not is_due(run, ends=ends):
         return None
@@ -61,18 +59,8 @@ def is_due(run: Run, *, ends: bool = False) -> bool:
 
 
 def measure_alone(run: Run, *, ends: bool) -> bool:
-    """Calls the function of an evaluation without games, if that is due at a boundary; returns whether it was.
-
-    Args:
-        run: at the boundary.
-        ends: whether the run ends here.
-
-    Raises:
-        CallbackFailed: the function has raised.
-    """
-    if not is_due(run, ends=ends):
-        return False
-    settings = config_now(run).evaluation
+    """Calls the function of an evaluation without games, if that is due at a boundary; returns whether it was."""
+    settings = config_now(run).evaluation if is_due(run, ends=ends) else None
     if settings is None or settings.episodes:
         return False
     call_evaluation_function(run, settings)
@@ -92,13 +80,7 @@ def config_now(run: Run) -> Config:
 
 
 def record_evaluation(run: Run, evaluation: Run, scoreboard: Scoreboard) -> Iterator[str]:
-    """Records the results of the policies, and yields a line for each, then lines about games that were alike.
-
-    Args:
-        run: the run.
-        evaluation: of the run; it is over.
-        scoreboard: of the evaluation.
-    """
+    """Records the results of an evaluation that is over; yields a line per policy, and on games that were alike."""
     settings = config_now(run).evaluation
     assert settings is not None, "the run is evaluated"
     call_evaluation_function(run, settings)
@@ -120,11 +102,9 @@ def alike(evaluation: Run) -> list[tuple[str, ...]]:
 
 
 def alike_words(evaluation: Run, *, remedy: str) -> list[str]:
-    """A line on games that were all alike, if there were any; none if all policies sample their actions.
+    """A line on games of an evaluation that were all alike, if there were any.
 
-    Args:
-        evaluation: is over.
-        remedy: the setting that makes its policies sample their actions.
+    `remedy` is the setting that makes its policies sample their actions.
     """
     return repetition_words(alike(evaluation), remedy=remedy)
 

@@ -204,17 +204,7 @@ def run_single_process(
     watched: bool = True,
     at_once: Collection[int] = (),
 ) -> int:
-    """Plays a run in this process, and shows the result or the failure; returns the exit status.
-
-    Args:
-        run: the run.
-        present: shows the result.
-        display: shows the progress; None: the one that fits the output.
-        next_stage: returns what is played next, None: the run is over; None: legs, evaluations and rounds.
-        output: takes all other lines.
-        watched: whether a watchdog ends this process if a role hangs.
-        at_once: the signals that end the run without another tick.
-    """
+    """Plays a run in this process, and shows the result or the failure; returns the exit status. See `Leader`."""
     from arena.run.lead import Leader
 
     state = RunState()
@@ -237,10 +227,7 @@ def run_single_process(
 def in_one_process(run: Run, display: Display, state: RunState | None = None) -> NextStep:
     """Plays the legs of a run in this process, without what comes before and after them.
 
-    Args:
-        run: the run.
-        display: shows the progress.
-        state: the state of this process from before; its `stop` says whether to end before the last tick.
+    The `stop` of `state`, the state of this process from before, says whether to end before the last tick.
 
     Raises:
         RoleFailed: a role failed.

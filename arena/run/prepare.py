@@ -52,7 +52,7 @@ def prepare(config: Config, *, ranks: int | None, run_dir: str | None = None, re
 
         examine(plan, later=later)
     restore = checkpoints_given(plan)
-    place, named = _place(config, run_dir), run_dir is not None
+    place, named = anchored(Path("runs") / config.name if run_dir is None else run_dir), run_dir is not None
     made = not (named and place.exists())
     folder = RunFolder.open(place, given=named)
     return Run(plan, folder.path, made_folder=made, leg=Leg(restore=restore))
@@ -86,13 +86,10 @@ def existing_folder(config: Config, run_dir: str | None) -> RunFolder:
     Raises:
         ConfigError: there is none, or another process writes into it.
     """
-    folder = RunFolder.open(_place(config, run_dir), resume=True, given=run_dir is not None)
+    place = anchored(Path("runs") / config.name if run_dir is None else run_dir)
+    folder = RunFolder.open(place, resume=True, given=run_dir is not None)
     refuse_held(folder.path)  # refuses a second writer before it starts anything
     return folder
-
-
-def _place(config: Config, run_dir: str | None) -> Path:
-    return anchored(Path("runs") / config.name if run_dir is None else run_dir)
 
 
 def begin(run: Run, *, resumable: bool) -> None:

@@ -62,11 +62,9 @@ def begin(run: Run) -> None:
 
 
 def next_round(run: Run, state: RunState) -> Run | None:
-    """The run with its next round; None if there is none.
+    """The run, which has played a round to its end, with its next round; None if there is none.
 
-    Args:
-        run: has played a round to its end.
-        state: of rank 0; has the callbacks, which may propose the matches.
+    Callbacks may propose the matches.
 
     Raises:
         ConfigError: the records are damaged; or the matches that are proposed, or made by a rule or a generator of the
@@ -161,12 +159,7 @@ def _private_states(
 
 
 def is_decided(run: Run, state: RunState) -> bool:
-    """Whether a league that has played a round to its end is decided, though rounds are left.
-
-    Args:
-        run: the league.
-        state: of rank 0.
-    """
+    """Whether a league that has played a round to its end is decided, though rounds are left."""
     config, known = run.plan.config, rounds_file.read(run.folder)
     knockouts = (isinstance(entry, KnockoutConfig) for entries in config.listed for entry in entries)
     if (config.league is None or config.league.decided is None) and not any(knockouts):
@@ -175,12 +168,7 @@ def is_decided(run: Run, state: RunState) -> bool:
 
 
 def ratings(run: Run, state: RunState) -> dict[str, float]:
-    """The Elo of each policy that can be rated, as in the standings after the round that was played to its end.
-
-    Args:
-        run: the league.
-        state: of rank 0.
-    """
+    """The Elo of each policy that can be rated, as in the standings after the round that was played to its end."""
     found = league_table(_games_so_far(run, state).read(run.plan.round).timeline, {}, run.plan.config)
     elo = {row.player: row.elo for rows in found.tables for row in rows}
     return {name: elo[name] for name in run.plan.config.policies if name in elo}
@@ -223,14 +211,7 @@ def _ticks_before(folder: RunFolder, number: int) -> int:
 
 
 def plan_of(config: Config, planned: Round, folder: RunFolder, *, ranks: int) -> Plan:
-    """The plan of a round.
-
-    Args:
-        config: of the whole league.
-        planned: the round.
-        folder: where its snapshots are.
-        ranks: how many processes there are.
-    """
+    """The plan of a round of a league whose snapshots are in a folder."""
     played = round_config(config, planned, partial(_weights, folder))
     return make_plan(played, ranks=ranks, number=planned.number, places=planned.places, whole=config)
 

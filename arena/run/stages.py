@@ -29,12 +29,7 @@ from arena.run.resume import rule_met
 
 
 def next_stage(run: Run, state: RunState) -> Run | None:
-    """What is played next: the run, as it continues, or an evaluation of it; None if the run is over.
-
-    Args:
-        run: at a boundary.
-        state: of rank 0; has the callbacks and the results.
-    """
+    """What a run plays after a boundary: itself, as it continues, or an evaluation; None if it is over."""
     evaluation = evaluation_due(run)
     if evaluation is not None:
         return evaluation
@@ -48,12 +43,7 @@ def next_stage(run: Run, state: RunState) -> Run | None:
 
 
 def is_over(run: Run, state: RunState) -> bool:
-    """Whether a run ends at its boundary: all ticks were played, or a league is decided before its last round.
-
-    Args:
-        run: at a boundary.
-        state: of rank 0.
-    """
+    """Whether a run ends at its boundary: all ticks were played, or a league is decided before its last round."""
     if run.leg.start >= run.plan.horizon or run.leg.start < run.plan.ticks:
         return run.leg.start >= run.plan.horizon
     from arena.run.rounds import is_decided  # as above
@@ -80,10 +70,7 @@ def opened(run: Run, results: RunResults | None, tell: Listener) -> RunResults |
 def write_boundary(run: Run, state: RunState, *, stopped: bool = False) -> None:
     """Writes the results up to a boundary, if the run has any, and unless its evaluation is not on record yet.
 
-    Args:
-        run: at the boundary.
-        state: of rank 0.
-        stopped: whether the run is ended here by request.
+    `stopped`: whether the run is ended here by request.
     """
     results, tick, plan = state.results, run.leg.start, run.plan
     if results is None:
@@ -104,9 +91,7 @@ def write_boundary(run: Run, state: RunState, *, stopped: bool = False) -> None:
 def newest_result(run: Run, results: RunResults | None) -> dict[str, Any] | None:
     """The newest result of a run up to a boundary, with NaN for null; None if there is none.
 
-    Args:
-        run: at the boundary.
-        results: as they were kept so far; None: they are read from the run folder.
+    `results` are those that were kept so far; None: they are read from the run folder.
     """
     if results is not None:
         return None if results.newest is None else dict(results.newest)

@@ -72,29 +72,24 @@ def output(**found: Any) -> mpirun.LauncherOutput:
     return mpirun.LauncherOutput(mpirun.Known(), mpirun.ProcessWatch(), **found)
 
 
-def passed(lines: list[str]) -> str:
-    return "".join(mpirun.without_banners(output().listen(lines)))
+PLACES = (OURS, []), ([], OURS)  # of lines before and after a banner
+UNENDED = [OURS[0].rstrip("\n") + ABORTED[0], *ABORTED[1:], "\n", OURS[1]]
+TABLE = ["-----\n", "policy  wins\n", "-----\n"]
 
 
-@pytest.mark.parametrize("banner", [ABORTED, EXITED], ids=["aborted", "exited"])
-def test_launcher_banners_are_removed_and_our_output_kept(banner: list[str]) -> None:
-    assert passed([*OURS, *banner]) == "".join(OURS)
-    assert passed([*banner, *OURS]) == "".join(OURS)
-    assert passed([*banner, *OURS, *banner]) == "".join(OURS)
-
-
-def test_other_paragraphs_of_the_launcher_stay_with_their_frames() -> None:
-    assert passed([*OURS, *NO_SLOTS]) == "".join([*OURS, *NO_SLOTS])
-    assert passed([*NO_SLOTS, *EXITED]) == "".join(NO_SLOTS)
-
-
-def test_banner_after_an_unfinished_line_is_removed() -> None:
-    unended = OURS[0].rstrip("\n")
-    assert passed([unended + ABORTED[0], *ABORTED[1:], "\n", OURS[1]]) == OURS[0] + "\n" + OURS[1]
-
-
-def test_unclosed_frame_is_forwarded() -> None:
-    assert passed(NO_SLOTS[:-1]) == "".join(NO_SLOTS[:-1])
+@pytest.mark.parametrize(
+    ("lines", "kept"),
+    [
+        *(([*before, *banner, *after], [*before, *after]) for banner in (ABORTED, EXITED) for before, after in PLACES),
+        pytest.param([*ABORTED, *OURS, *ABORTED], OURS, id="two banners"),
+        pytest.param([*NO_SLOTS, *EXITED], NO_SLOTS, id="another paragraph of the launcher"),
+        pytest.param(UNENDED, [OURS[0], "\n", OURS[1]], id="banner after an unfinished line"),
+        pytest.param(NO_SLOTS[:-1], NO_SLOTS[:-1], id="unclosed frame"),
+        pytest.param(TABLE, TABLE, id="short dashed lines"),
+    ],
+)
+def test_launcher_banners_are_removed_and_other_output_kept(lines: list[str], kept: list[str]) -> None:
+    assert "".join(mpirun.without_banners(output().listen(lines))) == "".join(kept)
 
 
 def test_output_is_forwarded_line_by_line() -> None:
@@ -103,11 +98,6 @@ def test_output_is_forwarded_line_by_line() -> None:
         pytest.fail("the first line was held back")
 
     assert next(mpirun.without_banners(lines())) == OURS[0]  # type: ignore[arg-type]
-
-
-def test_short_dashed_lines_are_ordinary_output() -> None:
-    table = ["-----\n", "policy  wins\n", "-----\n"]
-    assert passed(table) == "".join(table)
 
 
 # --- the launcher -------------------------------------------------------------------------------------------------
@@ -190,16 +180,10 @@ def test_processes_use_one_thread_unless_the_user_sets_more(
     assert mpirun.command(str(launcher(tmp_path)), 2, ["x"])[1]["OMP_NUM_THREADS"] == expected
 
 
-def test_launcher_beside_python_precedes_the_one_on_the_path(lonely: Path) -> None:
-    system = launcher(lonely / "system")
-    assert mpirun.find_launcher() == str(system)
-    own = launcher(lonely / "venv")
-    assert mpirun.find_launcher() == str(own)
-
-
-def test_mpiexec_is_used_without_mpirun(lonely: Path) -> None:
-    only = launcher(lonely / "system", "mpiexec")
-    assert mpirun.find_launcher() == str(only)
+def test_launcher_beside_python_precedes_mpirun_on_the_path_and_that_mpiexec(lonely: Path) -> None:
+    for folder, name in (("system", "mpiexec"), ("system", "mpirun"), ("venv", "mpirun")):
+        found = launcher(lonely / folder, name)
+        assert mpirun.find_launcher() == str(found)
 
 
 def test_missing_launcher_error_names_all_remedies(lonely: Path) -> None:
@@ -266,20 +250,8 @@ def test_cursor_is_restored_after_a_killed_display(
     monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
     assert mpirun.exit_status(status, received, output(started=1)) == (130 if received else 1)
     assert capsys.readouterr().out == ("\x1b[?25h\n" if terminal else "")
-
-
-def test_cursor_is_not_restored_twice(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     assert mpirun.exit_status(1, [], output(reason=True, rank="0")) == 1
-    assert capsys.readouterr().out == ""
-
-
-def test_launcher_that_never_starts_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
-    notice = [RULE, f"{mpirun.UNSTARTED}.\n", RULE]
-    written = output()
-    assert list(mpirun.without_banners(written.listen(notice))) == []
-    assert mpirun.exit_status(213, [], written) == 1
-    assert capsys.readouterr().err.startswith("arena: MPI's launcher has failed 3 times: The PMIx server's listener ")
+    assert capsys.readouterr().out == "", "rank 0 has restored it"
 
 
 def test_failed_launcher_start_is_not_reported_as_killed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -343,9 +315,12 @@ def test_failed_launcher_start_is_retried(lonely: Path, monkeypatch: pytest.Monk
 
 
 def test_launcher_that_never_starts_is_abandoned(lonely: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    launcher(lonely / "system", does='echo "The PMIx server\'s listener thread failed to start." >&2; exit 213')
-    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    written = io.StringIO()
+    says = f"{RULE}{mpirun.UNSTARTED}.\n{RULE}"
+    launcher(lonely / "system", does=f"PATH=/bin:/usr/bin\ncat >&2 <<'X'\n{says}X\nexit 213")
+    monkeypatch.setattr(sys, "stderr", written)
     assert mpirun.run(2, ["program"]) == 1
+    assert written.getvalue().startswith("arena: MPI's launcher has failed 3 times: The PMIx server's listener ")
 
 
 @pytest.mark.parametrize(
