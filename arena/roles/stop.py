@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-_STATUS = {signal.SIGUSR1: 0}
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 STOP_SIGNALS = (*ENDING_SIGNALS, signal.SIGUSR1, signal.SIGUSR2)
 ONE_REQUEST_SECONDS = 2.0  # signals within this time of the first one are the same request
@@ -69,9 +68,7 @@ class Stop:
     def status(self) -> int:
         """The exit status of a run that was ended by request."""
         assert self.wanted, "there is a request"
-        if self.number is None:
-            return 0
-        return _STATUS.get(signal.Signals(self.number), 128 + self.number)
+        return 0 if self.number in (None, signal.SIGUSR1) else 128 + self.number
 
     def renew(self) -> None:
         """Forgets all requests: a program goes on with the run."""

@@ -3,11 +3,15 @@
 planning, prepare   a configuration becomes a plan, and a run that can begin; `resume`: a run that continues;
                     `continued`: a new run with the league of an earlier one
 stages              what is played next: a leg of the run, an evaluation (`evaluation`), or the next round of a league
-                    (`rounds`); `curriculum` changes what is played
-mpirun              finds, starts, watches and ends the launcher, and starts it again after a death (`restart`);
-                    `bound_process` starts a program that ends with the process that has started it
+                    (`rounds`); `hooks`: the user's code that is called between two legs
+opponents           matches of a policy against one opponent
+mpirun              finds, starts, watches and ends the launcher, and starts it again after a death; `bound_process`
+                    starts a program that ends with the process that has started it
 loop, lead          plays the stages, in the processes of the launcher or in this one; what rank 0 does in it
 watchdog            ends a run whose root hangs, with the help of `watchdog_process`
 console, holding    where the output of a process goes; the connection with a program that holds the run
-api                 `arena.train`: a run as a function; `untouched_process` restores a user's process after it
+api                 `arena.train`: a run as a function
+
+A run is immutable (`arena.roles.run`); what changes while it is played is its state in each process
+(`arena.roles.state`).
 """

@@ -48,7 +48,7 @@ def policy_at(config: Config, folder: RunFolder | None, version: str, *, path: s
 
     Args:
         config: of the run, as its folder has it.
-        folder: of the run; None: there is none, and so no version.
+        folder: None: there is none, and so no version.
         version: `blue@5000`, the policy and the tick of a checkpoint or snapshot.
         path: of the option, for errors.
 
