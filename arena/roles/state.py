@@ -73,9 +73,9 @@ class RunState:
     profiles: dict[Profiled, RoleProfile] = field(default_factory=dict)  # the time of each role
     resumable: bool = True  # all algorithms can be saved and loaded
     curriculum: Any = None  # the object of the user's class
-    change: ChangeLine | None = None  # what `curriculum` has just changed, until that is on record
+    unrecorded_change: ChangeLine | None = None  # what `curriculum` has just changed
     holder: Any = None  # the connection to a program that holds the run
-    wanted: dict[str, Any] = field(default_factory=dict)  # what that program wants to change, by key path
+    changes: dict[str, Any] = field(default_factory=dict)  # that the program asks for, by key path
 
     def add_profile(self, who: Profiled, profile: RoleProfile) -> None:
         """Adds to the time of a role."""

@@ -50,12 +50,12 @@ class Stop:
     _early: Collection[int] = ()  # signals before `listen`
 
     @property
-    def wanted(self) -> bool:
+    def requested(self) -> bool:
         """Whether the run is to end soon."""
         return self.number is not None or bool(self.by)
 
     @property
-    def words(self) -> str:
+    def phrase(self) -> str:
         """The request, as a phrase."""
         return "asked to stop" if self.number is not None or not self.by else f"asked to stop by {self.by}"
 
@@ -67,7 +67,7 @@ class Stop:
     @property
     def status(self) -> int:
         """The exit status of a run that was ended by request."""
-        assert self.wanted, "there is a request"
+        assert self.requested, "there is a request"
         return 0 if self.number in (None, signal.SIGUSR1) else 128 + self.number
 
     def renew(self) -> None:

@@ -175,14 +175,14 @@ def forget_after(folder: RunFolder, tick: int) -> None:
 
 
 def changed(
-    run: Run, curriculum: Any, wanted: Mapping[str, Any], newest: Mapping[str, Any] | None
+    run: Run, curriculum: Any, changes: Mapping[str, Any], newest: Mapping[str, Any] | None
 ) -> tuple[Run, ChangeLine | None]:
     """The run at a boundary with its changes, and the line that is to be put on record when all roles are ready.
 
     Args:
         run: at a boundary, with the changes of all earlier ones.
         curriculum: an object of the class; None: there is none.
-        wanted: what else is to change, by key path.
+        changes: what else changes, by key path.
         newest: the newest result, with NaN for null; None if there is none.
 
     Raises:
@@ -198,10 +198,10 @@ def changed(
                 f"it has returned {asked!r:.80}; expected a mapping of key paths to values", path="curriculum"
             )
         found = dict(asked or {})
-    if found is None and not wanted:
+    if found is None and not changes:
         return run, None
-    line = ChangeLine(tick=start, set={**(found or {}), **wanted})
-    return with_change_lines(run, [line]), line if wanted or known is None else None
+    line = ChangeLine(tick=start, set={**(found or {}), **changes})
+    return with_change_lines(run, [line]), line if changes or known is None else None
 
 
 def resume_curriculum(run: Run, curriculum: Any) -> None:

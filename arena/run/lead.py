@@ -172,15 +172,15 @@ class Leader:
                 changes = state.holder.hold(leg.start)
                 if changes is None:
                     return None
-                state.wanted = changes
+                state.changes = changes
             planned = run.plan.config.curriculum
-            if leg.start < run.plan.ticks and (planned is not None or state.wanted):
+            if leg.start < run.plan.ticks and (planned is not None or state.changes):
                 if state.curriculum is None and planned is not None:
                     state.curriculum = hooks.made_curriculum(planned)
                     hooks.resume_curriculum(run, state.curriculum)
                 before, newest = run.plan, newest_result(run, state.results)
-                run, state.change = hooks.changed(run, state.curriculum, state.wanted, newest)
-                state.wanted = {}
+                run, state.unrecorded_change = hooks.changed(run, state.curriculum, state.changes, newest)
+                state.changes = {}
                 for line in hooks.frozen_words(before, run.plan):
                     self._output.say(line)
         return self._next_stage(run, state)
@@ -205,7 +205,7 @@ class Leader:
                 return self.stopped(run, step.stopped_at)
             play_legs(scheduler, roles, played, RunState(stop=state.stop), silent_display(), begins)
         start = run.leg.start
-        if state.stop.wanted:  # what the evaluation has played is discarded
+        if state.stop.requested:  # what the evaluation has played is discarded
             self._end(run, shown=False)
             return self.stopped(run, start)
         for line in record_evaluation(run, played, scored(played.folder, played.plan.players())):
@@ -255,7 +255,7 @@ class Leader:
                 pass  # an empty file
         elif stop.number is None:  # stopped by a callback: the run is over
             run.folder.requeue.unlink(missing_ok=True)
-        by = f", {stop.words}" if stop.by else ""
+        by = f", {stop.phrase}" if stop.by else ""
         hint = run.resume_hint(resumable=self._state.resumable) if run.episodes is None else _played_words(run)
         self._output.complain(f"arena: stopped at tick {tick}{by}; {hint}")
         if stop.number in ENDING_SIGNALS:
@@ -311,9 +311,9 @@ def play_legs(
                 begin(run, resumable=root.resumable)
                 display.message(f"run folder: {shown(run.path)}")
             begins()
-            if state.change is not None:
-                hooks.keep(run, state.change)
-                state.change = None
+            if state.unrecorded_change is not None:
+                hooks.keep(run, state.unrecorded_change)
+                state.unrecorded_change = None
             with (
                 _results(run, state) as results,
                 Recorder(

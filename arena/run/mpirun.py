@@ -696,7 +696,7 @@ def answering(hosts: Sequence[Host], environment: Mapping[str, str]) -> list[Hos
         return list(hosts)
     here = {"localhost", "127.0.0.1", socket.gethostname(), socket.gethostname().partition(".")[0]}
     null = subprocess.DEVNULL
-    asked = {
+    calls = {
         host: subprocess.Popen(
             [*agent, host.name, "true"], stdin=null, stdout=null, stderr=null, start_new_session=True
         )
@@ -704,13 +704,13 @@ def answering(hosts: Sequence[Host], environment: Mapping[str, str]) -> list[Hos
         if host.name not in here
     }
     end = time.monotonic() + _ANSWER_SECONDS
-    for process in asked.values():
+    for process in calls.values():
         try:
             process.wait(max(0.0, end - time.monotonic()))
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-    return [host for host in hosts if host not in asked or asked[host].returncode == 0]
+    return [host for host in hosts if host not in calls or calls[host].returncode == 0]
 
 
 @contextmanager
@@ -806,7 +806,7 @@ def _end_of(
     `graceful` launcher passes SIGUSR1 and SIGUSR2 on to the processes.
     """
     end_at = kill_at = float("inf")
-    asked, passed_on, stuck, reported = False, False, 0.0, time.monotonic()
+    signaled, passed_on, stuck, reported = False, False, 0.0, time.monotonic()
     now = reported
     while process.poll() is None:
         before = now
@@ -815,8 +815,8 @@ def _end_of(
         if signals.requeue and output.joined and not passed_on:  # perhaps asked of processes that have died
             passed_on = True
             process.send_signal(signal.SIGUSR1)
-        if signals.ending and not asked:
-            asked = True
+        if signals.ending and not signaled:
+            signaled = True
             if graceful and output.joined:
                 process.send_signal(signal.SIGUSR2)
                 end_at = now + _SAVING_SECONDS

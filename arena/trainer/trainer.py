@@ -282,7 +282,7 @@ class Trainer:
             self._remote = RemoteRun(resolved_yaml(self._config), run.path, self._ranks, self._hosts, resume=resume)
         status: int | None = None
         try:
-            if self._remote.play(run.leg.start, memory.wanted) is None:
+            if self._remote.play(run.leg.start, memory.changes) is None:
                 status, said = self._remote.ended()
                 self._end_remote()
                 if status:
@@ -294,7 +294,7 @@ class Trainer:
                 self._end_remote()
             self._read_boundary()
             raise
-        memory.wanted = {}
+        memory.changes = {}
         self._read_boundary()
         return status
 
@@ -347,7 +347,7 @@ class Trainer:
         run = self._held.run
         for key, value in changes.items():
             check_change(self._config, key, value)
-        wanted = {**self._held.state.wanted, **changes}
+        wanted = {**self._held.state.changes, **changes}
         known = [line for line in lines_of(run.folder) if line.tick <= run.leg.start]
         changed = changed_config(run, [*known, ChangeLine(tick=run.leg.start, set=wanted)])
         _check_resumable(changed)
@@ -355,7 +355,7 @@ class Trainer:
             for before, match in zip(run.plan.matches, with_changes(run.plan, changed).matches, strict=True):
                 if match.game.kwargs != before.game.kwargs and registry.external_kind(match.game.make) is None:
                     interface_of(match)  # made once: arguments that it does not take are found here
-        self._held.state.wanted = wanted
+        self._held.state.changes = wanted
 
     # ----------------------------------------------------------------------------------------------------- its policies
 

@@ -150,9 +150,9 @@ def test_stop_request_carries_the_name_of_its_callback() -> None:
     stop = Stop()
     told = Callbacks([of("RecordsAll"), of("Stops", where="round", nth=2)], stop.ask)
     told.round(0, 10)
-    assert not stop.wanted
+    assert not stop.requested
     told.round(1, 20)
-    assert (stop.wanted, stop.status, stop.words) == (True, 0, "asked to stop by callback recorders:Stops")
+    assert (stop.requested, stop.status, stop.phrase) == (True, 0, "asked to stop by callback recorders:Stops")
 
 
 @pytest.mark.parametrize(("name", "words"), [("Fails", "ZeroDivisionError: fails at end"), ("Leaves", "SystemExit: 5")])

@@ -51,7 +51,7 @@ def test_sigusr2_before_listening_ends_the_run_then(own_signals: None) -> None:
     stop = Stop()
     stop.note()
     signal.raise_signal(signal.SIGUSR2)
-    assert not stop.wanted
+    assert not stop.requested
     with pytest.raises(KeyboardInterrupt) as caught:
         stop.listen()
     assert caught.value.args == (signal.SIGUSR2,)
@@ -68,9 +68,9 @@ def test_sigusr1_before_listening_waits_for_a_boundary(blocked: bool, own_signal
     else:
         stop.note()
     signal.raise_signal(signal.SIGUSR1)
-    assert not stop.wanted
+    assert not stop.requested
     stop.listen()
-    assert (stop.wanted, stop.requeue, stop.status) == (True, True, 0)
+    assert (stop.requested, stop.requeue, stop.status) == (True, True, 0)
 
 
 def test_repeated_sigusr1_changes_nothing_and_a_sigterm_counts() -> None:
@@ -118,7 +118,7 @@ def test_sighup_stays_ignored_under_nohup(own_signals: None) -> None:
     stop = Stop(handled=True)
     stop.listen()
     signal.raise_signal(signal.SIGHUP)
-    assert not stop.wanted
+    assert not stop.requested
 
 
 def test_an_answer_is_written_once(own_signals: None, capfd: pytest.CaptureFixture[str]) -> None:
@@ -199,7 +199,7 @@ def test_second_or_unhandled_signal_ends_at_once() -> None:
         stop._on_signal(signal.SIGINT, None)
     stop = Stop(handled=True)
     stop._on_signal(signal.SIGUSR1, None)
-    assert (stop.wanted, stop.requeue, stop.status) == (True, True, 0)
+    assert (stop.requested, stop.requeue, stop.status) == (True, True, 0)
     stop._on_signal(signal.SIGINT, None)
     stop._asked_at = time.monotonic() - ONE_REQUEST_SECONDS
     with pytest.raises(KeyboardInterrupt):

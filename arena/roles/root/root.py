@@ -168,8 +168,8 @@ class Root:
         while len(done) < len(self._others):
             message = next(messages)
             if not early_stop.requested:
-                if stop.wanted:
-                    self._display.message(f"{stop.words}: the run ends as soon as it is saved")
+                if stop.requested:
+                    self._display.message(f"{stop.phrase}: the run ends as soon as it is saved")
                     early_stop.ask(progress.ticks)
                 elif results is not None and results.met is not None and (results.met.by_clock or not self.resumable):
                     early_stop.ask(progress.ticks)  # the rule does not wait for the leg's end
@@ -265,11 +265,11 @@ class Root:
         run, plan, folder, memory = self._run, self._run.plan, self._run.folder, self._memory
         if run.episodes is not None:  # no policy learns; what follows begins at the tick of the longest match
             leg = replace(self._leg, start=max(progress.ticks.values()))
-            if plan.config.rounds > 1 and not memory.stop.wanted:
+            if plan.config.rounds > 1 and not memory.stop.requested:
                 progress.recorder.sync()
                 found = Boundary(tick=leg.start, journals=boundaries.journal_bytes(folder))
                 boundaries.save(folder, found, memory.digests)
-            return legs.next_step(run, leg, stopping=memory.stop.wanted)
+            return legs.next_step(run, leg, stopping=memory.stop.requested)
         if tick == planned:  # in a leg that was cut short workers may not have synchronized yet
             try:
                 with run.origin.located():
@@ -305,7 +305,7 @@ class Root:
                 memory.callbacks.round(plan.round, tick)
         progress.recorder.take_measured()
         leg = legs.leg_from(boundary, plan, self._leg, folder)
-        step = legs.next_step(run, leg, stopping=memory.stop.wanted)
+        step = legs.next_step(run, leg, stopping=memory.stop.requested)
         results = memory.results
         if results is not None:
             workers = [message.profile for role, message in done.items() if role.kind is RoleKind.WORKER]
