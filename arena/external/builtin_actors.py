@@ -84,8 +84,8 @@ class JsonActor(BuiltinActor):
     @staticmethod
     def starting(data: bytes) -> Starting:
         """See the class."""
-        said: Starting = _decoded(_start, data) if data else Starting()
-        return said
+        start: Starting = _decoded(_start, data) if data else Starting()
+        return start
 
     async def tick(self, data: bytes) -> bytes:
         """See the class."""

@@ -114,10 +114,10 @@ class PolicyClient:
             self._gone = None
             return msgspec.json.decode(self._call("GET", "/interface"))
 
-        said = self._retried(attempt, lambda error: isinstance(error, ExternalClosed))
-        if said["actor"] != "json":
-            raise ExternalError("bad_body", f"the server has the actor {said['actor']}; `actor: json` is expected")
-        entities = said["entities"]
+        page = self._retried(attempt, lambda error: isinstance(error, ExternalClosed))
+        if page["actor"] != "json":
+            raise ExternalError("bad_body", f"the server has the actor {page['actor']}; `actor: json` is expected")
+        entities = page["entities"]
         self.interface = Interface(
             tuple(entity["name"] for entity in entities),
             tuple(space_from_json(entity["observation"]) for entity in entities),
@@ -146,9 +146,9 @@ class PolicyClient:
         if not isinstance(name, str) or not name.isascii() or not name.isprintable() or " " in name:
             raise ExternalError("bad_body", f"the id {name!r}: expected 1 to 256 visible ASCII characters")
         playing = {self.interface.entities[self._index(entity)] for entity in entities or self.interface.entities}
-        said = {"entities": None if entities is None else list(entities), "training": training_enabled}
+        body = {"entities": None if entities is None else list(entities), "training": training_enabled}
         self._retried(
-            lambda: self._call("POST", "/step", "start", name, said),
+            lambda: self._call("POST", "/step", "start", name, body),
             lambda error: isinstance(error, ExternalError) and error.code in ("no_slot", "not_ready"),
         )
         self._episodes[name] = _Episode(playing)
@@ -163,8 +163,8 @@ class PolicyClient:
         self, episode_id: str, observations: Mapping[str, Any], masks: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
         """See `ExternalEnv.get_actions`."""
-        said = {name: self._seen(name, seen, (masks or {}).get(name)) for name, seen in observations.items()}
-        body = msgspec.json.decode(self._send("tick", episode_id, said))["entities"]
+        parts = {name: self._part(name, seen, (masks or {}).get(name)) for name, seen in observations.items()}
+        body = msgspec.json.decode(self._send("tick", episode_id, parts))["entities"]
         spaces = self.interface.action_spaces
         return {
             name: fitted(spaces[self._index(name)], body[name]["action"], f"action of {name!r}", "bad_action")
@@ -178,7 +178,7 @@ class PolicyClient:
         index = self._index(entity)
         name, space = self.interface.entities[index], self.interface.action_spaces[index]
         given = as_json(space, fitted(space, action, f"action of {name!r}", "bad_action"))
-        self._send("tick", episode_id, {name: {**self._seen(name, observation, mask), "given": given}})
+        self._send("tick", episode_id, {name: {**self._part(name, observation, mask), "given": given}})
 
     def log_returns(
         self, episode_id: str, reward: float, info: Info | None = None, *, entity: str | None = None
@@ -205,11 +205,11 @@ class PolicyClient:
             raise ExternalError("bad_observation", f"say of which entity it is: {', '.join(sorted(episode.playing))}")
         ending = set(episode.playing) if entity is None else {self.interface.entities[self._index(entity)]}
         seen: dict[str, Any] = {"truncated": truncated, "end": True}
-        said = {
-            name: (self._seen(name, observation, None) if observation is not None else {}) | seen | {"info": info}
+        parts = {
+            name: (self._part(name, observation, None) if observation is not None else {}) | seen | {"info": info}
             for name in ending
         }
-        self._send("tick" if episode.playing - ending else "end", episode_id, said)
+        self._send("tick" if episode.playing - ending else "end", episode_id, parts)
         episode.playing -= ending
         if not episode.playing:
             self._episodes.pop(episode_id, None)
@@ -227,20 +227,20 @@ class PolicyClient:
             raise ExternalError(cast("Code", episode.lost), f"the arena has given up the episode {name!r}")
         return episode
 
-    def _seen(self, name: str, observation: Any, mask: Any) -> dict[str, Any]:
-        """What is said of an entity that shows an observation, checked here already."""
+    def _part(self, name: str, observation: Any, mask: Any) -> dict[str, Any]:
+        """The part of a request for an entity that shows an observation, checked here already."""
         index = self._index(name)
         space = self.interface.observation_spaces[index]
         sample = fitted(space, observation, f"observation of {name!r}", "bad_observation")
-        said: dict[str, Any] = {"observation": as_json(space, sample)}
+        part: dict[str, Any] = {"observation": as_json(space, sample)}
         if (allowed := fitted_mask(self.interface.mask_sizes[index], mask, name)) is not None:
-            said["mask"] = allowed.tolist()
-        return said
+            part["mask"] = allowed.tolist()
+        return part
 
-    def _send(self, kind: str, game: str, said: dict[str, dict[str, Any]]) -> bytes:
-        """Sends what is said of entities, with their rewards and infos; a request that is refused takes neither."""
+    def _send(self, kind: str, game: str, parts: dict[str, dict[str, Any]]) -> bytes:
+        """Sends the parts of entities, with their rewards and infos; a request that is refused takes neither."""
         episode = self._episode(game)
-        for name, one in said.items():
+        for name, one in parts.items():
             episode.check_plays(name, game)
             infos = {**episode.infos.get(name, {}), **(one.get("info") or {})}
             if one.get("end") and "outcome" in infos:
@@ -249,22 +249,22 @@ class PolicyClient:
             one["info"], one["reward"] = infos or None, episode.rewards.get(name, 0.0)
         episode.waits = True
         try:
-            answer = self._call("POST", "/step", kind, game, {"entities": said})
+            answer = self._call("POST", "/step", kind, game, {"entities": parts})
         except ExternalError as error:
             if error.code in _LOST:
                 episode.lost = error.code
             raise
         finally:
             episode.waits = False
-        for name, one in said.items():
+        for name, one in parts.items():
             episode.infos.pop(name, None)
             episode.rewards[name] = episode.rewards.get(name, 0.0) - one["reward"]
         return answer
 
-    def _call(self, method: str, path: str, kind: str = "", game: str = "", said: Any = None) -> bytes:
+    def _call(self, method: str, path: str, kind: str = "", game: str = "", content: Any = None) -> bytes:
         """The body of the answer to one request."""
         headers = {**self._headers, "step_kind": kind, "game_id": game} if kind else self._headers
-        body = None if said is None else _encoder.encode(said)
+        body = None if content is None else _encoder.encode(content)
         while True:
             if self._gone is not None:
                 raise ExternalClosed(self._gone)

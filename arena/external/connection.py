@@ -59,7 +59,7 @@ class Connection:
         finished: the accounts of games that are over and have not been recorded.
         bell: wakes the role that plays the match.
         restarted: called when games have failed in part and play on, with the failure and the slots that are lost.
-        told_address: the address that the root knows.
+        announced_address: the address that the root knows.
         exhausted: whether the root knows that no game will come any more.
 
     Raises:
@@ -79,7 +79,7 @@ class Connection:
         self.bell: Callable[[], None] = lambda: None
         self.finished: list[Game] = []
         self.restarted: Callable[[Exception, Sequence[int]], None] = lambda error, lost: None
-        self.told_address = ""
+        self.announced_address = ""
         self.exhausted = False
         self.games = self._open()
         no_limits = any(getattr(self.games, name, False) for name in ("closed_loop", "own_limits"))

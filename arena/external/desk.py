@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -62,7 +61,12 @@ class _Request(NamedTuple):
 
 
 class Desk:
-    """The requests of the games of one match."""
+    """The requests of the games of one match.
+
+    Attributes:
+        ring: called when a request has come.
+        lock: requests that a thread makes while it has this lock reach the table in one `poll`, with no tick between.
+    """
 
     def __init__(self, interface: Interface, forget: Callable[[DeskGame], None] = lambda game: None) -> None:
         self.interface = interface
@@ -71,8 +75,7 @@ class Desk:
         self._arrived: deque[_Request] = deque()
         self._queues: dict[DeskGame, None] = {}  # games with requests that the table has not taken, in order
         self._by_slot: dict[int, DeskGame] = {}
-        self._lock = threading.Lock()
-        self._kept = threading.local()  # `requests`: the thread's requests in `together`
+        self.lock = threading.RLock()
         self._closed = ""
 
     @property
@@ -168,37 +171,21 @@ class Desk:
 
         self._put(_Request(game, do, ignore))
 
-    @contextmanager
-    def together(self) -> Iterator[None]:
-        """The requests that this thread makes inside reach the table in one `poll`, with no tick between them."""
-        requests: list[_Request] = []
-        self._kept.requests = requests
-        try:
-            yield
-        finally:
-            self._kept.requests = None
-            if requests:
-                self._put(*requests)
-
-    def _put(self, *requests: _Request) -> None:
-        kept: list[_Request] | None = getattr(self._kept, "requests", None)
-        if kept is not None:
-            kept += requests
-            return
-        with self._lock:
+    def _put(self, request: _Request) -> None:
+        with self.lock:
             if not self._closed:
-                self._arrived.extend(requests)
+                self._arrived.append(request)
                 self.ring()
                 return
-        for request in requests:
-            request.settled(ExternalError("over", self._closed))
+        request.settled(ExternalError("over", self._closed))
 
     # ------------------------------------------------------------------------------------ the environment's thread
 
     def poll(self, table: Slots) -> None:
         """Passes the requests that have come to the table, as far as it can take them."""
-        while self._arrived:
-            request = self._arrived.popleft()
+        with self.lock:
+            arrived, self._arrived = self._arrived, deque()
+        for request in arrived:
             # Slots go to games in the order of their requests, so no request may overtake one that waits.
             if self._queues or not self._pass_on(request, table):
                 request.game._requests.append(request)
@@ -257,7 +244,7 @@ class Desk:
 
     def close(self, reason: str) -> None:
         """Refuses all requests from now on, also waiting ones, with the reason."""
-        with self._lock:
+        with self.lock:
             self._closed = reason
         error = ExternalError("over", reason)
         games = {request.game: None for request in self._arrived} | self._queues | dict.fromkeys(self._by_slot.values())

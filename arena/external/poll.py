@@ -255,7 +255,7 @@ class PolledGames(DeskGames):
         if polled is None and not observations:
             return None  # of a game that is over
         desk = self.desk
-        with desk.together():
+        with desk.lock:
             if polled is None:
                 game = DeskGame(str(env_id), tuple(self._indices.values()), after=self._successors.pop(env_id, None))
                 polled = self._games[env_id] = _Polled(env_id, game, set(self._indices))

@@ -353,8 +353,8 @@ class Slots:
             self._given[slots, entity] = True
         self._observations[entity].write(slots, leaves, allowed)
         now = self._note(slots)
-        self._asks[slots, entity] = True
-        self._asked_at[slots, entity] = now
+        self._asks[:, entity][slots] = True  # faster for many rows than indexing with both at once
+        self._asked_at[:, entity][slots] = now
 
     def pay(self, slot: int, entity: int, reward: float) -> None:
         """Adds a reward between two requests of an entity; errors are some of those of `ask`."""

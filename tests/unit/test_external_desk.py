@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 from gymnasium.spaces import Box, Discrete
 
@@ -80,10 +82,11 @@ def test_info_of_a_reward_arrives_with_the_next_observation() -> None:
 def test_joint_requests_are_delivered_in_one_poll() -> None:
     desk, table = Desk(INTERFACE), Slots(INTERFACE, 1)
     game = DeskGame("game", (0,))
-    with desk.together():
+    polling = threading.Thread(target=lambda: [desk.poll(table) for _ in range(3)])
+    with desk.lock:
         desk.begin(game, accept)
-        desk.poll(table)
+        polling.start()
         assert not table.held
         desk.ask(game, {0: Ask(SEEN)}, accept)
-    desk.poll(table)
+    polling.join(60)
     assert table.held == 1 and table.form(at_once=True) is not None

@@ -121,7 +121,7 @@ class Environment:
     def _report_place(self, connection: Connection) -> None:
         """Tells the root where games connect."""
         assert self._kind is not None, "the games are external"
-        connection.told_address = connection.games.address
+        connection.announced_address = connection.games.address
         self._send(connection.place(self._kind))
 
     def _stop_at(self, _: int, data: Bytes) -> None:
@@ -159,7 +159,7 @@ class Environment:
         self._send(Progress(self._match.match, self.tick, tuple(finished), last=last))
         connection = self._connection
         if connection is not None:
-            if connection.games.address != connection.told_address:  # some were recreated
+            if connection.games.address != connection.announced_address:  # some were recreated
                 self._report_place(connection)
             # Only the root knows, after the last message of a leg, whether the run ends with it.
             if last or self._reported - connection.counted_at > _COUNT_SECONDS:
