@@ -1,29 +1,4 @@
-"""All exceptions of the arena, and the suggestions in their messages.
-
-ArenaError
-├── ConfigError          a user's mistake: exit 2, one message, no traceback
-├── BudgetReached        the match has used its ticks: ends a worker's `run`
-├── ProtocolError        a message that the receiver does not expect (a bug, or a mixed installation)
-├── GroupError           workers of one policy called different collectives, or hold different weights
-├── GameError            a game breaks its interface: a reward that is not a number, a wrong shape
-├── WriteError           a file of the run folder cannot be written: disk full, no permission, folder gone
-├── CallbackFailed       a user's callback has raised: the run ends
-├── Deadlock             every role waits for another role
-├── RunFailed            a run that `arena.train` has started has failed
-├── ExportError          a step of `arena export` has failed
-├── LinkError            the link to a simulator has failed (shared memory)
-│   ├── LayoutError      its file breaks the layout: byte, field, found, expected
-│   │   └── VersionError of another version
-│   ├── PeerGone         the program of the simulator has ended
-│   ├── PeerSilent       the other side has not handed over in time
-│   ├── PeerClosed       the other side has closed the link
-│   ├── UnsafeFile       a file or folder does not belong to this user alone
-│   ├── NoRoom           no space for a file, too many changes of file, or a message that may not be sent
-│   └── ActionError      actions do not fit their group
-├── PlayerLeft           the human player of `arena play` has ended the game: exit 0
-└── RunStopped           another role failed; this role ends quietly
-    └── PeerLost         a process of the run has died
-"""
+"""All exceptions of the arena, and the suggestions in their messages."""
 
 from __future__ import annotations
 
@@ -59,7 +34,7 @@ class ArenaError(Exception):
 
 
 class ConfigError(ArenaError):
-    """A mistake in the configuration or on the command line.
+    """A mistake in the configuration or on the command line: exit 2, one message, no traceback.
 
     Args:
         message: what was found and what is allowed.
@@ -90,7 +65,7 @@ class BudgetReached(ArenaError):
 
 
 class ProtocolError(ArenaError):
-    """A message that the receiver does not expect in its state."""
+    """A message that the receiver does not expect in its state: a bug, or a mixed installation."""
 
 
 class GroupError(ArenaError):
@@ -229,7 +204,7 @@ class ActionError(LinkError):
 
 
 class PlayerLeft(ArenaError):
-    """The human player of `arena play` has ended the game; the message says when."""
+    """The human player of `arena play` has ended the game: exit 0; the message says when."""
 
 
 class RunStopped(ArenaError):

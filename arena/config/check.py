@@ -72,15 +72,11 @@ def check(config: Config) -> None:
     every, leg = config.results.every, config.checkpoint_every
     if every is not None and every % leg and leg % every:
         near = round(every / leg) * leg if every > leg else next(one for one in range(every, 0, -1) if leg % one == 0)
-        raise ConfigError(
-            f"found {every}; expected a divisor or a multiple of checkpoint_every ({leg}), such as {near}",
-            path="results.every",
-        )
+        words = f"found {every}; expected a divisor or a multiple of checkpoint_every ({leg}), such as {near}"
+        raise ConfigError(words, path="results.every")
     if config.curriculum is not None and config.rounds > 1:
-        raise ConfigError(
-            f"has no place in a run of {config.rounds} rounds, which have changes of their own; set `rounds: 1`",
-            path="curriculum",
-        )
+        words = f"has no place in a run of {config.rounds} rounds, which have changes of their own; set `rounds: 1`"
+        raise ConfigError(words, path="curriculum")
     if (evaluation := config.evaluation) is not None:
         if evaluation.every % leg:
             raise ConfigError(

@@ -66,10 +66,8 @@ def check_rounds(config: Config) -> None:
         _check_gate(config, snapshots.gate, "league.snapshots.gate")
     set_keys = [key for key in SnapshotsConfig.__struct_fields__ if getattr(snapshots, key) != getattr(_USUAL, key)]
     if set_keys and not snapshotted(config):
-        raise ConfigError(
-            "has no effect: no policy that learns is in `matchmaking`, so there are no snapshots",
-            path=f"league.snapshots.{set_keys[0]}",
-        )
+        words = "has no effect: no policy that learns is in `matchmaking`, so there are no snapshots"
+        raise ConfigError(words, path=f"league.snapshots.{set_keys[0]}")
     if league.evolution is not None:
         _check_evolution(config, league.evolution, "league.evolution")
     if league.decided is not None:
@@ -155,10 +153,8 @@ def _check_gate(config: Config, gate: GateConfig, path: str) -> None:
         words = f"found {gate.alpha}, and beta {gate.beta}: their sum must be below 1"
         raise ConfigError(words, path=f"{path}.alpha")
     if not gated(config):
-        raise ConfigError(
-            "can never decide: no policy that learns is in `matchmaking`, so no policy meets a snapshot of itself",
-            path=path,
-        )
+        words = "can never decide: no policy that learns is in `matchmaking`, so no policy meets a snapshot of itself"
+        raise ConfigError(words, path=path)
     learners = {name for _, entry in matchmaking_of(config) for name in entry.learners}
     for name in gated(config):
         if name not in learners:

@@ -425,10 +425,8 @@ class Driver:
         name = run_name(self.plan.file.config.name, number)
         config = self.plan.trials.config_of(record.variant, record.params, repetition, name=name)
         if digest_of(config) != record.digest or not {*record.params} <= {each.path for each in variant.varied}:
-            raise ConfigError(
-                "has other values than the experiment asks for; restore it, or start in another folder",
-                source=str(self.folder.state_path(number)),
-            )
+            words = "has other values than the experiment asks for; restore it, or start in another folder"
+            raise ConfigError(words, source=str(self.folder.state_path(number)))
         return config
 
     def _value(self, number: int) -> float | None:

@@ -87,17 +87,14 @@ class Record:
 
     @property
     def state(self) -> State:
-        """The newest state."""
         return self.last.state
 
     @property
     def wanted(self) -> bool:
-        """Whether the experiment still asks for it."""
         return self.last.wanted
 
     @property
     def order(self) -> int | None:
-        """How many trials had ended before this one; None if it has not."""
         return self.last.order
 
     def take(self, line: StateLine) -> None:

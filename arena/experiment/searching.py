@@ -97,10 +97,8 @@ def check_search(search: Search | None, variant: Variant, *, variants: bool) -> 
     if search is None:
         return
     if not searched:
-        raise ConfigError(
-            "there is nothing to search; give a key a range, such as {loguniform: [1e-4, 1e-2]}, or leave it out",
-            path="search",
-        )
+        words = "there is nothing to search; give a key a range, such as {loguniform: [1e-4, 1e-2]}, or leave it out"
+        raise ConfigError(words, path="search")
     if search.adaptive and len(searched) < len(variant.varied):
         grids = next(each.path for each in variant.varied if each not in searched)
         words = f"a grid, as {grids} has, goes with `random` alone; write choice in its place"
@@ -229,10 +227,8 @@ def _optuna() -> Any:
     try:
         import optuna
     except ImportError as error:
-        raise ConfigError(
-            "needs the package optuna; install it by pip install 'mpi-policy-arena[search]', or search with random",
-            path="search",
-        ) from error
+        words = "needs the package optuna; install it by pip install 'mpi-policy-arena[search]', or search with random"
+        raise ConfigError(words, path="search") from error
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     return optuna
 

@@ -429,10 +429,8 @@ def check_idle_action(match: MatchPlan, interface: Interface) -> None:
             as_action(space, match.game.idle_action)
         except ValueError as error:
             why = f": {error}" if isinstance(space, UnitActions) else f", whose space is {space}"
-            raise ConfigError(
-                f"{match.game.idle_action!r} is no action of {entity}{why}",
-                path=f"envs.{match.env}.idle_action",
-            ) from error
+            words = f"{match.game.idle_action!r} is no action of {entity}{why}"
+            raise ConfigError(words, path=f"envs.{match.env}.idle_action") from error
 
 
 def wrapped_words(match: MatchPlan) -> str:

@@ -47,10 +47,8 @@ def check_external(plan: Plan) -> None:
                 path=f"{env}.external.min_asking",
             )
         if match.game.wrapped_in:
-            raise ConfigError(
-                "wrappers cannot be put around external games; change observations and rewards where the game runs",
-                path=f"{env}.wrappers",
-            )
+            words = "wrappers cannot be put around external games; change observations and rewards where the game runs"
+            raise ConfigError(words, path=f"{env}.wrappers")
         if match.config.pipeline > 1:
             raise ConfigError("external games have one block of lanes; set 1", path=f"{match.path}.pipeline")
         if plan.config.record == "replays":
@@ -76,10 +74,8 @@ def check_external(plan: Plan) -> None:
                 path=f"{env}.external.idle_tick_s",
             )
     if kinds and plan.config.evaluation is not None and len(kinds) == len(plan.matches):
-        raise ConfigError(
-            "no match is left to evaluate: matches of external games take no part in evaluations; remove this key",
-            path="evaluation",
-        )
+        words = "no match is left to evaluate: matches of external games take no part in evaluations; remove this key"
+        raise ConfigError(words, path="evaluation")
 
 
 def refuse_external(config: Config) -> None:
