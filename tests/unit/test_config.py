@@ -272,7 +272,7 @@ def configurations(draw: st.DrawFn) -> dict[str, Any]:
 
 @pytest.mark.slow
 @given(configurations())
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_the_resolved_yaml_loads_to_an_equal_configuration(data: dict[str, Any]) -> None:
     config = parse_config(data, source="drawn.yaml")
     text = resolved_yaml(config)
@@ -295,7 +295,7 @@ odd_values = st.one_of(
 
 
 @pytest.mark.slow
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(place=st.sampled_from(_places(VALID)), value=odd_values, remove=st.booleans())
 def test_mutated_configuration_raises_only_configuration_errors(
     place: tuple[Any, ...], value: Any, remove: bool
