@@ -44,10 +44,12 @@ class HttpGames(DeskGames):
     """The games that clients play over HTTP.
 
     Args:
+        host: at which to listen.
         port: copy i of a match listens at port + i; 0: any free one.
         actor: `json`, `raw`, or `package.module:Class`, see `arena.external.Actor`.
         config: given to each actor.
-        entities: the interface, see `arena.external.declaration`; `like`: it is that of this environment.
+        entities: the interface, see `arena.external.declaration`.
+        like: the interface is that of this environment.
         token_file: a file with the token that clients have to send.
         insecure: allows another host than loopback without a token.
         max_body: the largest body of a request in bytes.
