@@ -77,11 +77,7 @@ def read(
 class GamesSoFar:
     """The games of a run, each read once, however often `read` is called: late rounds take no longer than early ones.
 
-    Args:
-        folder: of the run.
-        config: of the run.
-        keeps_played: whether `played` is filled.
-        until: as `read`; likewise `journal`.
+    `until` and `journal` are those of the function `read`; `played` is filled if `keeps_played`.
 
     Attributes:
         returns: per policy the returns of its finished episodes in the newest round, in the order in which they ended.

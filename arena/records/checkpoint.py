@@ -158,11 +158,8 @@ def own_path_of(folder: Path, boundary: int, seat: tuple[int, int]) -> Path:
 def load(path: Path | str, *, tensors: bool = True) -> Checkpoint:
     """Reads a checkpoint file, or the newest complete one in a policy's folder.
 
-    In a folder a damaged file is skipped, with a warning in the log.
-
-    Args:
-        path: the file or the folder.
-        tensors: whether tensors of the state come back as such, which imports torch; false: as arrays.
+    In a folder a damaged file is skipped, with a warning in the log. Tensors of the state come back as such, which
+    imports torch, or as arrays.
 
     Raises:
         ConfigError: nothing there; not a checkpoint; damaged; or written by a newer arena.

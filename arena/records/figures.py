@@ -243,11 +243,6 @@ class Figures:
         return {name: self._won.get(name, Spread()).mean for name in policies}
 
 
-def metric_names(metrics: Iterable[str]) -> frozenset[str]:
-    """The names of the metrics in `custom_metrics` of a result."""
-    return frozenset(key.removesuffix("_mean") for key in metrics if key.endswith("_mean"))
-
-
 def repeated(lines: Iterable[EpisodeRecord], *, random: Collection[str] = ()) -> list[tuple[str, ...]]:
     """The players that have only repeated one game: the same length and returns in each arrangement of seats.
 

@@ -91,8 +91,7 @@ class Recorder:
         folder: where to; files that are there are continued.
         ticks: per match how many ticks it has played before.
         resumed_at: the tick from which a resumed run goes on; TensorBoard forgets later points of the earlier run.
-        callbacks: receive every line.
-        results: receive everything that was recorded; their files are flushed with the journals.
+        callbacks: receive every line; `results`: everything that was recorded, and are flushed with the journals.
         scalars: whether TensorBoard files are written.
         clock: seconds, for the flushes; `now`: wall time in seconds, for TensorBoard.
     """

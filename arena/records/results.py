@@ -19,7 +19,6 @@ from arena.plan.plan import Plan
 from arena.records import best, result_file
 from arena.records import boundary as boundaries
 from arena.records.evaluations import evaluation_of
-from arena.records.figures import metric_names
 from arena.records.folder import RunFolder
 from arena.records.formats import BestFile, MeasureLine, update_of
 from arena.records.iterations import Iterations, Steps, Totals
@@ -94,13 +93,13 @@ class RunResults:
         else:  # the run had no results before, or was killed before its first one
             covered = max(0, tick - 1) // self._every * self._every
             steps = steps_at(covered)
-        iteration = 0 if last is None else last["training_iteration"]
+        iteration, custom = (0, {}) if last is None else (last["training_iteration"], last["custom_metrics"])
         found = Iterations(
             every=self._every,
             smoothing=self._plan.config.results.smoothing,
             policies=self._policies,
             totals=Totals(covered, iteration, *steps),
-            metric_names=() if last is None else metric_names(last["custom_metrics"]),
+            metric_names=[key.removesuffix("_mean") for key in custom if key.endswith("_mean")],
         )
         for line in JournalReader(self._folder.measures).lines(MeasureLine, missing_ok=True):
             if line.tick <= tick:

@@ -49,9 +49,7 @@ def encode(state: Any) -> tuple[Any, list[bytes]]:
 def decode(structure: Any, arrays: Sequence[bytes], *, tensors: bool = True) -> Any:
     """The state that `encode` was given: equal bit for bit, arrays writable and with memory of their own.
 
-    Args:
-        structure, arrays: what `encode` has returned.
-        tensors: whether tensors come back as such, which imports torch; false: as arrays.
+    Tensors come back as such, which imports torch, or as arrays.
 
     Raises:
         ValueError: the structure is not one that `encode` makes, or an array is larger than its bytes.

@@ -8,15 +8,10 @@ _Z = 1.959964  # the normal distribution's 97.5 % point
 
 
 def half_of_mean(count: int, deviation: float, *, error: float = 0.05) -> float | None:
-    """The half of the interval of a mean, by Student's t: 2.3 times that of the normal distribution for 3 numbers.
+    """The half of the interval of a mean of independent numbers, by Student's t; None for one number.
 
-    Args:
-        count: of the numbers, which are independent of each other.
-        deviation: their standard deviation (n - 1).
-        error: the probability that the interval does not hold the truth; 0.05 for an interval of 95 %.
-
-    Returns:
-        None for one number, whose spread is not known.
+    It is 2.3 times that of the normal distribution for 3 numbers. The deviation is the standard one (n - 1); the
+    interval misses the truth with the probability `error`.
     """
     if count < 2:
         return None
@@ -26,11 +21,7 @@ def half_of_mean(count: int, deviation: float, *, error: float = 0.05) -> float 
 
 
 def of_share(wins: float, games: int) -> tuple[float, float]:
-    """The score interval of a share of games.
-
-    Args:
-        wins: may hold halves of games.
-        games: at least one.
+    """The score interval of a share of at least one game, of which halves may be won.
 
     Source: Wilson (1927), Probable inference, the law of succession, and statistical inference.
     """

@@ -72,14 +72,10 @@ def most_informative(
 
 
 def decided(results: Results, players: Sequence[str], error: float = 0.05, *, elo: float = RESOLUTION) -> bool:
-    """Whether the order of all players is decided.
+    """Whether the order of all players is decided; that of fewer than two players always is.
 
-    Args:
-        results: all games so far.
-        players: whose order it is; of fewer than two it always is.
-        error: the probability that it is wrong, if all players are at least `elo` apart (see above), or that two
-            players count as equal that are not.
-        elo: the difference to resolve; half of it needs four times as many games.
+    The error is the probability that it is wrong, if all players are at least `elo` apart (see above), or that two
+    players count as equal that are not. Half of `elo` needs four times as many games.
     """
     if len(set(players)) < 2:
         return True

@@ -113,9 +113,10 @@ def fit(
 ) -> Ratings:
     """The most likely strengths of all players that have played; of policies that learn, those at the end.
 
+    The strength of a team is the mean of its members'. In `Results` every player has one strength for all its games.
+
     Args:
-        played: games of teams of any size; the strength of a team is the mean of its members'. In `Results` every
-            player has one strength for all its games.
+        played: games of teams of any size.
         players: players that are rated as well, even without a game.
         coarse: whether rounds long ago may be merged, see `whole_history.history`.
         now: the games up to a tick, whose players are rated; None: all.

@@ -170,14 +170,8 @@ def tables(
 ) -> list[list[Row]]:
     """The tables of all rated players: one, or of two populations two, for each set of players that games connect.
 
-    Players of one set can be compared; the largest set comes first, and in a table the best player.
-
-    Args:
-        ratings: fitted to the results.
-        played: the games.
-        sides: the two populations that only meet each other, if there are two.
-        now: the games that count at a tick; None: all.
-        at: the tick.
+    Players of one set can be compared; the largest set comes first, and in a table the best player. `now` are the games
+    that count at the tick `at`; None: all.
     """
     current = now or played
     scores, begun = current.tallies(), current.newest_beginnings if isinstance(current, Timeline) else {}
