@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from arena.errors import ConfigError
 from arena.records import boundary, checkpoint
 from arena.records.folder import RunFolder
 from arena.records.formats import Boundary, FileMark, SeatKey, digest_of
-from arena.records.journal import Journal
+from arena.records.journal import Journal, JournalReader
 from arena.roles.run import Leg, leg_at
 
 FULL = Boundary(
@@ -296,6 +297,26 @@ def test_no_byte_of_a_journal_or_checkpoint_is_hashed_twice(folder: RunFolder, m
         assert read == [len(b'{"tick":10}\n')]
     monkeypatch.undo()
     assert newest(folder) == 30
+
+
+def test_snapshots_that_have_left_are_read_from_new_rounds_alone(
+    folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Any] = []
+
+    class Counting(JournalReader):
+        def lines(self, kind: type[Any], *, missing_ok: bool = False) -> Iterator[Any]:
+            for line in super().lines(kind, missing_ok=missing_ok):
+                seen.append(line)
+                yield line
+
+    digests = boundary.FileDigests()
+    monkeypatch.setattr(boundary, "JournalReader", Counting)
+    for number in range(20):
+        left = [f"blue@{earlier}" for earlier in range(number)] + ["blue@1000"]  # the newest round may be planned again
+        folder.rounds.write_text("".join(f'{{"dropped":["{name}"]}}\n' for name in left))
+        assert digests.dropped(folder) == {*left}
+    assert len(seen) <= 2 * 20
 
 
 @pytest.mark.slow

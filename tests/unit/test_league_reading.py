@@ -117,11 +117,7 @@ def test_cut_games_favor_no_player_where_all_games_are_of_one_length(folder: Run
     cut = episode("ab", None, cut=True)
     for lengths, expected in (((5, 5), {}), ((5, 6), {"a": 1, "b": 1})):
         write_episodes(folder, *(episode("ab", "win", length=length) for length in lengths), cut)
-        assert found_cut(folder) == expected
-
-
-def found_cut(folder: RunFolder) -> dict[str, int]:
-    return dict(read(folder).cut)
+        assert dict(read(folder).cut) == expected
 
 
 def test_a_game_without_a_winner_or_without_two_sides_is_not_rated(folder: RunFolder) -> None:
@@ -152,14 +148,11 @@ def test_renumbered_match_keeps_its_sides(folder: RunFolder) -> None:
     assert so_far(folder, 0).played == [{1: [Encounter(("a", "b"), ("s", "s"), "win"), *small], 2: small}]
 
 
-def test_partial_last_line_is_counted(folder: RunFolder) -> None:
-    write_episodes(folder, episode("ab", "win"), rest='{"round": 0, "mat')
-    assert (read(folder).unfinished, read(folder).results.games) == (1, 1)
-
-
-def test_a_run_without_episodes_has_no_games(folder: RunFolder) -> None:
+def test_a_run_may_lack_episodes_or_end_with_a_partial_line(folder: RunFolder) -> None:
     assert (read(folder).episodes, read(folder).results.games) == (0, 0)
     assert so_far(folder, 0).returns == {}
+    write_episodes(folder, episode("ab", "win"), rest='{"round": 0, "mat')
+    assert (read(folder).unfinished, read(folder).results.games) == (1, 1)
 
 
 # --- rounds ---------------------------------------------------------------------------------------------------------
@@ -196,14 +189,11 @@ def test_replaced_policy_starts_without_games(folder: RunFolder, anew: dict[str,
     assert found.timeline.tallies()["b"] == Score(wins=3)
 
 
-def test_later_rounds_are_not_read(folder: RunFolder) -> None:
+def test_later_rounds_are_not_read_and_unplayed_ones_change_no_player(folder: RunFolder) -> None:
     write_rounds(folder, {}, {}, {"resets": ["a"]})
     write_episodes(folder, *(episode("as", "win", round=number) for number in range(3)))
     assert read(folder, last=1).results.between("a", "s") == Score(wins=2)
     assert read(folder, last=1).episodes == 2
-
-
-def test_unplayed_round_changes_no_player(folder: RunFolder) -> None:
     write_rounds(folder, {}, {"resets": ["a"]})
     write_episodes(folder, episode("ab", "win"))
     assert read(folder).timeline.players == ("a", "b")
@@ -220,10 +210,7 @@ def test_omitted_copies_have_the_sides_of_their_original(folder: RunFolder) -> N
     write_plan(folder, *matches)
     write_episodes(folder, *lines[:6])
     assert (read(folder).results.games, read(folder).unrated) == (3, 3)
-
-
-def test_sides_follow_the_round(folder: RunFolder) -> None:
-    write_rounds(folder, {}, {"matches": [{"match": 0, "sides": []}]})
+    write_rounds(folder, {}, {"matches": [{"match": 0, "sides": []}]})  # sides are those of the round
     write_episodes(folder, *(episode("ab", "win", round=number) for number in range(2)))
     assert (read(folder).results.games, read(folder).unrated) == (1, 1)
 
@@ -237,13 +224,9 @@ def test_returns_are_those_of_one_round(folder: RunFolder) -> None:
         folder, episode("ab", "win"), episode("ab", "win", round=1), team, cut, episode("ba", "loss", round=1)
     )
     assert so_far(folder, 1).returns == {"a": [0.0, pytest.approx(2 / 3), 1.0], "b": [1.0, 0.0]}
-
-
-def test_non_finite_return_is_none(folder: RunFolder) -> None:
-    line = episode("ab", "win")
-    line["seats"][0]["return"] = None
-    write_episodes(folder, line)
-    assert math.isnan(so_far(folder, 0).returns["a"][0])
+    cut["seats"][0]["return"], cut["cut"] = None, False
+    write_episodes(folder, cut)
+    assert math.isnan(so_far(folder, 1).returns["a"][0]), "a return that was not finite"
 
 
 # --- round after round ----------------------------------------------------------------------------------------------
@@ -336,23 +319,17 @@ def test_a_damaged_episode_is_named(folder: RunFolder, line: dict[str, Any], sai
         read(folder)
 
 
-def test_plan_without_sides_is_of_another_version(folder: RunFolder) -> None:
+def test_a_damaged_or_missing_plan_or_configuration_is_named(folder: RunFolder) -> None:
     write_plan(folder, {"match": 0})
     with pytest.raises(ConfigError, match=r"plan\.json: is damaged, or of another version of the arena.*sides"):
         read(folder)
-
-
-@pytest.mark.parametrize("name", ["plan.json", "config.yaml"])
-def test_a_missing_file_is_named(folder: RunFolder, name: str) -> None:
-    (folder.path / name).unlink()
-    with pytest.raises(ConfigError, match=name):
-        read(folder)
-
-
-def test_a_damaged_plan_is_named(folder: RunFolder) -> None:
     folder.plan.write_text("{")
     with pytest.raises(ConfigError, match=r"plan\.json: is damaged"):
         read(folder)
+    for path in (folder.plan, folder.config):
+        path.unlink()
+        with pytest.raises(ConfigError, match=path.name):
+            read(folder)
 
 
 def test_payoffs_of_a_run_without_rounds_follow_a_change_of_the_winner(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -72,17 +73,12 @@ def test_table_is_aligned_and_complete() -> None:
     assert standings_lines([]) == []
 
 
-def test_long_table_keeps_the_best_and_pinned_players() -> None:
-    lines = standings_lines([row(rank, f"p{rank}") for rank in range(1, 21)], most=3, always={"p20", "p9"})
-    assert [line.split()[1] for line in lines[1:-1]] == ["p1", "p9", "p20"]
-    assert lines[-1] == "and 17 more"
-
-
-def test_long_table_never_omits_the_leader() -> None:
-    lines = standings_lines(
-        [row(rank, f"p{rank}") for rank in range(1, 21)], most=3, always={f"p{n}" for n in range(9, 21)}
-    )
-    assert [line.split()[1] for line in lines[1:-1]] == ["p1", *(f"p{n}" for n in range(9, 21))]
+@pytest.mark.parametrize("always", [(9, 20), range(9, 21)])
+def test_long_table_keeps_the_best_and_pinned_players(always: Sequence[int]) -> None:
+    pinned = [f"p{rank}" for rank in always]
+    lines = standings_lines([row(rank, f"p{rank}") for rank in range(1, 21)], most=3, always={*pinned})
+    assert [line.split()[1] for line in lines[1:-1]] == ["p1", *pinned]
+    assert lines[-1] == f"and {19 - len(pinned)} more"
 
 
 @pytest.mark.parametrize(
