@@ -1,4 +1,7 @@
-"""The command line: `main`, and one module for each command, with its arguments and its function.
+"""The command line: `main`, and one module or package for each command.
+
+A command has `add_arguments(parser)`, and a function that gets the arguments and returns the exit status. A mistake of
+the user is a `ConfigError`, whatever function finds it: `main` prints it and returns 2.
 
 start                   the three ways to start a run: as one rank, in this process, or under a launcher
 train, tournament, exploit

@@ -49,14 +49,12 @@ class Parser(argparse.ArgumentParser):
 def add_config(parser: argparse.ArgumentParser) -> None:
     """The configuration, and overrides of its values."""
     parser.add_argument("config", metavar="CONFIG", help="a YAML file")
-    parser.add_argument(
-        "--set",
-        dest="overrides",
-        action="append",
-        default=[],
-        metavar="KEY.PATH=VALUE",
-        help="change one value of the configuration, such as matches[0].lanes=4; may be given many times",
-    )
+    add_overrides(parser, "change one value of the configuration, such as matches[0].lanes=4; may be given many times")
+
+
+def add_overrides(parser: argparse.ArgumentParser, about: str, *, metavar: str = "KEY.PATH=VALUE") -> None:
+    """`--set`, whose texts are `arguments.overrides`."""
+    parser.add_argument("--set", dest="overrides", action="append", default=[], metavar=metavar, help=about)
 
 
 def add_run(parser: argparse.ArgumentParser, *, folder: str) -> None:
@@ -89,7 +87,7 @@ def add_ranks(parser: argparse.ArgumentParser) -> None:
     """How many processes a run of a configuration has."""
     parser.add_argument(
         "--ranks",
-        type=_ranks,
+        type=ranks,
         metavar="N",
         help="processes: a number, 1: everything in this one; auto: one for each core; one_per_role (default: the "
         "configuration's `ranks`, auto)",
@@ -110,7 +108,8 @@ def positive_int(text: str) -> int:
     return int(number)
 
 
-def _ranks(text: str) -> RanksWanted:
+def ranks(text: str) -> RanksWanted:
+    """A number of processes, `auto` or `one_per_role`."""
     if text == "auto":
         return "auto"
     if text == "one_per_role":
@@ -126,6 +125,17 @@ def non_negative_int(text: str) -> int:
     if not (text.isascii() and text.isdigit()):
         raise argparse.ArgumentTypeError(f"expected an integer >= 0, got {text!r}")
     return int(text)
+
+
+def non_negative_float(text: str) -> float:
+    """A finite number >= 0."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number < float("inf"):
+        raise argparse.ArgumentTypeError(f"expected a number >= 0, got {text!r}")
+    return number
 
 
 def names(text: str) -> list[str]:

@@ -12,13 +12,12 @@ from arena.plan.build import make_plan
 from arena.plan.deadlock import waiting_words
 from arena.plan.process_count import process_count
 from arena.preflight.outcomes import rule_lines
+from arena.terminal.display import processes_words
 from arena.terminal.output import complain, say
 from arena.terminal.rounds import gate_lines
-from arena.terminal.text import processes_words
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's part of the command line."""
     add_config(parser)
     parser.set_defaults(command=run)
 

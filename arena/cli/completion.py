@@ -8,7 +8,6 @@ from arena.terminal.output import say
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's part of the command line."""
     parser.description = 'For bash: eval "$(arena completion bash)", or write the output to a file of completions.'
     parser.add_argument("shell", choices=("bash", "zsh", "tcsh"), metavar="SHELL", help="bash, zsh or tcsh")
     parser.set_defaults(command=run)

@@ -11,9 +11,10 @@ import itertools
 import re
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,7 +32,6 @@ from arena.preflight.external import refuse_external
 from arena.records import boundary, checkpoint
 from arena.records.atomic import make_folder
 from arena.records.folder import RunFolder
-from arena.records.formats import Round
 from arena.records.outcome import without_winner_words
 from arena.records.scoreboard import Scoreboard
 from arena.roles.run import Run
@@ -68,7 +68,6 @@ class Weights(NamedTuple):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's part of the command line."""
     parser.description = "Plays in this one process."
     parser.add_argument("target", metavar="RUN_OR_CONFIG", help="a run's folder, or a configuration file")
     parser.add_argument(
@@ -95,43 +94,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Plays and prints; returns the exit status."""
-    return evaluate(
-        arguments.target,
-        episodes=arguments.episodes,
-        checkpoints=arguments.checkpoints,
-        against=arguments.against,
-        greedy=not arguments.sample,
-        run_dir=arguments.run_dir,
-    )
-
-
-def evaluate(
-    target: str,
-    *,
-    episodes: int,
-    checkpoints: Sequence[str] | None = None,
-    against: str | None = None,
-    greedy: bool = True,
-    run_dir: str | None = None,
-) -> int:
-    """Plays, prints one line per policy and checkpoint, and where the records are; returns the exit status.
-
-    Args:
-        target: a run folder, or a configuration file.
-        episodes: at least so many for each line; every lane plays the same number.
-        checkpoints: which of a run's checkpoints: `first`, `last`, `best`, or a number of ticks; None: the last.
-        against: an algorithm, a policy of the configuration, or one of the run at a tick (`blue@5000`), which takes all
-            other seats; None: as configured.
-        greedy: the most likely action rather than a sampled one.
-        run_dir: below which the records go; None: `evaluations/` in the run folder, or `runs/`.
-
-    Raises:
-        ConfigError: a mistake that is found before anything is played.
-    """
+    """Plays, prints one line per policy and checkpoint, and where the records are; returns the exit status."""
+    target, checkpoints, against = arguments.target, arguments.checkpoints, arguments.against
     folder = RunFolder.of_target(target)
     config = load_config(target if folder is None else folder.config)
-    home = anchored(run_dir) if run_dir else folder.path / "evaluations" if folder else anchored("runs")
+    home = folder.path / "evaluations" if folder else anchored("runs")
+    home = anchored(arguments.run_dir) if arguments.run_dir else home
     if folder is None and checkpoints is not None:
         raise ConfigError("a configuration has no checkpoints; name a run folder", path="--checkpoints", source=target)
     with located(source=target):
@@ -140,7 +108,7 @@ def evaluate(
         version = None
         if against is not None and "@" in against and against not in config.policies:
             version = policy_at(config, folder, against, path="--against")
-        contests = [contest for held in weights for contest in _contests(held, against, version, home)]
+        contests = [contest for loaded in weights for contest in _contests(loaded, against, version, home)]
     if folder is not None:
         try:
             make_folder(home)  # readable for its owner alone, as all of a run folder
@@ -153,7 +121,17 @@ def evaluate(
             for number in itertools.count(1)
         )
         records = next(candidate for candidate in numbered if not candidate.exists())
-        status = _play(contest, records, episodes, greedy=greedy)
+        refuse_external(contest.config)
+        made = [path for path in records.parents if not path.exists()]
+        run = prepare(contest.config, ranks=1, run_dir=str(records))
+        lanes_play = episodes_per_lane(run, contest.titles, arguments.episodes)
+        run = replace(run, episodes=lanes_play, greedy=not arguments.sample)
+        status = run_single_process(run, partial(_present, contest), silent_display())
+        if status == _MISTAKE:  # no folder is left behind
+            shutil.rmtree(records, ignore_errors=True)
+            with suppress(OSError):  # it holds other files, or is gone
+                for path in made:
+                    path.rmdir()
         if status != 0:
             return status
         played.append(shown(records))
@@ -162,14 +140,27 @@ def evaluate(
 
 
 def weights_of(config: Config, folder: RunFolder | None, label: str) -> Weights:
-    """All policies frozen, with the weights that a label of `--checkpoints` selects; empty: as configured.
-
-    Raises:
-        ConfigError: no policy has such a checkpoint.
-    """
-    files = {} if folder is None else _files(config, folder, label)
+    """All policies frozen, with the weights that a label of `--checkpoints` selects; empty: as configured."""
+    files: dict[str, Path] = {}
+    policies: dict[str, PolicyConfig] = {}
     planned = [] if folder is None else rounds_file.read_played(folder, config)
-    policies = {name: _frozen(name, policy, files.get(name), planned) for name, policy in config.policies.items()}
+    for name, policy in config.policies.items():
+        if folder is not None and (kept := boundary.checkpoints_of(folder, name)):
+            best = kept[0].parent / checkpoint.BEST
+            labeled = {"first": kept[0], "last": kept[-1], **{str(checkpoint.ticks_of(file)): file for file in kept}}
+            labeled |= {"best": best} if best.exists() else {}
+            if label not in labeled:
+                raise ConfigError(f"there is no checkpoint {label!r}; {nearest(label, labeled)}", path="--checkpoints")
+            files[name] = labeled[label]
+            options = rounds_file.options_at(planned, checkpoint.ticks_of(files[name])).get(name, policy.options)
+            load: str | None = str(files[name])
+        else:
+            options = policy.options
+            with located(path=f"policies.{name}.load"):  # the policy may play under another name
+                load = None if policy.load is None else str(checkpoint.find(policy.load, name))
+        policies[name] = msgspec.structs.replace(policy, frozen=True, load=load, options=options)
+    if folder is not None and not files:
+        raise ConfigError("no policy has a checkpoint in this run", source=str(folder.path))
     frozen = msgspec.structs.replace(
         config.games_alone(),
         policies=policies,
@@ -182,43 +173,18 @@ def weights_of(config: Config, folder: RunFolder | None, label: str) -> Weights:
     return Weights(label, frozen, frozenset(files))
 
 
-def _frozen(name: str, policy: PolicyConfig, file: Path | None, planned: Sequence[Round]) -> PolicyConfig:
-    """A policy with a checkpoint and the options of that time; None: as configured."""
-    if file is None:
-        with located(path=f"policies.{name}.load"):  # the policy may play under another name
-            load = None if policy.load is None else str(checkpoint.find(policy.load, name))
-        return msgspec.structs.replace(policy, frozen=True, load=load)
-    options = rounds_file.options_at(planned, checkpoint.ticks_of(file)).get(name, policy.options)
-    return msgspec.structs.replace(policy, frozen=True, load=str(file), options=options)
-
-
-def _files(config: Config, folder: RunFolder, label: str) -> dict[str, Path]:
-    """The selected checkpoint of each policy that has any."""
-    homes = {name: boundary.checkpoints_of(folder, name) for name in config.policies}
-    found = {}
-    for name, files in homes.items():
-        if files:
-            ticks = {str(checkpoint.ticks_of(file)): file for file in files}
-            named = {"first": files[0], "last": files[-1], **ticks}
-            best = files[0].parent / checkpoint.BEST
-            named |= {"best": best} if best.exists() else {}
-            if label not in named:
-                raise ConfigError(f"there is no checkpoint {label!r}; {nearest(label, named)}", path="--checkpoints")
-            found[name] = named[label]
-    if not found:
-        raise ConfigError("no policy has a checkpoint in this run", source=str(folder.path))
-    return found
-
-
 def _contests(weights: Weights, against: str | None, version: PolicyConfig | None, home: Path) -> list[Contest]:
     """The evaluations with these weights; `version`: what plays the other seats, if `against` is `blue@5000`."""
     config = weights.config
     base = [] if weights.label else [f"{config.name}-evaluation"]
     label = [weights.label] if weights.label else []
-    seated = [name for name in config.policies if any(seats_of(entry, name) for _, entry in config.entries())]
+
+    def place(*words: str) -> Path:
+        return home / re.sub(r"[^A-Za-z0-9_.-]+", "-", "-".join(words))
+
     if against is None:
-        titles = {policy: weights.title(policy) for policy in seated}
-        return [Contest(config, titles, home / _file_name(*base, *label))]
+        seated = [name for name in config.policies if any(seats_of(entry, name) for _, entry in config.entries())]
+        return [Contest(config, {policy: weights.title(policy) for policy in seated}, place(*base, *label))]
     shown = [name for name in config.policies if name in weights.loaded or not weights.loaded]
     opponent = opponent_of(config, against) if version is None else version
     of_both = against in config.policies and against in registry.ALGORITHMS and opponent.algorithm != against
@@ -229,7 +195,7 @@ def _contests(weights: Weights, against: str | None, version: PolicyConfig | Non
         if contested is not None:
             comma = "" if policy in weights.loaded else ","
             titles = {policy: f"{weights.title(policy)}{comma} against {words}"}
-            found.append(Contest(contested, titles, home / _file_name(*base, policy, *label, "against", against)))
+            found.append(Contest(contested, titles, place(*base, policy, *label, "against", against)))
     if not found:
         raise ConfigError(
             f"{' and '.join(shown)} {'has' if len(shown) == 1 else 'have'} no match with seats of others: there is no "
@@ -239,30 +205,11 @@ def _contests(weights: Weights, against: str | None, version: PolicyConfig | Non
     return found
 
 
-def _file_name(*words: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_.-]+", "-", "-".join(words))
-
-
-def _play(contest: Contest, folder: Path, episodes: int, *, greedy: bool) -> int:
-    """Plays one contest and prints its lines; a mistake leaves no folder behind."""
-    refuse_external(contest.config)
-    made = [path for path in folder.parents if not path.exists()]
-    run = prepare(contest.config, ranks=1, run_dir=str(folder))
-    run = replace(run, episodes=episodes_per_lane(run, contest.titles, episodes), greedy=greedy)
-
-    def present(_: Run, scoreboard: Scoreboard) -> None:
-        for policy, title in contest.titles.items():
-            sys.stdout.write(f"{title}: {result_words(scoreboard.policies[policy])}\n")
-            sys.stdout.flush()
-        decided = any(score.games.count for score in scoreboard.policies.values())
-        rules = {match.env: match.game.outcome for match in run.plan.matches if len(match.seats) > 1}
-        words = [*([] if decided else without_winner_words(rules)), *alike_words(run, remedy="--sample")]
-        sys.stdout.writelines(f"{line}\n" for line in words)
-
-    status = run_single_process(run, present, silent_display())
-    if status == _MISTAKE:
-        shutil.rmtree(folder, ignore_errors=True)
-        with suppress(OSError):  # it holds other files, or is gone
-            for path in made:
-                path.rmdir()
-    return status
+def _present(contest: Contest, run: Run, scoreboard: Scoreboard) -> None:
+    for policy, title in contest.titles.items():
+        sys.stdout.write(f"{title}: {result_words(scoreboard.policies[policy])}\n")
+        sys.stdout.flush()
+    decided = any(score.games.count for score in scoreboard.policies.values())
+    rules = {match.env: match.game.outcome for match in run.plan.matches if len(match.seats) > 1}
+    words = [*([] if decided else without_winner_words(rules)), *alike_words(run, remedy="--sample")]
+    sys.stdout.writelines(f"{line}\n" for line in words)

@@ -14,7 +14,6 @@ from arena.terminal.output import complain, say
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's part of the command line."""
     parser.description = (
         "Writes model.onnx, model.json and report.json. A file that differs from the checkpoint is exit code 1 and not "
         "written; nor is a file that is not faster than torch. Needs the extra `onnx`."
@@ -35,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--batch",
-        type=_batch_sizes,
+        type=lambda text: tuple(sorted({positive_int(size) for size in text.split(",")})),
         default=BATCH_SIZES,
         metavar="SIZES",
         help=f"batch sizes to verify and to time (default: {','.join(map(str, BATCH_SIZES))})",
@@ -94,44 +93,36 @@ def _samples(text: str) -> int:
     return found
 
 
-def _batch_sizes(text: str) -> tuple[int, ...]:
-    return tuple(sorted({positive_int(size) for size in text.split(",")}))
-
-
 def export_lines(report: ExportReport, *, recorded: int) -> Iterator[str]:
     """A report, line by line."""
     sizes = ", ".join(map(str, report.batch_sizes))
     rows = pluralize(report.samples, "row")
+
+    def figure(value: float | None) -> str:
+        return "-" if value is None else f"{value:.3g}"
+
     yield f"{report.policy} ({report.algorithm}), tick {report.tick}: {rows}, {recorded} recorded, batches of {sizes}"
     body = [
-        (engine.name, output.name, _figure(output.max_abs), _figure(output.l1_relative), _figure(output.agreement))
+        (engine.name, output.name, figure(output.max_abs), figure(output.l1_relative), figure(output.agreement))
         for engine in report.engines
         if engine.name != "eager"
         for output in engine.outputs
     ]
-    yield from _table(("engine", "output", "max abs", "l1 relative", "agreement"), body)
     timed = [
         (engine.name, *(f"{engine.latency_us[str(size)]:.0f}" for size in report.batch_sizes))
         for engine in report.engines
         if engine.latency_us
     ]
-    yield from _table(("us per call, batches of", *map(str, report.batch_sizes)), timed)
+    tables: list[list[Sequence[str]]] = [
+        [("engine", "output", "max abs", "l1 relative", "agreement"), *body],
+        [("us per call, batches of", *map(str, report.batch_sizes)), *timed],
+    ]
+    for table in tables:
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        for first, *numbers in table if len(table) > 1 else ():
+            cells = [number.rjust(width) for number, width in zip(numbers, widths[1:], strict=True)]
+            yield "  ".join([first.ljust(widths[0]), *cells])
     for engine in report.engines:
         if engine.verdict != "ok":
             yield f"{engine.name}: {engine.verdict}: {engine.reason}"
     yield f"chosen: {report.chosen}"
-
-
-def _figure(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3g}"
-
-
-def _table(head: Sequence[str], body: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Aligned columns, the numbers at the right; nothing without a body."""
-    if body:
-        widths = [max(map(len, column)) for column in zip(head, *body, strict=True)]
-        for cells in (head, *body):
-            yield "  ".join(
-                cell.ljust(width) if place == 0 else cell.rjust(width)
-                for place, (cell, width) in enumerate(zip(cells, widths, strict=True))
-            )

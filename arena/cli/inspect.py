@@ -14,7 +14,6 @@ from arena.terminal.output import say
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's part of the command line."""
     parser.description = (
         "Shows the header, the messages, and the fields of each group with their offsets. Takes no turn and no lock: "
         "both sides may play meanwhile, and a file that is being written may look broken. Exit code 2 if the file "
@@ -26,18 +25,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the first file of a simulator, under `files` in the run's `external.json`; or a later one",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.set_defaults(command=_inspect)
+    parser.set_defaults(command=run)
 
 
-def _inspect(arguments: argparse.Namespace) -> int:
-    path = _in_use(Path(arguments.file))
+def run(arguments: argparse.Namespace) -> int:
+    """Prints the fields of the file; returns the exit status."""
+    from arena.external.shared_memory.layout import decode
+
+    path = Path(arguments.file)
+    if not path.exists() and path.parent.is_dir():  # its newest successor: each change of file adds `_` to the name
+        later = [one for one in path.parent.iterdir() if one.name.rstrip("_") == path.name.rstrip("_")]
+        path = max(later, key=lambda one: len(one.name), default=path)
     try:
         with open(path, "rb", opener=regular) as file:
             data = file.read()
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", source=str(path)) from error
-    from arena.external.shared_memory.layout import decode
-
     try:
         content = decode(data, source=str(path))
     except LayoutError as error:
@@ -69,14 +72,6 @@ def _inspect(arguments: argparse.Namespace) -> int:
     }
     say(json.dumps(found) if arguments.json else "\n".join([str(path), *_lines(found, content.groups)]))
     return 0
-
-
-def _in_use(path: Path) -> Path:
-    """A file, or if it is no longer there its newest successor: each change of file adds `_` to the name."""
-    if path.exists() or not path.parent.is_dir():
-        return path
-    later = [one for one in path.parent.iterdir() if one.name.rstrip("_") == path.name.rstrip("_")]
-    return max(later, key=lambda one: len(one.name), default=path)
 
 
 def _lines(found: dict[str, Any], contents: Sequence[Any]) -> list[str]:

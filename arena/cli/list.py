@@ -1,16 +1,34 @@
-"""`arena list`: the built-in environments, connections, wrappers, algorithms, generators and rules; their options."""
+"""`arena list`: everything that has a name, with its options, read from its source; and pages in Markdown."""
 
 from __future__ import annotations
 
 import argparse
+import ast
+import dataclasses
+import inspect
+import json
+import math
+import re
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from types import UnionType
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+
+import msgspec
 
 from arena import registry
-from arena.terminal import reference, reference_pages
+from arena.config import league, matches, schema
+from arena.errors import ConfigError, nearest
 from arena.terminal.output import say
+
+_FIELD = re.compile(r"    (\w+): .*?  # (.+)")
+_ARGUMENT = re.compile(r"^    (\w+): (.+(?:\n {6,}.+)*)", re.MULTILINE)  # of a docstring's section `Args:`
+_GIVEN = {"lanes", "env", "context", "copy"}  # to a game, a wrapper or a connection, by the arena itself
+_PARTS_OF_MATCHES = {**matches.GENERATORS, **matches.RULES}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's part of the command line."""
     parser.add_argument(
         "names",
         nargs="*",
@@ -41,15 +59,364 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.markdown:
         # A page of the documentation.
         if arguments.names == ["configuration"]:
-            page = reference_pages.configuration()
+            text = configuration()
         elif arguments.names == ["commands"]:
             from arena.cli.main import command_parser
 
-            page = reference_pages.commands(command_parser(complete=True))
+            text = commands(command_parser(complete=True))
         else:
-            page = reference.page(reference.named(arguments.names or ["algorithms"]))
-        say(page.removesuffix("\n"))
+            text = page(named(arguments.names or ["algorithms"]))
+        say(text.removesuffix("\n"))
         return 0
-    described = [reference.lines(name) for name in reference.named(arguments.names)]  # all, before any is printed
-    say("\n".join(line for lines in described or [reference.listing()] for line in lines))
+    described = [lines(name) for name in named(arguments.names)] or [listing()]  # all, before any is printed
+    say("\n".join(line for each in described for line in each))
     return 0
+
+
+class Shelf(NamedTuple):
+    """Built-ins of one kind: their common title, and a line about each."""
+
+    title: str
+    entries: Mapping[str, str]
+
+
+def docstring(made: Any) -> str:
+    """The docstring of a class or function; under `python -OO`, which strips it, from its source."""
+    stripped = isinstance(made, type) and vars(made).get("__doc__") is None  # `getdoc` would take a base class's
+    if not stripped and (found := inspect.getdoc(made)):
+        return found
+    try:
+        (node,) = ast.parse(textwrap.dedent(inspect.getsource(made))).body
+    except (OSError, TypeError, SyntaxError, ValueError):  # created at run time, or an object
+        return ""
+    return (ast.get_docstring(node) or "") if isinstance(node, (ast.ClassDef, ast.FunctionDef)) else ""
+
+
+def _shelf(title: str, entries: Mapping[str, registry.Entry] | Mapping[str, type[msgspec.Struct]]) -> Shelf:
+    """Built-ins with their descriptions, or the first sentences of their docstrings."""
+    lines = {}
+    for name, entry in entries.items():
+        if isinstance(entry, registry.Entry):
+            lines[name] = entry.description
+        else:
+            head = docstring(entry).partition("\n")[0].removesuffix(".")
+            lines[name] = head[:1].lower() + head[1:]
+    return Shelf(title, lines)
+
+
+SHELVES: Mapping[str, Shelf] = {
+    "environments": _shelf("environments", registry.ENVIRONMENTS),
+    "connections": _shelf("connections to external games", registry.EXTERNAL),
+    "wrappers": _shelf("wrappers of environments", registry.WRAPPERS),
+    "algorithms": _shelf("algorithms", registry.ALGORITHMS),
+    "generators": _shelf("generators of matches", matches.GENERATORS),
+    "rules": _shelf("rules of matchmaking", matches.RULES),
+}
+_SECTIONS = {"envs": "environments", "policies": "algorithms", "matches": "generators"}  # where they are configured
+_BUILT_IN: Mapping[str, str] = {name: words for shelf in SHELVES.values() for name, words in shelf.entries.items()}
+
+
+class Option(NamedTuple):
+    """An option of an algorithm or a rule, an argument of a game, connection or wrapper, or a key of a generator."""
+
+    name: str
+    default: str  # as YAML would have it; `required` where there is none
+    words: str  # what it means; empty where the source does not say
+
+
+def options_of(name: str) -> list[Option]:
+    """The options of something by its short name, or of an algorithm as `package.module:Class`, in source order."""
+    if name in registry.ENVIRONMENTS or name in registry.EXTERNAL:
+        made = registry.environment_factory(name)
+        return keys_of(made.Options) if hasattr(made, "Options") else _arguments(made)
+    if name in registry.WRAPPERS:
+        return _fields(registry.wrapper(name))
+    own = {name: (kind, found) for kind in vars(registry.OWN) for name, found in registry.own_names(kind).items()}
+    if name in own and own[name][0] != "algorithm":
+        return _arguments(own[name][1])
+    if name in _PARTS_OF_MATCHES:
+        return keys_of(_PARTS_OF_MATCHES[name])
+    if ":" not in name and name not in registry.ALGORITHMS and name not in own:
+        raise ConfigError(
+            f"there is nothing called {name!r}; {nearest(name, [*_BUILT_IN, *SHELVES, *own])}; or an algorithm of your "
+            "own as 'package.module:Name'"
+        )
+    cls = registry.algorithm(name)
+    declared = getattr(cls, "Options", None)
+    if isinstance(declared, type) and issubclass(declared, msgspec.Struct):
+        found = keys_of(declared, optional=True)
+    elif dataclasses.is_dataclass(declared):
+        found = _fields(declared)
+    else:  # the keywords of its `__init__`
+        taken, parameters = registry.option_parameters(cls), inspect.signature(cls.__init__).parameters
+        found = [_argument(parameters[name], _said(cls).get(name, "")) for name in taken.names]
+        found += [Option("...", "", "takes any other name as well")] if taken.open else []
+    return [option for option in found if option.name.partition(".")[0] not in getattr(cls, "refused_options", ())]
+
+
+def _fields(declared: Any) -> list[Option]:
+    """The fields of a dataclass."""
+    words = {**_said(declared), **_words_of(declared)}
+    fields = [field for field in dataclasses.fields(declared) if field.name not in _GIVEN]
+    return [Option(field.name, _default(field), words.get(field.name, "")) for field in fields]
+
+
+def keys_of(kind: type[msgspec.Struct], *, inside: str = "", optional: bool = False) -> list[Option]:
+    """The keys of a mapping of the configuration; keys of a mapping inside it as paths: `reset.after`.
+
+    `inside` is the path before the keys, with its dot; `optional` adds the keys of mappings that are null by default.
+    """
+    hints = get_type_hints(kind, include_extras=True)
+    said = {name: [meta.description for meta in getattr(hint, "__metadata__", ())] for name, hint in hints.items()}
+    words, found = {**_words_of(kind), **{name: words[-1] for name, words in said.items() if words and words[-1]}}, []
+    hints = get_type_hints(kind) if optional else {}
+    for field in msgspec.structs.fields(kind):
+        key = f"{inside}{field.encode_name}"
+        if isinstance(field.default, msgspec.Struct):
+            found += keys_of(type(field.default), inside=f"{key}.")
+        else:
+            found.append(Option(key, _default(field), words.get(field.name, "")))
+        for arm in get_args(hints.get(field.name)) if field.default is None else ():
+            if isinstance(arm, type) and issubclass(arm, msgspec.Struct):
+                found += keys_of(arm, inside=f"{key}.", optional=True)
+    return found
+
+
+def _words_of(declared: type[Any]) -> dict[str, str]:
+    """The comments behind the fields of a class and of those that it inherits.
+
+    There are none if the class was created at run time, and so has no source.
+    """
+    found: dict[str, str] = {}
+    for cls in reversed(declared.__mro__):
+        if dataclasses.is_dataclass(cls) or issubclass(cls, msgspec.Struct):
+            with suppress(OSError, TypeError):
+                lines = map(_FIELD.match, inspect.getsource(cls).splitlines())
+                found |= {match[1]: match[2] for match in lines if match}
+    return found
+
+
+def _default(field: dataclasses.Field[Any] | msgspec.structs.FieldInfo) -> str:
+    missing = (dataclasses.MISSING, msgspec.NODEFAULT)
+    if field.default_factory not in missing:
+        return json.dumps(field.default_factory(), default=str)
+    return "required" if field.default in missing else _yaml(field.default)
+
+
+def _arguments(make: Callable[..., Any]) -> list[Option]:
+    """The arguments with which a game is made."""
+    parameters = inspect.signature(make).parameters
+    return [_argument(one, _said(make).get(one.name, "")) for one in parameters.values() if one.name not in _GIVEN]
+
+
+def _argument(parameter: inspect.Parameter, words: str) -> Option:
+    default = "required" if parameter.default is parameter.empty else _yaml(parameter.default)
+    return Option(parameter.name, default, words)
+
+
+def _said(made: Any) -> dict[str, str]:
+    """The descriptions of arguments in a docstring."""
+    _, _, described = docstring(made).partition("\nArgs:\n")
+    section = re.split(r"\n(?=\S)", described)[0]
+    return {name: " ".join(words.split()).removesuffix(".") for name, words in _ARGUMENT.findall(section)}
+
+
+def _yaml(value: Any) -> str:
+    if isinstance(value, float) and math.isfinite(value) and value not in (0.0, 1.0) and not 1e-3 <= abs(value) < 1e6:
+        mantissa, _, exponent = f"{value:e}".partition("e")
+        return f"{float(mantissa):g}e{int(exponent)}"
+    return value if isinstance(value, str) else json.dumps(value, default=str)
+
+
+def lines(name: str) -> list[str]:
+    """Something and its options, for a terminal."""
+    found = options_of(name)
+    widths = [max((len(option[column]) for option in found), default=0) for column in (0, 1)]
+    head = f"{name}: {_BUILT_IN[name]}" if name in _BUILT_IN else name
+    rows = [f"  {option.name:<{widths[0]}}  {option.default:<{widths[1]}}  {option.words}".rstrip() for option in found]
+    return [head, *(rows or ["  no options"])]
+
+
+def listing() -> list[str]:
+    """All that has a name, a line for each, for a terminal."""
+    width = max(map(len, _BUILT_IN))
+    own = {
+        name: f"{kind}: {docstring(found).partition(chr(10))[0]}".removesuffix(": ").removesuffix(".")
+        for kind in vars(registry.OWN)
+        for name, found in registry.own_names(kind).items()
+    }
+    return [
+        line
+        for shelf in (*SHELVES.values(), *([Shelf("registered", own)] if own else []))
+        for line in (f"{shelf.title}:", *(f"  {name:<{width}}  {words}" for name, words in shelf.entries.items()))
+    ]
+
+
+def named(names: Sequence[str]) -> list[str]:
+    """Single names: `rules` stands for all rules, and `algorithms` for all algorithms that need no other library.
+
+    A section of the configuration stands for what it lists: `envs` for environments.
+    """
+    found: list[str] = []
+    for name in (_SECTIONS.get(one, one) for one in names):
+        known = SHELVES[name].entries if name in SHELVES else (name,)
+        found += [one for one in known if name != "algorithms" or not registry.ALGORITHMS[one].extra]
+    return found
+
+
+def page(names: Sequence[str]) -> str:
+    """The options of what is named, in Markdown."""
+    shelves = [shelf.title for shelf in SHELVES.values() if any(name in shelf.entries for name in names)]
+    titles = " and the ".join(shelves or ["algorithms"])
+    parts = [
+        f"# Options of the {titles}\n",
+        "Written by `make reference` from the source; `arena list` shows the options of one in the terminal:\n",
+        f"```sh\narena list {names[0]}\n```\n",
+    ]
+    for name in names:
+        rows = [f"| `{option.name}` | `{option.default}` | {option.words} |" for option in options_of(name)]
+        table = ["| option | default | meaning |", "|---|---|---|", *rows] if rows else ["No options."]
+        words = _BUILT_IN.get(name, "an algorithm of your own")
+        if name in registry.ALGORITHMS:  # its source, relative to `docs/algorithms/`
+            file = registry.ALGORITHMS[name].target.partition(":")[0].replace(".", "/")
+            words += f"; [{file}.py](../../{file}.py)"
+        parts.append("\n".join([f"## {name}\n", f"{words}\n", *table, ""]))
+    return "\n".join(parts)
+
+
+# pages of all keys and all commands
+
+_LOADED: dict[tuple[type, str], str] = {(schema.Config, "name"): "the file's name"}  # by reading a file
+
+
+class _Section(NamedTuple):
+    """One table of the configuration page."""
+
+    heading: str
+    struct: type[msgspec.Struct]
+    about: str
+
+
+_PAGE_SECTIONS = (
+    _Section("Top level", schema.Config, "The keys of the file."),
+    _Section("An entry of `envs`", schema.EnvConfig, "Explained in [Environments](../environments.md)."),
+    _Section(
+        "`external` of an entry of `envs`",
+        schema.TickRules,
+        "Explained in [External games](../external-games.md).",
+    ),
+    _Section("An entry of `policies`", schema.PolicyConfig, "Explained in [Algorithms](../algorithms/index.md)."),
+    _Section("An entry of `matches`", matches.MatchConfig, "Explained in [Configuration](index.md#matches)."),
+    _Section("`evaluation`", schema.EvaluationConfig, "Explained in [Evaluation](../evaluation.md)."),
+    _Section("`best`", schema.BestConfig, "Explained in [Results](../results.md#the-best-checkpoint)."),
+    _Section(
+        "`curriculum`, and an entry of `callbacks` or `loggers`",
+        schema.CallbackConfig,
+        "Explained in [Curriculum](../curriculum.md), [Callbacks](../callbacks.md), [Results](../results.md#loggers).",
+    ),
+    _Section("`league`", league.LeagueConfig, "Explained in [Leagues](../leagues.md#between-two-rounds)."),
+    _Section("`league.snapshots.gate`", league.GateConfig, ""),
+    _Section("`league.evolution`", league.EvolutionConfig, ""),
+    _Section("An entry of `league.evolution.perturb`", league.PerturbConfig, ""),
+    _Section("`league.decided`", league.DecidedConfig, ""),
+    _Section("All generators of matches", matches.Generator, "Explained in [Leagues](../leagues.md#who-meets-whom)."),
+)
+
+
+def _keys(struct: type[msgspec.Struct]) -> list[str]:
+    """A row of a table for each key."""
+    rows = []
+    for path, default, words in keys_of(struct):
+        owner, field = struct, None
+        for part in path.split("."):  # `reset.after` is the key `after` of the struct at `reset`
+            owner = struct if field is None else type(field.default)
+            (field,) = (each for each in msgspec.structs.fields(owner) if each.encode_name == part)
+        kind = type_words(None if field is None else field.type)
+        rows.append(f"| `{path}` | {kind} | {_LOADED.get((struct, path), f'`{default}`')} | {_escaped(words)} |")
+    return rows
+
+
+def configuration() -> str:
+    """Every key of the configuration, section by section, in Markdown."""
+    parts = [
+        "# Configuration keys\n",
+        "Written by `make reference` from `arena/config/`. This command checks a configuration against it:\n",
+        "```sh\narena check configs/touchdown_2v2.yaml\n```\n",
+        "How the keys work together is told in [Configuration](index.md).\n",
+    ]
+    sections = [(section.heading, section.about, _keys(section.struct)) for section in _PAGE_SECTIONS]
+    shared = set(_keys(matches.Generator))
+    for title, kinds in (("Generator", matches.GENERATORS), ("Rule", matches.RULES)):
+        for name, struct in kinds.items():
+            rows = [row for row in _keys(struct) if row not in shared]
+            sections.append((f"{title} `{name}`", docstring(struct).split("\n")[0], rows))
+    for heading, about, rows in sections:
+        table = "\n".join(["| key | type | default | meaning |", "|---|---|---|---|", *rows])
+        words = [f"## {heading}", about, table if rows else "No keys of its own."]
+        parts.append("\n\n".join(filter(None, words)) + "\n")
+    return "\n".join(parts)
+
+
+def type_words(kind: Any) -> str:
+    """A type in words: `integer >= 1`, `` `auto` or text ``."""
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        return " or ".join(dict.fromkeys(type_words(part) for part in parts if part is not type(None)))
+    if origin is Literal:
+        return " or ".join(f"`{value}`" for value in parts)
+    if origin is Annotated:
+        limits = parts[1]
+        if limits.pattern is not None:
+            return "`#rrggbb`"
+        bounds = ((">=", limits.ge), (">", limits.gt), ("<=", limits.le), ("<", limits.lt))
+        said = [f"{sign} {bound:g}" for sign, bound in bounds if bound is not None and abs(bound) < 1e6]
+        return f"{type_words(parts[0])} {', '.join(said)}".strip()
+    words = {str: "text", int: "integer", float: "number", bool: "bool", tuple: "list", Any: "any value"}
+    return words.get(origin or kind, "mapping")
+
+
+def _escaped(words: str) -> str:
+    """Words for a cell of a table: `<` outside of code is no tag, and a bar no border."""
+    return re.sub(r"(`[^`]*`)|<", lambda found: found[1] or "&lt;", words).replace("|", "\\|")
+
+
+def commands(parser: argparse.ArgumentParser) -> str:
+    """Every command of a command line with its arguments and options, in Markdown."""
+    parts = [
+        "# Commands\n",
+        "Written by `make reference` from the command line itself; `arena COMMAND --help` shows the same.\n",
+        "```sh\narena --version\narena train --help\n```\n",
+        "`python -m arena` is the same as `arena`.\n",
+        "## Exit codes\n",
+        f"{parser.epilog}\n",
+    ]
+    for name, about, command in _commands_of(parser):
+        given = []
+        rows = ["| argument | meaning |", "|---|---|"]
+        for action in command._actions:
+            value = str(action.metavar or action.dest.upper())
+            forms = {"0": "", "+": f"{value} [{value} ...]", "*": f"[{value} ...]", "?": f"[{value}]"}
+            value = forms.get(str(action.nargs), value)
+            if not action.option_strings:
+                given.append(value)
+            if action.dest != "help" and action.help != argparse.SUPPRESS:
+                shown = " ".join([", ".join(action.option_strings), value]).strip()
+                words = f"{action.help or ''}{' (required)' if action.required and action.option_strings else ''}"
+                rows.append(f"| `{shown}` | {_escaped(words)} |")
+        about = f"{about.rstrip('?')}{'?' if about.endswith('?') else '.'}"
+        described = " ".join(filter(None, (f"{about[0].upper()}{about[1:]}", command.description)))
+        synopsis = " ".join(["arena", name, *given, "[OPTIONS]"])
+        parts += [f"## arena {name}\n", f"```\n{synopsis}\n```\n", f"{described}\n", "\n".join(rows) + "\n"]
+    return "\n".join(parts)
+
+
+def _commands_of(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str, argparse.ArgumentParser]]:
+    """Name, help and parser of each command; of a command with subcommands, only of these."""
+    (found,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+    helps = {action.dest: action.help or "" for action in found._choices_actions}
+    for name, command in found.choices.items():
+        if command._subparsers is None:
+            yield name, helps[name], command
+        else:
+            for inner, about, inner_command in _commands_of(command):
+                yield f"{name} {inner}", about, inner_command

@@ -1,31 +1,40 @@
-"""`arena plan`: which rank does what, without starting anything."""
+"""`arena plan`: which rank does what, without starting anything; as a table, or as a drawing for Graphviz."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
-from collections.abc import Callable, Sequence
+import shlex
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
 
+from arena import registry
 from arena.cli.arguments import add_config, add_ranks
 from arena.config import Config, load_with_origin
-from arena.errors import ConfigError, Origin
+from arena.config.schema import EvaluationConfig
+from arena.errors import ConfigError, Origin, pluralize
 from arena.league.custom import check_custom
 from arena.plan.build import make_plan
-from arena.plan.hosts import Host, allocated, parse_hosts, shares
-from arena.plan.plan import Plan
+from arena.plan.deadlock import waiting_words
+from arena.plan.hosts import Share, allocated, parse_hosts, shares
+from arena.plan.plan import MatchPlan, Plan, Role, RoleKind
 from arena.plan.process_count import process_count
-from arena.preflight.examine import Preflight, examine
-from arena.preflight.external import external_kinds
+from arena.preflight.examine import Preflight, examine, wrapped_words
+from arena.preflight.external import FROM_OUTSIDE, external_kinds
 from arena.preflight.later_seats import later_plans
 from arena.preflight.outcomes import require_rules
 from arena.records.formats import document_text, plan_file
+from arena.terminal.display import processes_words
 from arena.terminal.output import say
-from arena.terminal.plan import dot, host_line, plan_text
 from arena.terminal.rounds import rounds_lines
+
+_HEADINGS = ("rank", "role", "match", "policy", "entities")
+_UNCOLORED = "#999999"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's part of the command line."""
     add_config(parser)
     add_ranks(parser)
     parser.add_argument(
@@ -49,26 +58,24 @@ def run(arguments: argparse.Namespace) -> int:
         plan = make_plan(config, ranks=count.number)
     rounds = rounds_lines(config)
     findings = preflight(plan, config, origin)
-    host_lines = _host_lines(plan, hosts)
+    host_lines = []  # for each host that the user names or SLURM has allocated
+    if known := hosts or allocated(os.environ):
+        try:
+            host_lines = [_host_line(plan, share) for share in shares(known, plan.processes)]
+        except ConfigError as error:
+            if hosts:
+                raise
+            host_lines = [f"this allocation: {error.message}"]
     if arguments.json:
         say(document_text(plan_file(plan, external_kinds(plan))))
     elif arguments.dot:
-        say(dot(plan, rounds=rounds))
+        say(_dot(plan, rounds))
     else:
-        text = plan_text(
-            plan,
-            findings,
-            config=arguments.config,
-            arguments=[
-                *(part for text in arguments.overrides for part in ("--set", text)),
-                *(("--hosts", arguments.hosts) if hosts else ()),
-            ],
-            hosts=host_lines,
-            rounds=rounds,
-            evaluation=config.evaluation,
-            ranks=count.words,
-        )
-        say(text)
+        given = [part for text in arguments.overrides for part in ("--set", text)]
+        given += ["--hosts", arguments.hosts] if hosts else []
+        command = shlex.join(["arena", "train", arguments.config, *given, "--ranks", str(plan.processes)])
+        evaluation = config.evaluation
+        say(_text(plan, findings, command, count.words, hosts=host_lines, rounds=rounds, evaluation=evaluation))
     if arguments.probe:
         from arena.cli.probe import probe, probe_text
 
@@ -79,17 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
 def preflight(
     plan: Plan, config: Config, origin: Origin, *, conformance: Callable[[str], None] | None = None
 ) -> Preflight:
-    """Checks that every policy can fill all seats that it may ever get.
-
-    Args:
-        plan: of the first round.
-        config: of the run.
-        origin: where it comes from.
-        conformance: see `examine`.
-
-    Raises:
-        ConfigError: some policy cannot.
-    """
+    """Checks that every policy can fill all seats that it may ever get; `plan` is that of the first round."""
     with origin.located():
         check_custom(config)
         later = later_plans(config)
@@ -98,12 +95,189 @@ def preflight(
         return found
 
 
-def _host_lines(plan: Plan, given: Sequence[Host]) -> Sequence[str]:
-    """One line for each host that the user names or SLURM has allocated; none if there are neither."""
-    hosts = given or allocated(os.environ)
-    try:
-        return [host_line(plan, share) for share in shares(hosts, plan.processes)] if hosts else []
-    except ConfigError as error:
-        if given:
-            raise
-        return [f"this allocation: {error.message}"]
+def _text(
+    plan: Plan,
+    examination: Preflight,
+    command: str,
+    ranks: str,
+    *,
+    hosts: Sequence[str],
+    rounds: Sequence[str],
+    evaluation: EvaluationConfig | None,
+) -> str:
+    """The table and all lines below it; `ranks` says why the plan has as many processes as it has."""
+    waiting, refused = waiting_words(plan, examination.schedules)
+    rows: list[Sequence[str]] = [_HEADINGS]
+    for rank, roles in enumerate(plan.ranks):
+        if not roles:
+            rows.append((str(rank), "idle", "", "", ""))
+        for role in roles:
+            policy = entities = ""
+            if role.kind is RoleKind.WORKER and role.match is not None and role.seat is not None:
+                policy = plan.seat(role).policy
+                entities = ", ".join(examination.entity_names(role.match, role.seat))
+            match = "" if role.match is None else str(role.match)
+            rows.append((str(rank), role.kind.value, match, policy, entities))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    environments = pluralize(len(plan.matches), "environment")
+    workers = pluralize(len(plan.roles(RoleKind.WORKER)), "worker")
+    idle = len(plan.idle_ranks)
+    hosted = f"1 root + {environments} + {workers}" + f" + {idle} idle" * bool(idle)
+    if plan.packed:
+        processes = f"{processes_words(plan.processes, len(plan.roles()))}: {hosted}"
+    else:
+        processes = f"{plan.processes} = {hosted}"
+    sections = [
+        "\n".join(
+            "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+        ),
+        "\n".join(_matches_lines(plan, examination.hints)),
+        *(["\n".join(rounds)] if rounds else []),
+        "\n".join(
+            [
+                f"processes: {processes}",
+                *([ranks] if ranks else []),
+                *(_rank_line(plan, rank) for rank in range(plan.processes) if plan.packed),
+            ]
+        ),
+        *(["\n".join(hosts)] if hosts else []),
+        "\n".join(_policy_line(name, plan, examination) for name in plan.policies),
+        *([_evaluation_line(evaluation, plan)] if evaluation is not None else []),
+        f"schedule: {waiting}",
+        f"start it: {command}" + "\n  `arena train` refuses it, as it can deadlock" * refused,
+    ]
+    return "\n\n".join(sections)
+
+
+def _evaluation_line(evaluation: EvaluationConfig, plan: Plan) -> str:
+    """When frozen copies play, how much, and who."""
+    who = "who trains, in the same matches"
+    if evaluation.seats is not None:
+        who = " ".join(seat if isinstance(seat, str) else f"[{' '.join(seat)}]" for seat in evaluation.seats)
+    times = pluralize(-(-plan.horizon // evaluation.every), "time")
+    actions = "the most likely actions" if evaluation.greedy else "sampled actions"
+    episodes = pluralize(evaluation.episodes, "episode")
+    return (
+        f"evaluation: every {pluralize(evaluation.every, 'tick')} and at the end, {times} in all; at least {episodes} "
+        f"of each policy, {actions}: {who}"
+    )
+
+
+def _rank_line(plan: Plan, rank: int) -> str:
+    """What a rank hosts, and of which matches."""
+    roles = plan.ranks[rank]
+    if not roles:
+        return f"rank {rank} is idle"
+    kinds = Counter(role.kind for role in roles)
+    environments, workers = kinds[RoleKind.ENVIRONMENT], kinds[RoleKind.WORKER]
+    counts = Counter(plan.seat(role).policy for role in roles if role.kind is RoleKind.WORKER)
+    policies = ", ".join(f"{counts[name]} {name}" for name in plan.policies if counts[name])
+    parts = ["root"] * kinds[RoleKind.ROOT]
+    parts += [pluralize(environments, "environment")] * bool(environments)
+    parts += [f"{pluralize(workers, 'worker')} ({policies})"] * bool(workers)
+    numbers = sorted({role.match for role in roles if role.match is not None})
+    of = f" of {'match' if len(numbers) == 1 else 'matches'} {_ranges(numbers)}" if numbers else ""
+    return f"rank {rank} hosts {', '.join(parts)}{of}"
+
+
+def _host_line(plan: Plan, share: Share) -> str:
+    """How many ranks a host has, which, and what they host."""
+    roles = Counter(role.kind.value for rank in share.ranks for role in plan.ranks[rank])
+    hosted = ", ".join(pluralize(roles[kind.value], kind.value) for kind in RoleKind if roles[kind.value])
+    count = pluralize(len(share.ranks), "rank")
+    return f"host {share.host}: {count}, {_ranges(share.ranks)}: {hosted or 'nothing'}"
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """`0 to 9, 12`: rising numbers, neighbors joined."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in runs)
+
+
+def _matches_lines(plan: Plan, hints: Mapping[str, str]) -> Iterator[str]:
+    """One line for each description; its copies are named together."""
+    by_entry: dict[int, list[MatchPlan]] = {}
+    for match in plan.matches:
+        by_entry.setdefault(match.entry, []).append(match)
+    for copies in by_entry.values():
+        first = copies[0]
+        numbers = ", ".join(str(match.match) for match in copies)
+        players = " ".join(seat.policy for seat in first.seats)
+        what = "match" if len(copies) == 1 else "matches"
+        kind = registry.external_kind(first.game.make)
+        extent = f"{pluralize(first.lanes, 'slot' if kind else 'lane')}, {pluralize(plan.ticks, 'tick')}"
+        of = f" ({kind})" if kind else ""
+        kwargs = f" {json.dumps(first.game.kwargs, default=repr)}" if first.game.kwargs else ""
+        if kind == "shared_memory":  # its arguments take many lines
+            of, kwargs = f" ({kind}, {pluralize(first.game.kwargs.get('simulators', 1), 'simulator')})", ""
+        yield f"{what} {numbers}: {first.env}{of}{kwargs}{wrapped_words(first)}, {extent}: {players}"
+        if kind:
+            yield f"games of {what} {numbers} {FROM_OUTSIDE}"
+        if first.env in hints:
+            yield hints[first.env]
+
+
+def _policy_line(name: str, plan: Plan, examination: Preflight) -> str:
+    policy, findings = plan.policies[name], examination.policies[name]
+    parts = [f"{policy.config.algorithm}, {pluralize(len(policy.workers), 'worker')}"]
+    if findings.faces:
+        parts.append(f"face {' and '.join(findings.faces)}")
+    parts += ["frozen"] * policy.config.frozen
+    parts += [f"{size} {title.replace('_', ' ')}" for title, size in findings.sizes.items()]
+    if findings.rows and not findings.sizes:
+        parts.append(f"{pluralize(sum(findings.rows), 'sample')} per tick")
+    return f"policy {name}: {', '.join(parts)}"
+
+
+def _dot(plan: Plan, rounds: Sequence[str]) -> str:
+    """The plan for Graphviz: a cluster for each match, workers in their policy's color, groups as dashed lines.
+
+    `rounds`, the lines of `rounds_lines`, are written below.
+    """
+
+    def quoted(text: str) -> str:
+        escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+        return f'"{escaped}"'
+
+    def hosted(role: Role) -> str:
+        return f"\nrank {plan.rank_of(role)}"
+
+    lines = [
+        f"digraph {quoted(plan.config.name)} {{",
+        "  rankdir=TB; compound=true; fontname=sans;",
+        '  node [fontname=sans, style=filled, fillcolor="#eeeeee"];',
+        f"  root [label={quoted(f'root{hosted(Role(RoleKind.ROOT))}')}, shape=doubleoctagon];",
+    ]
+    for match in plan.matches:
+        number = match.match
+        environment = f"{match.env}{hosted(Role(RoleKind.ENVIRONMENT, number))}"
+        lines += [
+            f"  subgraph cluster_{number} {{",
+            f"    label={quoted(f'match {number}')}; color={quoted('#bbbbbb')};",
+            f"    env_{number} [label={quoted(environment)}, shape=box];",
+        ]
+        for seat in match.seats:
+            color = plan.policies[seat.policy].config.color or _UNCOLORED
+            # Black or white, whichever is read better on a color (relative luminance of ITU-R BT.601).
+            red, green, blue = (int(color[start : start + 2], 16) for start in (1, 3, 5))
+            ink = "#000000" if 0.299 * red + 0.587 * green + 0.114 * blue > 140 else "#ffffff"
+            entities = ", ".join(str(entity) for entity in seat.entities)
+            label = quoted(f"{seat.policy}{hosted(Role(RoleKind.WORKER, number, seat.index))}\nplays {entities}")
+            node = f"worker_{number}_{seat.index}"
+            style = f"shape=ellipse, fillcolor={quoted(color)}, fontcolor={quoted(ink)}"
+            lines += [f"    {node} [label={label}, {style}];", f"    env_{number} -> {node} [dir=both];"]
+        lines.append("  }")
+    lines += [f"  root -> env_{match.match} [style=dotted, arrowhead=none];" for match in plan.matches]
+    for policy in plan.policies.values():
+        style = f"style=dashed, dir=none, constraint=false, color={quoted(policy.config.color or _UNCOLORED)}"
+        workers = [f"worker_{match}_{seat}" for match, seat in policy.workers]
+        lines += [f"  {one} -> {other} [{style}];" for one, other in pairwise(workers)]
+    if rounds:  # at the end, or the clusters' labels would be placed likewise
+        below = "\n".join(rounds)
+        lines.append(f"  labelloc=b; labeljust=l; label={quoted(below)};")
+    return "\n".join([*lines, "}"])

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Container, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain, count
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -38,109 +38,76 @@ _MOST_DIGITS = 18  # of a tick
 
 
 class Source(NamedTuple):
-    """A configuration, or a run with its configuration.
+    """A configuration, or a run with its configuration."""
 
-    Args:
-        label: its name among the sources.
-        path: of its file or folder, for messages.
-        config: of it.
-        rounds: that were planned; none if there is only one round.
-        folder: of the run; None: it is a configuration.
-    """
-
-    label: str
-    path: str
+    label: str  # its name among the sources
+    path: str  # of its file or folder, for messages
     config: Config
-    rounds: Sequence[Round] = ()
-    folder: RunFolder | None = None
+    rounds: Sequence[Round] = ()  # that were planned; none if there is only one round
+    folder: RunFolder | None = None  # of the run; None: it is a configuration
 
     def files(self, policy: str) -> dict[int, Path]:
         """The checkpoints and snapshots of a policy, by ticks."""
-        if self.folder is None:
-            return {}
-        return policy_versions(self.folder, policy)
+        return {} if self.folder is None else policy_versions(self.folder, policy)
 
 
-def read_sources(targets: Sequence[str]) -> list[Source]:
-    """Configurations and run folders, each with a label of its own.
-
-    Raises:
-        ConfigError: a target is neither, is damaged, is of another version of the arena, or is named twice.
-    """
-    found = [_read(target) for target in targets]
-    _check_different(found)
-    asked, taken = {source.label for source in found}, set[str]()
+def read_sources(targets: Sequence[str], overrides: Sequence[str] = ()) -> list[Source]:
+    """Configurations and run folders with the same overrides, each with a label that no other one has."""
+    found: list[Source] = []
+    known: dict[Path, str] = {}
+    for target in targets:
+        path = anchored(target).resolve()
+        folder = RunFolder.of_target(target)
+        config = load_config(target if folder is None else folder.config, overrides)
+        label = config.name
+        rounds: Sequence[Round] = ()
+        if folder is not None:
+            label = _NOT_IN_POPULATIONS.sub("-", folder.path.resolve().name).strip("-._") or config.name
+            rounds = rounds_file.read_played(folder, config)
+        if path in known:
+            also = f", as {known[path]} too" if known[path] != target else ""
+            raise ConfigError(f"is named twice{also}; its players would meet themselves", source=target)
+        known[path] = target
+        found.append(Source(label, target, config, rounds, folder))
+    labels, taken = {source.label for source in found}, set[str]()
     for place, source in enumerate(found):
         label = source.label
         if label in taken:
             numbered = (f"{label}-{number}" for number in count(2))
-            label = next(name for name in numbered if name not in asked | taken)
+            label = next(name for name in numbered if name not in labels | taken)
         taken.add(label)
         found[place] = source._replace(label=label)
     return found
-
-
-def _check_different(sources: Sequence[Source]) -> None:
-    known: dict[Path, str] = {}
-    for source in sources:
-        path = anchored(source.path).resolve()
-        if path in known:
-            also = f", as {known[path]} too" if known[path] != source.path else ""
-            raise ConfigError(f"is named twice{also}; its players would meet themselves", source=source.path)
-        known[path] = source.path
-
-
-def _read(target: str) -> Source:
-    folder = RunFolder.of_target(target)
-    if folder is None:
-        config = load_config(target)
-        return Source(config.name, target, config)
-    config = load_config(folder.config)
-    label = _NOT_IN_POPULATIONS.sub("-", folder.path.resolve().name).strip("-._") or config.name
-    return Source(label, target, config, rounds_file.read_played(folder, config), folder)
 
 
 # the players
 
 
 def players_of(
-    sources: Sequence[Source], labels: Sequence[str], asked: Sequence[str] = (), *, untrained: bool = False
+    sources: Sequence[Source], labels: Sequence[str], named: Sequence[str] = (), *, untrained: bool = False
 ) -> dict[str, PolicyConfig]:
-    """The players of a tournament, frozen, by name.
+    """The players of a tournament, frozen, by name: those that are `named`, as `blue` or `blue@5000`; none: all.
 
-    Args:
-        sources: whose policies they are.
-        labels: which checkpoints: `first`, `last`, or a number of ticks. With `last` alone a player has the policy's
-            name, else the tick is appended.
-        asked: names of players, as `blue` or `blue@5000`; none: all.
-        untrained: whether policies of configurations that learn may play with their first weights.
-
-    Raises:
-        ConfigError: there is no such player or checkpoint, a player has not been trained, or there are fewer than two.
+    The labels select checkpoints: `first`, `last`, or a number of ticks. With `last` alone a player has the policy's
+    name, else the tick is appended. `untrained` policies, which have no checkpoint, play with their first weights.
     """
     members = _members(sources)
     known_players = {name: play for member in members.values() for name, play in _versions(member, labels)}
-    chosen = dict(_chosen(name, known_players, members) for name in asked) if asked else known_players
+    chosen = dict(_chosen(name, known_players, members) for name in named) if named else known_players
     if len(chosen) < 2:
         raise ConfigError(
             f"a tournament needs two players, found {' and '.join(chosen) or 'none'}; name more runs, more "
             "`--checkpoints`, or a configuration with other policies",
             source=", ".join(source.path for source in sources),
         )
-    if not untrained:
-        _check_trained([members[name] for name in chosen if name in members])
-    return chosen
-
-
-def _check_trained(members: Sequence[_Member]) -> None:
-    """Refuses policies of configurations that would play with their first weights."""
-    policies = {member.name: member.source.config.policies[member.policy] for member in members}
     fresh = [
         member
-        for member in members
-        if member.source.folder is None and policies[member.name].learns and policies[member.name].load is None
+        for member in (members[name] for name in chosen if name in members)
+        if member.source.folder is None
+        and (policy := member.source.config.policies[member.policy]).learns
+        and policy.load is None
     ]
-    if fresh:
+    if fresh and not untrained:
         more = f" (also {', '.join(member.policy for member in fresh[1:4])})" if len(fresh) > 1 else ""
         raise ConfigError(
             f"learns and has no checkpoint{more}, so that its first weights would be ranked; give it `load:`, "
@@ -149,14 +116,11 @@ def _check_trained(members: Sequence[_Member]) -> None:
             path=f"policies.{fresh[0].policy}",
             source=fresh[0].source.path,
         )
+    return chosen
 
 
 def player_of(source: Source, name: str) -> PolicyConfig:
-    """One policy of a source, frozen: with its newest checkpoint, or as it was at the tick that its name ends with.
-
-    Raises:
-        ConfigError: there is no such policy or checkpoint.
-    """
+    """One policy of a source, frozen: with its newest checkpoint, or as it was at the tick that its name ends with."""
     members = _members([source])
     known_players = {found: play for member in members.values() for found, play in _versions(member, ("last",))}
     return _chosen(name, known_players, members, path="--policy")[1]
@@ -180,48 +144,42 @@ class _Member(NamedTuple):
 
 
 def resolved_load(policy: PolicyConfig, name: str) -> str | None:
-    """The file that a policy's own `load` names, as the policy may play under another name and elsewhere.
-
-    Raises:
-        ConfigError: there is no such checkpoint.
-    """
+    """The file that a policy's own `load` names, as the policy may play under another name and elsewhere."""
     return None if policy.load is None else str(checkpoint.find(policy.load, name).resolve())
 
 
 def _members(sources: Sequence[Source]) -> dict[str, _Member]:
-    """The policies of all sources; a policy that is the same player in several sources counts once."""
-    found = [(source, name) for source in sources for name in source.config.policies]
-    alike: dict[str, list[tuple[Source, str]]] = {}
-    for source, name in found:
-        known = alike.setdefault(name, [])
-        if not any(_same(before, source, name) for before, _ in known):
-            known.append((source, name))
+    """The policies of all sources; a policy that is the same player in several sources counts once.
+
+    It is if it has the same configuration, and no checkpoints. A name that several sources have gets their labels.
+    """
+
+    def same(one: Source, other: Source, name: str) -> bool:
+        if one.files(name) or other.files(name):
+            return False
+        first, second = (
+            msgspec.structs.replace(source.config.policies[name], color=None, frozen=True) for source in (one, other)
+        )
+        return first == second
+
+    alike: dict[str, list[Source]] = {}
+    for source in sources:
+        for name in source.config.policies:
+            owners = alike.setdefault(name, [])
+            if not any(same(before, source, name) for before in owners):
+                owners.append(source)
     members: dict[str, _Member] = {}
     for policy, owners in alike.items():
-        for source, _ in owners:
-            name = policy if len(owners) == 1 else _player(source, policy, {*alike, *members})
+        for source in owners:
+            labels = chain([source.label], (f"{source.label}-{again}" for again in count(2)))
+            names = [policy] if len(owners) == 1 else (f"{label}.{policy}" for label in labels)
+            name = next(name for name in names if len(owners) == 1 or name not in {*alike, *members})
             members[name] = _Member(name, source, policy)
     return members
 
 
-def _player(source: Source, policy: str, taken: Container[str]) -> str:
-    """A unique name for a policy whose name several sources have."""
-    names = (f"{source.label}{number}.{policy}" for number in chain([""], (f"-{again}" for again in count(2))))
-    return next(name for name in names if name not in taken)
-
-
-def _same(one: Source, other: Source, name: str) -> bool:
-    """Whether a policy is the same player in two sources: the same configuration, and no checkpoints."""
-    if one.files(name) or other.files(name):
-        return False
-    first, second = (
-        msgspec.structs.replace(source.config.policies[name], color=None, frozen=True) for source in (one, other)
-    )
-    return first == second
-
-
 def _versions(member: _Member, labels: Sequence[str]) -> Iterator[tuple[str, PolicyConfig]]:
-    """A policy with each of the checkpoints that are asked for."""
+    """A policy with each of these checkpoints."""
     files = sorted(member.source.files(member.policy))
     if not files:
         if member.source.folder is not None and member.source.config.policies[member.policy].learns:
@@ -257,15 +215,7 @@ def _chosen(
 
 
 def sides_of(sources: Sequence[Source], players: Collection[str]) -> Sides | None:
-    """The players of each of two populations that only meet each other; None where there are not two.
-
-    Args:
-        sources: of the players.
-        players: their names.
-
-    Raises:
-        ConfigError: a player is of neither population, or all are of the same one.
-    """
+    """The players of each of two populations that only meet each other; None where there are not two."""
     members = _members(sources)
     known = {source.path: separate_populations(source.config) for source in sources}
     if not any(known.values()):
@@ -300,13 +250,45 @@ def settings_of(sources: Sequence[Source]) -> tuple[Mapping[str, EnvConfig], tup
 
     Returns:
         the environments, and descriptions with two sides; lanes are those of the first source.
-
-    Raises:
-        ConfigError: the sources play different games, or matches that do not have two sides.
     """
-    found = [_settings(source) for source in sources]
-    for source, own in zip(sources[1:], found[1:], strict=True):
-        difference = _difference(list(found[0]), list(own))
+    found = []
+    for source in sources:
+        with located(source=source.path):
+            refuse_external(source.config)
+            matches = make_plan(source.config).matches
+            alone = next((match for match in matches if len(_sides(match)) != 2), None)
+            if alone is not None and len({match.game.make for match in matches}) > 1:
+                names = ", ".join(dict.fromkeys(match.env for match in matches))
+                raise ConfigError(
+                    f"plays several games ({names}), and a match of {alone.env!r} has not two sides; a tournament is "
+                    "of one game: write a configuration of that game alone, whose policies `load:` the checkpoints",
+                    path=alone.path,
+                )
+            entries = [entry for _, entry in source.config.entries()]
+            found.append(
+                {
+                    _Game(
+                        match.game.make,
+                        *(
+                            json.dumps(value, sort_keys=True, default=repr)
+                            for value in (
+                                match.game.kwargs,
+                                match.game.wrapped_in,
+                                [seat.entities for seat in match.seats],
+                                two_sides(match),
+                                match.game.outcome,
+                            )
+                        ),
+                    ): msgspec.structs.replace(entries[match.entry], sides=two_sides(match), copies=1)
+                    for match in matches  # each once, without its players
+                }
+            )
+    for source, games in zip(sources[1:], found[1:], strict=True):
+        difference = "" if set(found[0]) == set(games) else "its matches combine them differently"
+        for field in reversed(_Game._fields):  # the first one in the end
+            here, there = (list(dict.fromkeys(getattr(game, field) for game in one)) for one in (games, found[0]))
+            if sorted(here) != sorted(there):
+                difference = f"{field} {' and '.join(here)}, there {' and '.join(there)}"
         if difference:
             raise ConfigError(
                 f"plays another game than {sources[0].path}: {difference}; players meet in one and the same",
@@ -326,44 +308,8 @@ class _Game(NamedTuple):
     outcome: str
 
 
-def _settings(source: Source) -> dict[_Game, MatchConfig]:
-    """Each match of a source once, without its players."""
-    with located(source=source.path):
-        refuse_external(source.config)
-        plan = make_plan(source.config)
-        _check_games(plan.matches)
-        entries = [entry for _, entry in source.config.entries()]
-        return {
-            _Game(
-                match.game.make,
-                _words(match.game.kwargs),
-                _words([[name, argument] for name, argument in match.game.wrapped_in]),
-                _words([list(seat.entities) for seat in match.seats]),
-                _words([list(side) for side in two_sides(match)]),
-                _words(match.game.outcome),
-            ): msgspec.structs.replace(entries[match.entry], sides=two_sides(match), copies=1)
-            for match in plan.matches
-        }
-
-
-def _check_games(matches: Sequence[MatchPlan]) -> None:
-    """Refuses several games if a match of one of them does not have two sides."""
-    names = list(dict.fromkeys(match.env for match in matches))
-    alone = next((match for match in matches if len(_sides(match)) != 2), None)
-    if alone is not None and len({match.game.make for match in matches}) > 1:
-        raise ConfigError(
-            f"plays several games ({', '.join(names)}), and a match of {alone.env!r} has not two sides; a tournament "
-            "is of one game: write a configuration of that game alone, whose policies `load:` the checkpoints",
-            path=alone.path,
-        )
-
-
 def two_sides(match: MatchPlan) -> tuple[tuple[int, ...], ...]:
-    """The seats of each of the two sides of a match.
-
-    Raises:
-        ConfigError: it does not have two, or they are not known.
-    """
+    """The seats of each of the two sides of a match."""
     sides = _sides(match)
     if len(sides) == 2:
         return sides
@@ -376,20 +322,3 @@ def two_sides(match: MatchPlan) -> tuple[tuple[int, ...], ...]:
 def _sides(match: MatchPlan) -> tuple[tuple[int, ...], ...]:
     """The seats of each side, as far as known: two seats are two sides."""
     return ((0,), (1,)) if len(match.seats) == 2 and not match.sides else match.sides
-
-
-def _difference(first: Sequence[_Game], other: Sequence[_Game]) -> str:
-    """The first difference between the games of two sources; empty if there is none."""
-    for field in _Game._fields:
-        known, found = (list(dict.fromkeys(getattr(game, field) for game in games)) for games in (first, other))
-        if sorted(known) != sorted(found):
-            return f"{field} {_and(found)}, there {_and(known)}"
-    return "" if set(first) == set(other) else "its matches combine them differently"
-
-
-def _and(words: Sequence[str]) -> str:
-    return " and ".join(words)
-
-
-def _words(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, default=repr)

@@ -15,7 +15,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -28,7 +27,7 @@ from arena.config.schema import PolicyConfig
 from arena.diagnostics.profile import Activity
 from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError, Deadlock, pluralize
-from arena.plan.plan import MatchPlan, Plan, PolicyPlan, Role, RoleKind, all_roles
+from arena.plan.plan import MatchPlan, Plan, PolicyPlan, RoleKind, all_roles
 from arena.records.folder import RunFolder
 from arena.records.formats import ProfileFile, read_document
 from arena.records.scoreboard import Scoreboard
@@ -85,17 +84,24 @@ class _PlayClock:
 
 
 def probe(plan: Plan) -> Probe:
-    """Plays the first match of a plan in this process, with random actions in all seats.
-
-    Raises:
-        ConfigError: the match cannot be played, or this system does not report the memory of a process (Linux does).
-    """
+    """Plays the first match of a plan in this process, with random actions in all seats."""
     match = plan.matches[0]
-    algorithms = {policy.config.algorithm for policy in plan.policies.values() if policy.workers}
-    memory = _weigh(match, sorted(algorithms - ONLY_ACT))
     seconds, _ = _play(plan, match, _FIRST_TICKS)
     ticks = max(_FIRST_TICKS, int(_FIRST_TICKS * _SECONDS / seconds))
     seconds, in_game = _play(plan, match, ticks)
+    algorithms = {policy.config.algorithm for policy in plan.policies.values() if policy.workers}
+    if not _SMAPS.exists():
+        raise ConfigError(f"the probe reads {_SMAPS}, which this system does not have", path="--probe")
+    done = subprocess.run(
+        [sys.executable, "-c", "from arena.cli.probe import weigh_here; weigh_here()"],
+        input=pack((match, sorted(algorithms - ONLY_ACT))),
+        cwd=anchored("."),
+        capture_output=True,
+        check=False,
+    )
+    if done.returncode:
+        raise ConfigError(f"the probe's process failed: {done.stderr.decode(errors='replace')}", path="--probe")
+    memory = Memory(*json.loads(done.stdout.splitlines()[-1]))
     return Probe(match, ticks, in_game / ticks, (seconds - in_game) / ticks / len(match.seats), memory)
 
 
@@ -117,45 +123,28 @@ def _play(plan: Plan, match: MatchPlan, ticks: int) -> tuple[float, float]:
     return clock.seconds, in_game
 
 
-def _weigh(match: MatchPlan, algorithms: Sequence[str]) -> Memory:
-    """Measures the memory of a fresh process that loads what roles load, step by step."""
-    if not _SMAPS.exists():
-        raise ConfigError(f"the probe reads {_SMAPS}, which this system does not have", path="--probe")
-    program = "from arena.cli.probe import weigh_here; weigh_here()"
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        input=pack((match, algorithms)),
-        cwd=anchored("."),
-        capture_output=True,
-        check=False,
-    )
-    if done.returncode:
-        raise ConfigError(f"the probe's process failed: {done.stderr.decode(errors='replace')}", path="--probe")
-    return Memory(*json.loads(done.stdout.splitlines()[-1]))
-
-
 def weigh_here() -> None:
     """The program of the fresh process: reads a match and algorithms from stdin, writes the fields of `Memory`."""
+
+    def unshared() -> float:
+        """MiB that this process has written to: every further process like it needs as much."""
+        rows = (line.split() for line in _SMAPS.read_text().splitlines())
+        return sum(int(row[1]) for row in rows if row[0] == "Private_Dirty:") / 1024
+
     match, algorithms = unpack(sys.stdin.buffer.read())
-    sizes, games = [_unshared()], []
+    sizes, games = [unshared()], []
     for _ in range(2):
         games.append(
             registry.adapt_environment(
                 match.game.make, match.game.kwargs, match.lanes, match.game.wrapped_in, screen=match.game.screen
             )
         )
-        sizes.append(_unshared())
+        sizes.append(unshared())
     for name in algorithms:
         registry.algorithm(name)
-    sizes.append(_unshared())
+    sizes.append(unshared())
     parts = [sizes[0], *(after - before for before, after in pairwise(sizes))]
     sys.stdout.write(f"\n{json.dumps(parts)}\n")
-
-
-def _unshared() -> float:
-    """MiB that this process has written to: every further process like it needs as much."""
-    rows = (line.split() for line in _SMAPS.read_text().splitlines())
-    return sum(int(row[1]) for row in rows if row[0] == "Private_Dirty:") / 1024
 
 
 def predict(plan: Plan, found: Probe, *, cores: int) -> Prediction:
@@ -167,15 +156,14 @@ def predict(plan: Plan, found: Probe, *, cores: int) -> Prediction:
     seconds = {RoleKind.ROOT: 0.0, RoleKind.ENVIRONMENT: found.game, RoleKind.WORKER: found.step}
     busy = [sum(seconds[role.kind] for role in roles) for roles in plan.ranks]
     longest = max(max(busy), sum(busy) / cores, found.game + found.step)
-    return Prediction(len(plan.matches) / longest, tuple(_mebibytes(plan, roles, found.memory) for roles in plan.ranks))
-
-
-def _mebibytes(plan: Plan, roles: Sequence[Role], memory: Memory) -> float:
-    games = sum(role.kind is RoleKind.ENVIRONMENT for role in roles)
-    policies = {plan.seat(role).policy for role in roles if role.kind is RoleKind.WORKER}
-    algorithms = {plan.policies[name].config.algorithm for name in policies}
-    size = memory.arena + (memory.game + (games - 1) * memory.further_game if games else 0.0)
-    return size + (memory.algorithms if algorithms - ONLY_ACT else 0.0)
+    memory = []
+    for roles in plan.ranks:
+        games = sum(role.kind is RoleKind.ENVIRONMENT for role in roles)
+        policies = {plan.seat(role).policy for role in roles if role.kind is RoleKind.WORKER}
+        learns = {plan.policies[name].config.algorithm for name in policies} - ONLY_ACT
+        size = found.memory.arena + (found.memory.game + (games - 1) * found.memory.further_game if games else 0.0)
+        memory.append(size + (found.memory.algorithms if learns else 0.0))
+    return Prediction(len(plan.matches) / longest, tuple(memory))
 
 
 def probe_text(plan: Plan, found: Probe) -> str:

@@ -17,7 +17,6 @@ _COMPARISON = "comparison.html"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's part of the command line."""
     parser.description = (
         "One HTML file that opens offline: standings, curves, plan, time, faults, replays. The run may be under way. "
         "Replays are played again, so that the run's games must be there."
@@ -66,38 +65,32 @@ def _place(text: str) -> tuple[int, int, int, int]:
 def run(arguments: argparse.Namespace) -> int:
     """Writes the page, or serves it until Ctrl-C; returns the exit status."""
     if len(arguments.runs) > 1:
-        return _compare(arguments)
-    (path,) = arguments.runs
-    if is_experiment(path):
+        if arguments.episode:
+            raise ConfigError("a page of several runs has no replays; leave it out, or name one run", path="--episode")
+        if arguments.serve is not None:
+            raise ConfigError("one run is served, not several; leave it out, or name one run", path="--serve")
+        from arena.report.comparison import write_comparison
+
+        page = write_comparison(arguments.runs, arguments.output or _COMPARISON)
+    elif is_experiment(path := arguments.runs[0]):
         if arguments.serve is not None:
             raise ConfigError("serves the page of a run; this is an experiment, leave it out", path="--serve")
         from arena.experiment.page import write_page
 
         page = write_page(path, arguments.output)
-        say(f"{shown(page)}: {page.stat().st_size / 1e6:.1f} MB")
-        return 0
-    if arguments.serve is None:
+    elif arguments.serve is None:
         page = write_report(path, arguments.output, replays=arguments.replays, episodes=arguments.episode)
-        say(f"{shown(page)}: {page.stat().st_size / 1e6:.1f} MB")
-        return 0
-    if arguments.episode:
-        raise ConfigError(
-            "a page that is served shows the newest replays; leave one of the two out", path="--episode, --serve"
-        )
-    if arguments.output is not None:
-        raise ConfigError("a page that is served is not written; leave one of the two out", path="--output, --serve")
-    from arena.report.live import serve
+    else:
+        if arguments.episode:
+            raise ConfigError(
+                "a page that is served shows the newest replays; leave one of the two out", path="--episode, --serve"
+            )
+        if arguments.output is not None:
+            raise ConfigError(
+                "a page that is served is not written; leave one of the two out", path="--output, --serve"
+            )
+        from arena.report.live import serve
 
-    return serve(Path(path), port=arguments.serve, replays=arguments.replays, say=say)
-
-
-def _compare(arguments: argparse.Namespace) -> int:
-    if arguments.episode:
-        raise ConfigError("a page of several runs has no replays; leave it out, or name one run", path="--episode")
-    if arguments.serve is not None:
-        raise ConfigError("one run is served, not several; leave it out, or name one run", path="--serve")
-    from arena.report.comparison import write_comparison
-
-    page = write_comparison(arguments.runs, arguments.output or _COMPARISON)
+        return serve(Path(path), port=arguments.serve, replays=arguments.replays, say=say)
     say(f"{shown(page)}: {page.stat().st_size / 1e6:.1f} MB")
     return 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 import shlex
 import signal
 import sys
@@ -16,7 +15,7 @@ import msgspec
 import yaml
 
 from arena import registry
-from arena.cli.arguments import non_negative_int, positive_int
+from arena.cli.arguments import add_overrides, non_negative_float, non_negative_int, positive_int
 from arena.config import load_config
 from arena.config.matches import MatchConfig
 from arena.config.schema import Config, EnvConfig, TickRules
@@ -51,17 +50,9 @@ _ONE = "agent_0"  # the entity of games of one policy
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's part of the command line."""
     parser.description = "Answers until it is ended by Ctrl-C or SIGTERM; then running games may go on for a while."
     parser.add_argument("target", metavar="RUN_OR_CONFIG", help="a run's folder, or a configuration file")
-    parser.add_argument(
-        "--set",
-        dest="overrides",
-        action="append",
-        default=[],
-        metavar="KEY.PATH=VALUE",
-        help="change the configuration",
-    )
+    add_overrides(parser, "change the configuration")
     what = parser.add_mutually_exclusive_group()
     what.add_argument(
         "--match", type=int, default=0, metavar="M", help="games with the entities of this match (default: 0)"
@@ -92,7 +83,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--slots", type=positive_int, metavar="N", help="games at the same time (default: 256)")
     parser.add_argument("--games", type=positive_int, metavar="N", help="play N games, print their results and end")
     parser.add_argument(
-        "--max-delay", type=_duration, default=0.0, metavar="MS", help="wait so long for others that ask"
+        "--max-delay", type=non_negative_float, default=0.0, metavar="MS", help="wait so long for others that ask"
     )
     parser.add_argument("--max-batch", type=positive_int, default=256, metavar="N", help="rows computed together")
     parser.add_argument("--token-file", metavar="FILE", help="a token that clients have to send")
@@ -107,7 +98,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--records", metavar="DIR", help="write episodes.jsonl and games.jsonl there")
     parser.add_argument(
         "--drain",
-        type=_duration,
+        type=non_negative_float,
         metavar="S",
         help="seconds for running games at the end; default: `drain_s` of the games, 10",
     )
@@ -115,11 +106,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Serves; returns the exit status.
-
-    Raises:
-        ConfigError: a mistake that is found before anything is served.
-    """
+    """Serves; returns the exit status."""
     try:
         served = prepare(arguments)
     except ExportFailed as error:
@@ -128,8 +115,13 @@ def run(arguments: argparse.Namespace) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: served.server.stop())
     served.run()
-    if arguments.games is not None:
-        _print_results(served)
+    if arguments.games is not None:  # as `arena evaluate` prints results
+        scoreboard = Scoreboard([player.name for player in served.players])
+        scoreboard.take(served.server.episodes)
+        for player in served.players:
+            version = player.model.version
+            at = f" at tick {version}" if version >= 0 else ", as configured"
+            _say(f"{player.name}{at}: {result_words(scoreboard.policies[player.name])}")
     return 0
 
 
@@ -156,11 +148,7 @@ class Served(NamedTuple):
 
 
 def prepare(arguments: argparse.Namespace) -> Served:
-    """Loads the policies, and listens.
-
-    Raises:
-        ConfigError: a mistake that is found before anything is served.
-    """
+    """Loads the policies, and listens."""
     if arguments.socket is not None:
         raise ConfigError("is no longer supported: use --http [HOST:]PORT; PolicyClient speaks HTTP", path="--socket")
     folder = RunFolder.of_target(arguments.target)
@@ -261,17 +249,6 @@ def _upgrade(player: Player, model: Model, exporter: Exporter | None, swap: Call
 def _serving_words(name: str, model: Model) -> str:
     at = f" at tick {model.version}" if model.version >= 0 else " as configured"
     return f"serving {name}{at} ({model.engine})"
-
-
-def _duration(text: str) -> float:
-    """A finite number that is not negative."""
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not 0 <= number < math.inf:
-        raise argparse.ArgumentTypeError(f"expected a number >= 0, got {text!r}")
-    return number
 
 
 def _say(line: str) -> None:
@@ -417,13 +394,3 @@ def _tick(folder: RunFolder | None, name: str, label: str | None) -> int | None:
             path="--checkpoint",
         )
     return named[label]
-
-
-def _print_results(served: Served) -> None:
-    """The results of the games, as `arena evaluate` prints them."""
-    scoreboard = Scoreboard([player.name for player in served.players])
-    scoreboard.take(served.server.episodes)
-    for player in served.players:
-        version = player.model.version
-        at = f" at tick {version}" if version >= 0 else ", as configured"
-        _say(f"{player.name}{at}: {result_words(scoreboard.policies[player.name])}")

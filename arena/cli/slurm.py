@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from arena.cli.arguments import add_config, add_run, positive_int
-from arena.cli.experiment.lines import check_alone
+from arena.cli.experiment.command import check_alone
 from arena.config import load_with_origin
 from arena.config.load import load_data
 from arena.diagnostics.start_folder import anchored
@@ -97,7 +97,6 @@ exit "$status"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's part of the command line."""
     parser.description = (
         "Writes a file for sbatch: a checkpoint before the time is over, then the queue again, until the run is done."
     )
@@ -233,17 +232,7 @@ class Job(NamedTuple):
 
 
 def make_job(name: str, *, time: str, nodes: int, tasks: int) -> Job:
-    """The request to SLURM for a run.
-
-    Args:
-        name: of the run: letters, digits, '_', '-' and '.'.
-        time: the limit of each start, as `4h`, `1d12h`, or in SLURM's own forms.
-        nodes: how many hosts.
-        tasks: processes on all of them together.
-
-    Raises:
-        ConfigError: not a time, or too short; fewer tasks than nodes.
-    """
+    """The request to SLURM for a run; `time` is the limit of each start, `tasks` are the processes on all nodes."""
     seconds = parse_time(time)
     if not _LEAST_SECONDS <= seconds <= _MOST_SECONDS:
         raise ConfigError(f"got {time!r}, expected from 5 minutes to a year", path="--time")
@@ -253,11 +242,7 @@ def make_job(name: str, *, time: str, nodes: int, tasks: int) -> Job:
 
 
 def parse_time(text: str) -> int:
-    """Seconds of `4h`, `1d12h30m`, or of SLURM's forms: minutes, M:S, H:M:S, D-H, D-H:M, D-H:M:S.
-
-    Raises:
-        ConfigError: it has none of these forms.
-    """
+    """Seconds of `4h`, `1d12h30m`, or of SLURM's forms: minutes, M:S, H:M:S, D-H, D-H:M, D-H:M:S."""
     short = _SHORT.fullmatch(text)
     if text and short:
         return sum(int(number or 0) * unit for number, unit in zip(short.groups(), _UNITS.values(), strict=True))
@@ -271,28 +256,16 @@ def parse_time(text: str) -> int:
 
 
 def train_command(config: str, job: Job, *, overrides: Sequence[str], flags: Sequence[str]) -> list[str]:
-    """The command that trains, without `--run-dir` and `--resume`.
-
-    Args:
-        config: the file's path; it may begin with a dash.
-        job: the request to SLURM.
-        overrides: `key.path=value` each.
-        flags: options of `arena train` without a value, as `--profile`.
-    """
+    """The command that trains, without `--run-dir` and `--resume`; the path may begin with a dash."""
     path = f"./{config}" if config.startswith("-") else config
     sets = [f"--set={override}" for override in overrides]
     return [sys.executable, "-m", "arena", "train", path, f"--ranks={job.tasks}", *sets, *flags]
 
 
 def batch_text(job: Job, program: Sequence[str], *, run_dir: str | None, home: Path, experiment: bool = False) -> str:
-    """The batch file.
+    """The batch file of a program that is to run in `home`: a run, an experiment, or a trial of it in a job array.
 
-    Args:
-        job: the request to SLURM.
-        program: see `train_command`.
-        run_dir: the run folder, None: one by the job's number, which stays the same from start to start.
-        home: the folder in which the command is to run.
-        experiment: whether it drives an experiment, or one trial of it in a job array.
+    Without a run folder there is one by the job's number, which stays the same from start to start.
     """
     number = "SLURM_ARRAY_JOB_ID" if job.array else "SLURM_JOB_ID"
     parent = "experiments" if experiment else "runs"
@@ -308,13 +281,7 @@ def batch_text(job: Job, program: Sequence[str], *, run_dir: str | None, home: P
 def write_batch(path: Path, text: str, *, option: str = "") -> None:
     """Writes the batch file; overwrites an older batch file of ours, but no other file.
 
-    Args:
-        path: of the file.
-        text: of it.
-        option: of the command line that names it; empty: the default name is used.
-
-    Raises:
-        ConfigError: there is another file, or it cannot be written.
+    `option` of the command line names it; empty: the default name is used.
     """
     check_place(path, option=option)
     try:

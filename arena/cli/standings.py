@@ -12,7 +12,6 @@ from arena.terminal.output import say
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's part of the command line."""
     parser.description = (
         "The ratings of all players of a run, which may be under way. With --at they are those of an earlier moment, "
         "by what is known now: policies as they were at that tick, and the snapshots that had joined by then."
@@ -24,11 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Prints the table; returns the exit status.
-
-    Raises:
-        ConfigError: this is not a run folder, it is damaged, or there is nothing to rate at that tick.
-    """
+    """Prints the table; returns the exit status."""
     from arena.config import load_config
     from arena.league.ratings.standings import standings_at
     from arena.league.read_results import read

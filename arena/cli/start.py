@@ -20,19 +20,12 @@ if TYPE_CHECKING:
 
 
 class Processes(NamedTuple):
-    """How many processes a run gets, how often they are started again, and the hosts that the user names.
-
-    Args:
-        number: of processes.
-        restarts: after how many deaths per leg they are started again.
-        scale: whether their number decides what is played.
-        hosts: as `--hosts` has them.
-    """
+    """How many processes a run gets, how often they are started again, and the hosts that the user names."""
 
     number: int
-    restarts: int = 0
-    scale: bool = False
-    hosts: tuple[Host, ...] = ()
+    restarts: int = 0  # after how many deaths per leg they are started again
+    scale: bool = False  # whether their number decides what is played
+    hosts: tuple[Host, ...] = ()  # as `--hosts` has them
 
 
 def start(rank0: Callable[[], RunCommand], processes: Callable[[], Processes], *, has_resume: bool = True) -> int:
@@ -43,9 +36,6 @@ def start(rank0: Callable[[], RunCommand], processes: Callable[[], Processes], *
         processes: called where no launcher has started this process. It finds a user's mistake before any process is
             started, so that the mistake is reported once.
         has_resume: whether the command has a `--resume`.
-
-    Raises:
-        ConfigError: a mistake of the user; under a launcher rank 0 reports it and 2 is returned.
     """
 
     def imported() -> RunCommand:

@@ -3,53 +3,25 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from arena.cli.arguments import elo, names, positive_int, probability
+from arena.cli.arguments import add_overrides, elo, names, positive_int, probability
 from arena.cli.start import Processes, start
 
 if TYPE_CHECKING:
     from arena.run.lead import RunCommand
 
 
-class TournamentArgs(NamedTuple):
-    """Which tournament.
-
-    Args:
-        targets: configurations and run folders, whose policies play.
-        players: which of their policies play, as `blue` or `blue@5000`; none: all.
-        checkpoints: of runs: `first`, `last`, or a number of ticks.
-        episodes: at most so many games.
-        error: how probable it may be that some two players are in the wrong order; None: 0.05, or with `resume` the
-            value from before.
-        elo: the difference that is to be resolved; None: 20, or with `resume` the value from before.
-        greedy: the most likely actions rather than sampled ones.
-        run_dir: the tournament's folder; None: `runs/<name>-tournament`, or the next free name.
-        as_json: print the result as data.
-        resume: go on with the tournament that is in the folder.
-        untrained: take policies that learn and have no checkpoint with their first weights; otherwise they are refused.
-    """
-
-    targets: tuple[str, ...]
-    players: tuple[str, ...]
-    checkpoints: tuple[str, ...]
-    episodes: int
-    error: float | None
-    elo: float | None
-    greedy: bool
-    run_dir: str | None
-    as_json: bool
-    resume: bool = False
-    untrained: bool = False
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's part of the command line."""
     parser.description = (
         "Policies of configurations and runs, frozen, meet on both sides; those first whose result would change the "
         "standings most."
     )
     parser.add_argument("targets", nargs="+", metavar="CONFIG_OR_RUN", help="whose policies play")
+    add_overrides(
+        parser,
+        "change one value of each configuration, such as envs.duel.outcome=zero_sum; may be given many times",
+    )
     parser.add_argument(
         "--episodes", type=positive_int, default=10_000, metavar="N", help="at most N games (default: 10000)"
     )
@@ -92,36 +64,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Takes this process's part in a tournament, or starts it. Returns the exit status.
+    """Takes this process's part in a tournament, or starts it. Returns the exit status."""
 
-    Raises:
-        ConfigError: a mistake of the user; under a launcher rank 0 reports it and 2 is returned.
-    """
-    request = TournamentArgs(
-        tuple(arguments.targets),
-        tuple(arguments.players),
-        tuple(arguments.checkpoints),
-        arguments.episodes,
-        arguments.error,
-        arguments.elo,
-        greedy=not arguments.sample,
-        run_dir=arguments.run_dir,
-        as_json=arguments.json,
-        resume=arguments.resume,
-        untrained=arguments.untrained,
-    )
-    return start(lambda: _rank0(request), lambda: _processes(request, arguments.ranks or 1))
+    def rank0() -> RunCommand:
+        from arena.cli.tournament_run import TournamentRun
 
+        return TournamentRun(arguments)
 
-def _rank0(request: TournamentArgs) -> RunCommand:
-    from arena.cli.tournament_run import TournamentRun
+    def processes() -> Processes:
+        if arguments.ranks is not None and arguments.ranks > 1:
+            from arena.cli.tournament_run import opening
 
-    return TournamentRun(request)
+            opening(arguments)
+        return Processes(arguments.ranks or 1)
 
-
-def _processes(request: TournamentArgs, ranks: int) -> Processes:
-    if ranks > 1:
-        from arena.cli.tournament_run import opening
-
-        opening(request)
-    return Processes(ranks)
+    return start(rank0, processes)

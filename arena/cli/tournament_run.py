@@ -10,19 +10,17 @@ batch follow from the games before it, so a resumed tournament is the same as on
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
-from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
 from arena import registry
 from arena.cli.players import players_of, read_sources, settings_of, sides_of
-from arena.cli.tournament import TournamentArgs
 from arena.config import load_config
 from arena.config.schema import Config
 from arena.errors import ConfigError, located, pluralize, shown
@@ -63,8 +61,15 @@ from arena.run.planning import checked_plan
 from arena.run.prepare import existing_folder, prepare
 from arena.run.resume import GAME, SAME_MATCH, checkpoints_given, compared, numbered
 from arena.terminal.display import silent_display
-from arena.terminal.standings import contradiction_lines, equal_lines, prior_lines, table_data, table_lines, unmet_lines
-from arena.terminal.text import elo_words
+from arena.terminal.standings import (
+    contradiction_lines,
+    elo_words,
+    equal_lines,
+    prior_lines,
+    table_data,
+    table_lines,
+    unmet_lines,
+)
 
 _ERROR, _ELO = 0.05, 20.0  # defaults of --error and --elo
 _STREAM = 0x746F7572  # separates a tournament's random streams from those of the configuration that it is made of
@@ -74,43 +79,31 @@ _SETTING = tuple(field for field in SAME_MATCH if field != "seats")
 
 
 class TournamentRun(RunCommand):
-    """Rank 0's part of a tournament.
+    """Rank 0's part of a tournament; `arguments` of `arena tournament`."""
 
-    Args:
-        request: which one.
-    """
-
-    def __init__(self, request: TournamentArgs) -> None:
-        self._request = request
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self._arguments = arguments
 
     def prepare(self, ranks: int, restart: Restart | None = None) -> Run:
-        """Reads the players, and claims the run folder.
-
-        Raises:
-            ConfigError: a mistake of the user, a damaged checkpoint.
-        """
-        config, batch = opening(self._request)
+        """Reads the players, and claims the run folder."""
+        given, greedy = self._arguments, not self._arguments.sample
+        config, batch = opening(given)
         for policy in config.policies.values():
             if policy.load is not None:
                 checkpoint.load(policy.load, tensors=False)
-        asked = self._request
-        if asked.resume:
-            run = continued(config, ranks=ranks, run_dir=asked.run_dir, greedy=asked.greedy)
+        if given.resume:
+            run = continued(config, ranks=ranks, run_dir=given.run_dir, greedy=greedy)
         else:
-            run = prepare(config, ranks=ranks, run_dir=asked.run_dir)
+            run = prepare(config, ranks=ranks, run_dir=given.run_dir)
         players = pluralize(len(config.policies), "player")
-        self._say(f"{config.name}: {players}, at most {pluralize(asked.episodes, 'game')}")
-        return replace(run, source=asked.targets[0], episodes=batch.episodes, greedy=asked.greedy)
+        self._say(f"{config.name}: {players}, at most {pluralize(given.episodes, 'game')}")
+        return replace(run, source=given.targets[0], episodes=batch.episodes, greedy=greedy)
 
     def next_stage(self, run: Run, state: RunState) -> Run | None:
-        """The next batch; None if the order is decided or the budget is used.
-
-        Raises:
-            ConfigError: no game counts.
-        """
+        """The next batch; None if the order is decided or the budget is used."""
         rule = self._rule(run.folder)
         # With --resume, actions are chosen as they were before: see `continued`.
-        write_terms(run.folder, Terms(greedy=self._request.greedy, error=rule.error, elo=rule.elo))
+        write_terms(run.folder, Terms(greedy=not self._arguments.sample, error=rule.error, elo=rule.elo))
         if not run.begun and run.leg.start == 0:
             return run
         before = _whole(run.folder)
@@ -125,7 +118,21 @@ class TournamentRun(RunCommand):
             )
         sides = populations_of(config, [*config.policies], tournament=True)
         found = table(played.results, [*config.policies], rule, sides=sides)
-        self._say(_progress(played.results.games, found))
+        progress = pluralize(played.results.games, "game")
+        if found.rows:
+            best = found.rows[0]
+            progress += (
+                f": {best.player} leads with {elo_words(best.elo)} [{elo_words(best.low)}, {elo_words(best.high)}]"
+            )
+            if found.unmet:
+                progress += f"; {pluralize(len(found.unmet), 'pair')} still to meet"
+            elif any(pair.circle for pair in found.contradictions):
+                progress += ", but players beat each other in a circle; its pairs play now"
+            elif found.contradictions:
+                progress += f", but the games of {_contradicting(found)} contradict the order"
+            else:
+                progress += f"; {len(found.open)} of {len(found.doubts)} neighbors are open"
+        self._say(progress)
         settings = distinct_settings([match for _, match in config.known_matches()])
         batch = next_batch(settings, [*config.policies], played.results, rule, played=played.episodes, sides=sides)
         if batch is None or len(before) >= config.rounds:
@@ -145,8 +152,8 @@ class TournamentRun(RunCommand):
         found = table(played.results, [*config.policies], rule, sides=sides)
         lines_of_games = JournalReader(run.folder.episodes).lines(EpisodeRecord, missing_ok=True)
         interrupted = sum(line.round >= batches and not line.cut for line in lines_of_games)
-        uncounted = _Uncounted(played.unrated, played.aborted, interrupted)
-        if self._request.as_json:
+        uncounted = {"without_winner": played.unrated, "cut_short": played.aborted, "interrupted": interrupted}
+        if self._arguments.json:
             text = json.dumps(
                 {
                     "players": table_data(found.tables),
@@ -154,7 +161,7 @@ class TournamentRun(RunCommand):
                     "error": rule.error,
                     "elo": rule.elo,
                     "games": played.results.games,
-                    "not_counted": uncounted._asdict(),
+                    "not_counted": uncounted,
                     "without_winner": played.without_winner,
                     "prior": found.prior,
                     "alike": alike(run),
@@ -171,7 +178,7 @@ class TournamentRun(RunCommand):
             lines += unmet_lines(found.unmet, pairs=pairs)
             lines += contradiction_lines(found.contradictions)
             reasons = "without a winner", "cut short", "of the batch that was interrupted"
-            words = [f"{games} {reason}" for games, reason in zip(uncounted, reasons, strict=True) if games]
+            words = [f"{games} {reason}" for games, reason in zip(uncounted.values(), reasons, strict=True) if games]
             lines += [
                 *verdict_lines(found, rule, played.results.games),
                 *([f"not counted: {', '.join(words)}"] if words else []),
@@ -188,28 +195,23 @@ class TournamentRun(RunCommand):
 
     def _rule(self, folder: RunFolder) -> Rule:
         """When this tournament ends."""
-        return rule_of(self._request, read_terms(folder) if self._request.resume else None)
+        return rule_of(self._arguments, read_terms(folder) if self._arguments.resume else None)
 
     def _say(self, words: str) -> None:
         """Prints a line of progress; with --json stdout is for the result alone."""
-        print(words, file=sys.stderr if self._request.as_json else sys.stdout, flush=True)
+        print(words, file=sys.stderr if self._arguments.json else sys.stdout, flush=True)
 
 
-def rule_of(request: TournamentArgs, before: Terms | None = None) -> Rule:
-    """When a tournament ends.
-
-    Args:
-        request: the arguments of the command.
-        before: the terms with which the tournament began, with --resume.
-    """
+def rule_of(arguments: argparse.Namespace, before: Terms | None = None) -> Rule:
+    """When a tournament ends; `before`: the terms with which it began, with --resume."""
     error, elo = (None, None) if before is None else (before.error, before.elo)
-    return Rule(request.episodes, request.error or error or _ERROR, request.elo or elo or _ELO)
+    return Rule(arguments.episodes, arguments.error or error or _ERROR, arguments.elo or elo or _ELO)
 
 
-def opening(request: TournamentArgs) -> tuple[Config, Batch]:
+def opening(arguments: argparse.Namespace) -> tuple[Config, Batch]:
     """The configuration of a tournament, and its first batch, whose matches are those of the configuration."""
-    sources, rule = read_sources(request.targets), rule_of(request)
-    players = players_of(sources, request.checkpoints, request.players, untrained=request.untrained)
+    sources, rule = read_sources(arguments.targets, arguments.overrides), rule_of(arguments)
+    players = players_of(sources, arguments.checkpoints, arguments.players, untrained=arguments.untrained)
     envs, settings = settings_of(sources)
     sides = sides_of(sources, players)
     # Whether all players can play several lanes at once.
@@ -263,20 +265,16 @@ def opening(request: TournamentArgs) -> tuple[Config, Batch]:
 
 
 def continued(config: Config, *, ranks: int, run_dir: str | None, greedy: bool) -> Run:
-    """The run of a tournament as it continues; its folder is not changed.
-
-    Args:
-        config: with which the same tournament would begin now.
-        ranks: how many processes there are.
-        run_dir: the folder; None: the newest one of this name.
-        greedy: whether players take their best actions.
-
-    Raises:
-        ConfigError: there is no such tournament, or it has other players, another game, or other actions.
-    """
+    """The run of a tournament as it continues; its folder is not changed. `config` is that of a new one."""
     folder = existing_folder(config, run_dir)
     before = load_config(folder.config)
-    differences, terms = [*_differences(before, config)], read_terms(folder)
+    old, new = (numbered(distinct_settings([match for _, match in both.entries()])) for both in (before, config))
+    differences = [
+        *compared("players", before.policies, config.policies, _PLAYER),
+        *compared("envs", before.envs, config.envs, (*GAME, "outcome")),
+        *compared("matches", old, new, _SETTING),
+    ]
+    terms = read_terms(folder)
     if terms is not None and terms.greedy != greedy:
         differences.append("it was played without --sample" if terms.greedy else "it was played with --sample")
     if differences:
@@ -294,13 +292,6 @@ def continued(config: Config, *, ranks: int, run_dir: str | None, greedy: bool) 
     return Run(plan, folder.path, resumed=True, leg=leg)
 
 
-def _differences(before: Config, now: Config) -> Iterator[str]:
-    yield from compared("players", before.policies, now.policies, _PLAYER)
-    yield from compared("envs", before.envs, now.envs, (*GAME, "outcome"))
-    old, new = (numbered(distinct_settings([match for _, match in config.entries()])) for config in (before, now))
-    yield from compared("matches", old, new, _SETTING)
-
-
 def _whole(folder: RunFolder) -> list[Round]:
     """The batches that were played to their ends.
 
@@ -308,20 +299,6 @@ def _whole(folder: RunFolder) -> list[Round]:
     """
     found = boundaries.newest(folder)
     return rounds_file.begun_before(rounds_file.read(folder), 0 if found is None else found.tick)
-
-
-def _progress(played: int, found: Table) -> str:
-    if not found.rows:
-        return pluralize(played, "game")
-    best = found.rows[0]
-    leads = f"{best.player} leads with {elo_words(best.elo)} [{elo_words(best.low)}, {elo_words(best.high)}]"
-    if found.unmet:
-        return f"{pluralize(played, 'game')}: {leads}; {pluralize(len(found.unmet), 'pair')} still to meet"
-    if any(pair.circle for pair in found.contradictions):
-        return f"{pluralize(played, 'game')}: {leads}, but players beat each other in a circle; its pairs play now"
-    if found.contradictions:
-        return f"{pluralize(played, 'game')}: {leads}, but the games of {_contradicting(found)} contradict the order"
-    return f"{pluralize(played, 'game')}: {leads}; {len(found.open)} of {len(found.doubts)} neighbors are open"
 
 
 def verdict_lines(found: Table, rule: Rule, played: int) -> list[str]:
@@ -348,11 +325,3 @@ def _contradicting(found: Table) -> str:
     shares = f"({pair.lower} scores {pair.score:.1%}, expected {pair.expected:.1%})"
     first, more = f"{pair.upper} and {pair.lower} {shares}", len(found.contradictions)
     return first if more == 1 else f"{pluralize(more, 'pair')}, as {first},"
-
-
-class _Uncounted(NamedTuple):
-    """How many games do not count; the field names say why."""
-
-    without_winner: int
-    cut_short: int
-    interrupted: int

@@ -4,43 +4,18 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from arena.cli.arguments import add_config, add_ranks, add_run
 from arena.cli.start import Processes, start
 from arena.errors import ConfigError
 from arena.plan.hosts import parse_hosts
-from arena.run import mpirun
 
 if TYPE_CHECKING:
-    from arena.plan.process_count import RanksWanted
     from arena.run.lead import RunCommand
 
 
-class TrainArgs(NamedTuple):
-    """What to train.
-
-    Args:
-        path: the configuration file.
-        overrides: `key.path=value` each.
-        run_dir: the run folder; None: `runs/<name>`, or the next free name.
-        resume: go on with the run that is in the folder.
-        profile: measure where every role's time goes.
-        earlier: the folder of a run whose league goes on in this one.
-        ranks_given: whether the user has said how many processes there are.
-    """
-
-    path: str
-    overrides: tuple[str, ...]
-    run_dir: str | None
-    resume: bool
-    profile: bool
-    earlier: str | None = None
-    ranks_given: bool = False
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's part of the command line."""
     parser.description = (
         "Under mpirun or srun: takes its roles in the run. Otherwise: starts mpirun itself with as many processes as "
         "--ranks or the configuration says; by default one for each core, at least 2, at most one for each role."
@@ -64,46 +39,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Takes this process's part in a run, or starts the run. Returns the exit status.
-
-    Raises:
-        ConfigError: a mistake in the configuration; under a launcher rank 0 reports it and 2 is returned.
-    """
-    ticks = () if arguments.ticks is None else (f"ticks={arguments.ticks}",)
+    """Takes this process's part in a run, or starts the run. Returns the exit status."""
     if arguments.earlier is not None and arguments.resume:
         raise ConfigError(
             "a run that continues another one is resumed from the configuration in its folder, as "
             "`arena train runs/new/config.yaml --resume --run-dir runs/new`",
             path="--continue",
         )
-    request = TrainArgs(
-        arguments.config,
-        (*arguments.overrides, *ticks),
-        arguments.run_dir,
-        arguments.resume,
-        arguments.profile,
-        arguments.earlier,
-        ranks_given=arguments.ranks is not None or mpirun.started_by_us(),
-    )
-    return start(lambda: _rank0(request), lambda: _processes(request, arguments.ranks, arguments.hosts))
+    if arguments.ticks is not None:
+        arguments.overrides = [*arguments.overrides, f"ticks={arguments.ticks}"]
 
+    def rank0() -> RunCommand:
+        from arena.cli.train_run import TrainRun
 
-def _rank0(request: TrainArgs) -> RunCommand:
-    from arena.cli.train_run import TrainRun
+        return TrainRun(arguments)
 
-    return TrainRun(request)
+    def processes() -> Processes:
+        hosts = () if arguments.hosts is None else parse_hosts(arguments.hosts)
+        if arguments.ranks == 1:
+            return Processes(1, hosts=hosts)
+        from arena.config import load_with_origin
+        from arena.plan.process_count import process_count
+        from arena.run.planning import checked_plan
 
+        config, origin = load_with_origin(arguments.config, arguments.overrides)
+        with origin.located():  # a mistake is reported once, before any process starts
+            number = process_count(config, arguments.ranks, os.environ, hosts=hosts).number
+            plan = checked_plan(config, ranks=number)
+        return Processes(plan.processes, config.restarts, config.scale, hosts)
 
-def _processes(request: TrainArgs, ranks: RanksWanted | None, given: str | None) -> Processes:
-    hosts = () if given is None else parse_hosts(given)
-    if ranks == 1:
-        return Processes(1, hosts=hosts)
-    from arena.config import load_with_origin
-    from arena.plan.process_count import process_count
-    from arena.run.planning import checked_plan
-
-    config, origin = load_with_origin(request.path, request.overrides)
-    with origin.located():  # a mistake is reported once, before any process starts
-        number = process_count(config, ranks, os.environ, hosts=hosts).number
-        plan = checked_plan(config, ranks=number)
-    return Processes(plan.processes, config.restarts, config.scale, hosts)
+    return start(rank0, processes)

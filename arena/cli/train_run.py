@@ -2,58 +2,51 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from dataclasses import replace
 
-from arena.cli.train import TrainArgs
 from arena.config import load_with_origin
 from arena.errors import pluralize
 from arena.records.faults import losses
 from arena.records.formats import ProfileFile, read_document
 from arena.records.scoreboard import Scoreboard
 from arena.roles.run import Run
+from arena.run import mpirun
 from arena.run.holding import is_held
 from arena.run.lead import RunCommand
 from arena.run.mpirun import Restart
 from arena.run.prepare import prepare, restarted
-from arena.terminal.display import fault_lines, summary_lines
-from arena.terminal.profile import profile_lines
-from arena.terminal.text import processes_words
+from arena.terminal.display import fault_lines, processes_words, profile_lines, summary_lines
 
 
 class TrainRun(RunCommand):
-    """Rank 0's part of a training run, or all of it if there is no other rank.
+    """Rank 0's part of a training run, or all of it if there is no other rank; `arguments` of `arena train`."""
 
-    Args:
-        request: what to train.
-    """
-
-    def __init__(self, request: TrainArgs) -> None:
-        self._request = request
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self._arguments = arguments
 
     def prepare(self, ranks: int, restart: Restart | None = None) -> Run:
-        """Reads the configuration and claims the run folder, for so many ranks.
-
-        Raises:
-            ConfigError: a mistake in the configuration.
-        """
-        asked = self._request
-        run = None if restart is None else restarted(restart, ranks=ranks, resume=asked.resume)
+        """Reads the configuration and claims the run folder, for so many ranks."""
+        given = self._arguments
+        run = None if restart is None else restarted(restart, ranks=ranks, resume=given.resume)
         if run is None:
-            config, origin = load_with_origin(asked.path, asked.overrides)
+            config, origin = load_with_origin(given.config, given.overrides)
             words: list[str] = []
             with origin.located():
-                if asked.earlier is not None:
+                if given.earlier is not None:
                     from arena.run.continued import continued  # it reads games, ratings and checkpoints
 
-                    config, words = continued(config, asked.earlier)
-                place = asked.run_dir if restart is None else restart.folder
-                run = prepare(config, ranks=ranks, run_dir=place, resume=asked.resume)
+                    config, words = continued(config, given.earlier)
+                place = given.run_dir if restart is None else restart.folder
+                run = prepare(config, ranks=ranks, run_dir=place, resume=given.resume)
             made = run.made_folder if restart is None else restart.made
-            run = replace(run, source=asked.path, overridden=origin.overridden, made_folder=made)
+            run = replace(run, source=given.config, overridden=origin.overridden, made_folder=made)
             run = replace(run, words=(*words, *run.words))
-        run = replace(run, profile=asked.profile, held=is_held())
-        return run if restart is not None else announced(run, ranks_given=asked.ranks_given)
+        run = replace(run, profile=given.profile, held=is_held())
+        if restart is not None:
+            return run
+        return announced(run, ranks_given=given.ranks is not None or mpirun.started_by_us())
 
     def present(self, run: Run, scoreboard: Scoreboard) -> None:
         """Prints where the records are, and the results of the policies."""
@@ -63,9 +56,7 @@ class TrainRun(RunCommand):
 def announced(run: Run, *, ranks_given: bool = False) -> Run:
     """Prints what begins; the folder is printed when all roles are ready. Returns the run.
 
-    Args:
-        run: the run that begins.
-        ranks_given: whether the user has given the number of processes.
+    `ranks_given`: whether the user has given the number of processes.
     """
     plan = run.plan
     matches = pluralize(len(plan.matches), "match", "matches")
@@ -90,24 +81,19 @@ def announced(run: Run, *, ranks_given: bool = False) -> Run:
 
 def present(run: Run, scoreboard: Scoreboard) -> None:
     """Prints where the records are, and the results of the policies."""
-    lines = [*summary_lines(scoreboard, run.path), *_standings(run), *fault_lines(losses(run.folder.faults))]
+    lines = summary_lines(scoreboard, run.path)
+    if run.plan.config.rounds > 1:
+        from arena.run import rounds
+        from arena.terminal import standings
+
+        found = rounds.league_standings(run)
+        # Frozen policies may be many: the snapshots that `--continue` has taken over.
+        always = [name for name, policy in run.plan.config.policies.items() if not policy.frozen]
+        league = standings.league_lines(found, most=standings.MOST, always=always)
+        lines += [*(league if found.tables else found.without_winner)]
+        lines += standings.champion_lines(rounds.league_champions(run))
+    lines += fault_lines(losses(run.folder.faults))
     if run.profile:
         lines += ["where the time went:", *profile_lines(read_document(run.folder.profile, ProfileFile))]
     sys.stdout.write("\n".join(lines) + "\n")
     sys.stdout.flush()
-
-
-def _standings(run: Run) -> list[str]:
-    """The standings at the end of a league, if two players were rated; and the winners of its knockouts."""
-    if run.plan.config.rounds == 1:
-        return []
-    from arena.run import rounds
-    from arena.terminal import standings
-
-    found = rounds.league_standings(run)
-    won = standings.champion_lines(rounds.league_champions(run))
-    if not found.tables:
-        return [*found.without_winner, *won]
-    # frozen policies may be many: the snapshots that `--continue` has taken over
-    always = [name for name, policy in run.plan.config.policies.items() if not policy.frozen]
-    return [*standings.league_lines(found, most=standings.MOST, always=always), *won]

@@ -22,30 +22,19 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from gymnasium.spaces import Space
 from numpy.typing import NDArray
 
-from arena.dataset.format import (
-    MANIFEST,
-    EntitySamples,
-    Manifest,
-    folder_of,
-    part_path,
-    read_arrays,
-    write_arrays,
-)
+from arena.dataset.format import MANIFEST, EntitySamples, Manifest, folder_of, part_path, read_arrays, write_arrays
 from arena.dataset.writer import ticks_of_part
 from arena.errors import ConfigError
 from arena.game.arrays import lost_value
-from arena.game.spaces import flatten, leaves_of, mask_size
+from arena.game.spaces import leaves_of, mask_size
 from arena.records import checksums
 from arena.records.atomic import make_folder, replacing
-
-if TYPE_CHECKING:
-    from arena.dataset.reader import MatchSamples
 
 Array = NDArray[Any]
 
@@ -53,19 +42,15 @@ Array = NDArray[Any]
 class Batch(Mapping[str, Array]):
     """Columns of equal length; a mapping from their names to arrays [N, ...]. `len` is the number of rows N.
 
-    Args:
-        columns: by name.
-
-    Raises:
-        ValueError: their lengths differ; the message names them.
+    Columns of other lengths are a ValueError, which names them.
     """
 
     def __init__(self, columns: Mapping[str, Any]) -> None:
         self._columns: dict[str, Array] = {name: np.asarray(column) for name, column in columns.items()}
         lengths = {name: column.shape[0] if column.ndim else -1 for name, column in self._columns.items()}
         if len({*lengths.values()}) > 1 or -1 in lengths.values():
-            told = ", ".join(f"{name} {size if size >= 0 else 'is no array'}" for name, size in lengths.items())
-            raise ValueError(f"columns of a batch have equal lengths; found {told}")
+            found = ", ".join(f"{name} {size if size >= 0 else 'is no array'}" for name, size in lengths.items())
+            raise ValueError(f"columns of a batch have equal lengths; found {found}")
         self._rows = next(iter(lengths.values()), 0)
 
     def __getitem__(self, name: str) -> Array:
@@ -88,11 +73,7 @@ class Batch(Mapping[str, Array]):
         return f"Batch({self._rows} rows: {', '.join(self._columns)})"
 
     def columns(self, names: Sequence[str]) -> list[Array]:
-        """These columns.
-
-        Raises:
-            KeyError: there is no such column.
-        """
+        """These columns; KeyError if there is no such one."""
         return [self._columns[name] for name in names]
 
     def rows(self) -> Iterator[dict[str, Any]]:
@@ -119,22 +100,14 @@ class Batch(Mapping[str, Array]):
             yield self.take(order[start : start + size])
 
     def split_by_episode(self) -> list[Batch]:
-        """The runs of equal `eps_id`, in order.
-
-        Raises:
-            KeyError: there is no column `eps_id`.
-        """
+        """The runs of equal `eps_id`, in order; KeyError if there is no such column."""
         ids = self._columns["eps_id"]
         edges = [0, *(np.flatnonzero(ids[1:] != ids[:-1]) + 1).tolist(), self._rows]
         return [self.slice(start, end) for start, end in pairwise(edges) if end > start]
 
     @classmethod
     def concat(cls, batches: Sequence[Batch]) -> Batch:
-        """The rows of all batches, one after the other.
-
-        Raises:
-            ValueError: they have other columns; the message names them.
-        """
+        """The rows of all batches, one after the other; ValueError, which names them, if their columns differ."""
         if not batches:
             return cls({})
         first = batches[0]
@@ -158,66 +131,13 @@ class Batch(Mapping[str, Array]):
 
     @classmethod
     def load(cls, path: Path | str) -> Batch:
-        """Reads what `save` has written; runs no code.
-
-        Raises:
-            ConfigError: it is damaged, or another file.
-        """
+        """Reads what `save` has written, and runs no code; ConfigError if it is damaged, or another file."""
         return cls(read_arrays(Path(path)))
 
 
-def batches_of(matches: Iterable[MatchSamples], *, cut: bool, policy: str | None = None) -> dict[str, Batch]:
-    """The episodes of each policy as columns.
-
-    Args:
-        matches: of a run.
-        cut: whether to include episodes that were cut at the end of a leg.
-        policy: this one alone; None: all.
-    """
-    found: dict[str, list[Batch]] = {}
-    number = 0
-    for match in matches:
-        places = {entity.name: place for place, entity in enumerate(match.entities)}
-        for episode in match.episodes():
-            wanted = policy in (None, episode.policy) and (cut or not episode.cut)
-            if wanted and len(episode.tick):
-                place = places[episode.entity]
-                entity = match.entities[place]
-                count = len(episode.tick)
-                last = np.arange(count) == count - 1
-                seen = _columns("obs", entity.observation_space, episode.observations)
-                final = _columns("obs", entity.observation_space, episode.final_observation)
-                ended = {"terminateds": last & episode.terminated, "truncateds": last & episode.truncated}
-                masks = {} if episode.masks is None else {"action_mask": episode.masks}
-                rows = Batch(
-                    {
-                        **seen,
-                        **{
-                            f"new_{name}": np.concatenate([column[1:], final[name][None]])
-                            for name, column in seen.items()
-                        },
-                        **_columns("actions", entity.action_space, episode.actions),
-                        "rewards": episode.rewards,
-                        **ended,
-                        "dones": ended["terminateds"] | ended["truncateds"],
-                        "eps_id": np.full(count, number, np.int64),
-                        "t": np.arange(count, dtype=np.int64),
-                        "agent_index": np.full(count, place, np.int64),
-                        **masks,
-                    }
-                )
-                found.setdefault(episode.policy, []).append(rows)
-            number += 1
-    return {name: Batch.concat(batches) for name, batches in found.items()}
-
-
-def _names(name: str, space: Space[Any]) -> list[str]:
+def column_names(name: str, space: Space[Any]) -> list[str]:
     """The name of the column of each leaf of a space."""
     return [".".join([name, *map(str, leaf.path)]) for leaf in leaves_of(space)]
-
-
-def _columns(name: str, space: Space[Any], sample: Any) -> dict[str, Array]:
-    return dict(zip(_names(name, space), flatten(space, sample), strict=True))
 
 
 def write_samples(
@@ -227,7 +147,7 @@ def write_samples(
     action_space: Space[Any],
     episodes: Iterable[Mapping[str, Any]],
 ) -> Path:
-    """Writes episodes from elsewhere as a folder that `open_dataset` and the option `data` of `bc` take.
+    """Writes episodes from elsewhere as a folder that `open_dataset` and the option `data` of `bc` take; returns it.
 
     Args:
         folder: of the samples; it must not hold any.
@@ -238,28 +158,50 @@ def write_samples(
             `truncateds`, and `action_mask` in all episodes or in none; others are left out. The last row of `new_obs`
             is the final observation; each other row is the observation of the next action.
 
-    Returns:
-        the folder.
-
     Raises:
         ValueError: an episode lacks a column, is empty, has rows of different lengths or shapes, ends before its last
             row, or does not end; the message says which.
         ConfigError: the folder holds samples already.
         WriteError: the folder cannot be written.
     """
-    home = Path(folder)
+    spaces = {"obs": observation_space, "new_obs": observation_space, "actions": action_space}
+    names = [name for kind, space in spaces.items() for name in column_names(kind, space)]
     masks, checked = False, []
-    names = [*_names("obs", observation_space), *_names("new_obs", observation_space), *_names("actions", action_space)]
     for number, given in enumerate(episodes):
         masks = "action_mask" in given if number == 0 else masks
-        wanted = [*names, "rewards", "terminateds", "truncateds", *(["action_mask"] if masks else [])]
-        if missing := [name for name in wanted if name not in given]:
+        required = [*names, "rewards", "terminateds", "truncateds", *(["action_mask"] if masks else [])]
+        if missing := [name for name in required if name not in given]:
             raise ValueError(f"episode {number} lacks {', '.join(missing)}")
-        checked.append(_checked(Batch({name: given[name] for name in wanted}), number, observation_space, action_space))
+        columns = dict(Batch({name: given[name] for name in required}))
+        count = len(columns["rewards"])
+        if not count:
+            raise ValueError(f"episode {number} is empty")
+        for kind, space in spaces.items():
+            for name, leaf in zip(column_names(kind, space), leaves_of(space), strict=True):
+                rows = columns[name]
+                if rows.shape[1:] != leaf.shape:
+                    raise ValueError(
+                        f"episode {number}: {name} has rows of the shape {rows.shape[1:]}, the space {leaf.shape}"
+                    )
+                if (lost := lost_value(rows, leaf.dtype)) is not None:
+                    raise ValueError(f"episode {number}: {name} has the value {lost}, which {leaf.dtype} does not hold")
+                columns[name] = rows.astype(leaf.dtype)
+        for name in column_names("obs", observation_space):
+            if not np.array_equal(columns[f"new_{name}"][:-1], columns[name][1:]):
+                raise ValueError(f"episode {number}: new_{name} of a row is not {name} of the next one")
+        for name in ("terminateds", "truncateds"):
+            columns[name] = columns[name].astype(np.bool_)
+        ended = columns["terminateds"] | columns["truncateds"]
+        if ended[:-1].any() or not ended[-1]:
+            raise ValueError(f"episode {number} does not end at its last row, where one of its flags is true")
+        columns["rewards"] = columns["rewards"].astype(np.float64)
+        checked.append(Batch({**columns, "episode": np.full(count, number), "begins": np.arange(count) == 0}))
     if not checked:
         raise ValueError("there is no episode")
+
     size = mask_size(action_space) if masks else 0
     manifest = Manifest(0, "elsewhere", (EntitySamples("agent", policy, 0, observation_space, action_space, size),))
+    home = Path(folder)
     place = folder_of(home, 0)
     if place.exists():
         raise ConfigError("holds samples already; name another folder", source=str(home))
@@ -267,65 +209,34 @@ def write_samples(
     make_folder(home)
     make_folder(place)
     checksums.replace(place / MANIFEST, json.dumps(manifest.to_json(), indent=1, allow_nan=False).encode() + b"\n")
-    ids = [np.full(len(each), number) for number, each in enumerate(checked)]
-    begins = [np.arange(len(each)) == 0 for each in checked]
-    rows = Batch({**Batch.concat(checked), "episode": np.concatenate(ids), "begins": np.concatenate(begins)})
+    every_row = Batch.concat(checked)
     most = ticks_of_part(manifest.columns(), lanes=1, entities=1)
-    for start in range(0, len(rows), most):
-        _write_part(place, manifest, rows.slice(start, start + most), start)
+    for start in range(0, len(every_row), most):  # the rows are the ticks of one lane
+        part = every_row.slice(start, start + most)
+        ended = part["terminateds"] | part["truncateds"]
+        tick = np.arange(start + 1, start + len(part) + 1)
+        yes, no = np.ones((len(part), 1), np.bool_), np.zeros((len(part), 1), np.bool_)
+        arrays: dict[str, Array] = {
+            "lane": np.zeros(1, np.int64),
+            "tick": tick,
+            "episode": part["episode"][:, None],
+            "begins": part["begins"][:, None],
+            "cut": no,
+            "active": yes[..., None],
+            "idle": no,
+            "rewards": part["rewards"][:, None, None],
+            "terminated": part["terminateds"][:, None, None],
+            "truncated": part["truncateds"][:, None, None],
+            "0/end/tick": tick[ended],
+            "0/end/lane": np.zeros(int(ended.sum()), np.int64),
+        }
+        for leaf_number, name in enumerate(column_names("obs", observation_space)):
+            arrays[f"0/observation/{leaf_number}"] = part[name][:, None]
+            arrays[f"0/end/observation/{leaf_number}"] = part[f"new_{name}"][ended]
+        for leaf_number, name in enumerate(column_names("actions", action_space)):
+            arrays[f"0/action/{leaf_number}"] = part[name][:, None]
+        if masks:
+            arrays["0/mask"] = part["action_mask"].astype(np.int8)[:, None]
+        with replacing(part_path(place, start=start, lane=0)) as file:
+            write_arrays(file, arrays)
     return home
-
-
-def _checked(given: Batch, number: int, observation_space: Space[Any], action_space: Space[Any]) -> Batch:
-    """The columns of an episode in the types of its spaces."""
-    if not len(given):
-        raise ValueError(f"episode {number} is empty")
-    columns = dict(given)
-    for name, space in (("obs", observation_space), ("new_obs", observation_space), ("actions", action_space)):
-        for column, leaf in zip(_names(name, space), leaves_of(space), strict=True):
-            if columns[column].shape[1:] != leaf.shape:
-                found = columns[column].shape[1:]
-                raise ValueError(f"episode {number}: {column} has rows of the shape {found}, the space {leaf.shape}")
-            if (lost := lost_value(columns[column], leaf.dtype)) is not None:
-                raise ValueError(f"episode {number}: {column} has the value {lost}, which {leaf.dtype} does not hold")
-            columns[column] = columns[column].astype(leaf.dtype)
-    for column in _names("obs", observation_space):
-        if not np.array_equal(columns[f"new_{column}"][:-1], columns[column][1:]):
-            raise ValueError(f"episode {number}: new_{column} of a row is not {column} of the next one")
-    flags = {name: columns[name].astype(np.bool_) for name in ("terminateds", "truncateds")}
-    ended = flags["terminateds"] | flags["truncateds"]
-    if ended[:-1].any() or not ended[-1]:
-        raise ValueError(f"episode {number} does not end at its last row, where one of its flags is true")
-    return Batch({**columns, **flags, "rewards": columns["rewards"].astype(np.float64)})
-
-
-def _write_part(place: Path, manifest: Manifest, rows: Batch, start: int) -> None:
-    """Writes some rows as the ticks after `start` of one lane."""
-    count = len(rows)
-    entity = manifest.entities[0]
-    ended = rows["terminateds"] | rows["truncateds"]
-    tick = np.arange(start + 1, start + count + 1)
-    yes, no = np.ones((count, 1), np.bool_), np.zeros((count, 1), np.bool_)
-    arrays: dict[str, Array] = {
-        "lane": np.zeros(1, np.int64),
-        "tick": tick,
-        "episode": rows["episode"][:, None],
-        "begins": rows["begins"][:, None],
-        "cut": no,
-        "active": yes[..., None],
-        "idle": no,
-        "rewards": rows["rewards"][:, None, None],
-        "terminated": rows["terminateds"][:, None, None],
-        "truncated": rows["truncateds"][:, None, None],
-        "0/end/tick": tick[ended],
-        "0/end/lane": np.zeros(int(ended.sum()), np.int64),
-    }
-    for number, name in enumerate(_names("obs", entity.observation_space)):
-        arrays[f"0/observation/{number}"] = rows[name][:, None]
-        arrays[f"0/end/observation/{number}"] = rows[f"new_{name}"][ended]
-    for number, name in enumerate(_names("actions", entity.action_space)):
-        arrays[f"0/action/{number}"] = rows[name][:, None]
-    if entity.mask_size:
-        arrays["0/mask"] = rows["action_mask"].astype(np.int8)[:, None]
-    with replacing(part_path(place, start=start, lane=0)) as file:
-        write_arrays(file, arrays)

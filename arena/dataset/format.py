@@ -39,7 +39,7 @@ import re
 import struct
 import zipfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -48,14 +48,13 @@ from gymnasium.spaces import Space
 from numpy.typing import NDArray
 
 from arena.errors import ConfigError
-from arena.game.spaces import Leaf, leaves_of, mask_size
+from arena.game.spaces import leaves_of, mask_size
 from arena.records.space_json import space_from_json, space_to_json
 from arena.records.state_codec import read_array
 
 VERSION = 2  # of samples of external games and of games with ragged leaves; those of other games have version 1
 LENGTHS = "/lengths"  # appended to the name of a ragged column: the column with its lengths
 MANIFEST = "manifest.json"
-_NOT_A_PART = (zipfile.BadZipFile, zlib.error, struct.error, OSError, EOFError, ValueError, RuntimeError, KeyError)
 _PART = re.compile(r"([0-9]+)\.lane-([0-9]+)\.npz", re.ASCII)
 _FLAG, _INT = np.dtype(np.bool_), np.dtype(np.int64)
 
@@ -112,7 +111,20 @@ class Manifest(NamedTuple):
         if self.external:
             columns |= {"given": Column(per_entity, _FLAG), "void": Column(per_entity, _FLAG)}
         for index, entity in enumerate(self.entities):
-            columns |= {f"{index}/{name}": column for name, column in _entity_columns(entity, index).items()}
+            played, end = ("tick", "lane"), (f"end {index}",)
+            columns |= {f"{index}/end/tick": Column(end, _INT), f"{index}/end/lane": Column(end, _INT)}
+            for kind, space, axes in (
+                ("observation", entity.observation_space, played),
+                ("end/observation", entity.observation_space, end),
+                ("action", entity.action_space, played),
+            ):
+                for number, leaf in enumerate(leaves_of(space, ragged=True)):
+                    name = f"{index}/{kind}/{number}"
+                    columns[name] = Column(axes, leaf.dtype, leaf.shape, leaf.ragged)
+                    if leaf.ragged:
+                        columns[name + LENGTHS] = Column(axes, np.dtype(np.int32))
+            if entity.mask_size:
+                columns[f"{index}/mask"] = Column(played, np.dtype(np.int8), (entity.mask_size,))
         return columns
 
     def to_json(self) -> dict[str, Any]:
@@ -144,15 +156,22 @@ class Manifest(NamedTuple):
 
     @classmethod
     def from_json(cls, written: Any) -> Manifest:
-        """Reads the result of `to_json`.
-
-        Raises:
-            ValueError: it is not valid.
-        """
+        """Reads the result of `to_json`."""
         try:
-            entities = tuple(_entity_from_json(entity) for entity in written["entities"])
+            entities = []
+            for listed in written["entities"]:
+                fields: dict[str, Any] = {name: listed[name] for name in EntitySamples._fields}
+                for name in ("observation_space", "action_space"):
+                    fields[name] = space_from_json(fields[name])
+                entity = EntitySamples(**fields)
+                kinds = ((entity.name, str), (entity.policy, str), (entity.seat, int), (entity.mask_size, int))
+                if not all(type(value) is kind for value, kind in kinds):
+                    raise ValueError(f"no entity: {listed!r:.200}")
+                if entity.mask_size not in (0, mask_size(entity.action_space)):
+                    raise ValueError(f"no mask of {entity.action_space} has {entity.mask_size} items")
+                entities.append(entity)
             external = written.get("external", False) is True
-            found = cls(written["match"], written["env"], entities, written.get("round"), external)
+            found = cls(written["match"], written["env"], tuple(entities), written.get("round"), external)
         except (KeyError, TypeError) as error:
             raise ValueError(f"not a manifest: {error!r}") from error
         if type(found.match) is not int or type(found.env) is not str or type(found.round) not in (int, type(None)):
@@ -180,17 +199,14 @@ def part_path(folder: Path, *, start: int, lane: int) -> Path:
 def parts_in(folder: Path) -> list[Path]:
     """The parts of a match, by lanes and ticks; their content is not checked."""
     parts = (path for path in folder.glob("*.npz") if _PART.fullmatch(path.name))
-    return sorted(parts, key=lambda path: (lane_of(path), start_of(path)))
+    return sorted(parts, key=lambda path: start_and_lane(path)[::-1])
 
 
-def start_of(part: Path) -> int:
-    """The number of ticks before a part, from its name."""
-    return _numbers(part)[0]
-
-
-def lane_of(part: Path) -> int:
-    """The first lane of a part, from its name."""
-    return _numbers(part)[1]
+def start_and_lane(part: Path) -> tuple[int, int]:
+    """The number of ticks before a part and its first lane, from its name."""
+    match = _PART.fullmatch(part.name)
+    assert match is not None, f"{part} is no part"
+    return int(match[1]), int(match[2])
 
 
 def write_arrays(file: IO[bytes], arrays: Mapping[str, NDArray[Any]]) -> None:
@@ -199,11 +215,8 @@ def write_arrays(file: IO[bytes], arrays: Mapping[str, NDArray[Any]]) -> None:
 
 
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """The arrays of a part, in the order of the file. Needs no more memory than the size of the file.
-
-    Raises:
-        ConfigError: it cannot be read, is damaged, or is not a part.
-    """
+    """The arrays of a part, in the order of the file. Needs no more memory than the size of the file."""
+    unreadable = (zipfile.BadZipFile, zlib.error, struct.error, OSError, EOFError, ValueError, RuntimeError, KeyError)
     try:
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()
@@ -211,44 +224,5 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
             if packed or sum(member.file_size for member in members) > path.stat().st_size:
                 raise ValueError("its members are larger than the file")
             return {member.filename.removesuffix(".npy"): read_array(archive.read(member)) for member in members}
-    except (*_NOT_A_PART, MemoryError) as error:
+    except (*unreadable, MemoryError) as error:
         raise ConfigError(f"is not a part of recorded samples, or is damaged: {error}", source=str(path)) from error
-
-
-def _numbers(part: Path) -> Sequence[int]:
-    match = _PART.fullmatch(part.name)
-    assert match is not None, f"{part} is no part"
-    return int(match[1]), int(match[2])
-
-
-def _entity_columns(entity: EntitySamples, index: int) -> dict[str, Column]:
-    played, end = ("tick", "lane"), (f"end {index}",)
-    columns = {"end/tick": Column(end, _INT), "end/lane": Column(end, _INT)}
-    for number, leaf in enumerate(leaves_of(entity.observation_space, ragged=True)):
-        columns |= _leaf_columns(f"observation/{number}", leaf, played)
-        columns |= _leaf_columns(f"end/observation/{number}", leaf, end)
-    for number, leaf in enumerate(leaves_of(entity.action_space, ragged=True)):
-        columns |= _leaf_columns(f"action/{number}", leaf, played)
-    if entity.mask_size:
-        columns["mask"] = Column(played, np.dtype(np.int8), (entity.mask_size,))
-    return columns
-
-
-def _leaf_columns(name: str, leaf: Leaf, axes: tuple[str, ...]) -> dict[str, Column]:
-    columns = {name: Column(axes, leaf.dtype, leaf.shape, leaf.ragged)}
-    if leaf.ragged:
-        columns[name + LENGTHS] = Column(axes, np.dtype(np.int32))
-    return columns
-
-
-def _entity_from_json(written: Any) -> EntitySamples:
-    named: dict[str, Any] = {name: written[name] for name in EntitySamples._fields}
-    for name in ("observation_space", "action_space"):
-        named[name] = space_from_json(named[name])
-    found = EntitySamples(**named)
-    kinds = ((found.name, str), (found.policy, str), (found.seat, int), (found.mask_size, int))
-    if not all(type(value) is kind for value, kind in kinds):
-        raise ValueError(f"no entity: {written!r:.200}")
-    if found.mask_size not in (0, mask_size(found.action_space)):
-        raise ValueError(f"no mask of {found.action_space} has {found.mask_size} items")
-    return found

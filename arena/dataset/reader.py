@@ -8,7 +8,7 @@
             part.rewards, part.actions[entity]
 
 Only NumPy is needed. The files are described in `arena.dataset.format`; they are checked when they are read, and
-reading runs no code.
+reading runs no code. A damaged part is a `ConfigError`, and so is the name of a policy that did not play.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arena.config.load import load_config
-from arena.dataset.batch import Batch, batches_of
+from arena.dataset.batch import Batch, column_names
 from arena.dataset.format import (
     LENGTHS,
     MANIFEST,
@@ -32,16 +32,15 @@ from arena.dataset.format import (
     Column,
     EntitySamples,
     Manifest,
-    lane_of,
     matches_in,
     parts_in,
     read_arrays,
-    start_of,
+    start_and_lane,
 )
 from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError, nearest
 from arena.game.ragged import Ragged
-from arena.game.spaces import check_choices, row, unflatten
+from arena.game.spaces import check_choices, flatten, row, unflatten
 from arena.game.units import UnitActions, UnitSpace
 from arena.records import checksums
 from arena.records.atomic import refuse_links
@@ -87,50 +86,28 @@ class Episode:
     """One episode of one entity, action by action: the `N` ticks at which its policy chose an action.
 
     In a turn-based game, rewards of other entities' turns belong to the action before them.
-
-    Args:
-        match: the match's number in its round.
-        lane: of the match.
-        number: of the lane's episode, as in episodes.jsonl.
-        entity: by name.
-        policy: of the worker that drove it.
-        tick: [N] the ticks at which it acted.
-        observations: a batched sample [N, ...] of the observation space, before each action.
-        masks: [N, mask_size] int8, its action masks; None if it has none.
-        actions: a batched sample [N, ...] of the action space.
-        rewards: [N] float64, from each action until the next one or the end.
-        rewards_before: the sum of rewards before its first action.
-        final_observation: its last one, a sample of the observation space.
-        terminated: ended by the game's rules.
-        truncated: ended from outside.
-        cut: ended by the end of a leg, not by the game: its return is incomplete.
-        idle_ticks: number of its turns at which no worker acted for it.
-        round: of the run; the first one is 0.
-        learning: whether its policy was training: then its actions come from changing weights.
-        given: [N] the game has chosen these actions by itself; None: a game that the arena steps, which chooses none.
-        void: [N] nothing is to be learned from the results of these actions; None likewise.
     """
 
-    match: int
-    lane: int
-    number: int
-    entity: str
-    policy: str
-    tick: NDArray[np.int64]
-    observations: Any
-    masks: Array | None
-    actions: Any
-    rewards: NDArray[np.float64]
-    rewards_before: float
-    final_observation: Any
-    terminated: bool
-    truncated: bool
-    cut: bool
-    idle_ticks: int
-    round: int = 0
-    learning: bool = False
-    given: Flags | None = None
-    void: Flags | None = None
+    match: int  # its number in its round
+    lane: int  # of the match
+    number: int  # of the lane's episode, as in episodes.jsonl
+    entity: str  # by name
+    policy: str  # of the worker that drove the entity
+    tick: NDArray[np.int64]  # [N] the ticks at which the entity acted
+    observations: Any  # a batched sample [N, ...] of the observation space, before each action
+    masks: Array | None  # [N, mask_size] int8, the action masks; None if the entity has none
+    actions: Any  # a batched sample [N, ...] of the action space
+    rewards: NDArray[np.float64]  # [N] from each action until the next one or the end
+    rewards_before: float  # the sum of rewards before the first action
+    final_observation: Any  # the last one, a sample of the observation space
+    terminated: bool  # ended by the game's rules
+    truncated: bool  # ended otherwise, such as by a limit
+    cut: bool  # ended by the end of a leg, not by the game: its return is incomplete
+    idle_ticks: int  # number of the entity's turns at which no worker acted for it
+    round: int = 0  # of the run; the first one is 0
+    learning: bool = False  # whether the policy was training: then its actions come from changing weights
+    given: Flags | None = None  # [N] an external game has chosen these actions by itself; None: not an external game
+    void: Flags | None = None  # [N] likewise: nothing is to be learned from the results of these actions
 
     @property
     def undiscounted(self) -> float:
@@ -140,44 +117,45 @@ class Episode:
 
 @dataclass(frozen=True)
 class MatchSamples:
-    """The samples of one match.
+    """The samples of one match."""
 
-    Args:
-        path: the match's folder.
-        match: its number in its round.
-        env: the name of its game in the configuration.
-        entities: of the game, in its order: name, policy, seat, spaces.
-        round: of the run; the first one is 0.
-        learning: the policies that were training, if the run's configuration is available.
-        external: whether its games are external.
-    """
-
-    path: Path
-    match: int
-    env: str
-    entities: tuple[EntitySamples, ...]
-    round: int = 0
-    learning: frozenset[str] = frozenset()
-    external: bool = False
+    path: Path  # the match's folder
+    match: int  # its number in its round
+    env: str  # the name of its game in the configuration
+    entities: tuple[EntitySamples, ...]  # of the game, in its order
+    round: int = 0  # of the run; the first one is 0
+    learning: frozenset[str] = frozenset()  # the policies that were training, if the run's configuration is available
+    external: bool = False  # whether its games are external
 
     def parts(self) -> Iterator[Part]:
-        """All parts, block by block of lanes, each in the order of ticks.
-
-        Raises:
-            ConfigError: a part is damaged.
-        """
+        """All parts, block by block of lanes, each in the order of ticks."""
         columns = Manifest(self.match, self.env, self.entities, external=self.external).columns()
         for path in parts_in(self.path):
             arrays = read_arrays(path)
             try:
-                _check_columns(arrays, columns, len(self.entities))
-                part = _of_columns({name: arrays[name] for name in columns}, len(self.entities))
-                # Checks that ticks and lanes are valid and match the file's name.
+                if arrays.keys() != columns.keys():
+                    odd = sorted(arrays.keys() ^ columns.keys())
+                    raise ValueError(f"missing or unknown columns {', '.join(odd)}")
+                sizes = {"entity": len(self.entities)}
+                for name, column in columns.items():
+                    array = arrays[name]
+                    if column.ragged:
+                        _check_ragged(name, array, arrays[name + LENGTHS], column)
+                        continue
+                    axes = zip(column.axes, array.shape, strict=False)
+                    shape = (*(sizes.setdefault(axis, size) for axis, size in axes), *column.shape)
+                    dimensions = len(column.axes) + len(column.shape)
+                    if array.ndim != dimensions or array.dtype != column.dtype or array.shape != shape:
+                        raise ValueError(
+                            f"the column {name!r} has the shape {array.shape} and type {array.dtype}, expected {shape} "
+                            f"and {column.dtype}"
+                        )
+                part = _part_of({name: arrays[name] for name in columns}, len(self.entities))
                 if not len(part.tick) or not len(part.lane) or (np.diff(part.tick) != 1).any():
                     raise ValueError("its ticks are not consecutive")
                 if len(set(part.lane.tolist())) < len(part.lane):
                     raise ValueError("a lane is in it twice")
-                if (int(part.tick[0]) - 1, int(part.lane[0])) != (start_of(path), lane_of(path)):
+                if (int(part.tick[0]) - 1, int(part.lane[0])) != start_and_lane(path):
                     raise ValueError(
                         f"it begins with tick {part.tick[0]} of lane {part.lane[0]}, which does not match its name"
                     )
@@ -188,15 +166,8 @@ class MatchSamples:
             yield part
 
     def episodes(self, policy: str | None = None) -> Iterator[Episode]:
-        """All episodes that are recorded from beginning to end; also those that were cut at the end of a leg.
-
-        Args:
-            policy: only episodes of entities that it drove; None: all.
-
-        Raises:
-            ConfigError: a part is damaged.
-        """
-        wanted = [e for e, entity in enumerate(self.entities) if policy in (None, entity.policy)]
+        """All episodes from beginning to end, or those of one policy; also those that were cut at the end of a leg."""
+        driven = [e for e, entity in enumerate(self.entities) if policy in (None, entity.policy)]
         begun: dict[tuple[int, int], list[_Piece]] = {}  # (lane, entity) -> pieces of its unfinished episode
         before = 0
         for part in self.parts():
@@ -204,8 +175,8 @@ class MatchSamples:
                 begun.clear()  # another leg or block of lanes, or a lost part: no episode continues here
             before = int(part.tick[-1])
             for position, lane in enumerate(part.lane.tolist()):
-                for e in wanted:
-                    for pieces in _split(part, position, e, begun.pop((lane, e), [])):
+                for e in driven:
+                    for pieces in _pieces(part, position, e, begun.pop((lane, e), [])):
                         if pieces[-1].ended:
                             yield self._episode(pieces)
                         else:
@@ -213,39 +184,48 @@ class MatchSamples:
 
     def _episode(self, pieces: list[_Piece]) -> Episode:
         last, e = pieces[-1], pieces[-1].entity
-        about, tick, lane = self.entities[e], last.part.tick[last.end - 1], int(last.part.lane[last.lane])
-        acted = np.concatenate([piece.of(piece.part.acted)[:, e] for piece in pieces])
-        waited = np.concatenate([piece.of(piece.part.active)[:, e] for piece in pieces]) & ~acted
-        rewards = np.concatenate([piece.of(piece.part.rewards)[:, e] for piece in pieces])
+        entity, tick, lane = self.entities[e], last.part.tick[last.end - 1], int(last.part.lane[last.lane])
+        acted = _joined(pieces, [piece.part.acted[:, :, e] for piece in pieces])
+        idle = _joined(pieces, [piece.part.active[:, :, e] for piece in pieces]) & ~acted
+        rewards = _joined(pieces, [piece.part.rewards[:, :, e] for piece in pieces])
         turns = np.flatnonzero(acted)
         given = void = None
         if last.part.given is not None and last.part.void is not None:
-            given = np.concatenate([piece.of(piece.part.given)[:, e] for piece in pieces])[turns]
-            voids = np.concatenate([piece.of(piece.part.void)[:, e] for piece in pieces])
+            given = _joined(pieces, [piece.part.given[:, :, e] for piece in pieces if piece.part.given is not None])[
+                turns
+            ]
+            voids = _joined(pieces, [piece.part.void[:, :, e] for piece in pieces if piece.part.void is not None])
             void = np.logical_or.reduceat(voids, turns) if len(turns) else np.zeros(0, np.bool_)
         masks = None if last.part.masks[e] is None else _joined(pieces, [p.part.masks[e] for p in pieces])[turns]
-        ends = last.part.ends[e]
-        (at,) = np.flatnonzero((ends[0] == tick) & (ends[1] == lane))
-        seen = unflatten(about.observation_space, [leaf[at : at + 1] for leaf in ends[2]])
+        leaves = {
+            name: [_joined(pieces, columns)[turns] for columns in zip(*parts, strict=True)]
+            for name, parts in (
+                ("observations", [piece.part.observations[e] for piece in pieces]),
+                ("actions", [piece.part.actions[e] for piece in pieces]),
+            )
+        }
+        end_tick, end_lane, end_leaves = last.part.ends[e]
+        (at,) = np.flatnonzero((end_tick == tick) & (end_lane == lane))
+        final = unflatten(entity.observation_space, [leaf[at : at + 1] for leaf in end_leaves])
         return Episode(
             match=self.match,
             lane=lane,
-            number=int(last.of(last.part.episode)[-1]),
-            entity=about.name,
-            policy=about.policy,
+            number=int(last.part.episode[last.end - 1, last.lane]),
+            entity=entity.name,
+            policy=entity.policy,
             tick=np.concatenate([piece.part.tick[piece.begin : piece.end] for piece in pieces])[turns],
-            observations=unflatten(about.observation_space, _taken(pieces, "observations", turns)),
+            observations=unflatten(entity.observation_space, leaves["observations"]),
             masks=masks,
-            actions=unflatten(about.action_space, _taken(pieces, "actions", turns)),
+            actions=unflatten(entity.action_space, leaves["actions"]),
             rewards=np.add.reduceat(rewards, turns) if len(turns) else np.zeros(0),
             rewards_before=float(rewards[: turns[0] if len(turns) else None].sum()),
-            final_observation=row(about.observation_space, seen, 0),
-            terminated=bool(last.of(last.part.terminated)[-1, e]),
-            truncated=bool(last.of(last.part.truncated)[-1, e]),
-            cut=bool(last.of(last.part.cut)[-1]),
-            idle_ticks=int(waited.sum()),
+            final_observation=row(entity.observation_space, final, 0),
+            terminated=bool(last.part.terminated[last.end - 1, last.lane, e]),
+            truncated=bool(last.part.truncated[last.end - 1, last.lane, e]),
+            cut=bool(last.part.cut[last.end - 1, last.lane]),
+            idle_ticks=int(idle.sum()),
             round=self.round,
-            learning=about.policy in self.learning,
+            learning=entity.policy in self.learning,
             given=given,
             void=void,
         )
@@ -264,11 +244,7 @@ class Samples:
         return tuple(sorted({entity.policy for match in self.matches for entity in match.entities}))
 
     def entity(self, policy: str) -> EntitySamples:
-        """The first entity that a policy drove, for its spaces.
-
-        Raises:
-            ConfigError: the policy did not play.
-        """
+        """The first entity that a policy drove, for its spaces."""
         found = [entity for match in self.matches for entity in match.entities if entity.policy == policy]
         if not found:
             known = nearest(policy, self.policies)
@@ -276,11 +252,7 @@ class Samples:
         return found[0]
 
     def episodes(self, policy: str | None = None) -> Iterator[Episode]:
-        """The episodes of all matches, see `MatchSamples.episodes`.
-
-        Raises:
-            ConfigError: a part is damaged, or the policy did not play.
-        """
+        """The episodes of all matches, see `MatchSamples.episodes`."""
         if policy is not None:
             self.entity(policy)
         return itertools.chain.from_iterable(match.episodes(policy) for match in self.matches)
@@ -288,33 +260,52 @@ class Samples:
     def batch(self, policy: str, *, cut: bool = False) -> Batch:
         """The episodes of a policy as columns, one row per action; see `arena.dataset.batch`.
 
-        Args:
-            policy: the name of the policy.
-            cut: whether to include episodes that were cut at the end of a leg.
-
-        Raises:
-            ConfigError: a part is damaged, or the policy did not play.
+        `cut` includes episodes that were cut at the end of a leg.
         """
         self.entity(policy)
-        return batches_of(self.matches, cut=cut, policy=policy).get(policy, Batch({}))
+        return self._batches(cut, policy).get(policy, Batch({}))
 
     def batches(self, *, cut: bool = False) -> dict[str, Batch]:
-        """The episodes of every policy as columns; see `batch`.
+        """The episodes of every policy as columns; see `batch`."""
+        return self._batches(cut)
 
-        Raises:
-            ConfigError: a part is damaged.
-        """
-        return batches_of(self.matches, cut=cut)
+    def _batches(self, cut: bool, policy: str | None = None) -> dict[str, Batch]:
+        found: dict[str, list[Batch]] = {}
+        number = -1
+        for match in self.matches:
+            places = {entity.name: place for place, entity in enumerate(match.entities)}
+            for episode in match.episodes():
+                number += 1
+                count = len(episode.tick)
+                if policy not in (None, episode.policy) or (episode.cut and not cut) or not count:
+                    continue
+                entity = match.entities[places[episode.entity]]
+                names = column_names("obs", entity.observation_space)
+                observed = flatten(entity.observation_space, episode.observations)
+                final = flatten(entity.observation_space, episode.final_observation)
+                actions = flatten(entity.action_space, episode.actions)
+                last = np.arange(count) == count - 1
+                columns = {
+                    **dict(zip(names, observed, strict=True)),
+                    **{
+                        f"new_{name}": np.concatenate([column[1:], end[None]])
+                        for name, column, end in zip(names, observed, final, strict=True)
+                    },
+                    **dict(zip(column_names("actions", entity.action_space), actions, strict=True)),
+                    "rewards": episode.rewards,
+                    "terminateds": last & episode.terminated,
+                    "truncateds": last & episode.truncated,
+                    "dones": last & (episode.terminated or episode.truncated),
+                    "eps_id": np.full(count, number, np.int64),
+                    "t": np.arange(count, dtype=np.int64),
+                    "agent_index": np.full(count, places[episode.entity], np.int64),
+                    **({} if episode.masks is None else {"action_mask": episode.masks}),
+                }
+                found.setdefault(episode.policy, []).append(Batch(columns))
+        return {name: Batch.concat(batches) for name, batches in found.items()}
 
     def check(self, policy: str | None = None) -> None:
-        """Reads all parts once, to find damaged ones early.
-
-        Args:
-            policy: only the matches in which it played; None: all.
-
-        Raises:
-            ConfigError: a part is damaged.
-        """
+        """Reads all parts once, or those of the matches in which a policy played, to find damaged ones early."""
         for match in self.matches:
             if any(policy in (None, entity.policy) for entity in match.entities):
                 for _ in match.parts():
@@ -327,10 +318,7 @@ def has_files(path: Path | str) -> bool:
 
 
 def open_dataset(path: Path | str) -> Samples:
-    """Opens the samples of a run; the parts are read on access.
-
-    Args:
-        path: a run folder, or the folder of its samples.
+    """Opens the samples of a run folder, or of the folder of its samples; the parts are read on access.
 
     Raises:
         ConfigError: there are no samples, a manifest is damaged or comes from a newer arena, or the run's configuration
@@ -350,41 +338,41 @@ def open_dataset(path: Path | str) -> Samples:
         )
     if home.name == "samples" and (home.parent / "config.yaml").is_file():
         checksums.check_folder(home.parent)
-    # The policies that were training in the run of these samples; empty if its configuration is missing.
+    # The policies that were training in the run of these samples; none if its configuration is missing.
     file = RunFolder(home.parent).config
-    if not file.is_file():
-        learning: frozenset[str] = frozenset()
-    else:
-        learning = frozenset(name for name, policy in load_config(file).policies.items() if policy.learns)
-    return Samples(home, tuple(_match(file, learning) for file in found))
-
-
-def _match(path: Path, learning: frozenset[str]) -> MatchSamples:
-    checksums.check(path)
-    try:
-        written = json.loads(path.read_bytes())
-        if written["version"] > VERSION:
-            raise ConfigError(
-                f"has format version {written['version']}, this arena reads up to {VERSION}: install a newer one",
-                source=str(path),
+    policies = load_config(file).policies if file.is_file() else {}
+    learning = frozenset(name for name, policy in policies.items() if policy.learns)
+    matches = []
+    for path in found:
+        checksums.check(path)
+        try:
+            written = json.loads(path.read_bytes())
+            if written["version"] > VERSION:
+                raise ConfigError(
+                    f"has format version {written['version']}, this arena reads up to {VERSION}: install a newer one",
+                    source=str(path),
+                )
+            manifest = Manifest.from_json(written)
+        except ConfigError:
+            raise
+        except (OSError, ValueError, KeyError, TypeError, RecursionError, MemoryError) as error:
+            message = f"is not a manifest of recorded samples, or is damaged: {error}"
+            raise ConfigError(message, source=str(path)) from error
+        matches.append(
+            MatchSamples(
+                path.parent,
+                manifest.match,
+                manifest.env,
+                manifest.entities,
+                round=manifest.round or 0,
+                learning=learning,
+                external=manifest.external,
             )
-        manifest = Manifest.from_json(written)
-    except ConfigError:
-        raise
-    except (OSError, ValueError, KeyError, TypeError, RecursionError, MemoryError) as error:
-        raise ConfigError(f"is not a manifest of recorded samples, or is damaged: {error}", source=str(path)) from error
-    return MatchSamples(
-        path.parent,
-        manifest.match,
-        manifest.env,
-        manifest.entities,
-        round=manifest.round or 0,
-        learning=learning,
-        external=manifest.external,
-    )
+        )
+    return Samples(home, tuple(matches))
 
 
-def _of_columns(arrays: Mapping[str, Array], entities: int) -> Part:
+def _part_of(arrays: Mapping[str, Array], entities: int) -> Part:
     """The part with these columns, in the order of the manifest."""
 
     def leaves(prefix: str) -> tuple[Leaves, ...]:
@@ -407,26 +395,6 @@ def _of_columns(arrays: Mapping[str, Array], entities: int) -> Part:
     )
 
 
-def _check_columns(arrays: Mapping[str, Array], columns: Mapping[str, Column], entities: int) -> None:
-    """Checks names, shapes and dtypes of columns."""
-    if arrays.keys() != columns.keys():
-        odd = sorted(arrays.keys() ^ columns.keys())
-        raise ValueError(f"missing or unknown columns {', '.join(odd)}")
-    sizes = {"entity": entities}
-    for name, column in columns.items():
-        array = arrays[name]
-        if column.ragged:
-            _check_ragged(name, array, arrays[name + LENGTHS], column)
-            continue
-        axes = zip(column.axes, array.shape, strict=False)
-        shape = (*(sizes.setdefault(axis, size) for axis, size in axes), *column.shape)
-        if array.ndim != len(column.axes) + len(column.shape) or array.dtype != column.dtype or array.shape != shape:
-            raise ValueError(
-                f"the column {name!r} has the shape {array.shape} and type {array.dtype}, expected {shape} and "
-                f"{column.dtype}"
-            )
-
-
 def _check_ragged(name: str, array: Array, lengths: Array, column: Column) -> None:
     if array.ndim != 1 + len(column.shape) or array.dtype != column.dtype or array.shape[1:] != column.shape:
         raise ValueError(
@@ -445,33 +413,29 @@ def _check_ragged(name: str, array: Array, lengths: Array, column: Column) -> No
 
 def _check_entity(part: Part, e: int, entity: EntitySamples) -> None:
     """Checks that an entity's values are in its spaces, and that its ends fit its flags."""
-    end_tick, end_lane, seen_last = part.ends[e]
+    end_tick, end_lane, end_leaves = part.ends[e]
     t, position = np.nonzero(part.terminated[:, :, e] | part.truncated[:, :, e])
     ended = zip(part.tick[t].tolist(), part.lane[position].tolist(), strict=True)
     if sorted(ended) != sorted(zip(end_tick.tolist(), end_lane.tolist(), strict=True)):
         raise ValueError(f"the columns `end` of {entity.name!r} do not fit the ends of its episodes")
     for space, leaves, rows in (
         (entity.observation_space, part.observations[e], part.active[:, :, e]),
-        (entity.observation_space, seen_last, None),
+        (entity.observation_space, end_leaves, None),
         (entity.action_space, part.actions[e], part.acted[:, :, e]),
     ):
         try:
-            check_choices(space, unflatten(space, leaves), rows)
+            sample: Any = unflatten(space, leaves)
+            check_choices(space, sample, rows)
             if isinstance(space, UnitSpace):
-                _check_units(space, leaves, end_tick.shape if rows is None else rows.shape)
+                axes = 1 if rows is None else 2  # [K] or [T, L]
+                flat = [leaf if isinstance(leaf, Ragged) else leaf.reshape(-1, *leaf.shape[axes:]) for leaf in leaves]
+                if (breach := space.breach(unflatten(space, flat))) is not None:
+                    raise ValueError(breach.text)
             if isinstance(space, UnitActions) and isinstance(entity.observation_space, UnitSpace):
-                seen: Any = unflatten(entity.observation_space, part.observations[e])
-                space.check_choices(unflatten(space, leaves), seen["actions"])
+                observed: Any = unflatten(entity.observation_space, part.observations[e])
+                space.check_choices(sample, observed["actions"])
         except ValueError as error:
             raise ValueError(f"values of {entity.name!r} are not in its space {space}: {error}") from error
-
-
-def _check_units(space: UnitSpace, leaves: Leaves, axes: tuple[int, ...]) -> None:
-    """Checks the rules of observations of units, in the rows of these axes."""
-    rows = [leaf if isinstance(leaf, Ragged) else leaf.reshape(-1, *leaf.shape[len(axes) :]) for leaf in leaves]
-    breach = space.breach(unflatten(space, rows))
-    if breach is not None:
-        raise ValueError(breach.text)
 
 
 class _Piece(NamedTuple):
@@ -484,19 +448,9 @@ class _Piece(NamedTuple):
     end: int
     ended: bool  # whether the entity's episode ends with it
 
-    def of(self, column: Any) -> Any:
-        """These ticks [t, ...] of a column [T, L, ...], or of a `Ragged` with T * L rows."""
-        if isinstance(column, Ragged):
-            return column[np.arange(self.begin, self.end) * len(self.part.lane) + self.lane]
-        return column[self.begin : self.end, self.lane]
 
-
-def _split(part: Part, lane: int, entity: int, begun: list[_Piece]) -> Iterator[list[_Piece]]:
-    """The episodes of an entity in a lane of a part; only episodes whose beginning is recorded.
-
-    Args:
-        begun: the earlier pieces of the episode that continues in this part, if any.
-    """
+def _pieces(part: Part, lane: int, entity: int, begun: list[_Piece]) -> Iterator[list[_Piece]]:
+    """The episodes of an entity in a lane of a part, whose beginnings are recorded: in this part, or in `begun`."""
     ends = np.flatnonzero(part.terminated[:, lane, entity] | part.truncated[:, lane, entity]).tolist()
     begins = np.flatnonzero(part.begins[:, lane]).tolist()
     edges = [0, *(t for t in begins if t > 0), len(part.tick)]
@@ -509,12 +463,12 @@ def _split(part: Part, lane: int, entity: int, begun: list[_Piece]) -> Iterator[
             yield [*before, _Piece(part, lane, entity, begin, end or until, ended=end is not None)]
 
 
-def _taken(pieces: list[_Piece], field: str, turns: NDArray[np.intp]) -> list[Any]:
-    """The leaves [N, ...] of observations or actions at an entity's turns."""
-    leaves = zip(*(getattr(piece.part, field)[piece.entity] for piece in pieces), strict=True)
-    return [_joined(pieces, columns)[turns] for columns in leaves]
-
-
 def _joined(pieces: list[_Piece], columns: Any) -> Any:
-    parts = [piece.of(column) for piece, column in zip(pieces, columns, strict=True)]
+    """The ticks of the pieces in their columns [T, L, ...], or in their `Ragged` of T * L rows; joined."""
+    parts: list[Any] = [
+        column[np.arange(piece.begin, piece.end) * len(piece.part.lane) + piece.lane]
+        if isinstance(column, Ragged)
+        else column[piece.begin : piece.end, piece.lane]
+        for piece, column in zip(pieces, columns, strict=True)
+    ]
     return Ragged.concat(parts) if isinstance(parts[0], Ragged) else np.concatenate(parts)

@@ -29,7 +29,7 @@ from arena.dataset.format import (
     part_path,
     parts_in,
     read_arrays,
-    start_of,
+    start_and_lane,
     write_arrays,
 )
 from arena.errors import ConfigError
@@ -46,22 +46,23 @@ Array = NDArray[Any]
 
 
 class SampleWriter:
-    """Writes the samples of some lanes of a match.
+    """Writes the samples of some lanes, given by their numbers, of a match.
 
-    Args:
-        samples: the folder of the run's samples; created with the first part.
-        manifest: describes the columns.
-        lanes: their numbers in the match.
-
-    Raises:
-        ConfigError: the folder has samples of another match under this number.
+    The folder of the run's samples is created with the first part.
     """
 
     def __init__(self, samples: Path, manifest: Manifest, lanes: range) -> None:
         self._samples = samples
         self._folder = folder_of(samples, manifest.match, round=manifest.round)
         self._manifest = json.dumps(manifest.to_json(), indent=1, allow_nan=False).encode() + b"\n"
-        _check_manifest(self._folder / MANIFEST, self._manifest)
+        path = self._folder / MANIFEST
+        if path.exists() and path.read_bytes() != self._manifest:
+            raise ConfigError(
+                "holds samples of other entities, policies or spaces than this match has now (matches are renumbered "
+                "when copies change): restore the earlier configuration, move the samples folder away, or start a new "
+                "run",
+                source=str(path),
+            )
         self._lanes = np.array(lanes)
         columns = manifest.columns()
         self._ticks = ticks_of_part(columns, lanes=len(lanes), entities=len(manifest.entities))
@@ -92,18 +93,10 @@ class SampleWriter:
         episodes: NDArray[np.int64],
         cut: NDArray[np.bool_],
     ) -> None:
-        """Adds a tick.
+        """Adds a tick; the first of a run is 1.
 
-        Args:
-            tick: its number; the first of a run is 1.
-            actions: per entity a batched sample, leading axis L.
-            step: the game's result; its arrays are copied.
-            idle: the entities for which no worker acted.
-            episodes: the number of each lane's episode [L].
-            cut: whether the arena ends it now [L].
-
-        Raises:
-            WriteError: a full part cannot be written.
+        `actions` are per entity a batched sample [L, ...], `idle` the entities for which no worker acted; `episodes`
+        [L] are the numbers of the lanes' episodes, which the arena ends now where `cut` [L]. Arrays are copied.
         """
         if self._played == self._ticks or sum(entity.ragged_bytes for entity in self._entities) > _MOST_BYTES:
             self.flush()
@@ -117,7 +110,7 @@ class SampleWriter:
         if outside is not None:
             columns["void"][t] = outside.void
         active = columns["active"][t]
-        resting = None if active.all() else ~active  # [L, E]
+        resting = None if active.all() else ~active  # [L, E] the entities that were not to act
         for index, (entity, action) in enumerate(zip(self._entities, actions, strict=True)):
             entity.act(t, action, None if resting is None else resting[:, index])
         self._played = t + 1
@@ -132,11 +125,7 @@ class SampleWriter:
         self._end(playing)
 
     def flush(self) -> None:
-        """Writes the ticks since the last part, if there are any; the next part begins with the current observations.
-
-        Raises:
-            WriteError: the disk is full, or the folder was removed.
-        """
+        """Writes the ticks since the last part, if any; the next part begins with the current observations."""
         if self._played == 0:
             return
         for folder in (self._samples, self._folder.parent, self._folder):
@@ -217,8 +206,15 @@ class _EntityColumns:
 
     def __init__(self, entity: EntitySamples, index: int, columns: dict[str, Array], lanes: int) -> None:
         self._entity = entity
-        self._observations = _leaves(columns, f"{index}/observation/", entity.observation_space, lanes)
-        self._actions = _leaves(columns, f"{index}/action/", entity.action_space, lanes)
+
+        def leaves(kind: str, space: Space[Any]) -> list[Any]:
+            return [
+                _RaggedTicks(leaf, lanes) if leaf.ragged else columns[f"{index}/{kind}/{number}"]
+                for number, leaf in enumerate(leaves_of(space, ragged=True))
+            ]
+
+        self._observations = leaves("observation", entity.observation_space)
+        self._actions = leaves("action", entity.action_space)
         self._mask = columns.get(f"{index}/mask")
         self.ends: list[tuple[int, NDArray[np.intp], list[Any]]] = []  # tick, rows, last observations
 
@@ -294,17 +290,32 @@ def _split_columns(columns: Mapping[str, Ragged], shape: tuple[int, ...]) -> dic
 def discard_after(folder: Path, tick: int) -> None:
     """Truncates the parts of a match to those up to a tick; does nothing if there are none.
 
-    No process may be writing them. A part that goes beyond the tick keeps its earlier ticks.
-
-    Args:
-        folder: of the match.
-        tick: later ticks are removed.
+    No process may be writing them. A part that goes beyond the tick keeps its earlier ticks. A damaged part is left for
+    its readers to report.
     """
+
+    def until(name: str, arrays: Mapping[str, Array]) -> slice:
+        """The items of a column up to the tick; the ticks ascend along its first axis."""
+        if name == "lane":
+            return slice(None)
+        if (lengths := arrays.get(name + LENGTHS)) is not None:
+            return slice(int(lengths[until(name + LENGTHS, arrays)].sum()))
+        entity, end, _ = name.partition("/end/")
+        ticks = arrays[f"{entity}/end/tick"] if end else arrays["tick"]
+        return slice(int(np.searchsorted(ticks, tick, side="right")))
+
     for path in parts_in(folder):
-        if start_of(path) >= tick:
+        if start_and_lane(path)[0] >= tick:
             path.unlink()
-        else:
-            _cut(path, tick)
+            continue
+        try:
+            arrays = read_arrays(path)
+            kept = {name: array[until(name, arrays)] for name, array in arrays.items()}
+        except (ConfigError, KeyError, IndexError, TypeError):
+            continue
+        if len(kept["tick"]) < len(arrays["tick"]):
+            with replacing(path) as file:
+                write_arrays(file, kept)
     for path in folder.glob(".*.npz.part"):
         path.unlink()
 
@@ -315,44 +326,3 @@ def ticks_of_part(columns: dict[str, Column], *, lanes: int, entities: int) -> i
     played = [column for column in columns.values() if column.axes[0] == "tick" and not column.ragged]
     tick_bytes = sum(column.item_bytes * int(np.prod([sizes[axis] for axis in column.axes[1:]])) for column in played)
     return max(1, min(_MOST_TICKS, _MOST_BYTES // tick_bytes))
-
-
-def _cut(path: Path, tick: int) -> None:
-    """Removes the later ticks of a part; a damaged part is left for its readers to report."""
-    try:
-        arrays = read_arrays(path)
-        kept = {name: array[_until(tick, name, arrays)] for name, array in arrays.items()}
-    except (ConfigError, KeyError, IndexError, TypeError):
-        return
-    if len(kept["tick"]) < len(arrays["tick"]):
-        with replacing(path) as file:
-            write_arrays(file, kept)
-
-
-def _until(tick: int, name: str, arrays: Mapping[str, Array]) -> slice:
-    """The items of a column up to a tick; the ticks ascend along its first axis."""
-    entity, end, _ = name.partition("/end/")
-    if name == "lane":
-        return slice(None)
-    lengths = arrays.get(name + LENGTHS)
-    if lengths is not None:
-        return slice(int(lengths[_until(tick, name + LENGTHS, arrays)].sum()))
-    ticks = arrays[f"{entity}/end/tick"] if end else arrays["tick"]
-    return slice(int(np.searchsorted(ticks, tick, side="right")))
-
-
-def _leaves(columns: Mapping[str, Array], prefix: str, space: Space[Any], lanes: int) -> list[Any]:
-    """Per leaf of a space its column, or its `_RaggedTicks`."""
-    return [
-        _RaggedTicks(leaf, lanes) if leaf.ragged else columns[f"{prefix}{number}"]
-        for number, leaf in enumerate(leaves_of(space, ragged=True))
-    ]
-
-
-def _check_manifest(path: Path, manifest: bytes) -> None:
-    if path.exists() and path.read_bytes() != manifest:
-        raise ConfigError(
-            "holds samples of other entities, policies or spaces than this match has now (matches are renumbered when "
-            "copies change): restore the earlier configuration, move the samples folder away, or start a new run",
-            source=str(path),
-        )

@@ -66,6 +66,7 @@ def require_rules(config: Config, *plans: Plan, tournament: bool = False) -> Non
             found = f"set {fits}, which fits {random}" if fits else "set one"
             if fits == "none" and needed:
                 found = f"leave that out, as {random} had no winners, or set a rule"
+            found += f" (--set {path}={fits or 'RULE'})" if tournament else ""
             why = "the players of a league are rated" if rated else what
             raise ConfigError(
                 f"found null, and the game does not say who has won, but {why}: {found}. zero_sum: the returns of two "

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from arena.game.api import Frame, Interface, Step
 from arena.game.ragged import Ragged
 from arena.game.spaces import flatten, leaves_of
+from arena.replay.format import Column
 
 Array = NDArray[Any]
 Flags = NDArray[np.bool_]
@@ -42,18 +43,15 @@ _WORD = 4  # bytes
 class Digests:
     """The digests of some lanes of a game; those of a lane do not depend on the other lanes.
 
-    Args:
-        interface: of the game.
-        lanes: number of lanes.
-        actions: the dtypes and shapes of the actions' arrays; None: ragged.
+    `actions` has per entity the columns of its actions.
     """
 
-    def __init__(self, interface: Interface, lanes: int, *, actions: Sequence[Layout | None]) -> None:
+    def __init__(self, interface: Interface, lanes: int, *, actions: Sequence[Sequence[Column]]) -> None:
         per_entity = (len(interface.entities),)
         seen = [list(_seen(interface, entity)) for entity in range(len(interface.entities))]
         flags: Layout = (np.dtype(np.bool_), per_entity)
         rest = [
-            *(_RAGGED if layout is None else layout for layout in actions),
+            *(_RAGGED if one.ragged else (one.dtype, one.shape) for columns in actions for one in columns),
             (np.dtype(np.float64), per_entity),
             flags,
             flags,
@@ -66,7 +64,20 @@ class Digests:
         self._spaces = interface.observation_spaces
         self._leaves = [leaves_of(space, ragged=True) for space in interface.observation_spaces]
         self._rows = np.zeros((lanes, edges[-1]), np.uint8)
-        views = (_view(self._rows, at, layout) for at, layout in zip(edges, layouts, strict=False))
+        views = iter(
+            [
+                np.ndarray(
+                    (lanes, *shape),
+                    dtype,
+                    buffer=self._rows.data,
+                    offset=at,
+                    strides=(self._rows.strides[0], *np.zeros(shape, dtype).strides),
+                )
+                if size
+                else self._rows[:, :0]
+                for at, size, (dtype, shape) in zip(edges, sizes, layouts, strict=False)
+            ]
+        )
         self._seen = [[next(views) for _ in part] for part in seen]  # per entity its leaves, and its mask
         self._rest = list(views)
         first = np.cumsum([0, *map(len, seen)]).tolist()
@@ -84,14 +95,9 @@ class Digests:
         return self._kept()
 
     def add(self, actions: Iterable[Any], step: Step) -> NDArray[np.uint16]:
-        """Adds a tick.
+        """Adds a tick with the game's result; returns the digests [L].
 
-        Args:
-            actions: arrays [L, ...]; zeros for entities that were not to act.
-            step: the game's own result.
-
-        Returns:
-            The digests [L].
+        `actions` are arrays [L, ...], with zeros for entities that were not to act.
         """
         self._see(step.frame, step.frame.active | step.terminated | step.truncated)
         parts = [*actions, step.rewards, step.terminated, step.truncated, step.frame.active]
@@ -141,14 +147,6 @@ def _summed(rows: Ragged) -> Words:
     ends = np.concatenate([np.zeros(1, np.uint64), sums])
     found[:, 1] = ends[rows.offsets + rows.lengths] - ends[rows.offsets]
     return found
-
-
-def _view(rows: NDArray[np.uint8], at: int, layout: Layout) -> Array:
-    """A view, as an array [L, ...], of a part of the rows [L, bytes]."""
-    dtype, shape = layout
-    size = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
-    strides = (rows.strides[0], *np.zeros(shape, dtype).strides)
-    return np.ndarray((len(rows), *shape), dtype, buffer=rows.data, offset=at, strides=strides) if size else rows[:, :0]
 
 
 def _multipliers(count: int) -> Words:

@@ -20,7 +20,7 @@ import json
 import re
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -79,19 +79,12 @@ class Manifest(NamedTuple):
         """Per entity the columns of the leaves of its actions."""
         return tuple(tuple(_columns(entity.action_space)) for entity in self.entities)
 
-    def layouts(self) -> list[tuple[np.dtype[Any], tuple[int, ...]] | None]:
-        """The types and shapes of all columns, in the order of the entities; None: ragged."""
-        return [
-            None if column.ragged else (column.dtype, column.shape) for columns in self.columns() for column in columns
-        ]
-
     def to_bytes(self) -> bytes:
         """The content of manifest.json."""
         entities = [
             {**entity._asdict(), "action_space": space_to_json(entity.action_space)} for entity in self.entities
         ]
-        written = {"version": self.version, **self._asdict(), "entities": entities}
-        return json.dumps(written, indent=1).encode() + b"\n"
+        return json.dumps({"version": self.version, **self._asdict(), "entities": entities}, indent=1).encode() + b"\n"
 
 
 class Column(NamedTuple):
@@ -123,52 +116,31 @@ class Column(NamedTuple):
 
 
 class Begin(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Episodes begin in some lanes.
+    """Episodes begin in some lanes."""
 
-    Args:
-        tick: the number of ticks played before.
-        lanes: indices into the file's lanes.
-        episodes: their numbers, as in episodes.jsonl; an episode whose number comes again was dropped.
-        digests: of the first observations.
-        seeds: of these lanes; None: none were given.
-        options: of the reset.
-        lost: a description of options that could not be stored; empty if all were.
-        anew: whether the game was made for this; then all lanes begin.
-    """
-
-    tick: int
-    lanes: list[int]
-    episodes: list[int]
-    digests: list[Annotated[int, msgspec.Meta(ge=0, lt=2**16)]]
-    seeds: list[int | None] | None = None
-    options: dict[str, Any] | None = None
-    lost: str = ""
-    anew: bool = False
+    tick: int  # number of ticks played before
+    lanes: list[int]  # indices into the file's lanes
+    episodes: list[int]  # their numbers, as in episodes.jsonl; an episode whose number comes again was dropped
+    digests: list[Annotated[int, msgspec.Meta(ge=0, lt=2**16)]]  # of the first observations
+    seeds: list[int | None] | None = None  # of these lanes; None: none were given
+    options: dict[str, Any] | None = None  # of the reset
+    lost: str = ""  # a description of options that could not be stored; empty if all were
+    anew: bool = False  # whether the game was made for this; then all lanes begin
 
 
 class Chunk(msgspec.Struct, frozen=True, array_like=True):
-    """Some ticks of some lanes: `T` ticks, `L` lanes.
+    """Some ticks of some lanes: `T` ticks, `L` lanes."""
 
-    Args:
-        lane: the number of the first of the lanes.
-        lanes: number of lanes.
-        tick: number of ticks played before.
-        ticks: number of ticks in the chunk.
-        begins: in their order.
-        failed: the ticks at which the game failed, which were not played.
-        actions: per entity and leaf the columns [T, L, ...], zeros for entities that were not to act; of a ragged leaf
-            two: the lengths uint32 [T, L], and the items of all rows.
-        digests: uint16 [T, L], see `arena.replay.digests`.
-    """
-
-    lane: int
-    lanes: int
-    tick: int
-    ticks: int
-    begins: list[Begin]
-    failed: list[int]
+    lane: int  # the number of the first of the lanes
+    lanes: int  # number of lanes
+    tick: int  # number of ticks played before
+    ticks: int  # number of ticks in the chunk
+    begins: list[Begin]  # in their order
+    failed: list[int]  # the ticks at which the game failed, which were not played
     actions: list[bytes]
-    digests: bytes
+    """Per entity and leaf the columns [T, L, ...], zeros for entities that were not to act; of a ragged leaf two: the
+    lengths uint32 [T, L], and the items of all rows."""
+    digests: bytes  # uint16 [T, L], see `arena.replay.digests`
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -205,11 +177,7 @@ def framed(chunk: Chunk) -> bytes:
 
 
 def chunks_in(path: Path) -> Iterator[Chunk]:
-    """The complete chunks of a file; an incomplete last one is ignored.
-
-    Raises:
-        ConfigError: the file cannot be read, or is damaged before its end.
-    """
+    """The complete chunks of a file; an incomplete last one is ignored."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -236,11 +204,7 @@ def chunks_in(path: Path) -> Iterator[Chunk]:
 def discard_after(folder: Path, tick: int) -> None:
     """Truncates the replays of a match to those up to a tick; does nothing if there are none.
 
-    No process may be writing them.
-
-    Args:
-        folder: of the match.
-        tick: later ticks are removed.
+    No process may be writing them. A damaged file is left for its readers to report.
     """
     newest: dict[int, Path] = {}  # first lane -> the newest file that stays; older ones have no later ticks
     for path in files_in(folder):
@@ -250,7 +214,37 @@ def discard_after(folder: Path, tick: int) -> None:
         else:
             newest[first] = path
     for path in newest.values():
-        _cut(path, tick, folder / MANIFEST)
+        try:
+            chunks = list(chunks_in(path))
+            if not any(chunk.tick + chunk.ticks > tick for chunk in chunks):
+                continue
+            columns = [column for of_entity in manifest_of(folder / MANIFEST).columns() for column in of_entity]
+            kept = []
+            for chunk in chunks:
+                if chunk.tick >= tick:
+                    continue
+                ticks = min(chunk.ticks, tick - chunk.tick)
+                actions, written = [], iter(chunk.actions)
+                for column in columns:
+                    stored = next(written, b"")
+                    actions.append(stored[: len(stored) // chunk.ticks * ticks])
+                    if column.ragged:
+                        items = int(np.frombuffer(actions[-1], np.uint32).sum(dtype=np.int64))
+                        actions.append(next(written, b"")[: items * column.item_bytes])
+                kept.append(
+                    msgspec.structs.replace(
+                        chunk,
+                        ticks=ticks,
+                        begins=[begin for begin in chunk.begins if begin.tick <= tick],
+                        failed=[failed for failed in chunk.failed if failed <= tick],
+                        actions=actions,
+                        digests=chunk.digests[: len(chunk.digests) // chunk.ticks * ticks],
+                    )
+                )
+        except (ConfigError, ZeroDivisionError, ValueError):
+            continue
+        with replacing(path) as file:
+            file.write(b"".join(map(framed, kept)))
     if not files_in(folder):  # a different match may get this number next
         checksums.drop(folder / MANIFEST)
         (folder / MANIFEST).unlink(missing_ok=True)
@@ -262,11 +256,7 @@ def damaged(path: Path, why: str) -> ConfigError:
 
 
 def manifest_of(path: Path) -> Manifest:
-    """Reads a manifest.
-
-    Raises:
-        ConfigError: it cannot be read, is damaged, or comes from a newer arena.
-    """
+    """Reads a manifest."""
     checksums.check(path)
     try:
         written = json.loads(path.read_bytes())
@@ -299,42 +289,6 @@ def manifest_of(path: Path) -> Manifest:
         raise ConfigError(f"is not a manifest of replays, or is damaged: {error}", source=str(path)) from error
 
 
-def _cut(path: Path, tick: int, manifest: Path) -> None:
-    """Removes the later ticks of a file; a damaged file is left for its readers to report."""
-    try:
-        chunks = list(chunks_in(path))
-        if not any(chunk.tick + chunk.ticks > tick for chunk in chunks):
-            return
-        columns = [column for of_entity in manifest_of(manifest).columns() for column in of_entity]
-        kept = [_until(chunk, tick, columns) for chunk in chunks if chunk.tick < tick]
-    except (ConfigError, ZeroDivisionError, ValueError):
-        return
-    with replacing(path) as file:
-        file.write(b"".join(map(framed, kept)))
-
-
-def _until(chunk: Chunk, tick: int, columns: Sequence[Column]) -> Chunk:
-    """The part of a chunk up to a tick."""
-    ticks = min(chunk.ticks, tick - chunk.tick)
-    actions, written = [], iter(chunk.actions)
-    for column in columns:
-        stored = next(written, b"")
-        actions.append(stored[: len(stored) // chunk.ticks * ticks])
-        if column.ragged:
-            items = int(np.frombuffer(actions[-1], np.uint32).sum(dtype=np.int64))
-            actions.append(next(written, b"")[: items * column.item_bytes])
-    return Chunk(
-        chunk.lane,
-        chunk.lanes,
-        chunk.tick,
-        ticks,
-        [begin for begin in chunk.begins if begin.tick <= tick],
-        [failed for failed in chunk.failed if failed <= tick],
-        actions,
-        chunk.digests[: len(chunk.digests) // chunk.ticks * ticks],
-    )
-
-
 def _columns(space: Space[Any]) -> Iterator[Column]:
     """The columns of an action space, in the order of its leaves."""
     if isinstance(space, spaces.Dict):
@@ -345,15 +299,14 @@ def _columns(space: Space[Any]) -> Iterator[Column]:
             yield from _columns(part)
     else:
         (leaf,) = leaves_of(space, ragged=True)
-        low, count = _choices(space.feature_space if isinstance(space, spaces.Sequence) else space)
+        feature = space.feature_space if isinstance(space, spaces.Sequence) else space
+        low: Any = None  # a Box
+        count = 0
+        if isinstance(feature, spaces.Discrete):
+            low, count = int(feature.start), int(feature.n)
+        elif isinstance(feature, spaces.MultiDiscrete):
+            low, count = feature.start, int(feature.nvec.max())
+        elif isinstance(feature, spaces.MultiBinary):
+            low, count = 0, 2
         dtype = leaf.dtype if low is None else np.min_scalar_type(max(count - 1, 0))
         yield Column(dtype, leaf.shape, low, leaf.dtype, leaf.ragged)
-
-
-def _choices(space: Space[Any]) -> tuple[Any, int]:
-    """The smallest integer (None for a Box), and the number of values."""
-    if isinstance(space, spaces.Discrete):
-        return int(space.start), int(space.n)
-    if isinstance(space, spaces.MultiDiscrete):
-        return space.start, int(space.nvec.max())
-    return (0, 2) if isinstance(space, spaces.MultiBinary) else (None, 0)

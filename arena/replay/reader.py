@@ -6,13 +6,13 @@
             episode.lane, episode.number, episode.length
 
 `arena.replay.verify` plays them again. The files are described in `arena.replay.format`; they are checked when they
-are read, and reading runs no code.
+are read, and reading runs no code. A damaged file is a `ConfigError`, and so is what is asked for and not there.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -33,7 +33,6 @@ from arena.registry import EXTERNAL
 from arena.replay.format import (
     MANIFEST,
     Begin,
-    Chunk,
     Leaves,
     Manifest,
     chunks_in,
@@ -46,26 +45,17 @@ from arena.replay.format import (
 
 @dataclass(frozen=True)
 class Recording:
-    """One file: the `T` ticks of a leg in `L` lanes.
+    """One file: the `T` ticks of a leg in `L` lanes."""
 
-    Args:
-        path: of the file.
-        lanes: their numbers in the match.
-        start: number of ticks played before.
-        begins: of episodes, in their order.
-        failed: the ticks at which the game failed, which were not played.
-        actions: per entity the leaves [T, L, ...], zeros for entities that were not to act; a ragged leaf is a `Ragged`
-            of T * L rows in the order (tick, lane), without items for these.
-        digests: [T, L], see `arena.replay.digests`.
-    """
-
-    path: Path
-    lanes: range
-    start: int
-    begins: tuple[Begin, ...]
-    failed: frozenset[int]
+    path: Path  # of the file
+    lanes: range  # their numbers in the match
+    start: int  # number of ticks played before
+    begins: tuple[Begin, ...]  # of episodes, in their order
+    failed: frozenset[int]  # the ticks at which the game failed, which were not played
     actions: tuple[Leaves, ...]
-    digests: NDArray[np.uint16]
+    """Per entity the leaves [T, L, ...], zeros for entities that were not to act; a ragged leaf is a `Ragged` of T * L
+    rows in the order (tick, lane), without items for these."""
+    digests: NDArray[np.uint16]  # [T, L], see `arena.replay.digests`
 
     @property
     def ticks(self) -> int:
@@ -90,23 +80,14 @@ class Episode(NamedTuple):
 
 @dataclass(frozen=True)
 class MatchReplays:
-    """The replays of one match.
+    """The replays of one match."""
 
-    Args:
-        path: its folder.
-        manifest: of the match.
-    """
-
-    path: Path
+    path: Path  # its folder
     manifest: Manifest
 
     @cached_property
     def playable(self) -> Manifest:
-        """The manifest, with which the match can be played again: its game is the one that config.yaml names.
-
-        Raises:
-            ConfigError: it is not; or there is no config.yaml.
-        """
+        """The manifest, with which the match can be played again: its game is the one that config.yaml names."""
         manifest, place = self.manifest, str(self.path / MANIFEST)
         config = load_config(self.path.parents[2] / "config.yaml")
         env = config.envs.get(manifest.env)
@@ -124,29 +105,26 @@ class MatchReplays:
 
     @cached_property
     def recordings(self) -> tuple[Recording, ...]:
-        """All files, in the order of ticks and lanes.
-
-        Raises:
-            ConfigError: a file is damaged.
-        """
+        """All files, in the order of ticks and lanes."""
         found = (_recording(path, self.manifest) for path in files_in(self.path))
         return tuple(recording for recording in found if recording is not None)
 
     def episodes(self) -> list[Episode]:
-        """The episodes that have ended, by lane and number; also those that were cut at the end of a leg.
-
-        Raises:
-            ConfigError: as `recordings`.
-        """
-        found = {(one.lane, one.number): one for recording in self.recordings for one in _episodes(recording)}
-        return [found[place] for place in sorted(found)]
+        """The episodes that have ended, by lane and number; also those that were cut at the end of a leg."""
+        found = {}
+        for recording in self.recordings:
+            last: dict[int, tuple[int, int, int]] = {}
+            for place, begin in enumerate(recording.begins):
+                for position, number in zip(begin.lanes, begin.episodes, strict=True):
+                    before, tick, at = last.get(position, (number, 0, 0))
+                    if number > before:  # the next episode in a lane has a higher number
+                        lane = recording.lanes[position]
+                        found[lane, before] = Episode(lane, before, tick, begin.tick, at, recording)
+                    last[position] = (number, begin.tick, place)
+        return [found[key] for key in sorted(found)]
 
     def episode(self, number: int, *, lane: int) -> Episode:
-        """One episode.
-
-        Raises:
-            ConfigError: as `recordings`; or there is no such episode.
-        """
+        """One episode."""
         known = [one for one in self.episodes() if one.lane == lane]
         for one in known:
             if one.number == number:
@@ -155,11 +133,7 @@ class MatchReplays:
         raise self._absent(f"episode {number} of lane {lane}; {_there([one.number for one in known])}")
 
     def check_lane(self, lane: int) -> None:
-        """Checks that a lane was recorded.
-
-        Raises:
-            ConfigError: it was not; or as `recordings`.
-        """
+        """Checks that a lane was recorded."""
         if lane not in self.lanes:
             raise self._absent(f"lane {lane}; {_there(self.lanes)}")
 
@@ -180,11 +154,7 @@ class Replays:
     matches: tuple[MatchReplays, ...]
 
     def match(self, number: int, *, round: int = 0) -> MatchReplays:
-        """One match.
-
-        Raises:
-            ConfigError: there is no such match.
-        """
+        """One match."""
         rounds = sorted({match.manifest.round for match in self.matches})
         if round not in rounds:
             raise ConfigError(f"there is no round {round}; {_there(rounds)}", source=str(self.path))
@@ -196,10 +166,7 @@ class Replays:
 
 
 def read_replays(path: Path | str) -> Replays:
-    """Opens the replays of a run; the files of a match are read on access.
-
-    Args:
-        path: a run folder.
+    """Opens the replays of a run folder; the files of a match are read on access.
 
     Raises:
         ConfigError: there are none, or a manifest is missing, damaged, or comes from a newer arena.
@@ -207,24 +174,18 @@ def read_replays(path: Path | str) -> Replays:
     path = anchored(path)
     refuse_links(path, NAMES)
     home = path / "replays"
-    found = [manifest for folder in sorted(home.glob("round-*/match-*")) if (manifest := _manifest_in(folder))]
-    if not found:
+    matches = []
+    for folder in home.glob("round-*/match-*"):
+        files, manifest = files_in(folder), folder / MANIFEST  # the manifest is written before the first file
+        if files and not manifest.exists():
+            raise damaged(manifest, "it is missing, but there are replay files in its folder")
+        if manifest.exists():
+            matches.append(MatchReplays(folder, manifest_of(manifest)))
+    if not matches:
         raise ConfigError(
             "no replays here: name the folder of a run whose configuration says `record: replays`", source=str(path)
         )
-    matches = [MatchReplays(file.parent, manifest_of(file)) for file in found]
     return Replays(home, tuple(sorted(matches, key=lambda match: match.manifest[:2])))
-
-
-def _manifest_in(folder: Path) -> Path | None:
-    """The manifest of a match; None if it has no files."""
-    files, manifest = (
-        files_in(folder),
-        folder / MANIFEST,
-    )  # in this order: the manifest is written before the first file
-    if files and not manifest.exists():
-        raise damaged(manifest, "it is missing, but there are replay files in its folder")
-    return manifest if manifest.exists() else None
 
 
 def _recording(path: Path, manifest: Manifest) -> Recording | None:
@@ -236,7 +197,33 @@ def _recording(path: Path, manifest: Manifest) -> Recording | None:
     first = chunks[0]
     if (first.tick, first.lane) != (start, lane):
         raise damaged(path, f"it begins after tick {first.tick} with lane {first.lane}, which does not match its name")
-    parts = [_columns(chunk, manifest, path) for chunk in chunks]
+    stored: list[Any] = []  # per chunk the digests, and the leaves of all actions
+    for chunk in chunks:
+        written = iter(chunk.actions)
+        try:
+            if min(chunk.ticks, chunk.lanes) < 1:
+                raise ValueError("no ticks or no lanes")
+            leaves: list[Any] = [np.frombuffer(chunk.digests, np.uint16).reshape(chunk.ticks, chunk.lanes)]
+            for column in (column for of_entity in manifest.columns() for column in of_entity):
+                data = next(written)
+                if not column.ragged:
+                    array = np.frombuffer(data, column.dtype)
+                    leaves.append(array.reshape(chunk.ticks, chunk.lanes, *column.shape))
+                    continue
+                items = next(written)
+                counts = np.frombuffer(data, np.uint32).astype(np.int64)
+                if len(counts) != chunk.ticks * chunk.lanes:
+                    raise ValueError(f"{len(counts)} lengths for {chunk.ticks} ticks of {chunk.lanes} lanes")
+                if (expected := int(counts.sum()) * column.item_bytes) != len(items):
+                    raise ValueError(f"lengths ask for {expected} bytes, but there are {len(items)}")
+                values = np.frombuffer(items, column.dtype) if column.item_bytes else np.zeros(0, column.dtype)
+                leaves.append(Ragged(values.reshape(int(counts.sum()), *column.shape), counts))
+            if len(list(written)):
+                raise ValueError("too many columns")
+        except (ValueError, StopIteration) as error:
+            why = "a column is missing" if isinstance(error, StopIteration) else error
+            raise damaged(path, f"the columns after tick {chunk.tick} do not fit: {why}") from error
+        stored.append(leaves)
     for before, chunk in pairwise(chunks):
         if (chunk.tick, chunk.lane, chunk.lanes) != (before.tick + before.ticks, first.lane, first.lanes):
             raise damaged(path, f"its ticks or lanes do not continue after tick {before.tick + before.ticks}")
@@ -252,7 +239,7 @@ def _recording(path: Path, manifest: Manifest) -> Recording | None:
             raise damaged(path, f"the begin after tick {begin.tick} does not fit its lanes")
     joined: list[Any] = [
         Ragged.concat(columns) if isinstance(columns[0], Ragged) else np.concatenate(columns)
-        for columns in zip(*parts, strict=True)
+        for columns in zip(*stored, strict=True)
     ]
     remaining = iter(joined[1:])
     return Recording(
@@ -264,47 +251,6 @@ def _recording(path: Path, manifest: Manifest) -> Recording | None:
         actions=tuple(tuple(next(remaining) for _ in columns) for columns in manifest.columns()),
         digests=joined[0],
     )
-
-
-def _columns(chunk: Chunk, manifest: Manifest, path: Path) -> list[Any]:
-    """The digests of a chunk, and the leaves of all actions, as stored."""
-    written = iter(chunk.actions)
-    try:
-        if min(chunk.ticks, chunk.lanes) < 1:
-            raise ValueError("no ticks or no lanes")
-        found: list[Any] = [np.frombuffer(chunk.digests, np.uint16).reshape(chunk.ticks, chunk.lanes)]
-        for column in (column for of_entity in manifest.columns() for column in of_entity):
-            stored = next(written)
-            if column.ragged:
-                # A ragged leaf of a chunk.
-                items = next(written)
-                counts = np.frombuffer(stored, np.uint32).astype(np.int64)
-                if len(counts) != chunk.ticks * chunk.lanes:
-                    raise ValueError(f"{len(counts)} lengths for {chunk.ticks} ticks of {chunk.lanes} lanes")
-                if (asked := int(counts.sum()) * column.item_bytes) != len(items):
-                    raise ValueError(f"lengths ask for {asked} bytes, but there are {len(items)}")
-                values = np.frombuffer(items, column.dtype) if column.item_bytes else np.zeros(0, column.dtype)
-                found.append(Ragged(values.reshape(int(counts.sum()), *column.shape), counts))
-            else:
-                array = np.frombuffer(stored, column.dtype)
-                found.append(array.reshape(chunk.ticks, chunk.lanes, *column.shape))
-        if len(list(written)):
-            raise ValueError("too many columns")
-        return found
-    except (ValueError, StopIteration) as error:
-        words = "a column is missing" if isinstance(error, StopIteration) else error
-        raise damaged(path, f"the columns after tick {chunk.tick} do not fit: {words}") from error
-
-
-def _episodes(recording: Recording) -> Iterator[Episode]:
-    """The episodes that ended: the next one in their lane has a higher number."""
-    last: dict[int, tuple[int, int, int]] = {}
-    for place, begin in enumerate(recording.begins):
-        for position, number in zip(begin.lanes, begin.episodes, strict=True):
-            before, tick, at = last.get(position, (number, 0, 0))
-            if number > before:
-                yield Episode(recording.lanes[position], before, tick, begin.tick, at, recording)
-            last[position] = (number, begin.tick, place)
 
 
 def _there(numbers: Sequence[int]) -> str:

@@ -37,15 +37,7 @@ _NO_SCREEN = {"SDL_VIDEODRIVER": "dummy", "SDL_AUDIODRIVER": "dummy", "PYGAME_HI
 
 
 def verify(match: MatchReplays, *, lane: int | None = None) -> Iterator[tuple[Recording, list[Difference]]]:
-    """Plays every recording of a match again; yields each with the first difference of each lane that has one.
-
-    Args:
-        match: of a run.
-        lane: only this one; None: all.
-
-    Raises:
-        ConfigError: a file is damaged, or the game has changed, see `Playback`.
-    """
+    """Plays every recording of a match again, or only `lane`; yields each with the first difference of each lane."""
     for recording in match.recordings:
         found: dict[int | None, Difference] = {}
         lanes = [position for position, number in enumerate(recording.lanes) if lane in (None, number)]
@@ -68,10 +60,6 @@ def events_of(
     """An episode's events, each with the game in the state after it: the begin, then the ticks.
 
     Only its lane is played, from where its game was made; events of earlier episodes are left out.
-
-    Raises:
-        ReplayDiffers: it, or an episode before it, differs from the recording.
-        ConfigError: as `verify`.
     """
     recording = episode.recording
     since = max(place for place, begin in enumerate(recording.begins[: episode.place + 1]) if begin.anew)
@@ -89,12 +77,7 @@ def events_of(
 def frames(run: Path | str, match: int, episode: int, *, lane: int = 0, round: int = 0) -> Iterator[Picture]:
     """The pictures of an episode, uint8 [height, width, 3]: one at its beginning, and one after each tick.
 
-    Args:
-        run: the run folder.
-        match: the match.
-        episode: its number, as in episodes.jsonl.
-        lane: of the match.
-        round: of a league.
+    `match`, `lane`, `round` and `episode` are numbers as in episodes.jsonl.
 
     Raises:
         ReplayDiffers: the playback differs from the recording.
@@ -147,33 +130,23 @@ def pictures_of(match: MatchReplays, episode: Episode) -> Iterator[tuple[Picture
 
 
 def rendered(manifest: Manifest, game: BatchedEnv) -> Picture | str | None:
-    """Renders the first lane of a game: a picture, text, or None.
-
-    Raises:
-        ConfigError: rendering fails, for example because a package is missing.
-    """
+    """Renders the first lane of a game: a picture, text, or None."""
     try:
         return game.render()
     except Exception as error:
+        hint = ""
+        windows = "glfw|opengl|loadgl|glx|egl|osmesa|display|x11"  # MuJoCo's errors without a screen come from these
+        if "mujoco" in sys.modules and re.search(windows, f"{error}", re.I):
+            found = os.environ.get("MUJOCO_GL")
+            hint = (
+                ". MuJoCo draws with the library that the environment variable MUJOCO_GL names; it "
+                f"{'is not set' if found is None else f'is {found!r}'}: set it to egl (a GPU or Mesa) or osmesa (no "
+                "GPU) before the command"
+            )
         raise ConfigError(
-            f"the game {manifest.make!r} cannot be drawn: {type(error).__name__}: {error}{registry.where_raised(error)}"
-            + _drawing_hint(error)
+            f"the game {manifest.make!r} cannot be drawn: {type(error).__name__}: {error}"
+            f"{registry.where_raised(error)}{hint}"
         ) from error
-
-
-def _drawing_hint(error: Exception) -> str:
-    """What helps MuJoCo, whose errors without a screen come from its library of windows or of OpenGL."""
-    if (
-        "mujoco" not in sys.modules
-        or re.search("glfw|opengl|loadgl|glx|egl|osmesa|display|x11", f"{error}", re.I) is None
-    ):
-        return ""
-    found = os.environ.get("MUJOCO_GL")
-    said = "is not set" if found is None else f"is {found!r}"
-    return (
-        f". MuJoCo draws with the library that the environment variable MUJOCO_GL names; it {said}: set it to egl "
-        "(a GPU or Mesa) or osmesa (no GPU) before the command"
-    )
 
 
 class Rendering(NamedTuple):
@@ -184,11 +157,7 @@ class Rendering(NamedTuple):
 
 
 def rendering(manifest: Manifest) -> Rendering:
-    """The metadata of a game of Gymnasium or PettingZoo; natively batched games have none.
-
-    Raises:
-        ConfigError: it cannot be made.
-    """
+    """The metadata of a game of Gymnasium or PettingZoo; natively batched games have none."""
     registry.import_plugins(manifest.imports)
     factory = registry.environment_factory(manifest.make)
     if manifest.screen is not None:
@@ -207,18 +176,12 @@ def rendering(manifest: Manifest) -> Rendering:
         instance.close()
     metadata: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
     modes: Sequence[str] = metadata.get("render_modes") or ()
-    takes = _takes_render_mode(factory, kwargs)
-    return Rendering(tuple(modes) if takes else (), float(metadata.get("render_fps") or _PER_SECOND))
-
-
-def _takes_render_mode(factory: Any, kwargs: Mapping[str, Any]) -> bool:
-    if "render_mode" in kwargs:
-        return False
+    takes = "render_mode" not in kwargs
     try:
-        inspect.signature(factory).bind(**kwargs, render_mode=PICTURES)
+        inspect.signature(factory).bind(**{**kwargs, "render_mode": PICTURES})
     except (TypeError, ValueError):
-        return False
-    return True
+        takes = False
+    return Rendering(tuple(modes) if takes else (), float(metadata.get("render_fps") or _PER_SECOND))
 
 
 def _difference(match: MatchReplays, lane: int, event: Event, position: int) -> Difference:

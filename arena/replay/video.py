@@ -13,17 +13,13 @@ import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from arena.errors import ConfigError, WriteError, nearest
 from arena.records.atomic import check_place, private
-
-if TYPE_CHECKING:
-    from PIL.ImageDraw import ImageDraw
-    from PIL.ImageFont import FreeTypeFont
 
 Picture = NDArray[np.uint8]  # [height, width, 3]
 
@@ -71,12 +67,7 @@ def check_video(path: Path) -> None:
 
 
 def write_video(path: Path, pictures: Iterator[Picture], *, per_second: float) -> None:
-    """Writes pictures of one size; the file appears when it is complete.
-
-    Args:
-        path: ends with one of `SUFFIXES`.
-        pictures: at least one.
-        per_second: pictures per second.
+    """Writes at least one picture, all of one size, as a file with one of `SUFFIXES`; it appears when complete.
 
     Raises:
         ConfigError: as `check_video`.
@@ -89,7 +80,7 @@ def write_video(path: Path, pictures: Iterator[Picture], *, per_second: float) -
         part.unlink(missing_ok=True)
         open(part, "xb", opener=private).close()  # an encoder's message about an unusable path says less
         try:
-            write(part, _held(map(_even, pictures), round(_HELD * per_second)), per_second)
+            write(part, _prepared(pictures, round(_HELD * per_second)), per_second)
             part.replace(path)
         finally:
             part.unlink(missing_ok=True)
@@ -110,28 +101,23 @@ def captioned(picture: Picture, caption: Caption) -> Picture:
     assert not isinstance(font, ImageFont.ImageFont), "Pillow's packages have FreeType"
     end = width - _PAD - draw.textlength(caption.words, font)
     draw.text((end, _BAND / 2), caption.words, _SOFT, font, anchor="lm")
-    _name_players(draw, font, caption.players, end - _PAD)
-    draw.rectangle((0, _BAND - 2, width, _BAND - 1), _LINE)
-    if (done := round(width * caption.share)) > 0:
-        draw.rectangle((0, _BAND - 2, done - 1, _BAND - 1), _SOFT)
-    return np.asarray(image)
-
-
-def _name_players(draw: ImageDraw, font: FreeTypeFont, players: Sequence[Player], end: float) -> None:
-    """Draws as many players as fit."""
-    left, middle = float(_PAD), _BAND / 2
-    for player in players:
+    left, middle, end = float(_PAD), _BAND / 2, end - _PAD
+    for player in caption.players:  # as many as fit
         earned = f"{player.earned:+.4g}" if player.earned else "0"
         text = left + (_DOT + 7 if player.color else 0)
         right = text + draw.textlength(f"{player.name}  {earned}", font)
         if right > end:
             draw.text((left, middle), "...", _SOFT, font, anchor="lm")
-            return
+            break
         if player.color:
             draw.ellipse((left, middle - _DOT / 2, left + _DOT, middle + _DOT / 2), player.color)
         draw.text((text, middle), player.name, _INK, font, anchor="lm")
         draw.text((right, middle), earned, _SOFT, font, anchor="rm")
         left = right + _PAD + 6
+    draw.rectangle((0, _BAND - 2, width, _BAND - 1), _LINE)
+    if (done := round(width * caption.share)) > 0:
+        draw.rectangle((0, _BAND - 2, done - 1, _BAND - 1), _SOFT)
+    return np.asarray(image)
 
 
 def scaled(picture: Picture) -> Picture:
@@ -149,18 +135,12 @@ def scaled(picture: Picture) -> Picture:
     return picture
 
 
-def _even(picture: Picture) -> Picture:
-    """Pads to even sides, which H.264 requires."""
-    odd = [(0, side % 2) for side in picture.shape[:2]]
-    return np.pad(picture, [*odd, (0, 0)], mode="edge")
-
-
-def _held(pictures: Iterator[Picture], times: int) -> Iterator[Picture]:
-    """Repeats the last picture."""
+def _prepared(pictures: Iterator[Picture], times: int) -> Iterator[Picture]:
+    """Pads to even sides, which H.264 requires, and repeats the last picture."""
     last = next(pictures)
-    yield last
-    for last in pictures:
-        yield last
+    for picture in itertools.chain([last], pictures):
+        odd = [(0, side % 2) for side in picture.shape[:2]]
+        yield (last := np.pad(picture, [*odd, (0, 0)], mode="edge"))
     yield from itertools.repeat(last, times)
 
 

@@ -48,29 +48,28 @@ Flags = NDArray[np.bool_]
 
 
 class ReplayWriter:
-    """Writes the replays of some lanes of a match, during one leg.
+    """Writes the replays of some lanes, given by their numbers, of a match during the leg after tick `start`.
 
-    Args:
-        replays: the folder of the run's replays; created with the first chunk.
-        manifest: of the match.
-        interface: of its game.
-        lanes: their numbers in the match.
-        start: number of ticks played before the leg.
-
-    Raises:
-        ConfigError: the folder has replays of another match under this number, from before the leg.
+    The folder of the run's replays is created with the first chunk.
     """
 
     def __init__(self, replays: Path, manifest: Manifest, interface: Interface, *, lanes: range, start: int) -> None:
         self._replays = replays
         self._folder = folder_of(replays, round=manifest.round, match=manifest.match)
         self._manifest = manifest.to_bytes()
-        _check_manifest(self._folder, self._manifest, start=start)
+        path = self._folder / MANIFEST
+        stays = any(start_and_lane(file)[0] < start for file in files_in(self._folder))  # later files are played again
+        if stays and path.exists() and path.read_bytes() != self._manifest:
+            raise ConfigError(
+                "holds replays of another match than the one that has this number now (matches are renumbered when "
+                "copies change): restore the earlier configuration, move the replays folder away, or start a new run",
+                source=str(path),
+            )
         self._path = file_path(self._folder, start=start, lane=lanes[0])
         self._lanes = lanes
         self._spaces = interface.action_spaces
         self._columns = manifest.columns()
-        self._digests = Digests(interface, len(lanes), actions=manifest.layouts())
+        self._digests = Digests(interface, len(lanes), actions=self._columns)
         sizes = [_LENGTH_BYTES if column.ragged else column.item_bytes for of in self._columns for column in of]
         self._ticks = max(1, min(_MOST_TICKS, _MOST_BYTES // (len(lanes) * (sum(sizes) + _DIGEST_BYTES))))
         self._actions: list[list[Any]] = [  # arrays, and of ragged leaves one `Ragged` per tick
@@ -96,26 +95,27 @@ class ReplayWriter:
         options: Mapping[str, Any] | None,
         anew: bool,
     ) -> None:
-        """Adds begins of episodes.
+        """Adds begins of episodes in the lanes [L], with the first observations.
 
-        Args:
-            frame: the first observations.
-            lanes: the lanes in which an episode begins [L].
-            episodes: the numbers of the episodes [L].
-            seeds: one per lane; None: none were given.
-            options: of the reset.
-            anew: whether the game was made for this.
+        The numbers of the episodes [L] and the seeds (None: none were given) are those of all lanes; `options` are of
+        the reset, and `anew` says whether the game was made for this.
         """
         self._active[lanes] = frame.active[lanes]
-        digests = self._digests.begin(frame, lanes)
-        kept, lost = _kept_options(options)
+        kept, lost = None, ""  # the options in a form that can be stored, or else their description
+        if options is not None:
+            given = dict(options)
+            try:
+                kept = given if msgspec.msgpack.decode(msgspec.msgpack.encode(given)) == given else None
+            except (TypeError, ValueError, OverflowError, RecursionError):
+                kept = None
+            lost = "" if kept is given else f"{options!r:.200}"
         which = np.flatnonzero(lanes).tolist()
         begin = Begin(
             tick=self._tick + self._played,
             lanes=which,
             episodes=episodes[lanes].tolist(),
-            digests=digests[lanes].tolist(),
-            seeds=None if seeds is None else [_number(seeds[lane]) for lane in which],
+            digests=self._digests.begin(frame, lanes)[lanes].tolist(),
+            seeds=None if seeds is None else [None if (seed := seeds[lane]) is None else int(seed) for lane in which],
             options=kept,
             lost=lost,
             anew=anew,
@@ -123,19 +123,22 @@ class ReplayWriter:
         self._begins.append(begin)
 
     def add(self, actions: Sequence[Any], step: Step | None) -> None:
-        """Adds a tick.
-
-        Args:
-            actions: per entity a batched sample, leading axis L.
-            step: the game's own result; None: it has failed.
-
-        Raises:
-            WriteError: a full chunk cannot be written.
-        """
+        """Adds a tick: per entity a batched sample [L, ...], and the game's result; None: the game has failed."""
         if self._played == self._ticks or self._ragged_bytes > _MOST_BYTES:
             self.flush()
         t = self._played
-        done = [leaf for entity, action in enumerate(actions) for leaf in self._act(t, entity, action)]
+        done = []
+        for entity, action in enumerate(actions):
+            acting = self._active[:, entity]
+            leaves = flatten(self._spaces[entity], action)
+            for kept, column, leaf in zip(self._actions[entity], self._columns[entity], leaves, strict=True):
+                if column.ragged:
+                    kept.append(column.packed(leaf.kept(acting)).copy())
+                    self._ragged_bytes += kept[-1].values.nbytes
+                else:
+                    kept[t] = column.packed(leaf)
+                    kept[t, ~acting] = 0  # games ignore actions of entities that are not to act
+                done.append(kept[t])
         self._played = t + 1
         if step is None:
             self._failed.append(self._tick + self._played)
@@ -144,29 +147,18 @@ class ReplayWriter:
         self._kept[t] = self._digests.add(done, step)
         self._active[...] = step.frame.active
 
-    def _act(self, t: int, entity: int, action: Any) -> list[Any]:
-        """Stores an entity's actions; zeros where it is not to act, which games ignore."""
-        acting = self._active[:, entity]
-        everywhere = acting.all()
-        leaves = flatten(self._spaces[entity], action)
-        for kept, column, leaf in zip(self._actions[entity], self._columns[entity], leaves, strict=True):
-            if column.ragged:
-                kept.append(column.packed(leaf.kept(acting)).copy())
-                self._ragged_bytes += kept[-1].values.nbytes
-                continue
-            kept[t] = column.packed(leaf)
-            if not everywhere:
-                kept[t, ~acting] = 0
-        return [kept[t] for kept in self._actions[entity]]
-
     def flush(self) -> None:
-        """Writes the ticks since the last chunk, if there are any.
-
-        Raises:
-            WriteError: the disk is full, or the folder was removed.
-        """
+        """Writes the ticks since the last chunk, if there are any."""
         if self._played == 0:
             return
+        stored: list[bytes] = []
+        for columns in self._actions:
+            for kept in columns:
+                if isinstance(kept, list):
+                    rows = Ragged.concat(kept)
+                    stored += [rows.lengths.astype(np.uint32).tobytes(), rows.values.tobytes()]
+                else:
+                    stored.append(kept[: self._played].tobytes())
         chunk = Chunk(
             lane=self._lanes[0],
             lanes=len(self._lanes),
@@ -174,7 +166,7 @@ class ReplayWriter:
             ticks=self._played,
             begins=self._begins,
             failed=self._failed,
-            actions=[stored for of in self._actions for kept in of for stored in _stored(kept, self._played)],
+            actions=stored,
             digests=self._kept[: self._played].tobytes(),
         )
         # Appends to the file; on an error the file is left unchanged.
@@ -200,54 +192,14 @@ class ReplayWriter:
         self._tick += self._played
         self._played, self._begins, self._failed = 0, [], []
         self._ragged_bytes = 0
-        for of in self._actions:
-            for kept in of:
+        for columns in self._actions:
+            for kept in columns:
                 if isinstance(kept, list):
                     kept.clear()
 
     def close(self) -> None:
-        """Flushes, and syncs the file to the disk.
-
-        Raises:
-            WriteError: as `flush`.
-        """
+        """Flushes, and syncs the file to the disk."""
         self.flush()
         if self._begun:
             with writing(self._path), open(self._path, "rb", opener=private) as file:
                 os.fsync(file.fileno())
-
-
-def _stored(kept: Any, ticks: int) -> list[bytes]:
-    """One leaf of a chunk's actions, as its byte strings."""
-    if not isinstance(kept, list):
-        return [kept[:ticks].tobytes()]
-    rows = Ragged.concat(kept)
-    return [rows.lengths.astype(np.uint32).tobytes(), rows.values.tobytes()]
-
-
-def _number(seed: int | None) -> int | None:
-    return None if seed is None else int(seed)
-
-
-def _kept_options(options: Mapping[str, Any] | None) -> tuple[dict[str, Any] | None, str]:
-    """The options of a reset in a form that can be stored, or else their description."""
-    if options is None:
-        return None, ""
-    try:
-        kept = msgspec.msgpack.decode(msgspec.msgpack.encode(dict(options)))
-        same = bool(kept == dict(options))
-    except (TypeError, ValueError, OverflowError, RecursionError):
-        same = False
-    return (dict(options), "") if same else (None, f"{options!r:.200}")
-
-
-def _check_manifest(folder: Path, manifest: bytes, *, start: int) -> None:
-    """Checks the manifest of an earlier leg; recordings after `start` are ignored: they are played again."""
-    path = folder / MANIFEST
-    stays = any(start_and_lane(file)[0] < start for file in files_in(folder))
-    if stays and path.exists() and path.read_bytes() != manifest:
-        raise ConfigError(
-            "holds replays of another match than the one that has this number now (matches are renumbered when copies "
-            "change): restore the earlier configuration, move the replays folder away, or start a new run",
-            source=str(path),
-        )

@@ -6,17 +6,18 @@ A trace names its policy in `meta`, by which the page shows and hides it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from arena.league.metagame.measures import Measures
+from arena.league.ratings.ratings import Interval
 from arena.league.round_text import gate_words
 from arena.report.colors import Colors, faded
-from arena.report.curves import Curve
-from arena.report.learning import Evaluation, Learning, Logged, Rewards
-from arena.report.lineage import Fork, Gate, Lineage, Reset
+from arena.report.episodes import Curve
+from arena.report.learning import Evaluation, Rewards
+from arena.report.lineage import Fork, Lineage, Reset
 from arena.report.sections import PageData
 from arena.report.standings import StrengthCurve
-from arena.report.timing import Spent, Timing
+from arena.report.summary import Timing
 
 Figure = dict[str, Any]
 Trace = dict[str, Any]
@@ -48,11 +49,33 @@ _ACTIVITY_COLORS = {
 
 def figures(data: PageData, colors: Colors) -> dict[str, Figure]:
     """Every figure of the page by the name under which the page asks for it."""
-    found: dict[str, Figure] = {**_learning(data.learning, colors), **_evaluations(data.evaluations, colors)}
+    found: dict[str, Figure] = {}
+    for name, learned in (("returns", data.learning.returns), ("won", data.learning.won)):
+        traces = [
+            trace for policy, one in learned.items() for trace in _line(one, colors[policy], policy, among=len(learned))
+        ]
+        if traces:
+            means = (value for one in learned.values() for value in (*one.low, *one.high))
+            found[f"learning-{name}"] = _figure(traces, yaxis=_SHARE if name == "won" else _scale(means))
+    found |= _evaluations(data.evaluations, colors)
     if data.rewards is not None:
         found |= _rewards(data.rewards, colors)
     for number, by_policy in enumerate(data.logged.values()):
-        found[f"logged-{number}"] = _logged(by_policy, colors)
+        traces = [
+            {
+                "type": "scatter",
+                "mode": "lines" if len(one.ticks) > 1 else "markers",
+                "x": one.ticks,
+                "y": one.values,
+                "line": {"color": colors[policy], "width": 1.6},
+                "meta": {"policy": policy},
+                "name": policy,
+                "hovertemplate": f"{policy} %{{y:.4g}}<extra></extra>",
+            }
+            for policy, one in by_policy.items()
+        ]
+        scale = _scale(value for one in by_policy.values() for value in one.values)
+        found[f"logged-{number}"] = _figure(traces, x="", yaxis={"nticks": 5, **scale}, xaxis={"nticks": 5})
     for number, row in enumerate(data.lengths):
         width = row.edges[1] - row.edges[0]
         last = [edge - 1 for edge in row.edges[1:]]
@@ -73,89 +96,106 @@ def figures(data: PageData, colors: Colors) -> dict[str, Figure]:
         if row.over_time is not None:
             found[f"lengths-{number}-time"] = _figure(list(_line(row.over_time, _PLAIN)))
     if data.standings is not None:
-        for scale, curves in data.standings.charted.items():
-            found[f"strengths-{scale}"] = _strengths(curves, data.lineage, colors)
-    if data.standings is not None and data.standings.meta:
-        found["meta-nash"] = _meta(data.standings.meta, "nash", colors)
-        found["meta-alpha-rank"] = _meta(data.standings.meta, "alpha_rank", colors)
+        for number, curves in data.standings.charted.items():
+            found[f"strengths-{number}"] = _strengths(curves, data.lineage, colors)
+    if data.standings is not None and (rows := data.standings.meta):
+        found["meta-nash"] = _meta(rows, [row.nash for row in rows], colors)
+        found["meta-alpha-rank"] = _meta(rows, [row.alpha_rank for row in rows], colors)
     if data.lineage.eventful:
-        # A line per policy over ticks: its snapshots on it, forks as lines from one to another.
-        policies = list(colors.policies)
-        rows = {policy: len(policies) - 1 - place for place, policy in enumerate(policies)}
+        found["lineage"] = _lineage(data.lineage, data.summary.ticks, colors)
+    if data.time is not None:
+        kinds, ranks = data.time.kinds[::-1], data.time.ranks
+        bars = {"type": "bar", "orientation": "h", "y": [row.name for row in kinds]}
         traces = [
             {
-                "type": "scatter",
-                "mode": "lines",
-                "x": [0, data.summary.ticks],
-                "y": [row, row],
-                "line": {"color": faded(colors[policy], 0.55), "width": 2},
-                "hoverinfo": "skip",
+                **bars,
+                "name": activity,
+                "x": [row.seconds.get(activity, 0.0) / row.wall for row in kinds],
+                "marker": {"color": color},
+                "hovertemplate": f"%{{y}}: {activity} %{{x:.1%}}<extra></extra>",
             }
-            for policy, row in rows.items()
+            for activity, color in activity_colors(data.time).items()
         ]
-        for fork in data.lineage.forks:
-            traces.append(_fork_line(fork.tick, rows[fork.source], rows[fork.policy] + _ABOVE, colors[fork.source]))
-        forks = [
-            (f.tick, rows[f.policy] + _ABOVE, colors[f.source], "diamond", _fork_words(f)) for f in data.lineage.forks
+        stacked = {"barmode": "stack", "hovermode": "closest"}
+        shares = {"range": [0, 1], "tickformat": ".0%", "nticks": 5}
+        found["time-kinds"] = _figure(
+            traces,
+            xaxis={"title": {"text": ""}, **shares},
+            yaxis={"showgrid": False, "dtick": 1},
+            bargap=0.25,
+            height=60 + 30 * len(kinds),
+            **stacked,
+        )
+        traces = [
+            {
+                "type": "bar",
+                "x": [int(row.name) for row in ranks],
+                "name": activity,
+                "y": [row.seconds.get(activity, 0.0) / row.wall for row in ranks],
+                "marker": {"color": color, "line": {"width": 0}},
+                "hovertemplate": f"rank %{{x}}: {activity} %{{y:.1%}}<extra></extra>",
+            }
+            for activity, color in activity_colors(data.time).items()
         ]
-        resets = [
-            (r.tick, rows[r.policy] + _ABOVE, colors[r.policy], "x", _reset_words(r)) for r in data.lineage.resets
-        ]
-        gates = [
-            (g.tick, rows[g.policy] - _ABOVE, _PLAIN, _VERDICTS.get(g.verdict, "x"), _gate_words(g))
-            for g in data.lineage.gates
-        ]
-        traces += [
-            _marks(found)
-            for found in (
-                [
-                    (
-                        shot.tick,
-                        rows[shot.policy],
-                        colors[shot.policy],
-                        "circle" if shot.dropped is None else "circle-open",
-                        f"{shot.name}, {shot.matches} matches"
-                        + (f", dropped at {shot.dropped}" if shot.dropped is not None else ""),
-                    )
-                    for shot in data.lineage.snapshots
-                ],
-                forks,
-                resets,
-                gates,
-            )
-            if found
-        ]
-        axis = {"tickvals": list(rows.values()), "ticktext": list(rows), "range": [-0.7, len(rows) - 0.3]}
-        axis |= {"automargin": True, "showgrid": False}
-        found["lineage"] = _figure(traces, yaxis=axis, height=90 + 38 * len(rows), hovermode="closest")
-    if data.time is not None:
-        found["time-kinds"] = _time_bars(data.time, data.time.kinds)
-        found["time-ranks"] = _rank_bars(data.time)
+        found["time-ranks"] = _figure(
+            traces,
+            xaxis={"title": {"text": "rank"}, **({"dtick": 1} if len(ranks) <= 12 else {})},
+            yaxis={"showgrid": False, **shares},
+            bargap=0.25 if len(ranks) <= _CLOSE else 0.0,
+            height=230,
+            **stacked,
+        )
     return found
+
+
+def _lineage(lineage: Lineage, ticks: int, colors: Colors) -> Figure:
+    """A line per policy over ticks: its snapshots on it, forks as lines from one to another."""
+    rows = {policy: place for place, policy in enumerate(reversed([*colors.policies]))}
+    line: Trace = {"type": "scatter", "mode": "lines", "hoverinfo": "skip"}
+    traces: list[Trace] = [
+        {**line, "x": [0, ticks], "y": [rows[policy]] * 2, "line": {"color": faded(colors[policy], 0.55), "width": 2}}
+        for policy in colors.policies
+    ]
+    for fork in lineage.forks:
+        style = {"color": colors[fork.source], "width": 1.4, "dash": "dot"}
+        ends = [rows[fork.source], rows[fork.policy] + _ABOVE]
+        traces.append({**line, "x": [fork.tick, fork.tick], "y": ends, "line": style})
+    snapshots, gates = [], []
+    for shot in lineage.snapshots:
+        left = "" if shot.dropped is None else f", dropped at {shot.dropped}"
+        text = f"{shot.name}, {shot.matches} matches{left}"
+        symbol = "circle-open" if left else "circle"
+        snapshots.append((shot.tick, rows[shot.policy], colors[shot.policy], symbol, text))
+    forks = [(f.tick, rows[f.policy] + _ABOVE, colors[f.source], "diamond", _fork_words(f)) for f in lineage.forks]
+    resets = [(r.tick, rows[r.policy] + _ABOVE, colors[r.policy], "x", _reset_words(r)) for r in lineage.resets]
+    for gate in lineage.gates:
+        text = f"{gate.policy} against {gate.against}: {gate_words(gate.verdict)}"
+        text += f"<br>{gate.games:g} games, log-likelihood ratio {gate.llr:.2f}"
+        gates.append((gate.tick, rows[gate.policy] - _ABOVE, _PLAIN, _VERDICTS.get(gate.verdict, "x"), text))
+    traces += [_marks(marks) for marks in (snapshots, forks, resets, gates) if marks]
+    axis = {"tickvals": [*rows.values()][::-1], "ticktext": [*rows][::-1], "range": [-0.7, len(rows) - 0.3]}
+    axis |= {"automargin": True, "showgrid": False}
+    return _figure(traces, yaxis=axis, height=90 + 38 * len(rows), hovermode="closest")
 
 
 def without_few(figures: Mapping[str, Figure]) -> tuple[dict[str, Figure], dict[str, str]]:
     """The figures that are drawn, and in place of each with fewer than three points in all of its traces its words."""
-    few = {name for name, figure in figures.items() if max(map(_points_in, figure["data"]), default=0) < _FEWEST}
-    return (
-        {name: figure for name, figure in figures.items() if name not in few},
-        {name: _few_words(figures[name]) for name in sorted(few)},
-    )
-
-
-def _points_in(trace: Trace) -> int:
-    return sum(x is not None and y is not None for x, y in zip(trace["x"], trace["y"], strict=True))
-
-
-def _few_words(figure: Figure) -> str:
-    points = [
-        f"{trace['name']} {y:.4g} at {x:g}"
-        for trace in figure["data"]
-        if trace["type"] == "scatter" and "name" in trace and trace.get("hoverinfo") != "skip"
-        for x, y in zip(trace["x"], trace["y"], strict=True)
-        if isinstance(x, (int, float)) and y is not None
-    ]
-    return "No chart of fewer than three points" + (f": {'; '.join(points)}" if points else "")
+    drawn, few = {}, {}
+    for name, figure in sorted(figures.items()):
+        traces = [(trace, [*zip(trace["x"], trace["y"], strict=True)]) for trace in figure["data"]]
+        counts = [sum(x is not None and y is not None for x, y in points) for _, points in traces]
+        if max(counts, default=0) >= _FEWEST:
+            drawn[name] = figure
+            continue
+        words = [
+            f"{trace['name']} {y:.4g} at {x:g}"
+            for trace, points in traces
+            if trace["type"] == "scatter" and "name" in trace and trace.get("hoverinfo") != "skip"
+            for x, y in points
+            if isinstance(x, (int, float)) and y is not None
+        ]
+        few[name] = "No chart of fewer than three points" + (f": {'; '.join(words)}" if words else "")
+    return {name: drawn[name] for name in figures if name in drawn}, few
 
 
 def _figure(traces: Sequence[Trace], *, x: str = "ticks", y: str = "", **layout: Any) -> Figure:
@@ -199,18 +239,6 @@ def _line(curve: Curve, color: str, policy: str | None = None, *, among: int = 1
     }
 
 
-def _learning(learning: Learning, colors: Colors) -> dict[str, Figure]:
-    found = {}
-    for name, curves in (("returns", learning.returns), ("won", learning.won)):
-        traces = [
-            trace for policy, one in curves.items() for trace in _line(one, colors[policy], policy, among=len(curves))
-        ]
-        if traces:
-            means = (value for curve in curves.values() for value in (*curve.low, *curve.high))
-            found[f"learning-{name}"] = _figure(traces, yaxis=_SHARE if name == "won" else _scale(means))
-    return found
-
-
 def _rewards(rewards: Rewards, colors: Colors) -> dict[str, Figure]:
     def line(values: Sequence[float | None], color: str, policy: str | None) -> Trace:
         return {
@@ -233,72 +261,47 @@ def _rewards(rewards: Rewards, colors: Colors) -> dict[str, Figure]:
     }
 
 
-def _logged(by_policy: Mapping[str, Logged], colors: Colors) -> Figure:
-    traces = [
-        {
+def _evaluations(rows: Sequence[Evaluation], colors: Colors) -> dict[str, Figure]:
+    def trace(mine: Sequence[Evaluation], values: Sequence[float | None], errors: Mapping[str, Any]) -> Trace:
+        policy = mine[0].policy
+        bars = {"type": "data", **errors, "thickness": 1.2, "width": 3, "color": colors[policy]}
+        return {
             "type": "scatter",
-            "mode": "lines" if len(one.ticks) > 1 else "markers",
-            "x": one.ticks,
-            "y": one.values,
-            "line": {"color": colors[policy], "width": 1.6},
+            "mode": "lines+markers",
+            "x": [row.ticks for row in mine],
+            "line": {"color": colors[policy], "width": 2},
+            "marker": {"size": 6},
             "meta": {"policy": policy},
             "name": policy,
             "hovertemplate": f"{policy} %{{y:.4g}}<extra></extra>",
+            "y": values,
+            "error_y": bars,
         }
-        for policy, one in by_policy.items()
-    ]
-    scale = _scale(value for one in by_policy.values() for value in one.values)
-    return _figure(traces, x="", yaxis={"nticks": 5, **scale}, xaxis={"nticks": 5})
 
-
-def _evaluations(rows: Sequence[Evaluation], colors: Colors) -> dict[str, Figure]:
     by_policy: dict[str, list[Evaluation]] = {}
     for row in rows:
         by_policy.setdefault(row.policy, []).append(row)
-    returns = [_evaluated(mine, colors[policy]) for policy, mine in by_policy.items()]
+    returns, wins = [], []
+    for mine in by_policy.values():
+        returns.append(trace(mine, [row.mean for row in mine], {"array": [row.margin for row in mine]}))
+        games = [(row, row.wins) for row in mine if row.wins is not None]
+        if games:
+            above = [row.won[1] - won if row.won else None for row, won in games]
+            below = [won - row.won[0] if row.won else None for row, won in games]
+            errors = {"symmetric": False, "array": above, "arrayminus": below}
+            wins.append(trace([row for row, _ in games], [won for _, won in games], errors))
     found = {"evaluation-returns": _figure(returns, yaxis={"exponentformat": "power"})} if returns else {}
-    games = {policy: [row for row in mine if row.wins is not None] for policy, mine in by_policy.items()}
-    wins = [_share_won(mine, colors[policy]) for policy, mine in games.items() if mine]
-    if wins:
-        found["evaluation-wins"] = _figure(wins, yaxis=_SHARE)
-    return found
+    return found | ({"evaluation-wins": _figure(wins, yaxis=_SHARE)} if wins else {})
 
 
-def _evaluated(rows: Sequence[Evaluation], color: str) -> Trace:
-    margins = [row.margin for row in rows]
-    bars = {"type": "data", "array": margins, "thickness": 1.2, "width": 3, "color": color}
-    return {**_points(rows, color), "y": [row.mean for row in rows], "error_y": bars}
-
-
-def _share_won(rows: Sequence[Evaluation], color: str) -> Trace:
-    above = [row.won[1] - row.wins if row.won and row.wins is not None else None for row in rows]
-    below = [row.wins - row.won[0] if row.won and row.wins is not None else None for row in rows]
-    bars = {"type": "data", "symmetric": False, "array": above, "arrayminus": below, "thickness": 1.2, "width": 3}
-    return {**_points(rows, color), "y": [row.wins for row in rows], "error_y": {**bars, "color": color}}
-
-
-def _points(rows: Sequence[Evaluation], color: str) -> Trace:
-    return {
-        "type": "scatter",
-        "mode": "lines+markers",
-        "x": [row.ticks for row in rows],
-        "line": {"color": color, "width": 2},
-        "marker": {"size": 6},
-        "meta": {"policy": rows[0].policy},
-        "name": rows[0].policy,
-        "hovertemplate": f"{rows[0].policy} %{{y:.4g}}<extra></extra>",
-    }
-
-
-def _meta(rows: Sequence[Measures], measure: Literal["nash", "alpha_rank"], colors: Colors) -> Figure:
+def _meta(rows: Sequence[Measures], estimates: Sequence[Interval], colors: Colors) -> Figure:
     """A measure of the meta-game, a player a line, the best on top."""
-    upwards = rows[::-1]
-    estimates = [row.nash if measure == "nash" else row.alpha_rank for row in upwards]
+    upwards, values = rows[::-1], estimates[::-1]
     errors = {
         "type": "data",
         "symmetric": False,
-        "array": [high - value for value, _, high in estimates],
-        "arrayminus": [value - low for value, low, _ in estimates],
+        "array": [high - value for value, _, high in values],
+        "arrayminus": [value - low for value, low, _ in values],
         "thickness": 1.2,
         "width": 3,
         "color": _PLAIN,
@@ -306,7 +309,7 @@ def _meta(rows: Sequence[Measures], measure: Literal["nash", "alpha_rank"], colo
     bars = {
         "type": "bar",
         "orientation": "h",
-        "x": [value for value, _, _ in estimates],
+        "x": [value for value, _, _ in values],
         "y": [row.player for row in upwards],
         "marker": {"color": [colors[row.player] for row in upwards]},
         "error_x": errors,
@@ -358,70 +361,11 @@ def _fork_words(fork: Fork) -> str:
     return f"{fork.policy} is a copy of {fork.source}" + (f"<br>{changes}" if changes else "")
 
 
-def _gate_words(gate: Gate) -> str:
-    found = f"{gate.policy} against {gate.against}: {gate_words(gate.verdict)}"
-    return f"{found}<br>{gate.games:g} games, log-likelihood ratio {gate.llr:.2f}"
-
-
-def _fork_line(tick: int, source: float, target: float, color: str) -> Trace:
-    line = {"color": color, "width": 1.4, "dash": "dot"}
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "x": [tick, tick],
-        "y": [source, target],
-        "line": line,
-        "hoverinfo": "skip",
-    }
-
-
 def _marks(marks: Sequence[Mark]) -> Trace:
     x, y, color, symbol, words = (list(column) for column in zip(*marks, strict=True))
     marker = {"size": 9, "color": color, "symbol": symbol, "line": {"color": color, "width": 1.5}}
     hover = {"text": words, "hovertemplate": "%{text}<br>tick %{x}<extra></extra>"}
     return {"type": "scatter", "mode": "markers", "x": x, "y": y, "marker": marker, **hover}
-
-
-def _time_bars(timing: Timing, rows: Sequence[Spent]) -> Figure:
-    names = [row.name for row in rows][::-1]
-    traces = [
-        {
-            "type": "bar",
-            "orientation": "h",
-            "y": names,
-            "name": activity,
-            "x": [row.seconds.get(activity, 0.0) / row.wall for row in rows][::-1],
-            "marker": {"color": _ACTIVITY_COLORS.get(activity, "#c3c9d0")},
-            "hovertemplate": f"%{{y}}: {activity} %{{x:.1%}}<extra></extra>",
-        }
-        for activity in timing.activities
-    ]
-    return _stacked(traces, height=60 + 30 * len(rows), xaxis={"title": {"text": ""}, **_SHARES}, yaxis={"dtick": 1})
-
-
-def _rank_bars(timing: Timing) -> Figure:
-    traces = [
-        {
-            "type": "bar",
-            "x": [int(row.name) for row in timing.ranks],
-            "name": activity,
-            "y": [row.seconds.get(activity, 0.0) / row.wall for row in timing.ranks],
-            "marker": {"color": _ACTIVITY_COLORS.get(activity, "#c3c9d0"), "line": {"width": 0}},
-            "hovertemplate": f"rank %{{x}}: {activity} %{{y:.1%}}<extra></extra>",
-        }
-        for activity in timing.activities
-    ]
-    whole = {"dtick": 1} if len(timing.ranks) <= 12 else {}
-    gap = 0.25 if len(timing.ranks) <= _CLOSE else 0.0
-    return _stacked(traces, height=230, xaxis={"title": {"text": "rank"}, **whole}, yaxis=_SHARES, gap=gap)
-
-
-_SHARES = {"range": [0, 1], "tickformat": ".0%", "nticks": 5}
-
-
-def _stacked(traces: Sequence[Trace], *, height: int, xaxis: Figure, yaxis: Figure, gap: float = 0.25) -> Figure:
-    rows = {"showgrid": False, **yaxis}
-    return _figure(traces, xaxis=xaxis, yaxis=rows, barmode="stack", bargap=gap, height=height, hovermode="closest")
 
 
 def activity_colors(timing: Timing) -> dict[str, str]:

@@ -5,7 +5,7 @@ In a tournament of several runs policies of the same name bring the same color a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from arena.config.schema import Config
 
@@ -39,17 +39,20 @@ def _unlike(taken: Iterable[str], count: int) -> list[str]:
     chosen: list[str] = []
     while spare and len(chosen) < count:
         others = seen + chosen
-        best = max(spare, key=lambda color: min((_distance(color, other) for other in others), default=0.0))
+
+        def distance(color: str, others: Sequence[str] = others) -> float:
+            """Between the channels, weighted as eyes do (Riemersma, "Colour metric"), to the nearest one."""
+            r, g, b = _channels(color)
+            found = []
+            for red, green, blue in map(_channels, others):
+                warm = (r + red) / 512
+                found.append((2 + warm) * (r - red) ** 2 + 4 * (g - green) ** 2 + (3 - warm) * (b - blue) ** 2)
+            return min(found, default=0.0)
+
+        best = max(spare, key=distance)
         spare.remove(best)
         chosen.append(best)
     return [chosen[place % len(chosen)] for place in range(count)]
-
-
-def _distance(one: str, other: str) -> float:
-    """How unlike two colors are: between their channels, weighted as eyes do (Riemersma, "Colour metric")."""
-    (r, g, b), (red, green, blue) = _channels(one), _channels(other)
-    warm = (r + red) / 512
-    return (2 + warm) * (r - red) ** 2 + 4 * (g - green) ** 2 + (3 - warm) * (b - blue) ** 2
 
 
 def _channels(color: str) -> tuple[int, int, int]:

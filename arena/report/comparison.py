@@ -62,19 +62,12 @@ class ComparedPolicy(msgspec.Struct, frozen=True):
 
 
 class Group(msgspec.Struct, frozen=True):
-    """Runs of the same configuration.
+    """Runs of the same configuration."""
 
-    Args:
-        label: its name on the page.
-        color: of its curves.
-        runs: their folders.
-        differs: per key that is not the same in all groups, the value here.
-    """
-
-    label: str
-    color: str
-    runs: list[str]
-    differs: dict[str, str]
+    label: str  # its name on the page
+    color: str  # of its curves
+    runs: list[str]  # their folders
+    differs: dict[str, str]  # per key that is not the same in all groups, the value here
 
 
 class Comparison(msgspec.Struct, frozen=True):
@@ -88,10 +81,6 @@ class Comparison(msgspec.Struct, frozen=True):
 
 def write_comparison(paths: Sequence[Path | str], output: Path | str) -> Path:
     """Makes the page of several runs; returns where it is.
-
-    Args:
-        paths: of the run folders, each named once.
-        output: the file.
 
     Raises:
         ConfigError: one of them is not a run folder, or is damaged, or is named twice; or the file cannot be there.
@@ -159,12 +148,19 @@ def compared(files: Sequence[RunFiles]) -> tuple[Comparison, dict[str, Figure]]:
         for place in places
     ]
     names = list(dict.fromkeys(name for run in files for name in run.config.policies if name in run.episodes.policies))
-    policies = [
-        row
-        for name in names
-        for number, places in enumerate(members)
-        if (row := _policy(name, number, [files[place] for place in places])) is not None
-    ]
+    policies = []
+    for name in names:
+        for number, places in enumerate(members):
+            returns, won = (
+                [
+                    values[-_LAST:].mean()
+                    for place in places
+                    if len(values := _numbers(files[place], name, of_games=of_games)[1])
+                ]
+                for of_games in (False, True)
+            )
+            if returns:
+                policies.append(ComparedPolicy(number, name, estimate(returns), estimate(won) if won else None))
     fewest = min((len(_numbers(run, name, of_games=False)[1]) for run in files for name in names), default=0)
     parts = min(max(round(math.sqrt(fewest)), _FEWEST_PARTS), _MOST_PARTS)
     edges = np.linspace(0, max(summary.ticks for summary in summaries), parts + 1)
@@ -173,8 +169,15 @@ def compared(files: Sequence[RunFiles]) -> tuple[Comparison, dict[str, Figure]]:
         for title, of_games in (("return", False), ("share of points", True)):
             traces: list[Trace] = []
             for group, places in zip(groups, members, strict=True):
-                curves = [_curve(files[place], name, edges, of_games=of_games) for place in places]
-                traces += _lines([curve for curve in curves if curve is not None], edges, group)
+                curves = []  # the mean of each part of the ticks, NaN where there is no episode
+                for place in places:
+                    ticks, values = _numbers(files[place], name, of_games=of_games)
+                    if len(values):
+                        part = np.clip(np.searchsorted(edges, ticks, side="left") - 1, 0, parts - 1)
+                        counts = np.bincount(part, minlength=parts)
+                        sums = np.bincount(part, weights=values, minlength=parts)
+                        curves.append(np.where(counts, sums / np.maximum(counts, 1), np.nan))
+                traces += _lines(curves, edges, group)
             if traces:
                 axis = (
                     {"tickformat": ".0%", "range": [0, 1]}
@@ -188,18 +191,18 @@ def compared(files: Sequence[RunFiles]) -> tuple[Comparison, dict[str, Figure]]:
 
 def _flat(config: Config) -> dict[str, str]:
     """The configuration as keys and values, as `policies.blue.options.gamma`."""
-    return dict(_walk(plain(config), ""))
 
+    def walk(value: Any, path: str) -> Iterator[tuple[str, str]]:
+        if isinstance(value, Mapping) and value:
+            for key, item in value.items():
+                yield from walk(item, f"{path}.{key}".removeprefix("."))
+        elif isinstance(value, (list, tuple)) and value:
+            for index, item in enumerate(value):
+                yield from walk(item, f"{path}[{index}]")
+        else:
+            yield path, str(value)
 
-def _walk(value: Any, path: str) -> Iterator[tuple[str, str]]:
-    if isinstance(value, Mapping) and value:
-        for key, item in value.items():
-            yield from _walk(item, f"{path}.{key}".removeprefix("."))
-    elif isinstance(value, (list, tuple)) and value:
-        for index, item in enumerate(value):
-            yield from _walk(item, f"{path}[{index}]")
-    else:
-        yield path, str(value)
+    return dict(walk(plain(config), ""))
 
 
 def _numbers(run: RunFiles, policy: str, *, of_games: bool) -> tuple[Floats, Floats]:
@@ -216,30 +219,11 @@ def _numbers(run: RunFiles, policy: str, *, of_games: bool) -> tuple[Floats, Flo
     return ticks[decided], mine.shares[decided, 0] + mine.shares[decided, 1] / 2
 
 
-def _curve(run: RunFiles, policy: str, edges: Floats, *, of_games: bool) -> Floats | None:
-    """The mean of each part of the ticks, NaN where there is no episode; None where there is none at all."""
-    ticks, values = _numbers(run, policy, of_games=of_games)
-    if not len(values):
-        return None
-    part = np.clip(np.searchsorted(edges, ticks, side="left") - 1, 0, len(edges) - 2)
-    counts = np.bincount(part, minlength=len(edges) - 1)
-    sums = np.bincount(part, weights=values, minlength=len(edges) - 1)
-    return np.where(counts, sums / np.maximum(counts, 1), np.nan)
-
-
 def scale_of_means(traces: Sequence[Trace]) -> Figure:
     """An axis that holds all means; the intervals of few runs, which may be far wider, reach beyond it."""
     values = [value for trace in traces if trace["line"]["width"] for value in trace["y"]]
     room = 0.1 * (max(values) - min(values)) or 0.5
     return {"range": [min(values) - room, max(values) + room]}
-
-
-def _policy(name: str, group: int, runs: Sequence[RunFiles]) -> ComparedPolicy | None:
-    returns = [values[-_LAST:].mean() for run in runs if len(values := _numbers(run, name, of_games=False)[1])]
-    if not returns:
-        return None
-    won = [values[-_LAST:].mean() for run in runs if len(values := _numbers(run, name, of_games=True)[1])]
-    return ComparedPolicy(group, name, estimate(returns), estimate(won) if won else None)
 
 
 def estimate(values: Sequence[float]) -> Estimate:

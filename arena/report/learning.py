@@ -1,4 +1,4 @@
-"""How the policies have learned: returns, wins and what their algorithms logged, over ticks; and their evaluations."""
+"""How the policies have learned: returns, wins and what was logged, over ticks; evaluations; lengths of episodes."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 
 from arena.league.ratings.intervals import half_of_mean, of_share
 from arena.records.metrics import UpdateRecord
-from arena.report.curves import Curve, curve, edges_for
-from arena.report.episodes import EpisodeTable
+from arena.report.episodes import Curve, EpisodeTable, curve, edges_for
 from arena.report.read_run import RunFiles
 
 MOST_POINTS = 160  # of a logged value: more do not fit the width of a page
+_MOST_BARS = 40  # of lengths
 
 
 class Learning(msgspec.Struct, frozen=True):
@@ -56,6 +56,24 @@ class Evaluation(msgspec.Struct, frozen=True):
     losses: float | None
 
 
+class Lengths(msgspec.Struct, frozen=True):
+    """The lengths of one environment's episodes."""
+
+    env: str
+    episodes: int  # without those that were cut
+    mean: float
+    median: float
+    longest: int
+    terminated: int  # by the rules
+    truncated: int  # otherwise alone
+    cut: int
+    edges: list[float]  # [N + 1] of the bars, in ticks: lengths from one edge up to, but not including, the next one
+    counts: list[int]  # [N] episodes in each bar
+    over_time: Curve | None
+    """The mean length over the run's ticks; None where episodes were counted, as in a tournament: there it would only
+    show which episodes of a batch end first."""
+
+
 def learning_curves(files: RunFiles, *, last: int) -> Learning:
     """The curves up to the last tick; without snapshots, which do not learn; none if no policy learns."""
     table, policies = files.episodes, files.config.policies
@@ -87,11 +105,37 @@ def rewards(files: RunFiles) -> Rewards | None:
     )
 
 
-def length_curve(table: EpisodeTable, env: int, *, last: int) -> Curve:
-    """The mean length of the episodes of one environment."""
-    mine = (table.env == env) & ~table.cut
-    edges = edges_for(last, numbers=int(mine.sum()), matches=table.matches_at_once)
-    return curve(table.tick[mine], table.length[mine].astype(float), matches=table.series[mine], edges=edges)
+def lengths(table: EpisodeTable, *, last: int | None) -> list[Lengths]:
+    """Per environment with finished episodes; `last` tick, None where the number of episodes decides."""
+    rows = []
+    for env, name in enumerate(table.envs):
+        mine = (table.env == env) & ~table.cut
+        found = table.length[mine]
+        if not len(found):
+            continue
+        over_time = None
+        if last is not None:
+            ends = edges_for(last, numbers=len(found), matches=table.matches_at_once)
+            over_time = curve(table.tick[mine], found.astype(float), matches=table.series[mine], edges=ends)
+        low, high = int(found.min()), int(found.max())
+        width = max(1, -(-(high - low + 1) // _MOST_BARS))
+        edges = np.arange(low, high + width + 1, width, dtype=np.float64)
+        rows.append(
+            Lengths(
+                env=name,
+                episodes=len(found),
+                mean=float(found.mean()),
+                median=float(np.median(found)),
+                longest=high,
+                terminated=int(np.count_nonzero(table.terminated[mine])),
+                truncated=int(np.count_nonzero(table.truncated[mine] & ~table.terminated[mine])),
+                cut=int(np.count_nonzero((table.env == env) & table.cut)),
+                edges=edges.tolist(),
+                counts=np.histogram(found, edges)[0].tolist(),
+                over_time=over_time,
+            )
+        )
+    return rows
 
 
 def logged_values(updates: tuple[UpdateRecord, ...]) -> dict[str, dict[str, Logged]]:
@@ -100,12 +144,14 @@ def logged_values(updates: tuple[UpdateRecord, ...]) -> dict[str, dict[str, Logg
     for update in updates:
         for name, value in update.values.items():
             found[name][update.policy].append((update.ticks, value))
-    return {name: {policy: _thinned(points) for policy, points in by.items()} for name, by in found.items()}
-
-
-def _thinned(points: list[tuple[int, float]]) -> Logged:
-    parts = np.array_split(np.array(points, np.float64), min(MOST_POINTS, len(points)))
-    return Logged([float(part[-1, 0]) for part in parts], [float(part[:, 1].mean()) for part in parts])
+    values: dict[str, dict[str, Logged]] = {}
+    for name, by_policy in found.items():
+        values[name] = {}
+        for policy, points in by_policy.items():
+            parts = np.array_split(np.array(points, np.float64), min(MOST_POINTS, len(points)))
+            ends, means = [float(part[-1, 0]) for part in parts], [float(part[:, 1].mean()) for part in parts]
+            values[name][policy] = Logged(ends, means)
+    return values
 
 
 def evaluations(files: RunFiles) -> list[Evaluation]:

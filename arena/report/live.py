@@ -34,13 +34,9 @@ _AGAIN = 2  # seconds after which a browser asks again for a page that could not
 
 
 class LivePage:
-    """The newest page of a run.
+    """The newest page of a run folder, with so many replays.
 
-    Args:
-        path: the run folder.
-        replays: how many replays are shown at most.
-        make: the page of a run folder, with so many replays, that knows its version.
-        clock: seconds.
+    `make` makes the page, which knows its version; None: `arena.report.page` does.
     """
 
     def __init__(
@@ -51,66 +47,44 @@ class LivePage:
         make: Callable[[Path, int, str], str] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._path, self._replays, self._make, self._clock = path, replays, make or _made, clock
+        self._path, self._replays, self._make, self._clock = path, replays, make, clock
         self._lock = threading.Lock()
         self._version, self._text, self._until = "", "", 0.0
 
     def version(self) -> str:
-        """The version of the newest page; if it is time for a new one, it is made before this returns.
-
-        Raises:
-            ConfigError: the folder is damaged.
-        """
+        """The version of the newest page; if it is time for a new one, it is made before this returns."""
         return self._newest()[0]
 
     def text(self) -> str:
-        """The newest page; made once, however many ask.
-
-        Raises:
-            ConfigError: the folder is damaged.
-        """
+        """The newest page; made once, however many ask."""
         return self._newest()[1]
 
     def _newest(self) -> tuple[str, str]:
         with self._lock:
             if not self._version or self._clock() >= self._until:
                 folder = RunFolder(self._path)
-                watched = (
-                    folder.episodes,
-                    folder.metrics,
-                    folder.evaluations,
-                    folder.rounds,
-                    folder.faults,
-                    folder.lock,
-                )
-                sizes = [path.stat() if path.exists() else None for path in (*watched, folder.profile)]
+                journals = (folder.episodes, folder.metrics, folder.evaluations, folder.rounds, folder.faults)
+                watched = (*journals, folder.lock, folder.profile)
+                sizes = [path.stat() if path.exists() else None for path in watched]
                 words = ["" if found is None else f"{found.st_size:x}.{found.st_mtime_ns:x}" for found in sizes]
                 # a run that is killed changes no file
                 found = "-".join([*words, "going" if is_held(self._path) else "over"])
                 if found != self._version:
                     began = self._clock()
-                    self._text = self._make(self._path, self._replays, found)
+                    if self._make is None:
+                        self._text = page(read_run(self._path), live=found, replays=self._replays)
+                    else:
+                        self._text = self._make(self._path, self._replays, found)
                     self._version, ended = found, self._clock()
                     self._until = ended + _REST * (ended - began)
             return self._version, self._text
 
 
-def _made(path: Path, replays: int, version: str) -> str:
-    return page(read_run(path), live=version, replays=replays)
-
-
 class PageServer(ThreadingHTTPServer):
-    """A server that is bound, for this machine alone.
-
-    Args:
-        live: what is served.
-        port: 0 takes any that is free.
+    """A server that is bound, for this machine alone; port 0 takes any that is free.
 
     Attributes:
         address: of the page, with its key.
-
-    Raises:
-        ConfigError: the port is taken.
     """
 
     def __init__(self, live: LivePage, port: int) -> None:
@@ -123,16 +97,9 @@ class PageServer(ThreadingHTTPServer):
 
 
 def serve(path: Path, *, port: int, replays: int, say: Callable[[str], None]) -> int:
-    """Serves the page of a run until Ctrl-C; returns the exit status.
+    """Serves the page of a run folder, with so many replays, until Ctrl-C; returns the exit status.
 
-    Args:
-        path: the run folder.
-        port: 0 takes any that is free.
-        replays: how many are shown at most.
-        say: is told the address.
-
-    Raises:
-        ConfigError: this is not a run folder, it is damaged, or the port is taken.
+    Port 0 takes any that is free; `say` gets the address.
     """
     try:
         live = LivePage(path, replays=replays)
@@ -162,26 +129,25 @@ class _Handler(BaseHTTPRequestHandler):
         with suppress(ConnectionError):  # the reader left before the answer was sent
             if not is_own_host(hosts, ()) or not hmac.compare_digest(key.encode(), self._key.encode()):
                 self.send_error(HTTPStatus.FORBIDDEN, "the address that arena report prints has a key")
-            elif name not in answers:
+                return
+            if name not in answers:
                 self.send_error(HTTPStatus.NOT_FOUND)
-            else:
-                try:
-                    self._answer(answers[name](), kind="text/plain" if name else "text/html")
-                except ConfigError as error:  # the run goes on, and so does the server
-                    text = f"arena: error: {error}\n"
-                    self._answer(text, kind="text/plain", status=HTTPStatus.INTERNAL_SERVER_ERROR)
-
-    def _answer(self, text: str, *, kind: str, status: HTTPStatus = HTTPStatus.OK) -> None:
-        body = text.encode()
-        self.send_response(status)
-        self.send_header("Content-Type", f"{kind}; charset=utf-8")
-        self.send_header("Content-Length", str(len(body)))
-        self.send_header("Cache-Control", "no-store")
-        self.send_header("Referrer-Policy", "no-referrer")  # the address has the key
-        if status != HTTPStatus.OK:
-            self.send_header("Refresh", str(_AGAIN))
-        self.end_headers()
-        self.wfile.write(body)
+                return
+            kind, status = "text/plain" if name else "text/html", HTTPStatus.OK
+            try:
+                text = answers[name]()
+            except ConfigError as error:  # the run goes on, and so does the server
+                kind, status, text = "text/plain", HTTPStatus.INTERNAL_SERVER_ERROR, f"arena: error: {error}\n"
+            body = text.encode()
+            self.send_response(status)
+            self.send_header("Content-Type", f"{kind}; charset=utf-8")
+            self.send_header("Content-Length", str(len(body)))
+            self.send_header("Cache-Control", "no-store")
+            self.send_header("Referrer-Policy", "no-referrer")  # the address has the key
+            if status != HTTPStatus.OK:
+                self.send_header("Refresh", str(_AGAIN))
+            self.end_headers()
+            self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
         """The console shows the address and nothing else."""

@@ -79,14 +79,9 @@ def write_report(
 
 
 def page(files: RunFiles, *, live: str = "", replays: int = MOST_REPLAYS, episodes: Sequence[Place] = ()) -> str:
-    """The HTML of a run.
+    """The HTML of a run, with at most so many replays, or with those of these episodes.
 
-    Args:
-        files: what was read of its folder.
-        replays: how many are shown at most.
-        episodes: whose replays are shown instead.
-        live: the version of a page that asks its server whether there is another one, and shows it; empty: it asks
-            no server.
+    `live` is the version of a page that asks its server whether there is another one, and shows it; empty: it does not.
     """
     strips = replay_strips(files.folder, most=replays, episodes=episodes)
     data, colors = page_data(files, [strip.replay for strip in strips]), Colors(files.config)

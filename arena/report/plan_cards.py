@@ -7,7 +7,7 @@ Colors of lines and of text are classes of the page's style, which knows light a
 from __future__ import annotations
 
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping
 
 import msgspec
 
@@ -29,28 +29,30 @@ class Card(msgspec.Struct, frozen=True):
 
 
 class PlanPicture(msgspec.Struct, frozen=True):
-    """The whole plan.
-
-    Args:
-        root: the rank that hosts the root.
-        cards: of the first matches; `more`: how many matches are not shown.
-        idle: ranks without a role.
-    """
+    """The whole plan."""
 
     processes: int
     roles: int
     matches: int
-    root: int
-    cards: list[Card]
-    more: int
-    idle: int
+    root: int  # the rank that hosts the root
+    cards: list[Card]  # of the first matches
+    more: int  # how many matches are not shown
+    idle: int  # ranks without a role
 
 
 def plan_picture(plan: PlanFile, colors: Colors) -> PlanPicture:
     """The picture of a plan."""
-    hosts = _hosts(plan)
+    hosts: dict[int, dict[int, int]] = {}  # per match and place (0: the environment, then the seats) the rank
+    for rank in plan.ranks:
+        for role in rank.roles:
+            if role.match is not None:
+                place = 0
+                if role.role != "environment":  # its entities tell the seat of a worker
+                    seats = [(seat.policy, seat.entities) for seat in plan.matches[role.match].seats]
+                    place = 1 + seats.index((str(role.policy), tuple(role.entities)))
+                hosts.setdefault(role.match, {})[place] = rank.rank
     cards = [
-        Card(match.match, match.env, match.lanes, _draw(match, hosts.get(match.match, []), colors))
+        Card(match.match, match.env, match.lanes, _draw(match, hosts.get(match.match, {}), colors))
         for match in plan.matches[:MOST_CARDS]
     ]
     return PlanPicture(
@@ -64,26 +66,18 @@ def plan_picture(plan: PlanFile, colors: Colors) -> PlanPicture:
     )
 
 
-def _hosts(plan: PlanFile) -> dict[int, list[int]]:
-    """Per match the ranks of its environment and of its workers, in the order of the seats."""
-    hosts: dict[int, list[tuple[int, int]]] = {}
-    for rank in plan.ranks:
-        for role in rank.roles:
-            if role.match is not None:
-                place = 0 if role.role == "environment" else 1 + _seat(plan, role.match, role.policy, role.entities)
-                hosts.setdefault(role.match, []).append((place, rank.rank))
-    return {match: [rank for _, rank in sorted(found)] for match, found in hosts.items()}
-
-
-def _seat(plan: PlanFile, match: int, policy: str | None, entities: Sequence[int | str]) -> int:
-    """The place of a worker among the seats; its entities tell."""
-    seats = plan.matches[match].seats
-    return next(place for place, seat in enumerate(seats) if (seat.policy, seat.entities) == (policy, tuple(entities)))
-
-
-def _draw(match: PlannedMatch, ranks: Sequence[int], colors: Colors) -> str:
-    """The picture of one match; `ranks` are those of the environment and of the seats, as far as the plan has them."""
-    places = list(_places(match))
+def _draw(match: PlannedMatch, ranks: Mapping[int, int], colors: Colors) -> str:
+    """The picture of one match; `ranks` by place, as far as the plan has them."""
+    # The seats stand in rows, with a gap between two sides of one row.
+    count, places = len(match.seats), []
+    first = len(match.sides[0]) if match.sides and len(match.sides) == 2 and count <= _IN_A_ROW else count
+    gap = 8.0 if first < count else 0.0
+    for row in range(0, count, _IN_A_ROW):
+        here = min(_IN_A_ROW, count - row)
+        left = _WIDTH / 2 - (here - 1) * _STEP / 2
+        for place in range(here):
+            x = left + place * _STEP + (gap if place >= first else -gap)
+            places.append((x, _TOP + (row // _IN_A_ROW) * _STEP))
     height = max(y for _, y in places) + _RADIUS + 4
     svg = ElementTree.Element(
         "svg", {"viewBox": f"0 0 {_WIDTH} {height}", "width": str(_WIDTH), "height": str(height), "role": "img"}
@@ -92,36 +86,17 @@ def _draw(match: PlannedMatch, ranks: Sequence[int], colors: Colors) -> str:
     ElementTree.SubElement(svg, "title").text = f"match {match.match}: {players} in {match.env}"
     for x, y in places:
         ElementTree.SubElement(svg, "path", {"class": "link", "d": f"M{_WIDTH / 2} 30 C{_WIDTH / 2} 48 {x} 34 {x} {y}"})
-    _environment(svg, ranks[0] if ranks else None)
-    for seat, (x, y), rank in zip(match.seats, places, [*ranks[1:], *[None] * len(places)], strict=False):
-        color = colors[seat.policy]
-        node = ElementTree.SubElement(svg, "g")
-        ElementTree.SubElement(node, "title").text = f"{seat.policy}, rank {rank}"
-        dashed = {"stroke-dasharray": "3 2", "fill-opacity": "0.55"} if "@" in seat.policy else {}
-        ElementTree.SubElement(
-            node,
-            "circle",
-            {"cx": f"{x:g}", "cy": f"{y:g}", "r": str(_RADIUS), "fill": color, "stroke": color, **dashed},
-        )
-        label = ElementTree.SubElement(node, "text", {"x": f"{x:g}", "y": f"{y + 4:g}", "fill": ink_on(color)})
-        label.text = "" if rank is None else str(rank)
-    return ElementTree.tostring(svg, encoding="unicode")
-
-
-def _places(match: PlannedMatch) -> Iterator[tuple[float, float]]:
-    """Where the seats stand: in rows, with a gap between two sides of one row."""
-    count = len(match.seats)
-    first = len(match.sides[0]) if match.sides and len(match.sides) == 2 and count <= _IN_A_ROW else count
-    for row in range(0, count, _IN_A_ROW):
-        here = min(_IN_A_ROW, count - row)
-        gap = 8.0 if first < count else 0.0
-        left = _WIDTH / 2 - (here - 1) * _STEP / 2
-        for place in range(here):
-            yield left + place * _STEP + (gap if place >= first else -gap), _TOP + (row // _IN_A_ROW) * _STEP
-
-
-def _environment(svg: ElementTree.Element, rank: int | None) -> None:
     box = {"class": "env", "x": str(_WIDTH / 2 - 30), "y": "4", "width": "60", "height": "26", "rx": "6"}
     ElementTree.SubElement(svg, "rect", box)
     label = ElementTree.SubElement(svg, "text", {"x": str(_WIDTH / 2), "y": "21.5", "class": "env-label"})
-    label.text = "" if rank is None else str(rank)
+    label.text = str(ranks.get(0, ""))
+    for place, (seat, (x, y)) in enumerate(zip(match.seats, places, strict=True), 1):
+        color = colors[seat.policy]
+        node = ElementTree.SubElement(svg, "g")
+        ElementTree.SubElement(node, "title").text = f"{seat.policy}, rank {ranks.get(place)}"
+        dashed = {"stroke-dasharray": "3 2", "fill-opacity": "0.55"} if "@" in seat.policy else {}
+        circle = {"cx": f"{x:g}", "cy": f"{y:g}", "r": str(_RADIUS), "fill": color, "stroke": color, **dashed}
+        ElementTree.SubElement(node, "circle", circle)
+        label = ElementTree.SubElement(node, "text", {"x": f"{x:g}", "y": f"{y + 4:g}", "fill": ink_on(color)})
+        label.text = str(ranks.get(place, ""))
+    return ElementTree.tostring(svg, encoding="unicode")

@@ -9,7 +9,7 @@ Anything else that does not fit is a `ConfigError` which names the file and the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -35,35 +35,21 @@ T = TypeVar("T")
 
 
 class Source(NamedTuple):
-    """A file that the report was made from.
+    """A file that the report was made from."""
 
-    Args:
-        name: below the run folder.
-        bytes: its size when it was read.
-        lines: whole lines of a journal; None for other files.
-        unfinished: incomplete last lines, which were skipped: 0 or 1.
-    """
-
-    name: str
-    bytes: int
-    lines: int | None = None
-    unfinished: int = 0
+    name: str  # below the run folder
+    bytes: int  # its size when it was read
+    lines: int | None = None  # whole lines of a journal; None for other files
+    unfinished: int = 0  # incomplete last lines, which were skipped: 0 or 1
 
 
 class JournalView(NamedTuple):
-    """The journals of a run as they were at one moment, however they grow.
+    """The journals of a run as they were at one moment, however they grow."""
 
-    Args:
-        at: when that was.
-        going: whether a process wrote there then.
-        sizes: the bytes then of each journal that existed.
-        written: when one of them was written last, seconds since 1970; 0 where there were none.
-    """
-
-    at: datetime
-    going: bool
-    sizes: Mapping[Path, int]
-    written: float
+    at: datetime  # when that was
+    going: bool  # whether a process wrote there then
+    sizes: Mapping[Path, int]  # the bytes then of each journal that existed
+    written: float  # when one of them was written last, seconds since 1970; 0 where there were none
 
     @classmethod
     def of(cls, folder: RunFolder, at: datetime, *, going: bool) -> JournalView:
@@ -89,20 +75,10 @@ class RewardLine(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class RunFiles:
-    """All that the report knows of a run.
-
-    Args:
-        folder: where it was read.
-        config: the resolved configuration, and its text.
-        sources: the files that were read, in the order of the reading.
-        faults: the lines of `faults.jsonl` as they are.
-        terms: of a tournament; None: it is none, or an older arena has played its first batch alone.
-        boundary: the newest tick from which the run can go on; None without one.
-        journals: as they were when the reading began.
-    """
+    """All that the report knows of a run."""
 
     folder: RunFolder
-    config: Config
+    config: Config  # resolved
     config_text: str
     plan: PlanFile
     episodes: EpisodeTable
@@ -110,20 +86,16 @@ class RunFiles:
     results: tuple[RewardLine, ...]
     evaluations: tuple[EvaluationLine, ...]
     rounds: tuple[Round, ...]
-    faults: tuple[Mapping[str, Any], ...]
+    faults: tuple[Mapping[str, Any], ...]  # the lines of `faults.jsonl` as they are
     profile: ProfileFile | None
-    terms: Terms | None
-    boundary: int | None
-    sources: tuple[Source, ...]
-    journals: JournalView
+    terms: Terms | None  # of a tournament; None: it is none, or an older arena has played its first batch alone
+    boundary: int | None  # the newest tick from which the run can go on; None without one
+    sources: tuple[Source, ...]  # in the order of the reading
+    journals: JournalView  # as they were when the reading began
 
 
 def read_run(path: Path | str, *, now: Callable[[], datetime] = lambda: datetime.now(timezone.utc)) -> RunFiles:
     """Reads a run folder.
-
-    Args:
-        path: of the folder.
-        now: the wall clock.
 
     Raises:
         ConfigError: it is none, or something in it is damaged or of another version; says which file, and where.
@@ -156,63 +128,41 @@ def read_run(path: Path | str, *, now: Callable[[], datetime] = lambda: datetime
         sources=tuple(reader.sources),
         journals=journals,
     )
-    _check_rounds_known(found.rounds, config, folder.rounds)
-    _check_players_known(found)
-    _check_journals_whole(found, last)
-    _check_rounds_whole(found)
+    _check(found, last)
     return found
 
 
-def _check_journals_whole(files: RunFiles, last: Boundary | None) -> None:
-    """Refuses a run without its episodes, and journals that have become shorter than at the newest boundary."""
-    folder, sizes = files.folder, files.journals.sizes
-    if files.boundary and folder.episodes not in sizes:
-        found = f"{_OTHER_VERSION}: it is missing, though the run has played {files.boundary} ticks"
-        raise ConfigError(found, source=str(folder.episodes))
-    if last is None:
-        return
-    for path in (folder.episodes, folder.metrics):
-        size, before = sizes.get(path, 0), last.journals.get(path.name, 0)
-        if size < before:
-            found = f"{_OTHER_VERSION}: it has {size} bytes, at tick {last.tick} it had {before}"
-            raise ConfigError(found, source=str(path))
+def _check(files: RunFiles, last: Boundary | None) -> None:
+    """Refuses players that are neither policies nor their snapshots, and journals that lack what they had."""
 
+    def refuse(path: Path, why: str, place: str = "") -> None:
+        raise ConfigError(f"{_OTHER_VERSION}: {why}", path=place, source=str(path))
 
-def _check_rounds_whole(files: RunFiles) -> None:
-    """Refuses a league without the rounds in which its episodes were played."""
-    folder, known = files.folder, [line.number for line in files.rounds]
-    if known != list(range(len(known))):
-        found = f"{_OTHER_VERSION}: the rounds are not numbered one after the other"
-        raise ConfigError(found, source=str(folder.rounds))
-    played = int(files.episodes.round.max(initial=0))
-    if files.config.rounds > 1 and len(files.episodes.round) and played not in known:
-        found = f"{_OTHER_VERSION}: it lacks round {played}, of which there are episodes"
-        raise ConfigError(found, source=str(folder.rounds))
-
-
-def _check_players_known(files: RunFiles) -> None:
-    """Refuses episodes, updates and evaluations whose players are neither policies of the run nor their snapshots."""
-    folder, policies = files.folder, files.config.policies.keys()
-    named = {
-        folder.episodes: {*files.episodes.policies},
-        folder.metrics: {line.policy for line in files.updates},
-        folder.evaluations: {line.policy for line in files.evaluations},
-    }
-    for path, names in named.items():
-        if strangers := sorted(name for name in names - policies if name.partition("@")[0] not in policies):
-            found = f"{_OTHER_VERSION}: {strangers[0]!r} is none of the policies of config.yaml"
-            raise ConfigError(found, source=str(path))
-
-
-def _check_rounds_known(rounds: Iterable[Round], config: Config, path: Path) -> None:
-    """Refuses rounds that name a policy which the run does not have."""
-    for line in rounds:
+    folder, policies, sizes = files.folder, files.config.policies.keys(), files.journals.sizes
+    for line in files.rounds:
         named = {name.partition("@")[0] for name in line.snapshots}
         named |= {*line.resets, *line.forks, *(fork.source for fork in line.forks.values())}
         named |= {gate.policy for gate in line.gates}
-        if strangers := sorted(named - config.policies.keys()):
-            found = f"{_OTHER_VERSION}: {strangers[0]!r} is none of the policies of config.yaml"
-            raise ConfigError(found, path=f"round {line.number}", source=str(path))
+        if strangers := sorted(named - policies):
+            refuse(folder.rounds, f"{strangers[0]!r} is none of the policies of config.yaml", f"round {line.number}")
+    for path, names in (
+        (folder.episodes, {*files.episodes.policies}),
+        (folder.metrics, {line.policy for line in files.updates}),
+        (folder.evaluations, {line.policy for line in files.evaluations}),
+    ):
+        if strangers := sorted(name for name in names - policies if name.partition("@")[0] not in policies):
+            refuse(path, f"{strangers[0]!r} is none of the policies of config.yaml")
+    if files.boundary and folder.episodes not in sizes:
+        refuse(folder.episodes, f"it is missing, though the run has played {files.boundary} ticks")
+    for path in (folder.episodes, folder.metrics):
+        if last is not None and (size := sizes.get(path, 0)) < (before := last.journals.get(path.name, 0)):
+            refuse(path, f"it has {size} bytes, at tick {last.tick} it had {before}")
+    known = [line.number for line in files.rounds]
+    if known != list(range(len(known))):
+        refuse(folder.rounds, "the rounds are not numbered one after the other")
+    played = int(files.episodes.round.max(initial=0))
+    if files.config.rounds > 1 and len(files.episodes.round) and played not in known:
+        refuse(folder.rounds, f"it lacks round {played}, of which there are episodes")
 
 
 class _Reader:

@@ -9,7 +9,7 @@ import base64
 import importlib.util
 import io
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, TypeAlias
 
 import msgspec
@@ -18,7 +18,7 @@ import numpy as np
 from arena.errors import ConfigError, shown
 from arena.records.folder import RunFolder
 from arena.records.metrics import EpisodeRecord
-from arena.replay.format import MANIFEST
+from arena.replay.format import MANIFEST, folder_of
 from arena.replay.playback import ReplayDiffers
 from arena.replay.reader import Episode, MatchReplays, read_replays
 from arena.replay.verify import Picture, Piece, pictures_of, pieces_of, rendering
@@ -29,15 +29,12 @@ _LONGEST = 300  # pixels of a picture's longer side
 _LARGEST = 700_000  # bytes of a lossless strip; a larger one is compressed with loss
 
 
-class Replay(msgspec.Struct, frozen=True):
-    """What the page says of a replay.
+Place: TypeAlias = tuple[int, int, int, int]
+"""Round, match, lane and number of an episode."""
 
-    Args:
-        ticks: of the episode; the strip holds `pictures` of it, in rows of `columns`, each `width` x `height` pixels.
-        per_second: pictures.
-        failure: why it cannot be shown; empty if it can.
-        result: who has won, or what each policy has earned; empty where the episode is not on record.
-    """
+
+class Replay(msgspec.Struct, frozen=True):
+    """What the page says of a replay."""
 
     round: int
     match: int
@@ -45,14 +42,18 @@ class Replay(msgspec.Struct, frozen=True):
     episode: int
     env: str
     pieces: list[Piece]
-    ticks: int
-    pictures: int = 0
+    ticks: int  # of the episode
+    pictures: int = 0  # of it in the strip, in rows of `columns`
     columns: int = 1
-    width: int = 0
+    width: int = 0  # pixels of each picture
     height: int = 0
-    per_second: float = 10.0
-    failure: str = ""
-    result: str = ""
+    per_second: float = 10.0  # pictures
+    failure: str = ""  # why it cannot be shown; empty if it can
+    result: str = ""  # who has won, or what each policy has earned; empty where the episode is not on record
+
+    @property
+    def place(self) -> Place:
+        return self.round, self.match, self.lane, self.episode
 
 
 class Strip(NamedTuple):
@@ -60,10 +61,6 @@ class Strip(NamedTuple):
 
     replay: Replay
     image: str
-
-
-Place: TypeAlias = tuple[int, int, int, int]
-"""Round, match, lane and number of an episode."""
 
 
 class Seat(msgspec.Struct, frozen=True):
@@ -92,27 +89,22 @@ class Recorded(msgspec.Struct, frozen=True):
     @property
     def words(self) -> str:
         """The result: outcomes where there are any, else returns."""
-        told = {"win": "won", "loss": "lost", "draw": "drew"}
+        outcomes = {"win": "won", "loss": "lost", "draw": "drew"}
         parts = []
         for seat in self.seats:
             earned = NOTHING if seat.return_ is None else decimal(seat.return_)
-            parts.append(f"{seat.policy} {told.get(seat.outcome or '', earned)}")
+            parts.append(f"{seat.policy} {outcomes.get(seat.outcome or '', earned)}")
         return ", ".join(dict.fromkeys(parts))
 
 
 def recorded_episodes(folder: RunFolder, lines: Iterable[EpisodeRecord]) -> list[Recorded]:
-    """The episodes of matches that have replays, the newest first.
-
-    Args:
-        folder: of the run.
-        lines: of its `episodes.jsonl`.
-    """
+    """The episodes, lines of `episodes.jsonl`, of matches that have replays; the newest first."""
     kept: dict[tuple[int, int], bool] = {}
     found = []
     for line in lines:
         where = line.round, line.match
         if where not in kept:
-            kept[where] = (folder.replays / f"round-{line.round:04d}" / f"match-{line.match:04d}" / MANIFEST).is_file()
+            kept[where] = (folder_of(folder.replays, round=line.round, match=line.match) / MANIFEST).is_file()
         if kept[where]:
             seats = [Seat(seat.policy, seat.outcome, seat.return_) for seat in line.seats]
             place = f"{line.round}/{line.match}/{line.lane}/{line.episode}"
@@ -122,43 +114,28 @@ def recorded_episodes(folder: RunFolder, lines: Iterable[EpisodeRecord]) -> list
 
 
 def replay_strips(folder: RunFolder, *, most: int, episodes: Sequence[Place] = ()) -> list[Strip]:
-    """The last episodes of up to `most` matches, each with other players, the newest rounds first.
-
-    Args:
-        folder: of the run.
-        most: how many.
-        episodes: which ones instead.
-
-    Raises:
-        ConfigError: the replays are damaged, or there is no such episode.
-    """
+    """The last episodes of up to `most` matches, each with other players, the newest rounds first; or `episodes`."""
+    chosen: list[tuple[MatchReplays, Episode]] = []
     if episodes:
         found = read_replays(folder.path)
-        matches = [(found.match(match, round=round), number, lane) for round, match, lane, number in episodes]
-        return [_strip(match, match.episode(number, lane=lane)) for match, number, lane in matches]
-    if not most or not any(folder.replays.glob(f"round-*/match-*/{MANIFEST}")):
-        return []
-    return [_strip(match, episode) for match, episode in _chosen(folder, most)]
-
-
-def _chosen(folder: RunFolder, most: int) -> list[tuple[MatchReplays, Episode]]:
-    chosen: dict[tuple[str, ...], tuple[MatchReplays, Episode]] = {}
-    for match in sorted(read_replays(folder.path).matches, key=lambda one: -one.manifest.round):
-        players = tuple(dict.fromkeys(entity.policy for entity in match.manifest.entities))
-        if len(chosen) < most and players not in chosen and (episodes := match.episodes()):
-            chosen[players] = match, max(episodes, key=_preference)
-    return list(chosen.values())
-
-
-def _preference(episode: Episode) -> tuple[bool, int]:
-    """Prefers episodes that end before their leg, as the others were mostly cut, and of these the latest."""
-    leg = episode.recording
-    return episode.end < leg.start + leg.ticks, episode.end
+        for round_, number, lane, episode in episodes:
+            match = found.match(number, round=round_)
+            chosen.append((match, match.episode(episode, lane=lane)))
+    elif most and any(folder.replays.glob(f"round-*/match-*/{MANIFEST}")):
+        known = set[tuple[str, ...]]()
+        for match in sorted(read_replays(folder.path).matches, key=lambda one: -one.manifest.round):
+            players = tuple(dict.fromkeys(entity.policy for entity in match.manifest.entities))
+            if len(known) < most and players not in known and (recorded := match.episodes()):
+                known.add(players)
+                # Episodes that end before their leg, as the others were mostly cut, and of these the latest.
+                ends = [(one.end < one.recording.start + one.recording.ticks, one.end) for one in recorded]
+                chosen.append((match, recorded[ends.index(max(ends))]))
+    return [_strip(match, episode) for match, episode in chosen]
 
 
 def _strip(match: MatchReplays, episode: Episode) -> Strip:
     manifest = match.manifest
-    told = Replay(
+    replay = Replay(
         round=manifest.round,
         match=manifest.match,
         lane=episode.lane,
@@ -172,54 +149,39 @@ def _strip(match: MatchReplays, episode: Episode) -> Strip:
             raise ConfigError(
                 "pictures need pillow; the extra 'video' brings it: pip install \"mpi-policy-arena[video]\""
             )
-        return _drawn(told, match, episode)
-    except (ConfigError, ReplayDiffers) as error:  # a replay that cannot be shown does not stop the page
-        return Strip(msgspec.structs.replace(told, failure=str(error)), "")
-
-
-def _drawn(told: Replay, match: MatchReplays, episode: Episode) -> Strip:
-    step = -(-(episode.length + 1) // MOST_PICTURES)
-    colors: tuple[str, ...] = ()
-
-    def seen() -> Iterator[Picture]:
-        nonlocal colors
-        for picture, _, game in pictures_of(match, episode):
+        step = -(-(episode.length + 1) // MOST_PICTURES)
+        pictures: list[Picture] = []
+        colors: tuple[str, ...] = ()
+        for number, (picture, _, game) in enumerate(pictures_of(match, episode)):
             colors = game.interface.colors
-            yield picture
+            if number % step == 0 or number == episode.length:
+                pictures.append(_fitted(picture))
+        per_second = max(2.0, rendering(match.playable).per_second / step)
+    except (ConfigError, ReplayDiffers) as error:  # a replay that cannot be shown does not stop the page
+        return Strip(msgspec.structs.replace(replay, failure=str(error)), "")
+    from PIL import Image
 
-    pictures = list(_every(step, seen(), last=episode.length))
     columns = math.ceil(math.sqrt(len(pictures)))
-    height, width, _ = pictures[0].shape
-    shown = msgspec.structs.replace(
-        told,
-        pieces=pieces_of(match.manifest, colors),
-        pictures=len(pictures),
-        columns=columns,
-        width=width,
-        height=height,
-        per_second=max(2.0, rendering(match.playable).per_second / step),
-    )
-    # All pictures in rows of `columns`: uint8 [rows * height, columns * width, 3].
     height, width, _ = pictures[0].shape
     sheet = np.zeros((-(-len(pictures) // columns) * height, columns * width, 3), np.uint8)
     for number, picture in enumerate(pictures):
         row, column = divmod(number, columns)
         sheet[row * height : (row + 1) * height, column * width : (column + 1) * width] = picture
-    # The sheet as the address of an image in WebP.
-    from PIL import Image
-
-    image = Image.fromarray(sheet)
-    data = _webp(image, lossless=True)
-    if len(data) > _LARGEST:
-        data = _webp(image, lossless=False)
-    return Strip(shown, f"data:image/webp;base64,{base64.b64encode(data).decode()}")
-
-
-def _every(step: int, pictures: Iterator[Picture], *, last: int) -> Iterator[Picture]:
-    """Every `step`-th picture and the last one, scaled for the page."""
-    for number, picture in enumerate(pictures):
-        if number % step == 0 or number == last:
-            yield _fitted(picture)
+    for lossless in (True, False):
+        file = io.BytesIO()
+        Image.fromarray(sheet).save(file, "WEBP", lossless=lossless, quality=75, method=2)
+        if file.tell() <= _LARGEST:
+            break
+    shown = msgspec.structs.replace(
+        replay,
+        pieces=pieces_of(manifest, colors),
+        pictures=len(pictures),
+        columns=columns,
+        width=width,
+        height=height,
+        per_second=per_second,
+    )
+    return Strip(shown, f"data:image/webp;base64,{base64.b64encode(file.getvalue()).decode()}")
 
 
 def _fitted(picture: Picture) -> Picture:
@@ -233,9 +195,3 @@ def _fitted(picture: Picture) -> Picture:
         return picture.repeat(times, 0).repeat(times, 1)
     size = (round(width * _LONGEST / longer), round(height * _LONGEST / longer))
     return np.asarray(Image.fromarray(picture).resize(size, Image.Resampling.LANCZOS))
-
-
-def _webp(image: object, *, lossless: bool) -> bytes:
-    file = io.BytesIO()
-    image.save(file, "WEBP", lossless=lossless, quality=75, method=2)  # type: ignore[attr-defined]
-    return file.getvalue()

@@ -16,21 +16,21 @@ from arena.report.colors import Colors
 from arena.report.learning import (
     Evaluation,
     Learning,
+    Lengths,
     Logged,
     Rewards,
     evaluations,
     learning_curves,
+    lengths,
     logged_values,
     rewards,
 )
-from arena.report.lengths import Lengths, lengths
 from arena.report.lineage import Lineage, lineage
 from arena.report.plan_cards import PlanPicture, plan_picture
 from arena.report.read_run import RunFiles, Source
 from arena.report.replays import Recorded, Replay, recorded_episodes
 from arena.report.standings import Standings, standings
-from arena.report.summary import PolicyRow, Summary, policy_rows, summarize
-from arena.report.timing import Timing, timing
+from arena.report.summary import PolicyRow, Summary, Timing, policy_rows, summarize, timing
 
 MOST_RECORDED = 200  # episodes in the list of those that have a replay
 
@@ -60,11 +60,7 @@ class PageData(msgspec.Struct, frozen=True):
 
 
 def page_data(files: RunFiles, replays: Sequence[Replay] = ()) -> PageData:
-    """All parts of the page of a run, with the replays that were chosen for it.
-
-    Raises:
-        ConfigError: the results do not fit the rounds or the plan.
-    """
+    """All parts of the page of a run, with the replays that were chosen for it."""
     colors, summary = Colors(files.config), summarize(files)
     reading = read_encounters(
         files.folder,
@@ -96,17 +92,17 @@ def page_data(files: RunFiles, replays: Sequence[Replay] = ()) -> PageData:
         plan=plan_picture(files.plan, colors),
         time=timing(files.profile),
         faults=[dict(fault) for fault in files.faults],
-        replays=[_with_result(replay, recorded) for replay in replays],
+        replays=[
+            msgspec.structs.replace(
+                replay,
+                result=next((one.words for one in recorded if one.place == replay.place), ""),
+            )
+            for replay in replays
+        ],
         recorded=recorded[:MOST_RECORDED],
         recorded_left_out=max(0, len(recorded) - MOST_RECORDED),
         files=list(files.sources),
     )
-
-
-def _with_result(replay: Replay, recorded: Sequence[Recorded]) -> Replay:
-    place = replay.round, replay.match, replay.lane, replay.episode
-    result = next((one.words for one in recorded if one.place == place), "")
-    return msgspec.structs.replace(replay, result=result)
 
 
 def plain(data: PageData) -> Mapping[str, Any]:
@@ -116,11 +112,7 @@ def plain(data: PageData) -> Mapping[str, Any]:
 
 
 def look_up(data: Any, path: str) -> Any:
-    """The value at a path such as `policies.0.wins`.
-
-    Raises:
-        KeyError: there is none.
-    """
+    """The value at a path such as `policies.0.wins`."""
     for step in path.split("."):
         data = data[int(step)] if isinstance(data, (list, tuple)) else data[step]
     return data

@@ -42,8 +42,7 @@ from arena.run.prepare import abandon, begin
 from arena.run.resume import forget, rule_met
 from arena.run.stages import is_over, newest_result, opened, stop_words, write_boundary
 from arena.run.watchdog import RootWatchdog
-from arena.terminal.display import silent_display
-from arena.terminal.profile import profile_file
+from arena.terminal.display import profile_file, silent_display
 from arena.transport import Endpoint
 from arena.transport.scheduler import RoleScheduler
 

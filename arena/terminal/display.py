@@ -1,4 +1,4 @@
-"""What a run shows while it goes: a live panel on a terminal, a plain line now and then anywhere else.
+"""What a run shows while it goes: a live panel on a terminal, a plain line now and then anywhere else; and its end.
 
 Ticks are those of all matches together, and so is their rate: as `arena plan --probe` predicts it.
 
@@ -10,19 +10,18 @@ from __future__ import annotations
 
 import math
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
+from arena.diagnostics.profile import RoleProfile
 from arena.errors import pluralize, shown
 from arena.records.faults import Losses
-from arena.records.scoreboard import Score, Scoreboard, Series
-from arena.roles.state import Display
+from arena.records.formats import ProfiledRole, ProfileFile
+from arena.records.scoreboard import Scoreboard
+from arena.roles.state import Display, Profiled
 from arena.terminal.output import drawing, printable
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
 
 Clock = Callable[[], float]
 
@@ -65,7 +64,7 @@ class PlainDisplay:
         self._rate = Rate(clock)
         self._line_at = 0.0
         self._pending: tuple[int, Scoreboard] | None = None
-        self._told: tuple[int, str] | None = None  # the last line, its speed left out
+        self._printed: tuple[int, str] | None = None  # the last line, its speed left out
 
     def start(self) -> None:
         """The first line comes after five seconds."""
@@ -85,12 +84,12 @@ class PlainDisplay:
 
     def stop(self) -> None:
         """Prints the last state if it has not been printed."""
-        if self._pending is not None and self._state(*self._pending) != self._told:
+        if self._pending is not None and self._state(*self._pending) != self._printed:
             self._print()
 
     def _print(self) -> None:
         assert self._pending is not None  # both callers have seen to it
-        self._told = ticks_done, policies = self._state(*self._pending)
+        self._printed = ticks_done, policies = self._state(*self._pending)
         self._pending = None
         self._line_at = self._clock() + LINE_EVERY
         progress = _progress_words(ticks_done, self._total, self._rate.per_second)
@@ -98,8 +97,12 @@ class PlainDisplay:
 
     @staticmethod
     def _state(ticks_done: int, scoreboard: Scoreboard) -> tuple[int, str]:
-        policies = (_policy_words(name, score) for name, score in scoreboard.shown.items())
-        return ticks_done, " | ".join([*policies, *scoreboard.games.values()])
+        parts = []
+        for name, score in scoreboard.shown.items():
+            returns = f" return {_number(score.returns.last_mean)}" if score.episodes else ""
+            wins = f" win {_percent(score.win_rate)}" if score.games.count else ""
+            parts.append(f"{name}{returns}{wins}")
+        return ticks_done, " | ".join([*parts, *scoreboard.games.values()])
 
 
 class SilentDisplay:
@@ -125,7 +128,7 @@ class LiveDisplay:
     Args:
         stream: a terminal, or something that passes on to one.
         total_ticks: ticks of all matches together; None: not known, and there is no bar.
-        colors: per policy `#rrggbb`, or None for the terminal's own.
+        colors: per policy `#rrggbb`, or None for the terminal's default.
         width: columns of the terminal; None asks the terminal.
         clock: seconds.
     """
@@ -176,10 +179,8 @@ class LiveDisplay:
         ticks_done, scoreboard = self._pending
         self._pending = None
         self._draw_at = self._clock() + DRAW_EVERY
-        from rich.console import Group
-        from rich.text import Text
-
-        games = (Text(printable(line)) for line in scoreboard.games.values())
+        from rich.console import Group, RenderableType
+        from rich.progress_bar import ProgressBar
         from rich.table import Table
         from rich.text import Text
 
@@ -189,31 +190,27 @@ class LiveDisplay:
             table.add_column(name, justify="right", no_wrap=True)
         table.add_column("last update", no_wrap=True, overflow="ellipsis")
         for name, score in scoreboard.shown.items():
-            cells = (str(score.episodes), _number(score.returns.last_mean), _percent(score.win_rate))
-            policy = Text(printable(name), style=self._colors.get(name) or "bold")
             losses = [name for name in score.values if "loss" in name] or list(score.values)
             table.add_row(
-                policy,
-                *cells,
+                Text(printable(name), style=self._colors.get(name) or "bold"),
+                *(str(score.episodes), _number(score.returns.last_mean), _percent(score.win_rate)),
                 Text(printable("  ".join(f"{name} {_number(score.values[name])}" for name in losses[:2]))),
             )
-        self._live.update(Group(self._bar(ticks_done), table, *games), refresh=True)
-
-    def _bar(self, ticks_done: int) -> RenderableType:
-        from rich.progress_bar import ProgressBar
-        from rich.table import Table
-        from rich.text import Text
-
         rate = self._rate.per_second
-        words = _progress_words(ticks_done, self._total, rate)
-        if self._total is None:
-            return Text(words)
-        left = _time_words((self._total - ticks_done) / rate if rate else None)
-        grid = Table.grid(padding=(0, 1), expand=True)
-        grid.add_column(ratio=1)
-        grid.add_column(no_wrap=True)
-        grid.add_row(ProgressBar(total=max(self._total, 1), completed=ticks_done), f"{words}  {left} left")
-        return grid
+        progress = _progress_words(ticks_done, self._total, rate)
+        bar: RenderableType = Text(progress)
+        if self._total is not None:
+            left = "-:--"
+            if rate:
+                minutes, seconds = divmod(max(0, math.ceil((self._total - ticks_done) / rate)), 60)
+                hours, minutes = divmod(minutes, 60)
+                left = f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
+            bar = Table.grid(padding=(0, 1), expand=True)
+            bar.add_column(ratio=1)
+            bar.add_column(no_wrap=True)
+            bar.add_row(ProgressBar(total=max(self._total, 1), completed=ticks_done), f"{progress}  {left} left")
+        games = (Text(printable(line)) for line in scoreboard.games.values())
+        self._live.update(Group(bar, table, *games), refresh=True)
 
 
 def make_display(
@@ -226,12 +223,8 @@ def make_display(
 ) -> Display:
     """The display that fits the stream: a live panel on a terminal, else plain lines.
 
-    Args:
-        stream: where to write.
-        columns: of the user's terminal; 0: the stream does not end at one. Under a launcher the stream cannot tell.
-        total_ticks: ticks of all matches together; None: not known.
-        colors: per policy `#rrggbb` or None.
-        clock: seconds.
+    `columns` are those of the user's terminal, 0 if the stream does not end at one, for under a launcher the stream
+    cannot be asked. For the others see `LiveDisplay`.
     """
     if columns:
         return LiveDisplay(stream, total_ticks=total_ticks, colors=colors, width=columns, clock=clock)
@@ -241,8 +234,30 @@ def make_display(
 def summary_lines(scoreboard: Scoreboard, run_dir: Path | str) -> list[str]:
     """What the end of a run says: where everything is, and per policy how it began and how it ended."""
     pad = max(map(len, scoreboard.shown), default=0)
-    lines = [f"{name:{pad}}  {_change_words(score)}" for name, score in scoreboard.shown.items()]
-    return [f"run folder: {shown(run_dir)}", *lines]
+    lines = [f"run folder: {shown(run_dir)}"]
+    for name, score in scoreboard.shown.items():
+        if not score.episodes:
+            lines.append(f"{name:{pad}}  {'took no part' if score.absent else 'finished no episode'}")
+            continue
+        rated = score.games.count > 0
+        series, what, noun, of = (
+            (score.games, "won", "game", "of") if rated else (score.returns, "return", "episode", "in")
+        )
+        figure = _percent if rated else _number
+        change = series.before_and_after()
+        if change is None:
+            words = f"{what} {figure(series.mean)} {of} its {pluralize(series.count, noun)}"
+        else:
+            size, before, after = change
+            words = f"{what} {figure(before)} {of} its first {size} {noun}s, {figure(after)} {of} its last {size}"
+        if rated:
+            draws = score.drawn.before_and_after()
+            shares = (score.drawn.mean or 0.0,) if draws is None else draws[1:]
+            words += f"; drew {', then '.join(map(_percent, shares))}" if any(shares) else ""
+            others = score.episodes - score.games.count
+            words += f"; {pluralize(others, 'other')} ended without an outcome" if others > 0 else ""
+        lines.append(f"{name:{pad}}  {words}")
+    return lines
 
 
 def fault_lines(losses: Losses) -> list[str]:
@@ -255,46 +270,12 @@ def fault_lines(losses: Losses) -> list[str]:
     ]
 
 
-def _change_words(score: Score) -> str:
-    if score.games.count:
-        others = score.episodes - score.games.count
-        words = "" if others <= 0 else f"; {pluralize(others, 'other')} ended without an outcome"
-        change = score.drawn.before_and_after()
-        shares = (score.drawn.mean or 0.0,) if change is None else change[1:]
-        return (
-            _before_after(score.games, "won {}", "game", _percent)
-            + (f"; drew {', then '.join(map(_percent, shares))}" if any(shares) else "")
-            + words
-        )
-    if score.episodes:
-        return _before_after(score.returns, "return {}", "episode", _number)
-    return "took no part" if score.absent else "finished no episode"
-
-
-def _before_after(series: Series, phrase: str, noun: str, words: Callable[[float | None], str]) -> str:
-    change = series.before_and_after()
-    of = " of" if noun == "game" else " in"
-    if change is None:
-        return f"{phrase.format(words(series.mean))}{of} its {pluralize(series.count, noun)}"
-    size, before, after = change
-    return f"{phrase.format(words(before))}{of} its first {size} {noun}s, {words(after)}{of} its last {size}"
-
-
 def _progress_words(done: int, total: int | None, rate: float | None) -> str:
     speed = f"{'-' if rate is None else round(rate)} ticks/s"
     if total is None:
         return f"{pluralize(done, 'tick')} of all matches  {speed}"
     percent = 100 * done // total if total else 100
     return f"{done}/{total} ticks of all matches  {percent} %  {speed}"
-
-
-def _policy_words(name: str, score: Score) -> str:
-    words = [name]
-    if score.episodes:
-        words.append(f"return {_number(score.returns.last_mean)}")
-    if score.games.count:
-        words.append(f"win {_percent(score.win_rate)}")
-    return " ".join(words)
 
 
 def _number(value: float | None) -> str:
@@ -309,9 +290,42 @@ def _percent(value: float | None) -> str:
     return "-" if value is None else f"{100 * value:.0f} %"
 
 
-def _time_words(seconds: float | None) -> str:
-    if seconds is None:
-        return "-:--"
-    minutes, rest = divmod(max(0, math.ceil(seconds)), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+def processes_words(processes: int, roles: int) -> str:
+    """`6 processes`, or where they host several roles each, `151 roles on 3 processes`."""
+    words = pluralize(processes, "process", "processes")
+    return words if processes >= roles else f"{roles} roles on {words}"
+
+
+def profile_file(profiles: Mapping[Profiled, RoleProfile]) -> ProfileFile:
+    """What `profile.json` holds: per role its wall and processor seconds, and the seconds of each activity."""
+    return ProfileFile(
+        tuple(
+            ProfiledRole(
+                rank=profiled.rank,
+                role=profiled.role.kind.value,
+                match=profiled.role.match,
+                policy=profiled.policy,
+                wall=profile.wall,
+                cpu=profile.cpu,
+                seconds=profile.seconds,
+            )
+            for profiled, profile in sorted(profiles.items(), key=lambda item: item[0].place)
+        )
+    )
+
+
+def profile_lines(profile: ProfileFile) -> list[str]:
+    """One line per kind of role and policy: the mean share of each activity in the wall time, the largest first."""
+    kinds: dict[str, list[ProfiledRole]] = {}
+    for role in profile.roles:
+        kinds.setdefault(f"{role.role} {role.policy}" if role.policy else role.role, []).append(role)
+    pad, lines = max(map(len, kinds), default=0), []
+    for name, roles in kinds.items():
+        wall = sum(role.wall for role in roles)
+        totals: Counter[str] = Counter()
+        for role in roles:
+            totals.update(role.seconds)
+        shares = [f"{activity} {spent / wall:.1%}" for activity, spent in totals.most_common() if spent >= wall / 1000]
+        processor = sum(role.cpu for role in roles) / wall
+        lines.append(f"{name:{pad}}  {', '.join(shares)} (processor {processor:.1%})")
+    return lines

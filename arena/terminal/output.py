@@ -95,11 +95,27 @@ class _Guarded(io.FileIO):
 def guarded_output(*, lasts: bool) -> Iterator[None]:
     """Guards stdout and stderr inside this context: they get printable text, and raise no error twice.
 
-    Args:
-        lasts: whether a reader of stdout that has left is no error; for stderr it is never one.
+    `lasts`: whether a reader of stdout that has left is no error; for stderr it is never one.
     """
+
+    def guarded(stream: IO[str] | None, *, lasts: bool) -> IO[str]:
+        if isinstance(stream, Printed):
+            stream = stream.stream
+        if isinstance(stream, io.TextIOWrapper):
+            with suppress(OSError):  # it is in memory
+                raw = _Guarded(stream.fileno(), lasts=lasts)
+                buffer: BinaryIO = raw if stream.write_through else io.BufferedWriter(raw)  # PYTHONUNBUFFERED: both
+                stream = io.TextIOWrapper(
+                    buffer,
+                    encoding=stream.encoding,
+                    errors=stream.errors,
+                    line_buffering=stream.line_buffering,
+                    write_through=stream.write_through,
+                )
+        return cast("IO[str]", stream and Printed(stream))
+
     kept = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = _guarded(sys.stdout, lasts=lasts), _guarded(sys.stderr, lasts=True)
+    sys.stdout, sys.stderr = guarded(sys.stdout, lasts=lasts), guarded(sys.stderr, lasts=True)
     try:
         yield
     finally:
@@ -153,20 +169,3 @@ def discard(descriptor: int) -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, descriptor)
     os.close(nowhere)
-
-
-def _guarded(stream: IO[str] | None, *, lasts: bool) -> IO[str]:
-    if isinstance(stream, Printed):
-        stream = stream.stream
-    if isinstance(stream, io.TextIOWrapper):
-        with suppress(OSError):  # it is in memory
-            raw = _Guarded(stream.fileno(), lasts=lasts)
-            buffer: BinaryIO = raw if stream.write_through else io.BufferedWriter(raw)  # PYTHONUNBUFFERED: both layers
-            stream = io.TextIOWrapper(
-                buffer,
-                encoding=stream.encoding,
-                errors=stream.errors,
-                line_buffering=stream.line_buffering,
-                write_through=stream.write_through,
-            )
-    return cast("IO[str]", stream and Printed(stream))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from arena.config import Config
 from arena.config.check_league import most_gate_games
-from arena.config.league import EvolutionConfig, GateConfig, LeagueConfig, SnapshotsConfig
+from arena.config.league import GateConfig, LeagueConfig
 from arena.config.matches import (
     Exploiters,
     Fictitious,
@@ -35,25 +35,45 @@ def rounds_lines(config: Config) -> list[str]:
         return []
     extent = f"{config.rounds} of {pluralize(config.ticks, 'tick')} each"
     listed = len(config.listed) > 1
-    head = f"rounds: {extent}; this is the first" + ("" if listed else ", and none has more roles")
-    lines = [f"{place}: {_words(entry, listed=listed)}" for place, entry in config.places()]
-    return [head, *(f"  {line}" for line in [*lines, *_league_lines(config, config.league or LeagueConfig())])]
-
-
-def _words(entry: MatchConfig | Generator, *, listed: bool) -> str:
     same = "in this round alone" if listed else "the same in every round"
-    if isinstance(entry, MatchConfig):
-        return f"{_match_words(entry)}; {same}" if listed else same
-    when = "later rounds depend on results" if entry.adaptive else same
-    return f"{_who(entry)}; {when}"
-
-
-def _match_words(entry: MatchConfig) -> str:
-    return " - ".join(dict.fromkeys(entry.names))
+    lines = [f"rounds: {extent}; this is the first" + ("" if listed else ", and none has more roles")]
+    for place, entry in config.places():
+        if isinstance(entry, MatchConfig):
+            words = f"{' - '.join(dict.fromkeys(entry.names))}; {same}" if listed else same
+        else:
+            words = f"{_who(entry)}; {'later rounds depend on results' if entry.adaptive else same}"
+        lines.append(f"  {place}: {words}")
+    league = config.league or LeagueConfig()
+    rule, evolution = league.snapshots, league.evolution
+    if names := snapshotted(config):
+        kept = "newest" if rule.keep_by == "count" else "most different in strength"
+        stay = f"the {kept} stays" if rule.keep == 1 else f"the {rule.keep} {kept} stay"
+        gate = "" if rule.gate is None else f", if better than the newest one by {rule.gate.elo:g} Elo"
+        lines.append(f"  snapshots: of {_each(names)} {_often(rule.every)}{gate}; {stay}")
+    if rule.gate is not None:
+        lines += [f"  {line}" for line in gate_lines(config) or [f"gate: {_gate_words(rule.gate)}"]]
+    if evolution is not None:
+        groups = "; ".join(", ".join(names) for names in populations(config, evolution))
+        options = f", with another {', '.join(evolution.perturb)}" if evolution.perturb else ""
+        if evolution.keep is None:
+            how = f"the worst {evolution.share:.0%} by {evolution.by} of {groups} take over from the best"
+        else:
+            best = "the best survives" if evolution.keep == 1 else f"the {evolution.keep} best survive"
+            how = f"{best} by {evolution.by} of {groups}, and all others become copies"
+        lines.append(f"  evolution: {_often(evolution.every)} {how}{options}")
+    if league.decided is not None:
+        lines.append(
+            f"  over when the order of all is decided at an error of {league.decided.error:g}, where they are "
+            f"{league.decided.elo:g} Elo apart"
+        )
+    return lines
 
 
 def _who(entry: Generator) -> str:
-    names = _listed(entry.policies)
+    names = ", ".join(entry.policies)
+    bye = ""
+    if isinstance(entry, (KnockoutConfig, SwissConfig)) and entry.byes:
+        bye = f" ({entry.policies[0]} has a bye in the first)"
     if isinstance(entry, RoundRobinConfig):
         return f"every pair of {names}"
     if isinstance(entry, GauntletConfig):
@@ -61,9 +81,9 @@ def _who(entry: Generator) -> str:
     if isinstance(entry, MixturesConfig):
         return f"every pair of teams of {entry.team_size} that {names} can form"
     if isinstance(entry, KnockoutConfig):
-        return f"the winners of {names}, until one is left after {pluralize(entry.rounds, 'round')}{_bye(entry)}"
+        return f"the winners of {names}, until one is left after {pluralize(entry.rounds, 'round')}{bye}"
     if isinstance(entry, SwissConfig):
-        return f"neighbors in the standings of {names} who have not met{_bye(entry)}"
+        return f"neighbors in the standings of {names} who have not met{bye}"
     if isinstance(entry, OwnPairings):
         return f"pairings of {names} by {entry.generator}"
     assert isinstance(entry, MatchmakingConfig), entry
@@ -77,18 +97,15 @@ def _who(entry: Generator) -> str:
     return f"{matches} of {_each(entry.policies)} {_opponents(entry)}"
 
 
-def _bye(entry: KnockoutConfig | SwissConfig) -> str:
-    return f" ({entry.policies[0]} has a bye in the first)" if entry.byes else ""
-
-
 def _opponents(entry: MatchmakingConfig) -> str:
     others = [name for name in entry.members if name not in entry.policies or len(entry.members) > 1]
-    own = f"{_listed(others)} and snapshots" if others else "itself and its snapshots"
+    members = f"{', '.join(others)} and snapshots" if others else "itself and its snapshots"
     if isinstance(entry.rule, PastSelves):
-        more = f", or {_listed(entry.against)}" if entry.against else ""
+        more = f", or {', '.join(entry.against)}" if entry.against else ""
         return f"against past selves{more} (itself in {entry.rule.self_play:.0%})"
-    if isinstance(rule := entry.rule, Fictitious):
-        return f"against {own}, by fictitious self-play ({rule.weighting}; itself in {rule.self_play:.0%})"
+    if isinstance(entry.rule, Fictitious):
+        rule = entry.rule
+        return f"against {members}, by fictitious self-play ({rule.weighting}; itself in {rule.self_play:.0%})"
     if isinstance(entry.rule, Exploiters):
         roles = entry.rule
         parts = {
@@ -96,33 +113,13 @@ def _opponents(entry: MatchmakingConfig) -> str:
             "main exploiters": roles.main_exploiters,
             "league exploiters": roles.league_exploiters,
         }
-        return f"as {', '.join(f'{role} ({_listed(names)})' for role, names in parts.items() if names)}"
+        shown = [f"{role} ({', '.join(names)})" for role, names in parts.items() if names]
+        return f"as {', '.join(shown)}"
     if isinstance(entry.rule, Uncertainty):
-        return f"against those of {own} whose results would change the standings most"
+        return f"against those of {members} whose results would change the standings most"
     if isinstance(entry.rule, OwnRule):
-        return f"against {own}, by {entry.rule.class_}"
+        return f"against {members}, by {entry.rule.class_}"
     raise TypeError(f"rule {entry.rule.kind!r}: arena.terminal.rounds has no words for it")
-
-
-def _league_lines(config: Config, league: LeagueConfig) -> Iterator[str]:
-    if snapshotted(config):
-        yield f"snapshots: {_snapshot_words(league.snapshots, snapshotted(config))}"
-    if league.snapshots.gate is not None:
-        yield from gate_lines(config) or [f"gate: {_gate_words(league.snapshots.gate)}"]
-    if league.evolution is not None:
-        yield f"evolution: {_evolution_words(config, league.evolution)}"
-    if league.decided is not None:
-        yield (
-            f"over when the order of all is decided at an error of {league.decided.error:g}, where they are "
-            f"{league.decided.elo:g} Elo apart"
-        )
-
-
-def _snapshot_words(rule: SnapshotsConfig, policies: Sequence[str]) -> str:
-    kept = "newest" if rule.keep_by == "count" else "most different in strength"
-    stay = f"the {kept} stays" if rule.keep == 1 else f"the {rule.keep} {kept} stay"
-    gate = "" if rule.gate is None else f", if better than the newest one by {rule.gate.elo:g} Elo"
-    return f"of {_each(policies)} {_often(rule.every)}{gate}; {stay}"
 
 
 def _gate_words(gate: GateConfig) -> str:
@@ -148,23 +145,9 @@ def _expected_games(gate: GateConfig) -> int:
     return math.ceil(Test(gate.elo, gate.alpha, gate.beta).expected_games)
 
 
-def _evolution_words(config: Config, rule: EvolutionConfig) -> str:
-    groups = "; ".join(_listed(names) for names in populations(config, rule))
-    options = f", with another {_listed([*rule.perturb])}" if rule.perturb else ""
-    if rule.keep is not None:
-        best = "the best survives" if rule.keep == 1 else f"the {rule.keep} best survive"
-        return f"{_often(rule.every)} {best} by {rule.by} of {groups}, and all others become copies{options}"
-    who = f"the worst {rule.share:.0%} by {rule.by} of {groups}"
-    return f"{_often(rule.every)} {who} take over from the best{options}"
-
-
 def _often(rounds: int) -> str:
     return "after every round" if rounds == 1 else f"every {rounds} rounds"
 
 
 def _each(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"each of {_listed(names)}"
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names)
+    return names[0] if len(names) == 1 else f"each of {', '.join(names)}"

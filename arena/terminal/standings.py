@@ -16,7 +16,6 @@ from arena.league.ratings.intervals import of_share
 from arena.league.ratings.ranking import Doubt
 from arena.league.ratings.standings import ENOUGH, Curtailed, LeagueTable, Narrow, Row
 from arena.league.timeline import Timeline
-from arena.terminal.text import elo_words
 
 MOST = 12  # lines
 _MOST_PAIRS = 3
@@ -25,6 +24,11 @@ _ONE_SCALE = (
     "these two tables have one scale: a player of the first side scores a half against one of the second with the same "
     "Elo; intervals are of distances within a table"
 )
+
+
+def elo_words(value: float) -> str:
+    """`+23`, `-7`; a value that is rounded to 0 is `+0`."""
+    return f"{round(value):+d}"
 
 
 def table_lines(tables: Sequence[Sequence[Row]], *, most: int | None = None, always: Collection[str] = ()) -> list[str]:
@@ -68,10 +72,7 @@ def table_data(tables: Sequence[Sequence[Row]]) -> list[dict[str, Any]]:
 def meta_game_data(found: LeagueTable, timeline: Timeline, config: Config) -> dict[str, Any]:
     """The payoffs and the meta-game of the report as JSON: of pairs that have met, and of players in one table.
 
-    Args:
-        found: the standings.
-        timeline: the games up to their tick.
-        config: of the run.
+    `timeline` has the games up to the tick of the standings `found`.
     """
     shown = in_matrix([row.player for rows in found.tables for row in rows], config.policies)
     scores = payoff(timeline, shown)
@@ -102,23 +103,30 @@ def meta_game_data(found: LeagueTable, timeline: Timeline, config: Config) -> di
 
 
 def standings_lines(rows: Sequence[Row], *, most: int | None = None, always: Collection[str] = ()) -> list[str]:
-    """A line for each player, below the titles of the columns.
+    """A line for each player, the best first, below the titles of the columns.
 
-    Args:
-        rows: the best first.
-        most: the most rows, unless there are more of `always`; None: all.
-        always: players that are shown, however weak they are; so is the leader.
+    There are at most `most` rows, unless there are more of `always`, who are always shown, and the leader.
     """
     if not rows:
         return []
-    wanted = {rows[0].player, *(row.player for row in rows if row.player in always)}
-    others = [row.player for row in rows if row.player not in wanted]
-    chosen = {*wanted, *others[: max(0, (len(rows) if most is None else most) - len(wanted))]}
-    shown = [row for row in rows if row.player in chosen]
-    cells = [("rank", "player", "Elo", "95 % interval", "games", "score", "95 % interval"), *map(_cells, shown)]
+    chosen = {rows[0].player, *(row.player for row in rows if row.player in always)}
+    others = [row.player for row in rows if row.player not in chosen]
+    chosen |= {*others[: max(0, (len(rows) if most is None else most) - len(chosen))]}
+    cells = [("rank", "player", "Elo", "95 % interval", "games", "score", "95 % interval")]
+    for row in rows:
+        if row.player in chosen:
+            share, ends = "-", "-"
+            if row.share is not None:
+                low, high = of_share(row.score.points, row.score.games)
+                share, ends = f"{row.share:.1%}", f"[{low:.1%}, {high:.1%}]"
+            interval = f"[{elo_words(row.low)}, {elo_words(row.high)}]"
+            cells.append((str(row.rank), row.player, elo_words(row.elo), interval, str(row.score.games), share, ends))
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lines = [_line(row, widths) for row in cells]
-    left_out = len(rows) - len(shown)
+    lines = []
+    for rank, player, *numbers in cells:
+        aligned = [number.rjust(width) for number, width in zip(numbers, widths[2:], strict=True)]
+        lines.append("  ".join([rank.rjust(widths[0]), player.ljust(widths[1]), *aligned]).rstrip())
+    left_out = len(rows) + 1 - len(cells)
     return lines + ([f"and {left_out} more"] if left_out else [])
 
 
@@ -166,15 +174,13 @@ def equal_lines(equal: Sequence[Doubt]) -> list[str]:
 
 def champion_lines(champions: Sequence[Champion]) -> list[str]:
     """Who has won each knockout, and by what."""
-    return [f"{one.player} has won {one.place}, {_by(one)}" for one in champions]
-
-
-def _by(won: Champion) -> str:
-    final = f"{won.points:g} of {pluralize(won.games, 'point')} in the final against {won.against}"
-    if won.by == "points":
-        return f"with {final}"
-    what = "by the higher rating" if won.by == "rating" else "by a coin, as the ratings are the same"
-    return f"{what}, after {final}"
+    lines = []
+    for won in champions:
+        final = f"{won.points:g} of {pluralize(won.games, 'point')} in the final against {won.against}"
+        by = "the higher rating" if won.by == "rating" else "a coin, as the ratings are the same"
+        how = f"with {final}" if won.by == "points" else f"by {by}, after {final}"
+        lines.append(f"{won.player} has won {won.place}, {how}")
+    return lines
 
 
 def contradiction_lines(found: Sequence[Contradiction]) -> list[str]:
@@ -196,12 +202,7 @@ def contradiction_lines(found: Sequence[Contradiction]) -> list[str]:
 
 
 def unmet_lines(unmet: Sequence[tuple[str, str]], *, pairs: int) -> list[str]:
-    """Which pairs have not met; nothing where all have.
-
-    Args:
-        unmet: those that have not.
-        pairs: how many there are that can meet.
-    """
+    """Which of the pairs that can meet, `pairs` in number, have not met; nothing where all have."""
     if not unmet:
         return []
     named = [f"{one} and {other}" for one, other in unmet[:_MOST_PAIRS]]
@@ -234,18 +235,3 @@ def narrow_lines(found: Narrow | None) -> list[str]:
         f"the rating of {found.player}, which leads, rests on few opponents: nearly all of its games were against "
         f"{' and '.join(found.opponents)}, of {found.others} other players; `arena tournament RUN` lets all meet"
     ]
-
-
-def _cells(row: Row) -> tuple[str, ...]:
-    share, ends = "-", "-"
-    if row.share is not None:
-        low, high = of_share(row.score.points, row.score.games)
-        share, ends = f"{row.share:.1%}", f"[{low:.1%}, {high:.1%}]"
-    interval = f"[{elo_words(row.low)}, {elo_words(row.high)}]"
-    return str(row.rank), row.player, elo_words(row.elo), interval, str(row.score.games), share, ends
-
-
-def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
-    rank, player, *numbers = cells
-    aligned = [rank.rjust(widths[0]), player.ljust(widths[1])]
-    return "  ".join([*aligned, *(cell.rjust(width) for cell, width in zip(numbers, widths[2:], strict=True))]).rstrip()

@@ -16,13 +16,12 @@ import numpy as np
 import yaml
 
 from arena.cli.main import main
-from arena.cli.watch import await_start
+from arena.cli.watch import await_start, watch
 from arena.errors import ConfigError
 from arena.league.metagame import measures
 from arena.records import checkpoint, recorder
 from arena.report.read_run import read_run
 from arena.report.sections import page_data, plain
-from arena.terminal.watch import watch
 
 COMMANDS = ("resume", "evaluate", "report", "standings", "watch")
 NOT_READ = re.compile(r"logs/|tensorboard/|lock|report\.html|evaluations/[^/]+/(?!episodes\.jsonl)")

@@ -14,10 +14,11 @@ from arena import Ragged
 from arena.game.api import Frame, Interface, Step
 from arena.game.spaces import leaves_of, stack
 from arena.replay.digests import Digests
+from arena.replay.format import Column
 
 SEEN = spaces.Dict(near=spaces.Box(-1, 1, (3,), np.float32), far=spaces.Discrete(9))
 GAME = Interface(("one", "two"), (SEEN, spaces.MultiBinary(5)), (spaces.Discrete(3),) * 2, (0, 3))
-ACTIONS = [(np.dtype(np.uint8), ()), (np.dtype(np.uint8), ())]
+ACTIONS = [[Column(np.dtype(np.uint8), (), 0, np.dtype(np.int64))]] * 2
 ALL_LANES = np.ones(4, np.bool_)
 PINNED = [63882, 2206, 608]
 
@@ -137,7 +138,7 @@ def test_digests_ignore_rows_that_neither_act_nor_have_ended() -> None:
 # ------------------------------------------------------------------------------------------------ ragged leaves
 
 UNITS = Interface(("one",), (crowd.SPACE,), (crowd.SPACE.action_space,), (0,))
-RAGGED_ACTIONS = [None] * len(crowd.SPACE.actions)
+RAGGED_ACTIONS = [[Column(np.dtype(np.uint8), (), 0, np.dtype(np.int64), ragged=True)] * len(crowd.SPACE.actions)]
 
 
 def unit_digests(samples: list[list[Any]], actions: list[list[Ragged]]) -> NDArray[np.uint16]:

@@ -319,7 +319,7 @@ def test_gpu_invisible_to_torch_is_a_warning(names: list[str], built: str | None
 
 
 def test_broken_torch_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch, "_asked", lambda: Answer(1, "", "ImportError: libcudart.so.12: cannot open"))
+    monkeypatch.setattr(torch, "_answer", lambda: (Answer(1, "", "ImportError: libcudart.so.12: cannot open"), {}))
     assert "libcudart" in only(torch.torch()).found
     assert list(torch.gpu()) == []
 

@@ -11,14 +11,13 @@ from typing import Any
 import pytest
 
 from arena.cli.main import main
-from arena.cli.watch import await_start
+from arena.cli.watch import FollowedJournal, FollowedRun, await_start, watch
 from arena.errors import ConfigError
 from arena.plan.plan import UNBOUNDED_TICKS
 from arena.records.folder import RunFolder
 from arena.records.lock import RunLock, is_held
 from arena.roles.status import RunStatus
 from arena.terminal.display import PlainDisplay
-from arena.terminal.watch import FollowedJournal, FollowedRun, watch
 from league_folders import League, write_league
 
 

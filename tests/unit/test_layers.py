@@ -222,15 +222,6 @@ def test_no_package_has_too_many_modules() -> None:
     assert {package: size for package, size in sizes.items() if size > 22} == {}
 
 
-LEFT: dict[str, set[str]] = {
-    "arena.cli.exploit": {"arena.cli.exploit.exploit_run"},
-    "arena.cli.tournament": {"arena.cli.tournament_run"},
-    "arena.cli.train": {"arena.cli.train_run"},
-    "arena.dataset.batch": {"arena.dataset.reader"},
-}
-"""By module, imports for types or inside of functions that still close a circle; to be emptied."""
-
-
 @pytest.mark.parametrize("of", ["start", "types too"])
 def test_imports_make_no_circle(of: str) -> None:
     graph = {
@@ -240,7 +231,6 @@ def test_imports_make_no_circle(of: str) -> None:
             if found.name in modules() and (found.at_start or of == "types too")
         }
         - {module}
-        - (LEFT.get(module, set()) if of == "types too" else set())
         for module in modules()
     }
     try:

@@ -16,7 +16,7 @@ from arena.league.round_text import VERDICTS, change_words, claim_words, gate_wo
 from arena.plan.build import make_plan
 from arena.records.faults import fault_words
 from arena.records.formats import Round
-from arena.terminal.text import elo_words
+from arena.terminal.standings import elo_words
 
 
 @pytest.mark.parametrize(

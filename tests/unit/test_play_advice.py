@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from arena import Choice, Select, UnitSpace
-from arena.cli.play.advice import Advisor, configured
 from arena.cli.play.decisions import decisions, joined
+from arena.cli.play.human import Advisor, configured
 from arena.errors import ConfigError
 from arena.game.spaces import stack
 

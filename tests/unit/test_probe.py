@@ -67,8 +67,7 @@ def test_the_probe_plays_the_first_match_without_torch_in_this_process(monkeypat
     assert "the model: " in text
 
 
-def test_failing_game_is_a_configuration_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probing, "_weigh", lambda match, algorithms: MEMORY)
+def test_failing_game_is_a_configuration_error() -> None:
     with pytest.raises(ConfigError, match="the first match cannot be played: environment of match 0"):
         probe(make_plan(parse_config(FAILING, source="test")))
 

@@ -12,10 +12,10 @@ import pytest
 
 import arena
 from arena import registry
+from arena.cli import list as reference
 from arena.cli.main import main
 from arena.config import Config, matches
 from arena.errors import ConfigError
-from arena.terminal import reference
 from envs.matrix import GAMES
 
 OURS = [name for name, entry in registry.ALGORITHMS.items() if not entry.extra]

@@ -15,7 +15,7 @@ import pytest
 
 from arena.cli.main import main
 from arena.cli.play import human
-from arena.cli.play.console import Console
+from arena.cli.play.human import Console
 
 RPS = """
 ticks: 100

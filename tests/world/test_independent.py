@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from test_legs import left_by
 
-from arena.cli.evaluate import evaluate
 from arena.cli.main import main
 from arena.records import boundary as boundaries
 from arena.records import checkpoint
@@ -112,5 +111,5 @@ def test_independent_workers_are_players_of_their_own(tmp_path: Path, capsys: py
     players = {tuple(seat["policy"] for seat in episode["seats"]) for episode in played.episodes}
     assert players == {("blue#0", "red"), ("blue#1", "red")}
     assert set(played.scoreboard.policies) == {"blue#0", "blue#1", "red"}
-    assert evaluate(str(played.folder.path), episodes=4) == 0
+    assert main(["evaluate", str(played.folder.path), "--episodes", "4"]) == 0
     assert "blue#1 at its last checkpoint: " in capsys.readouterr().out

@@ -218,14 +218,15 @@ class Claimed(Line):
 
 def test_tournament_without_winners_names_the_reason(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "league.yaml"
-    for outcome, status in ((None, 2), ("none", 2), ("higher_return", 0)):
+    rule = ["--set", "envs.forage.outcome=higher_return"]  # the remedy for runs of before games had rules
+    for outcome, given, status in ((None, [], 2), ("none", [], 2), (None, rule, 0)):
         path.write_text(yaml.safe_dump(config(outcome)))
-        target = tmp_path / f"tournament-{outcome}"
-        given = ["tournament", str(path), "--sample", "--episodes", "300", "--json", "--run-dir", str(target)]
-        assert main(given) == status
+        target = ["--run-dir", str(tmp_path / f"tournament-{outcome}-{status}")]
+        assert main(["tournament", str(path), "--sample", "--episodes", "300", "--json", *target, *given]) == status
         said = capsys.readouterr()
         if status:
-            assert "envs.forage.outcome" in said.err
+            assert "envs.forage.outcome: " in said.err
+            assert (" ".join(rule) in said.err) == (outcome is None)
         else:
             found = json.loads(said.out)
             assert [row["player"] for row in found["players"]] == ["forager", "chance", "idler"]

@@ -6,7 +6,7 @@ import json
 import shutil
 import signal
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from PIL import Image
 
 from arena.cli.main import main
 from arena.errors import ConfigError
+from arena.records.folder import RunFolder
 from arena.replay.format import MANIFEST, Chunk
 from arena.replay.playback import Difference, ReplayDiffers
 from arena.replay.reader import MatchReplays, read_replays
@@ -90,6 +91,7 @@ def files(played: Played | Path) -> dict[str, bytes]:
 # --------------------------------------------------------------------------------------- every game, to the bit
 
 
+Recorded = Callable[[str, Path], MatchReplays]
 GAMES: dict[str, Any] = {
     "touchdown": run_of("touchdown", "blue", "red", kwargs={"max_steps": 9}),
     "touchdown, images and numbers": run_of(
@@ -98,23 +100,29 @@ GAMES: dict[str, Any] = {
         kwargs={"team_size": 2, "max_steps": 9, "red_obs": "image", "blue_actions": "continuous", "mirror": True},
     ),
     "cover": run_of("cover", ["blue"] * 9, kwargs={"players": 9, "max_steps": 7}),
-    **{
-        game: run_of("matrix", "blue", "red", kwargs={"game": game})
-        for game in ("rock_paper_scissors", "stag_hunt", "two_step")
-    },
+    **{game: run_of("matrix", "blue", "red", kwargs={"game": game}) for game in ("rock_paper_scissors", "two_step")},
     "CartPole": run_of("gymnasium:CartPole-v1"),
     "Pendulum": run_of("gymnasium:Pendulum-v1", wrappers=[{"time_limit": 7}]),
     "CartPole in wrappers": run_of("gymnasium:CartPole-v1", wrappers=[{"frame_stack": 3}, {"time_limit": 7}]),
     "simple_tag": run_of("pettingzoo:mpe2.simple_tag_v3", "blue", "blue", ["blue"], "red", kwargs={"max_cycles": 8}),
-    "simple_spread in wrappers": run_of(
-        "pettingzoo:mpe2.simple_spread_v3", "blue", "blue", "red", wrappers=[{"time_limit": 7}, {"frame_stack": 2}]
-    ),
-    "connect four": run_of("pettingzoo:classic.connect_four_v3", "blue", "red"),
     "tic-tac-toe": run_of("pettingzoo:classic.tictactoe_v3", "red", "blue"),
     "every kind of space": run_of("games:EverySpace"),
     "entities that end one after the other": run_of("games:Dropout", ["blue", "blue"], "red"),
     "a list game": run_of("configs.examples.list_game.chase:Chase", "blue", "red"),
 }
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    """The match of a run of a game, which is played once; each test has a copy of its folder."""
+    played: dict[str, Path] = {}
+
+    def copied(game: str, home: Path) -> MatchReplays:
+        if game not in played:
+            played[game] = play(GAMES[game], tmp_path_factory.mktemp("recorded")).folder.path
+        return match_of(shutil.copytree(played[game], home / "copied"))
+
+    return copied
 
 
 @pytest.mark.parametrize("game", GAMES)
@@ -246,9 +254,9 @@ def test_replays_of_another_match_are_not_mixed_in(tmp_path: Path) -> None:
 # --------------------------------------------------------------------------------------------------- differences
 
 
-@pytest.mark.parametrize("game", ["touchdown", "CartPole", "connect four", "rock_paper_scissors"])
-def test_changed_action_is_detected_at_its_tick(game: str, tmp_path: Path) -> None:
-    match = match_of(play(GAMES[game], tmp_path))
+@pytest.mark.parametrize("game", ["touchdown", "CartPole", "tic-tac-toe", "rock_paper_scissors"])
+def test_changed_action_is_detected_at_its_tick(game: str, tmp_path: Path, recorded: Recorded) -> None:
+    match = recorded(game, tmp_path)
     recording = match.recordings[1]
     tick = next(t for t in range(25, 40) if _acts(match, tick=t, lane=1))
     other_action(recording.path, tick=tick, lane=1, choices=2)
@@ -274,8 +282,8 @@ def test_ineffective_action_change_is_detected(tmp_path: Path) -> None:
     assert (found.lane, found.episode, found.tick, found.played) == (2, 0, 1, 1)
 
 
-def test_differing_episode_ends_the_replay(tmp_path: Path) -> None:
-    match = match_of(play(GAMES["touchdown"], tmp_path))
+def test_differing_episode_ends_the_replay(tmp_path: Path, recorded: Recorded) -> None:
+    match = recorded("touchdown", tmp_path)
     other_action(match.recordings[0].path, tick=12, lane=0, choices=5)
     match = match_of(match.path.parents[2])
     first, second, *_ = match.episodes()
@@ -284,8 +292,8 @@ def test_differing_episode_ends_the_replay(tmp_path: Path) -> None:
         list(events_of(match, second))
 
 
-def test_changed_seed_is_detected_before_play(tmp_path: Path) -> None:
-    match = match_of(play(GAMES["CartPole"], tmp_path))
+def test_changed_seed_is_detected_before_play(tmp_path: Path, recorded: Recorded) -> None:
+    match = recorded("CartPole", tmp_path)
 
     def change(chunk: Chunk) -> Chunk:
         first = msgspec.structs.replace(chunk.begins[0], seeds=[1, 2, 3])
@@ -297,8 +305,8 @@ def test_changed_seed_is_detected_before_play(tmp_path: Path) -> None:
     assert "the first observation, after tick 0, differs from the recording" in str(found[0])
 
 
-def test_game_that_refuses_its_record_is_a_difference(tmp_path: Path) -> None:
-    match = match_of(play(GAMES["CartPole"], tmp_path))
+def test_game_that_refuses_its_record_is_a_difference(tmp_path: Path, recorded: Recorded) -> None:
+    match = recorded("CartPole", tmp_path)
     other_action(match.recordings[0].path, tick=5, lane=0, choices=200)
     other_action(match.recordings[0].path, tick=5, lane=0, choices=200)
     (found,) = differences(match_of(match.path.parents[2]))
@@ -381,16 +389,20 @@ def test_command_without_an_episode_lists_the_episodes(duel: Path, capsys: pytes
     assert lines[3] == "  lane 1, episode 2: ticks 19 to 20, cut by the end of the leg"
 
 
-def test_episodes_on_record_that_have_no_replay_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    match = match_of(play(GAMES["touchdown"], tmp_path))
+def test_episodes_on_record_that_have_no_replay_are_counted(
+    tmp_path: Path, recorded: Recorded, capsys: pytest.CaptureFixture[str]
+) -> None:
+    match = recorded("touchdown", tmp_path)
     match.recordings[1].path.unlink()
     told = said(capsys, str(match.path.parents[2]), "--match", "0", "--lane", "2").splitlines()
     assert len(told) == 8
     assert told[-1] == "  3 more episodes of episodes.jsonl without a replay"
 
 
-def test_episode_is_printed_tick_by_tick(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run = str(play(GAMES["rock_paper_scissors"], tmp_path).folder.path)
+def test_episode_is_printed_tick_by_tick(
+    tmp_path: Path, recorded: Recorded, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = str(recorded("rock_paper_scissors", tmp_path).path.parents[2])
     head, *ticks = said(capsys, run, "--match", "0", "--episode", "1").splitlines()
     assert head.startswith("round 0, match 0: game, blue red, lane 0, episode 1: ticks 11 to 20, blue ")
     assert len(ticks) == 10
@@ -411,9 +423,9 @@ def test_all_episodes_or_one_can_be_verified(duel: Path, capsys: pytest.CaptureF
 
 
 def test_missing_replays_of_a_finished_run_fail_verification(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, recorded: Recorded, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    match = match_of(play(GAMES["touchdown"], tmp_path))
+    match = recorded("touchdown", tmp_path)
     run, path, whole = str(match.path.parents[2]), match.recordings[0].path, len(match.episodes())
     path.write_bytes(path.read_bytes()[:-1])
     kept = len(read_replays(run).match(0).episodes())
@@ -444,8 +456,10 @@ def test_replays_since_a_resume_are_expected_since_then(tmp_path: Path, capsys: 
     said(capsys, run, "--verify", code=1)
 
 
-def test_a_lane_is_verified_and_counted_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    match = match_of(play(GAMES["touchdown"], tmp_path))
+def test_a_lane_is_verified_and_counted_alone(
+    tmp_path: Path, recorded: Recorded, capsys: pytest.CaptureFixture[str]
+) -> None:
+    match = recorded("touchdown", tmp_path)
     run = str(match.path.parents[2])
     lanes = {lane: sum(one.lane == lane for one in match.episodes()) for lane in (0, 1)}
     other_action(match.recordings[0].path, tick=12, lane=0, choices=5)
@@ -474,16 +488,18 @@ def test_match_without_replays_is_named(asked: list[str], tmp_path: Path, capsys
     assert len(said(capsys, run, "--verify", "--match", "0").splitlines()) == 1
 
 
-def test_incomplete_line_is_damage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run = play(GAMES["touchdown"], tmp_path).folder
+def test_incomplete_line_is_damage(tmp_path: Path, recorded: Recorded, capsys: pytest.CaptureFixture[str]) -> None:
+    run = RunFolder(recorded("touchdown", tmp_path).path.parents[2])
     without_checksums(run.path)
     run.episodes.write_text(run.episodes.read_text().replace('"outcome":', '"incomes":', 1))
     for asked in (["--match", "0"], ["--match", "0", "--episode", "1"], ["--verify"]):
         assert "episodes.jsonl: line 1: is damaged, " in said(capsys, str(run.path), *asked, code=2)
 
 
-def test_a_difference_is_exit_1_and_a_damaged_file_exit_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    match = match_of(play(GAMES["touchdown"], tmp_path))
+def test_a_difference_is_exit_1_and_a_damaged_file_exit_2(
+    tmp_path: Path, recorded: Recorded, capsys: pytest.CaptureFixture[str]
+) -> None:
+    match = recorded("touchdown", tmp_path)
     run, path = str(match.path.parents[2]), match.recordings[0].path
     other_action(path, tick=12, lane=0, choices=5)
     words = "match 0, lane 0, episode 1: tick 12, number 3 of the episode, differs from the recording"
@@ -556,8 +572,10 @@ def test_undrawable_game_is_reported_and_the_report_has_a_page(
     assert "cannot be drawn: DependencyNotInstalled: pygame is not installed" in (Path(run) / "report.html").read_text()
 
 
-def test_video_of_a_differing_replay_leaves_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    match = match_of(play(GAMES["touchdown"], tmp_path))
+def test_video_of_a_differing_replay_leaves_no_file(
+    tmp_path: Path, recorded: Recorded, capsys: pytest.CaptureFixture[str]
+) -> None:
+    match = recorded("touchdown", tmp_path)
     other_action(match.recordings[0].path, tick=12, lane=0, choices=5)
     path = tmp_path / "duel.mp4"
     run = str(match.path.parents[2])

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from arena.cli.watch import watch
 from arena.config import parse_config
 from arena.errors import ConfigError, Deadlock
 from arena.records import checkpoint
 from arena.roles.root.root import RoleFailed
 from arena.run import loop
 from arena.run.prepare import prepare
-from arena.terminal.watch import watch
 from in_process import NOTES, play
 
 

@@ -40,7 +40,6 @@ CHECKS: tuple[Callable[[], Iterable[Finding]], ...] = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's part of the command line."""
     parser.description = (
         "Looks at Python, MPI, memory, disk, clock and torch; takes some seconds. Exit code 1: there is a problem."
     )

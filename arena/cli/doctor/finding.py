@@ -66,7 +66,7 @@ class Answer(NamedTuple):
 
 
 def ask(command: Sequence[str], *, seconds: float, settings: Mapping[str, str] | None = None) -> Answer:
-    """Runs a command to its end, or ends it when its time is over."""
+    """Runs a command to its end, or ends it when its time is over: a launcher can end its processes first."""
     process = subprocess.Popen(
         command,
         env=dict(settings) if settings is not None else None,
@@ -80,18 +80,13 @@ def ask(command: Sequence[str], *, seconds: float, settings: Mapping[str, str] |
     try:
         out, err = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
-        return Answer(None, *_end(process))
+        process.terminate()
+        try:
+            return Answer(None, *process.communicate(timeout=_TO_CLEAN_UP))
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            return Answer(None, *process.communicate())
     return Answer(process.returncode, out, err)
-
-
-def _end(process: subprocess.Popen[str]) -> tuple[str, str]:
-    """Asks a launcher to end its processes and itself; kills it if that takes too long."""
-    process.terminate()
-    try:
-        return process.communicate(timeout=_TO_CLEAN_UP)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        return process.communicate()
 
 
 def python(program: str, *arguments: str) -> list[str]:

@@ -6,6 +6,7 @@ import os
 import resource
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from arena.cli.doctor.finding import Finding, ask, ok, problem, python, warning
@@ -75,16 +76,18 @@ def leftovers(place: Path = SHARED_MEMORY) -> Iterator[Finding]:
     names = [f"{folder}{name}" for folder in ("", f"{JOB_FOLDER}*/") for name in _SEGMENT_NAMES]
     found = sorted(path for name in names for path in place.glob(name))
     # The files that processes have mapped, of all processes whose maps this user may read.
-    files: set[str] = set()
+    mapped: set[str] = set()
     for maps in Path("/proc").glob("[0-9]*/maps"):
         try:
             lines = maps.read_text(errors="replace").splitlines()
         except OSError:  # the process has ended, or is another user's
             continue
-        files.update(line.split(maxsplit=5)[5] for line in lines if "/" in line)
-    mapped = files  # read after the names, so that a job that starts meanwhile is not counted
-    unmapped = [path for path in found if str(path.resolve()) not in mapped]
-    left = {path: used for path in unmapped if (used := _own_bytes(path)) is not None}
+        mapped.update(line.split(maxsplit=5)[5] for line in lines if "/" in line)
+    left = {}  # the maps are read after the names, so that a job that starts meanwhile is not counted
+    for path in found:
+        with suppress(FileNotFoundError):  # removed meanwhile
+            if str(path.resolve()) not in mapped and (status := path.stat()).st_uid == os.getuid():
+                left[path] = status.st_blocks * 512
     subject = "leftover segments"
     if not left:
         yield ok(subject, f"none in {place}")
@@ -92,15 +95,6 @@ def leftovers(place: Path = SHARED_MEMORY) -> Iterator[Finding]:
     tops = sorted({path.relative_to(place).parts[0] for path in left})
     words = f"{len(left)} files of killed MPI jobs, {size(sum(left.values()))} in use, in {place}: {shorten(tops)}"
     yield warning(subject, words, "no living process has mapped them; remove them when none of your MPI jobs runs")
-
-
-def _own_bytes(path: Path) -> int | None:
-    """The bytes that a file of this user takes; None: it is another user's, or was removed meanwhile."""
-    try:
-        found = path.stat()
-    except FileNotFoundError:
-        return None
-    return found.st_blocks * 512 if found.st_uid == os.getuid() else None
 
 
 def handles() -> Iterator[Finding]:
@@ -131,27 +125,21 @@ def memory_finding(total: int, limit: int | None) -> Finding:
 def group_limit(root: Path, groups: str) -> int | None:
     """The tightest limit of this process's control groups in bytes; None: there is none.
 
-    Args:
-        root: where the groups are mounted.
-        groups: the text of /proc/self/cgroup.
+    The groups are mounted at `root`; `groups` is the text of /proc/self/cgroup.
     """
-    limits = []
+    limits: list[int] = []
     for line in groups.splitlines():
         _, controllers, group = line.split(":", 2)
         top, name = (root, "memory.max") if not controllers else (root / "memory", "memory.limit_in_bytes")
         if controllers and "memory" not in controllers.split(","):
             continue
         folder = top / group.strip("/")
-        limits += [_limit_in(place / name) for place in (folder, *folder.parents) if place.is_relative_to(top)]
-    return min((limit for limit in limits if limit is not None), default=None)
-
-
-def _limit_in(file: Path) -> int | None:
-    try:
-        text = file.read_text().strip()
-    except OSError:  # a group that is not mounted here
-        return None
-    return int(text) if text.isdecimal() else None  # "max"
+        for place in (folder, *folder.parents):
+            if place.is_relative_to(top):
+                with suppress(OSError):  # a group that is not mounted here
+                    text = (place / name).read_text().strip()
+                    limits += [int(text)] if text.isdecimal() else []  # "max"
+    return min(limits, default=None)
 
 
 def open_files() -> Iterator[Finding]:

@@ -45,11 +45,13 @@ def library() -> Iterator[Finding]:
 def launcher() -> Iterator[Finding]:
     """mpirun or mpiexec."""
     path = mpirun.find_launcher()
-    told = ask([path, "--version"], seconds=_LIBRARY_SECONDS)
+    version = ask([path, "--version"], seconds=_LIBRARY_SECONDS)
     if not os.environ.get("HOME"):
         remedy = "`arena train` sets it for the processes that it starts; for an mpirun of your own: export HOME=/tmp"
         yield problem("HOME", "is not set; Open MPI does not start without it", remedy)
-    yield ok("MPI launcher", f"{path}: {next(iter((told.out + told.err).strip().splitlines()), 'says no version')}")
+    yield ok(
+        "MPI launcher", f"{path}: {next(iter((version.out + version.err).strip().splitlines()), 'says no version')}"
+    )
 
 
 def few_processes() -> Iterator[Finding]:
@@ -72,7 +74,8 @@ def _start(ranks: int) -> Iterator[Finding]:
 
 def meeting(subject: str, ranks: int, answer: Answer) -> Finding:
     """Whether all processes were in one world."""
-    sizes = _worlds(answer)
+    # Per size of a world, the number of processes that have reported it.
+    sizes = Counter(int(size) for size in re.findall(r"^one of ([0-9]{1,9})$", answer.out, re.MULTILINE))
     if answer.code == 0 and sizes == {ranks: ranks}:
         return ok(subject, "start under MPI and find each other")
     if sizes == {1: ranks}:
@@ -84,8 +87,3 @@ def meeting(subject: str, ranks: int, answer: Answer) -> Finding:
     if answer.code is None:
         return problem(subject, f"do not come together within {_START_SECONDS:.0f} s: {answer.last_line}")
     return problem(subject, f"do not start: exit {answer.code}: {answer.last_line}")
-
-
-def _worlds(answer: Answer) -> Counter[int]:
-    """Per size of a world, the number of processes that have reported it."""
-    return Counter(int(size) for size in re.findall(r"^one of ([0-9]{1,9})$", answer.out, re.MULTILINE))

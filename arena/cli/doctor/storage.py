@@ -75,12 +75,8 @@ def clocks() -> Iterator[Finding]:
 
 
 def clock_finding(wall: float, *, drift: float, apart: float) -> Finding:
-    """The finding about the clocks.
-
-    Args:
-        wall: seconds since 1970.
-        drift: how many seconds the wall clock has gone ahead of the monotonic one while we looked.
-        apart: how many seconds the file system's clock is ahead of ours.
+    """The finding about clocks, in seconds: the wall clock since 1970 and its drift against the monotonic one while we
+    looked, and how far the clock of the file system is ahead.
     """
     if wall < _BUILT:
         return warning(

@@ -16,33 +16,28 @@ _TORCH = """
 import json, torch
 seen = torch.cuda.is_available()
 names = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())] if seen else []
-told = {"version": torch.__version__, "threads": torch.get_num_threads(), "built": torch.version.cuda, "gpus": names}
-print(json.dumps(told))
+found = {"version": torch.__version__, "threads": torch.get_num_threads(), "built": torch.version.cuda, "gpus": names}
+print(json.dumps(found))
 """
 _SECONDS = 120.0  # from a cold network file system, torch takes its time
 _NVIDIA = Path("/dev/nvidiactl")
 
 
 @cache
-def _asked() -> Answer:
-    return ask(python(_TORCH), seconds=_SECONDS, settings=mpirun.process_settings(os.environ))
-
-
-def _told() -> dict[str, Any]:
-    """What torch says of itself; empty where it cannot be imported."""
-    answer = _asked()
-    told: dict[str, Any] = json.loads(answer.out.splitlines()[-1]) if answer.code == 0 else {}
-    return told
+def _answer() -> tuple[Answer, dict[str, Any]]:
+    """The process's answer, and what torch says of itself; nothing if it cannot be imported."""
+    answer = ask(python(_TORCH), seconds=_SECONDS, settings=mpirun.process_settings(os.environ))
+    return answer, json.loads(answer.out.splitlines()[-1]) if answer.code == 0 else {}
 
 
 def torch() -> Iterator[Finding]:
     """Whether it can be imported, and how many threads it computes with."""
-    told = _told()
-    if told:
-        yield threads_finding(told["version"], told["threads"], os.environ)
+    answer, found = _answer()
+    if found:
+        yield threads_finding(found["version"], found["threads"], os.environ)
     else:
         remedy = "reinstall it: see pytorch.org; `random` and `scripted` policies work without it"
-        yield problem("torch", f"cannot be imported: {_asked().last_line}", remedy)
+        yield problem("torch", f"cannot be imported: {answer.last_line}", remedy)
 
 
 def threads_finding(version: str, threads: int, settings: Mapping[str, str]) -> Finding:
@@ -57,19 +52,13 @@ def threads_finding(version: str, threads: int, settings: Mapping[str, str]) -> 
 
 def gpu() -> Iterator[Finding]:
     """What `device: cuda` would find."""
-    told = _told()
-    if told:
-        yield gpu_finding(told["gpus"], told["built"], there=_NVIDIA.exists())
+    _, found = _answer()
+    if found:
+        yield gpu_finding(found["gpus"], found["built"], there=_NVIDIA.exists())
 
 
 def gpu_finding(names: list[str], built: str | None, *, there: bool) -> Finding:
-    """What torch sees, against what the system has.
-
-    Args:
-        names: of the GPUs that torch sees.
-        built: the version of CUDA that torch was built for, None: for none.
-        there: whether the system has NVIDIA's driver.
-    """
+    """The GPUs that torch, built for a version of CUDA, sees; `there`: whether the system has NVIDIA's driver."""
     if names:
         return ok("GPU", ", ".join(names))
     if there:

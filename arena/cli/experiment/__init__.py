@@ -4,28 +4,20 @@ from __future__ import annotations
 
 import argparse
 
-from arena.cli.arguments import non_negative_int, positive_int
+from arena.cli.arguments import add_overrides, non_negative_int, positive_int
 from arena.errors import ConfigError
 from arena.experiment.checks import checking
 from arena.run import mpirun
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's part of the command line."""
     parser.description = (
         "Runs every combination of the values of an experiment file, several at the same time, and ranks them. Each "
         "trial is an ordinary run, which `arena train` repeats from the configuration in the folder."
     )
     parser.add_argument("file", metavar="FILE", help="an experiment: a YAML file with the key `run`")
     parser.add_argument("--run-dir", metavar="DIR", help="its folder (default: experiments/<name>, or the next free)")
-    parser.add_argument(
-        "--set",
-        dest="overrides",
-        action="append",
-        default=[],
-        metavar="KEY.PATH=VALUE",
-        help="over the file's `set`, in every trial; may be given many times",
-    )
+    add_overrides(parser, "over the file's `set`, in every trial; may be given many times")
     parser.add_argument("--repeat", type=positive_int, metavar="N", help="trials of each combination, over the file's")
     parser.add_argument("--at-once", type=positive_int, metavar="N", help="trials at the same time, at most")
     parser.add_argument("--hosts", metavar="A:4,B:4", help="hosts and how many processes each takes")
@@ -38,11 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Runs the experiment; returns the exit status.
-
-    Raises:
-        ConfigError: a mistake of the user.
-    """
+    """Runs the experiment; returns the exit status."""
     if mpirun.under_launcher():
         raise ConfigError(
             "an experiment starts its runs itself, with as many processes as each takes; leave mpirun or srun out"

@@ -9,7 +9,6 @@ from arena.cli.fake import http, simulators
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's part of the command line."""
     parser.description = "No side needs a policy or a run. `actor` needs the extra `http`."
     sides = parser.add_subparsers(title="sides", required=True, metavar="SIDE", parser_class=Parser)
     http.add_side(sides)

@@ -6,7 +6,7 @@ import argparse
 import inspect
 import signal
 
-from arena.cli.arguments import Parser, port
+from arena.cli.arguments import Parser, add_overrides, port
 from arena.config import overrides
 from arena.errors import ConfigError, nearest
 from arena.terminal.output import say
@@ -32,13 +32,8 @@ def add_side(sides: argparse._SubParsersAction[Parser]) -> None:
         metavar="TEXT",
         help="the answer to an end (default: fake_actor_end_return)",
     )
-    actor.add_argument(
-        "--set",
-        dest="overrides",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="any other key of `make: http`, such as drain_s=30; may be given many times",
+    add_overrides(
+        actor, "any other key of `make: http`, such as drain_s=30; may be given many times", metavar="KEY=VALUE"
     )
     actor.set_defaults(command=_run_actor, plays=True)
 

@@ -1,8 +1,7 @@
 """`arena play`: a human takes a seat of a match, in the terminal or through a pipe.
 
 `command` makes a run of it, `human` is the algorithm in the worker's place, `decisions` what it shows and asks (pure),
-`console` its lines, `advice` what a policy thinks of the choices, `shown_game` the game with its text picture in the
-infos.
+`shown_game` the game with its text picture in the infos.
 """
 
 from arena.cli.play.command import add_arguments, run

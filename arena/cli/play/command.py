@@ -17,7 +17,7 @@ import msgspec
 
 from arena.cli.arguments import non_negative_int, positive_int
 from arena.cli.evaluate import weights_of
-from arena.cli.play import advice as advices
+from arena.cli.play.human import configured
 from arena.config import load_config
 from arena.config.matches import MatchConfig
 from arena.config.schema import Config, PolicyConfig
@@ -52,7 +52,6 @@ class _PlayerOutput(Output):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's part of the command line."""
     parser.description = "Asks for each decision of a seat; all other seats play without learning, in this process."
     parser.add_argument("target", metavar="CONFIG_OR_RUN", help="a configuration file, or a run's folder")
     parser.add_argument(
@@ -91,15 +90,15 @@ def run(arguments: argparse.Namespace) -> int:
         label = "" if folder is None else arguments.checkpoints or "last"
         frozen = weights_of(config, folder, label).config
         refuse_external(frozen)
-        played = _with_human(
-            frozen,
-            arguments.match,
-            arguments.seat or [0],
-            episodes=arguments.episodes,
-            advice=None
-            if arguments.advice is None
-            else (arguments.advice, _adviser(config, frozen, folder, arguments.advice)),
-        )
+        advice, adviser = None, arguments.advice
+        if adviser is not None and adviser in frozen.policies:
+            advice = (adviser, frozen.policies[adviser])
+        elif adviser is not None and "@" in adviser:
+            advice = (adviser, policy_at(config, folder, adviser, path="--advice"))
+        elif adviser is not None:
+            raise ConfigError(f"no policy {adviser!r}; {nearest(adviser, frozen.policies)}", path="--advice")
+        seats = arguments.seat or [0]
+        played = _with_human(frozen, arguments.match, seats, episodes=arguments.episodes, advice=advice)
     if arguments.seed is not None:
         played = msgspec.structs.replace(played, seed=arguments.seed)
     with tempfile.TemporaryDirectory(prefix="arena-play-") as scratch:
@@ -113,15 +112,6 @@ def run(arguments: argparse.Namespace) -> int:
             watched=False,
             at_once=_AT_ONCE,
         )
-
-
-def _adviser(config: Config, frozen: Config, folder: RunFolder | None, name: str) -> PolicyConfig:
-    """The policy that advises: with the weights that play, or of the tick that its name ends with."""
-    if "@" in name and name not in frozen.policies:
-        return policy_at(config, folder, name, path="--advice")
-    if name not in frozen.policies:
-        raise ConfigError(f"no policy {name!r}; {nearest(name, frozen.policies)}", path="--advice")
-    return frozen.policies[name]
 
 
 def _with_human(
@@ -146,7 +136,7 @@ def _with_human(
         options["advice"] = {
             "name": adviser, "algorithm": known.algorithm, "options": dict(known.options), "load": known.load
         }  # fmt: skip
-        advices.configured(adviser, options["advice"])
+        configured(adviser, options["advice"])
     taken = tuple(replaced_seat(seat, name) if place in seats else seat for place, seat in enumerate(entry.seats))
     alone: MatchConfig = msgspec.structs.replace(entry, seats=taken, lanes=1, copies=1, pipeline=1, env_kwargs={})
     others = {policy for seat in taken for policy in policies_of(seat)} - {name}

@@ -25,17 +25,11 @@ _WIDEST = 2_000  # characters of an observation that is shown
 
 @dataclass(frozen=True)
 class Option:
-    """One of the choices of a decision.
+    """One of the choices of a decision."""
 
-    Attributes:
-        number: the answer that picks it.
-        label: its words; empty where it has none.
-        choice: the number that the game gets.
-    """
-
-    number: int
-    label: str
-    choice: int
+    number: int  # the answer that picks it
+    label: str  # empty where it has none
+    choice: int  # the number that the game gets
 
     def __str__(self) -> str:
         return f"{self.number} {self.label}".rstrip()
@@ -43,21 +37,13 @@ class Option:
 
 @dataclass(frozen=True)
 class Decision:
-    """One choice that the player is asked for.
+    """One choice that the player is asked for."""
 
-    Attributes:
-        what: of the question, such as `Move of 1 Robot`.
-        options: the allowed ones.
-        action: the name of the action; empty outside of `UnitActions`.
-        place: of the number in the action.
-        by_label: whether the beginning of a label is an answer; units are picked by their index alone.
-    """
-
-    what: str
-    options: Sequence[Option]
-    action: str = ""
-    place: int = 0
-    by_label: bool = True
+    what: str  # of the question, such as `Move of 1 Robot`
+    options: Sequence[Option]  # the allowed ones
+    action: str = ""  # its name; empty outside of `UnitActions`
+    place: int = 0  # of the number in the action
+    by_label: bool = True  # whether the beginning of a label is an answer; units are picked by their index alone
 
     def question(self) -> str:
         """What is asked for, and the options."""
@@ -81,11 +67,7 @@ class Decision:
 
 
 def check_playable(action_space: Space[Any]) -> None:
-    """Checks that a human can be asked for the actions of a space.
-
-    Raises:
-        ConfigError: they are no choices.
-    """
+    """Checks that a human can be asked for the actions of a space."""
     if not isinstance(action_space, (UnitActions, spaces.Discrete, spaces.MultiDiscrete)):
         raise ConfigError(
             f"a human can be asked for choices, not for actions of {action_space}; take a seat of units, or of "
@@ -116,17 +98,14 @@ def described(space: Space[Any], observation: Any) -> list[str]:
 def decisions(
     observation_space: Space[Any], action_space: Space[Any], observation: Any, mask: NDArray[np.int8] | None
 ) -> list[Decision]:
-    """What a player has to decide on a tick, in the order of actions and actors.
-
-    Args:
-        observation_space: of the entity.
-        action_space: of the entity, see `check_playable`.
-        observation: a single sample.
-        mask: of a Discrete or MultiDiscrete space, [mask_size]; None: all is allowed.
-    """
+    """What a player has to decide on a tick, in the order of actions and actors; without a mask all is allowed."""
     if isinstance(observation_space, UnitSpace):
         return list(_of_units(observation_space, observation))
-    counts, starts = _counts(action_space)
+    if isinstance(action_space, spaces.Discrete):
+        counts, starts = [int(action_space.n)], [int(action_space.start)]
+    else:
+        assert isinstance(action_space, spaces.MultiDiscrete)
+        counts, starts = action_space.nvec.ravel().tolist(), action_space.start.ravel().tolist()
     allowed = np.ones(mask_size(action_space), np.bool_) if mask is None else np.asarray(mask) != 0
     parts = np.split(allowed, np.cumsum(counts)[:-1])
     named = ["action"] if len(parts) == 1 else [f"action {place}" for place in range(len(parts))]
@@ -166,14 +145,6 @@ def _of_units(space: UnitSpace, observation: Mapping[str, Any]) -> Iterator[Deci
             options = [Option(number, label, number) for number, label in enumerate(kind.labels) if allowed[number]]
             what = action if isinstance(kind, GlobalChoice) else f"{action} of {actor} {names[actor]}"
             yield Decision(what, options, action, place)
-
-
-def _counts(space: Space[Any]) -> tuple[list[int], list[int]]:
-    """How many choices each number of an action has, and from where they count."""
-    if isinstance(space, spaces.Discrete):
-        return [int(space.n)], [int(space.start)]
-    assert isinstance(space, spaces.MultiDiscrete)
-    return space.nvec.ravel().tolist(), space.start.ravel().tolist()
 
 
 def _features(names: Sequence[str], numbers: Any) -> str:

@@ -1,5 +1,7 @@
 """The algorithm of `arena play`: a human in the worker's place, who is asked for each decision of the seat.
 
+`Console` has the lines from the player and to the player; `Advisor` knows what a policy thinks of the choices.
+
 tick 3, reward 0, return 0
 globals: step=3
 0 Mine: x=0, y=2
@@ -10,24 +12,34 @@ Move of 1 Robot: 0 +x, 1 -x, 3 -y, 4 Defuse Mines
 
 from __future__ import annotations
 
+import os
+import select
+import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from gymnasium.spaces import Space
 from numpy.typing import NDArray
 
-from arena.cli.play.advice import Advisor
-from arena.cli.play.console import BOLD, DIM, YELLOW, Console
+from arena import registry
 from arena.cli.play.decisions import Decision, Option, check_playable, decisions, described, joined
 from arena.cli.play.shown_game import PICTURE
-from arena.errors import PlayerLeft
+from arena.errors import ConfigError, PlayerLeft
 from arena.game.infos import fields_of
-from arena.game.spaces import no_op
+from arena.game.spaces import no_op, stack
+from arena.preflight.spec import spec_of
+from arena.preflight.stubs import SpecVectorEnv, StubGroup, from_spaces
+from arena.records import checkpoint
+from arena.terminal.output import say
 
 if TYPE_CHECKING:
     from arena.group.group import Group
 
+_SECONDS = 0.2  # between two looks whether the process is ending
+
+BOLD, DIM, YELLOW = "1", "2", "33"  # ECMA-48, select graphic rendition
 _RESULTS = {"win": "won", "loss": "lost", "draw": "drawn"}
 _HELP = (
     "an answer is the number before a choice, or the beginning of its label; with --advice an empty line takes the "
@@ -36,18 +48,10 @@ _HELP = (
 
 
 class Human:
-    """One seat that a human plays.
+    """One seat, a PettingZoo parallel environment, that a human plays for some episodes.
 
-    Args:
-        env: a PettingZoo parallel environment.
-        group: not used.
-        ticks: not used; the environment says when it ends.
-        episodes: how many are played.
-        advice: `name`, `algorithm`, `options` and `load` of a policy whose opinion is shown; None: none is.
-        named: whether each line names its entity, as there are several.
-
-    Raises:
-        ConfigError: actions that are no choices, or a policy that cannot advise.
+    `advice` has the `name`, `algorithm`, `options` and `load` of a policy whose opinion is shown; `named`: each line
+    names its entity, as there are several.
     """
 
     face = "parallel"
@@ -73,11 +77,7 @@ class Human:
 
     @classmethod
     def check(cls, observation_space: Space[Any], action_space: Space[Any]) -> None:
-        """Whether a human can play such a seat.
-
-        Raises:
-            ConfigError: the actions are no choices.
-        """
+        """Whether a human can play such a seat."""
         check_playable(action_space)
 
     @classmethod
@@ -86,11 +86,7 @@ class Human:
         return cls(env, group, ticks=ticks, **options)
 
     def run(self) -> None:
-        """Plays the episodes.
-
-        Raises:
-            PlayerLeft: the player has ended the game.
-        """
+        """Plays the episodes."""
         env, console = self.env, Console()
         for _ in range(self._episodes):
             observations, infos = env.reset()
@@ -101,9 +97,8 @@ class Human:
                 actions = {}
                 for agent in env.agents:
                     if fields_of(infos[agent]).active is not False:
-                        seen = observations[agent], infos[agent]
-                        self._show(console, agent, tick, rewards[agent], returns[agent], *seen)
-                        actions[agent] = self._decide(console, agent, tick, *seen)
+                        earned = rewards[agent], returns[agent]
+                        actions[agent] = self._decide(console, agent, tick, earned, observations[agent], infos[agent])
                     else:
                         actions[agent] = no_op(self.env.action_space(agent))
                 observations, rewards, terminated, truncated, infos = env.step(actions)
@@ -116,52 +111,154 @@ class Human:
                         words = f"{who}episode over after {tick} ticks: return {returns[agent]:g}"
                         console.say(", ".join(filter(None, (words, result))), BOLD)
 
-    def _show(
-        self, console: Console, agent: str, tick: int, reward: float, total: float, observation: Any, info: Any
-    ) -> None:
+    def _decide(
+        self, console: Console, agent: str, tick: int, earned: tuple[float, float], observation: Any, info: Any
+    ) -> Any:
+        """Shows what an entity observes, with its last reward and its return, and asks for each decision."""
         if PICTURE in info:
             console.say(str(info[PICTURE]).rstrip("\n"))
         who = f"{agent}: " if self._named else ""
-        value = self._advisors[agent].value(observation) if agent in self._advisors else None
+        advisor = self._advisors.get(agent)
+        value = None if advisor is None else advisor.value(observation)
         worth = "" if value is None else f", value {value:.3g}"
-        console.say(f"{who}tick {tick}, reward {reward:g}, return {total:g}{worth}", BOLD)
-        for line in described(self.env.observation_space(agent), observation):
-            console.say(line)
-
-    def _decide(self, console: Console, agent: str, tick: int, observation: Any, info: Mapping[str, Any]) -> Any:
-        """Asks for each decision of an entity; returns its action."""
+        console.say(f"{who}tick {tick}, reward {earned[0]:g}, return {earned[1]:g}{worth}", BOLD)
         spaces = self.env.observation_space(agent), self.env.action_space(agent)
+        for line in described(spaces[0], observation):
+            console.say(line)
         mask: NDArray[np.int8] | None = fields_of(info).action_mask
         decided = decisions(*spaces, observation, mask)
         shares: Sequence[Sequence[float] | None] = [None] * len(decided)
-        if agent in self._advisors:
-            shares = self._advisors[agent].probabilities(observation, mask, decided)
+        if advisor is not None:
+            shares = advisor.probabilities(observation, mask, decided)
         choices = [
-            self._ask(console, tick, decision, share).choice for decision, share in zip(decided, shares, strict=True)
+            _asked(console, tick, decision, share).choice for decision, share in zip(decided, shares, strict=True)
         ]
         return joined(spaces[1], decided, choices)
 
-    def _ask(self, console: Console, tick: int, decision: Decision, shares: Sequence[float] | None) -> Option:
-        """Asks until there is an answer."""
-        best = None if shares is None else decision.options[int(np.argmax(shares))]
-        question = decision.question()
-        if shares is not None:
-            marked = [
-                console.styled(
-                    f"{option} {100 * share:.0f} %{'*' if option is best else ''}", YELLOW if option is best else ""
-                )
-                for option, share in zip(decision.options, shares, strict=True)
-            ]
-            question = f"{decision.what}: {', '.join(marked)}"
-        console.say(question)
-        while True:
-            answer = console.ask()
-            if answer is None or answer == "q":
-                raise PlayerLeft(f"ended by the player at tick {tick}")
-            if answer == "?":
-                console.say(_HELP, DIM)
+
+def _asked(console: Console, tick: int, decision: Decision, shares: Sequence[float] | None) -> Option:
+    """Asks until there is an answer."""
+    best, question = None, decision.question()
+    if shares is not None:
+        best = decision.options[int(np.argmax(shares))]
+        marked = [
+            console.styled(
+                f"{option} {100 * share:.0f} %{'*' if option is best else ''}", YELLOW if option is best else ""
+            )
+            for option, share in zip(decision.options, shares, strict=True)
+        ]
+        question = f"{decision.what}: {', '.join(marked)}"
+    console.say(question)
+    while True:
+        answer = console.ask()
+        if answer is None or answer == "q":
+            raise PlayerLeft(f"ended by the player at tick {tick}")
+        if answer == "?":
+            console.say(_HELP, DIM)
+            continue
+        chosen = best if answer == "" else decision.answered(answer)
+        if chosen is not None:
+            return chosen
+        console.say(f"{answer!r} is no choice here: {decision.listed()}")
+
+
+class Console:
+    """The player's terminal, or two pipes.
+
+    Input is read from the descriptor `source`: a thread that waits in `sys.stdin` keeps its lock, so Python cannot end.
+    """
+
+    def __init__(self, source: int = 0) -> None:
+        self._source = source
+        self._terminal = sys.stdout.isatty()
+        self._echo = not os.isatty(source)  # then the answers are seen nowhere else
+
+    def say(self, text: str, style: str = "") -> None:
+        """Writes a line; `style`, and styles in the text, count on a terminal alone."""
+        say(self.styled(text, style), styles=True)
+
+    def styled(self, text: str, style: str) -> str:
+        """The text with a style, on a terminal."""
+        return f"\x1b[{style}m{text}\x1b[0m" if style and self._terminal else text
+
+    def ask(self) -> str | None:
+        """One line from the player, without the blanks around it; None at the end of the input."""
+        if not self._echo:
+            sys.stdout.write("> ")
+            sys.stdout.flush()
+        line = b""
+        while not line.endswith(b"\n"):
+            if not select.select([self._source], [], [], _SECONDS)[0]:
                 continue
-            chosen = best if answer == "" else decision.answered(answer)
-            if chosen is not None:
-                return chosen
-            console.say(f"{answer!r} is no choice here: {decision.listed()}")
+            byte = os.read(self._source, 1)  # no more than this line: the rest may be for another seat
+            if not byte:
+                break
+            line += byte
+        if not line:
+            return None
+        text = line.decode(errors="replace").strip()
+        if self._echo:
+            self.say(f"> {text}")
+        return text
+
+
+class Advisor:
+    """A policy that is asked, and does not play.
+
+    The probabilities are from `log_prob` of its algorithm: for each choice of a decision, with all other decisions
+    fixed; a policy decides them independently of each other. `given` has its `algorithm`, `options` and `load`.
+    """
+
+    def __init__(
+        self, name: str, given: Mapping[str, Any], observation_space: Space[Any], action_space: Space[Any]
+    ) -> None:
+        cls, options = configured(name, given)
+        if spec_of(cls).checks_spaces:
+            cls.check(observation_space, action_space)
+        env = SpecVectorEnv(observation_space, action_space, rows=1)
+        self._algorithm = from_spaces(
+            cls, env, StubGroup(name, "gradients", seed=0, shared_seed=0), ticks=1, options=options
+        )
+        if given["load"] is not None:
+            self._algorithm.load_state_dict(checkpoint.load(Path(given["load"])).state)
+        self._observation_space, self._action_space = observation_space, action_space
+
+    def probabilities(
+        self, observation: Any, mask: NDArray[np.int8] | None, decided: Sequence[Decision]
+    ) -> list[list[float]]:
+        """For each decision, the probabilities of its options, which add up to 1."""
+        found = []
+        first = [decision.options[0].choice for decision in decided]
+        for place, decision in enumerate(decided):
+            actions = [
+                joined(self._action_space, decided, [*first[:place], option.choice, *first[place + 1 :]])
+                for option in decision.options
+            ]
+            rows = len(actions)
+            log_probs = self._algorithm.log_prob(
+                stack(self._observation_space, [observation] * rows),
+                stack(self._action_space, actions),
+                None if mask is None else np.repeat(mask[None], rows, axis=0),
+            )
+            weights = np.exp(log_probs - log_probs.max())
+            found.append((weights / weights.sum()).tolist())
+        return found
+
+    def value(self, observation: Any) -> float | None:
+        """The discounted return that the policy expects; None if its algorithm does not tell."""
+        if not hasattr(self._algorithm, "state_value"):
+            return None
+        values = self._algorithm.state_value(stack(self._observation_space, [observation]))
+        return None if values is None else float(values[0])
+
+
+def configured(name: str, given: Mapping[str, Any]) -> registry.ConfiguredAlgorithm:
+    """The algorithm of a policy that is to advise, and its options."""
+    found = registry.configured_algorithm(
+        given["algorithm"], given["options"], acts=True, path=f"policies.{name}", any_device=True
+    )
+    if not hasattr(found.cls, "log_prob"):
+        raise ConfigError(f"{name!r} tells no probabilities: {given['algorithm']} has no log_prob()", path="--advice")
+    if found.options.get("recurrent"):
+        raise ConfigError(f"{name!r} has a memory, and has seen nothing of this game", path="--advice")
+    return found

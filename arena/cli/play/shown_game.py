@@ -17,14 +17,7 @@ PICTURE = "text picture of arena play"
 
 
 class ShownGame:
-    """Another game, with a text picture of lane 0 in the infos of all its entities.
-
-    Args:
-        lanes: of the game.
-        make: as in a configuration.
-        kwargs: of the game.
-        wrappers: around it, name and argument of each.
-    """
+    """Another game, with a text picture of lane 0 in the infos of all its entities."""
 
     batched = True
 
@@ -32,7 +25,13 @@ class ShownGame:
         self, *, lanes: int, make: str, kwargs: Mapping[str, Any], wrappers: Sequence[tuple[str, Any]] = ()
     ) -> None:
         around = [(name, given) for name, given in wrappers]
-        self._game: BatchedEnv = registry.adapt_environment(make, {**_as_text(make), **kwargs}, lanes, around)
+        source, _, name = make.partition(":")
+        if source == "gymnasium" and name in gymnasium.registry:
+            entry = gymnasium.spec(name).entry_point
+            made = gymnasium.envs.registration.load_env_creator(entry) if isinstance(entry, str) else entry
+            if "ansi" in getattr(made, "metadata", {}).get("render_modes", ()):  # it can render text
+                kwargs = {"render_mode": "ansi", **kwargs}
+        self._game: BatchedEnv = registry.adapt_environment(make, kwargs, lanes, around)
         self.lanes, self.interface = self._game.lanes, self._game.interface
         self._draws_text = True  # until it has drawn something else
 
@@ -65,14 +64,3 @@ class ShownGame:
     def close(self) -> None:
         """Closes the game."""
         self._game.close()
-
-
-def _as_text(make: str) -> dict[str, Any]:
-    """The argument that lets a game of Gymnasium render text, if it can."""
-    source, _, name = make.partition(":")
-    if source != "gymnasium" or name not in gymnasium.registry:
-        return {}
-    entry_point = gymnasium.spec(name).entry_point
-    made = gymnasium.envs.registration.load_env_creator(entry_point) if isinstance(entry_point, str) else entry_point
-    modes = getattr(made, "metadata", {}).get("render_modes", ())
-    return {"render_mode": "ansi"} if "ansi" in modes else {}
