@@ -587,10 +587,10 @@ def test_new_processes_are_told_about_the_death(lonely: Path) -> None:
     assert told["cause"].endswith("has died of SIGKILL")
 
 
-@pytest.mark.parametrize("says", ["arena: the run has ended: a game", "arena: error: no"])
-def test_failure_with_a_reason_is_no_death(says: str, lonely: Path) -> None:
+@pytest.mark.parametrize("says", [f"{STARTED}\narena: the run has ended: a game", f"{STARTED}\narena: error: no", ""])
+def test_failure_with_a_reason_or_without_a_process_is_no_death(says: str, lonely: Path) -> None:
     starts = lonely / "starts"
-    launcher(lonely / "system", does=f"echo x >> {starts}; echo '{STARTED}' >&2; echo '{says}' >&2; exit 1")
+    launcher(lonely / "system", does=f"PATH=/bin:/usr/bin\necho x >> {starts}; cat >&2 <<'X'\n{says}\nX\nexit 1")
     assert mpirun.run(2, ["true"], restarts=3) == 1
     assert starts.read_text().count("x") == 1
 
@@ -614,13 +614,6 @@ def test_folder_of_a_run_that_never_begins_is_removed(begun: bool, lonely: Path)
     launcher(lonely / "system", does=says)
     assert mpirun.run(2, ["true"], restarts=1) == 1
     assert run.exists() == begun
-
-
-def test_launcher_that_starts_no_process_is_not_started_again(lonely: Path) -> None:
-    starts = lonely / "starts"
-    launcher(lonely / "system", does=f"echo x >> {starts}; exit 1")
-    assert mpirun.run(2, ["true"], restarts=3) == 1
-    assert starts.read_text().count("x") == 1
 
 
 def test_a_signal_between_two_starts_ends_the_run(
@@ -672,14 +665,25 @@ def test_lost_host_leaves_fewer_processes(lonely: Path, monkeypatch: pytest.Monk
     assert json.loads((lonely / "told").read_text().splitlines()[1])["cause"] == "host b has been lost"
 
 
-def test_process_that_ends_first_is_named() -> None:
-    with subprocess.Popen(["sleep", "60"]) as first, subprocess.Popen(["sleep", "60"]) as second:
+LEAVES_WELL = "import sys, time; from arena.run.mpirun import leave; leave(); print(flush=True); time.sleep(60)"
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+def test_first_dead_process_is_named_and_survivors_killed_unless_they_leave(leaves: bool) -> None:
+    line = [sys.executable, "-c", LEAVES_WELL if leaves else LEAVES_WELL.replace("leave();", "")]
+    with (
+        subprocess.Popen(line, stdout=subprocess.PIPE) as first,
+        subprocess.Popen(["sleep", "60"]) as second,
+    ):
+        assert first.stdout is not None and first.stdout.readline()
         watch = mpirun.ProcessWatch()
         for rank, process in enumerate((first, second)):
             watch.add(mpirun.Started(rank, process.pid, os.getpid(), mpirun._this_node()))
         second.kill()
         second.wait()
         watch.look(60.0)
+        assert leaves or first.wait() == -signal.SIGKILL
+        assert not leaves or first.poll() is None
         watch.end(0.0)
         assert first.wait() == -signal.SIGKILL, "what is left is ended"
     assert [each.rank for each in watch.dead if each] == [1]

@@ -1,4 +1,4 @@
-"""The seeds of a run and the descriptions of its roles."""
+"""The seeds of a run, the descriptions of its roles, and the connections of its processes."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ import pickle
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from arena.config import parse_config
 from arena.plan.build import make_plan
 from arena.plan.plan import Role, RoleKind
 from arena.roles.run import Leg, Run
+from arena.run.loop import Processes
 
 DUEL = {"env": "game", "seats": ["blue", "red"], "lanes": 3}
 MIRROR = {"env": "game", "seats": ["blue", "blue"]}
@@ -103,3 +107,38 @@ def test_run_is_sent_to_other_processes_unchanged() -> None:
     copy = pickle.loads(pickle.dumps(run))
     assert copy == run
     assert all_seeds(copy) == all_seeds(run)
+
+
+class World:
+    """All processes; keeps in `calls` what was called, in order."""
+
+    rank, size = 0, 4
+
+    def __init__(self, calls: list[str]) -> None:
+        self.calls = calls
+
+    def split(self, color: int | None) -> None:
+        return None
+
+
+class Transport:
+    """Connects to nothing."""
+
+    def __init__(self, world: World, ranks: Any, *, shared_memory: bool) -> None:
+        self._world = world
+
+    def close(self) -> None:
+        self._world.calls.append("close")
+
+
+def test_transport_is_closed_if_the_roles_cannot_be_set_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_memory(*_: Any, **__: Any) -> Any:
+        raise MemoryError
+
+    monkeypatch.setattr("arena.run.loop.RoleScheduler", no_memory)
+    calls: list[str] = []
+    run = replace(run_of(DUEL), path=tmp_path)
+    team = Processes(SimpleNamespace(MpiTransport=Transport), World(calls))
+    with pytest.raises(MemoryError), team.hosting(run):
+        pass
+    assert calls == ["close"]
