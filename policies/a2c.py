@@ -41,7 +41,7 @@ class Options(OnPolicyOptions, frozen=True, kw_only=True):
 
 
 class A2C(PPO):
-    """One worker of an A2C policy; arguments and errors are those of `PPO`."""
+    """One worker of an A2C policy."""
 
     Options = Options
     metric_names = ("policy_loss", "value_loss", "entropy")
@@ -52,9 +52,8 @@ class A2C(PPO):
 
     def update(self, batch: Batch, largest: int) -> Metrics:
         """The one gradient step of an update; its metrics."""
-        label = f"update {self.updates + 1}"
-        metrics = self.mean_gradients(batch, self.backward, self.metric_names, self.optimizer, label=label)
-        return {**metrics, **self.optimizer_step([self.optimizer], self.learning_rate, label=label)}
+        rate, label = self.learning_rate, f"update {self.updates + 1}"
+        return self.gradient_step(batch, self.backward, self.metric_names, [self.optimizer], rate=rate, label=label)
 
     def backward(self, batch: Batch) -> Tensor:
         """Adds the gradient of the loss to `grad` of the weights; returns the means of `metric_names`."""
@@ -74,11 +73,7 @@ class A2C(PPO):
 
     @classmethod
     def sizes(cls, options: Mapping[str, Any], *, rows: int, ticks: int, workers: int) -> dict[str, int]:
-        """What `arena plan` shows: transitions per update, updates per run, what `auto` becomes.
-
-        Raises:
-            ConfigError: an option that the algorithm cannot take, or a rollout longer than the run.
-        """
+        """What `arena plan` shows: transitions per update, updates per run, what `auto` becomes."""
         return rollout_sizes(cls.Options(**options), rows=rows, ticks=ticks, workers=workers)
 
 

@@ -19,35 +19,23 @@ With a `max_lag` above 0 no worker waits for rank 0 either: the others play on w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from gymnasium import spaces
-from gymnasium.spaces import Space
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from arena.dataset.reader import has_files
 from arena.errors import ConfigError
-from arena.game.infos import fields_of
 from arena.game.units import UnitSpace
 from policies.common.adam import Adam
-from policies.common.algorithm import (
-    ACTING,
-    EXPLORING,
-    REPLAYING,
-    Algorithm,
-    Metrics,
-    Random,
-    Served,
-    moved,
-    stream,
-    torch_generators,
-)
-from policies.common.columns import per_transition, to_leaves, to_mask
+from policies.common.algorithm import EXPLORING, REPLAYING, Algorithm, Draws, Metrics, moved, stream
+from policies.common.columns import per_transition
+from policies.common.normalization import ObservationNormalizer
+from policies.common.on_policy import drawn
 from policies.common.options import (
     Activation,
     AlgorithmOptions,
@@ -61,16 +49,13 @@ from policies.common.options import (
     check_idle,
 )
 from policies.common.rollout import COUNTS
-from policies.common.tensors import load_weights, to_arrays
 from policies.exporting import Exported, decoding_of, exported
 from policies.extensions import Extension, make_encoder
-from policies.networks.actor_critic import BufferPool, mlp
-from policies.networks.distributions import Distribution
-from policies.networks.heads import ActionHead, BoxHead, UnitHead, action_head
-from policies.networks.units.inputs import unit_inputs
+from policies.networks.actor_critic import Encoder, mlp
+from policies.networks.heads import ActionHead, BoxHead, Distribution, UnitHead, action_head
 from policies.networks.units.network import UnitActor
 from policies.networks.units.options import Schema, Transformer, check_no_transformer
-from policies.networks.units.tokens import units_of
+from policies.networks.units.tokens import unit_inputs, units_of
 from policies.offline.demonstrations import (
     Demonstrations,
     check_demonstrations,
@@ -104,27 +89,16 @@ class Options(AlgorithmOptions, frozen=True, kw_only=True):
 
 
 class Actor(nn.Module):
-    """The network: observations to a distribution of actions.
+    """The network: observations to a distribution of actions, which `head` makes of its outputs.
 
-    Args:
-        space: one entity's observation space.
-        head: what the outputs mean.
-        options: layers and activation.
-        generator: where the initial weights come from.
+    The layers are `hidden_sizes`, `activation` and `generator` of `mlp`.
     """
 
-    def __init__(self, space: Space[Any], head: ActionHead, options: Options, generator: torch.Generator) -> None:
+    def __init__(self, encoder: Encoder, head: ActionHead, **layers: Any) -> None:
         super().__init__()
         self.head = head.requires_grad_(False)  # the deviation of Box actions stays as it is
-        self.encoder = make_encoder(space, generator, options.encoder)
-        self.actor = mlp(
-            (self.encoder.features, *options.hidden_sizes),
-            head.outputs,
-            activation=options.activation,
-            output_gain=0.01,
-            generator=generator,
-            storage=BufferPool(options.hidden_sizes),
-        )
+        self.encoder = encoder
+        self.actor = mlp(encoder.features, head.outputs, gain=0.01, **layers)
 
     def forward(self, leaves: Sequence[Tensor], mask: Tensor | None = None) -> Distribution:
         """The distribution of actions for leaves [N, ...]; mask bool [N, mask_size]."""
@@ -133,38 +107,33 @@ class Actor(nn.Module):
 
 
 class BehaviorCloning(Algorithm):
-    """One worker of a policy that imitates.
-
-    Args:
-        env: a vector environment that resets on the same step.
-        group: the workers of this policy.
-        ticks: the whole run's budget.
-        options: the fields of `Options`.
-
-    Raises:
-        ConfigError: an option or a space that it cannot take, or data of other spaces.
-    """
+    """One worker of a policy that imitates."""
 
     Options = Options
     takes_units = True
+    acting_parts = ("network", "gradient_steps", "updates")
 
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
         super().__init__(env, group, ticks=ticks, **options)
         space, generator = env.single_observation_space, torch.Generator().manual_seed(group.shared_seed)
-        self.head = action_head(env.single_action_space)
+        self.actions = self.head = action_head(env.single_action_space)
+        # Of a Box the mean is played, as the Gaussian's deviation was not learned.
+        self.plays_mean = isinstance(self.head, BoxHead)
         parts = ["network", "optimizer"]
         if isinstance(self.head, UnitHead):
             assert isinstance(space, UnitSpace), "a `UnitHead` belongs to one"
-            given = self.options.transformer or Transformer()
+            transformer = self.options.transformer or Transformer()
             idle = ("hidden_sizes", "activation", "encoder", "extra_loss")
             check_idle(self.options, *idle, where="the seat sees units")
-            self.network = UnitActor(space, self.head, given, generator).to(self.device)
-            self.units = Schema(space, given)
+            self.network = UnitActor(space, self.head, transformer, generator).to(self.device)
+            self.units = Schema(space, transformer)
             parts.insert(0, "units")  # checked before the others are loaded
         else:
             check_no_transformer(self.options.transformer, space)
-            self.network = Actor(space, self.head, self.options, generator).to(self.device)
-        self.inputs = unit_inputs(space, self.options.transformer)
+            encoder = make_encoder(space, generator, self.options.encoder)
+            self.network = Actor(encoder, self.head, **self.layers(generator)).to(self.device)
+        inputs = unit_inputs(space, self.options.transformer)
+        self.preprocess = ObservationNormalizer(space, enabled=False, inputs=inputs)
         self.optimizer = Adam(self.network, epsilon=self.options.adam_epsilon)
         self.updates = self.gradient_steps = self.played = 0  # played: ticks since the last update
         self.remedy = (
@@ -180,8 +149,8 @@ class BehaviorCloning(Algorithm):
 
     def run(self) -> None:
         """Plays and learns until the environment raises `BudgetReached`."""
-        shuffled = self._shuffled(self.demonstrations())
-        act = self._actor(stream(self.group.seed, EXPLORING), greedy=self._plays_mean)
+        shuffled = self.minibatches(self.demonstrations())
+        act = self.player(stream(self.group.seed, EXPLORING))
         self.share_weights()
         observations, infos = self.env.reset()
         while True:
@@ -193,7 +162,7 @@ class BehaviorCloning(Algorithm):
             if metrics is not None:
                 self.updates += 1
                 check = bool(self.options.check_every) and self.updates % self.options.check_every == 0
-                self.record(metrics, self.state_dict, check=check)
+                self.record(metrics, check=check)
 
     def demonstrations(self) -> Demonstrations:
         """This worker's share of the data, on the CPU; the root's is everything where the root learns for all."""
@@ -207,7 +176,7 @@ class BehaviorCloning(Algorithm):
             share=0 if alone else self.group.rank,
             shares=1 if alone else self.group.size,
         )
-        return found if self.inputs is None else found.replace(observations=tuple(self.inputs([*found.observations])))
+        return found.replace(observations=tuple(self.preprocess([*found.observations])))
 
     def learn(self, shuffled: Iterator[Demonstrations]) -> Metrics | None:
         """One update of the group's weights; a collective, unless there is no barrier.
@@ -229,27 +198,18 @@ class BehaviorCloning(Algorithm):
             self.load_acting_state(latest)
         return None
 
-    def acting_state(self) -> dict[str, Any]:
-        network = to_arrays(self.network.state_dict())
-        return {"network": network, "gradient_steps": self.gradient_steps, "updates": self.updates}
-
-    def load_acting_state(self, state: Mapping[str, Any]) -> None:
-        load_weights(self.network, state["network"])
-        self.gradient_steps, self.updates = int(state["gradient_steps"]), int(state["updates"])
-
     def made_up_batch(self) -> Demonstrations:
-        leaves, masks, actions = self.made_up(self.head)
+        leaves, masks, actions = self.made_up()
         return Demonstrations(tuple(leaves), masks, actions)
 
     def update(self, shuffled: Iterator[Demonstrations]) -> Metrics:
         """The gradient steps of one update, the same number at every worker; means of the metrics."""
-        label, history = f"update {self.updates + 1}", []
-        names = ("loss", "distance" if self._plays_mean else "agreement", *(COUNTS if self.head.decides else ()))
+        rate, label, history = self.options.learning_rate, f"update {self.updates + 1}", []
+        names = ("loss", "distance" if self.plays_mean else "agreement", *(COUNTS if self.head.decides else ()))
         for _ in range(self.options.gradient_steps):
             batch = next(shuffled).to(self.device)
-            metrics = self.mean_gradients(batch, self.backward, names, self.optimizer, label=label)
-            metrics.update(self.optimizer_step([self.optimizer], self.options.learning_rate, label=label))
-            history.append(metrics)
+            step = self.gradient_step(batch, self.backward, names, [self.optimizer], rate=rate, label=label)
+            history.append(step)
         self.gradient_steps += len(history)
         means = {name: float(np.mean([metrics[name] for metrics in history])) for name in history[0]}
         return {**means, "gradient_steps": float(self.gradient_steps)}
@@ -270,7 +230,7 @@ class BehaviorCloning(Algorithm):
         loss = -policy.log_prob(batch.actions)
         best, space = policy.mode(), self.env.single_observation_space
         counts: list[Tensor] = []
-        if self._plays_mean:
+        if self.plays_mean:
             assert isinstance(self.head, BoxHead)
             unit = torch.from_numpy(self.head.half_width.ravel()).to(best)
             likeness = ((best.detach() - batch.actions) * unit).abs().mean()
@@ -284,7 +244,7 @@ class BehaviorCloning(Algorithm):
         loss = loss.mean()
         return loss, torch.stack([loss, likeness, *counts]).detach()
 
-    def _shuffled(self, data: Demonstrations) -> Iterator[Demonstrations]:
+    def minibatches(self, data: Demonstrations) -> Iterator[Demonstrations]:
         """Minibatches without end, each pass over the data in a new order; empty ones where there is nothing."""
         generator = stream(self.group.seed, REPLAYING)
         size = self.options.batch_size * self.workers_per_batch
@@ -295,39 +255,15 @@ class BehaviorCloning(Algorithm):
 
     # -------------------------------------------------------------------------------------- what the arena asks for
 
-    @property
-    def _plays_mean(self) -> bool:
-        """Whether the action space is a Box: the Gaussian's deviation was not learned."""
-        return isinstance(self.env.single_action_space, spaces.Box)
-
-    def actor(self, *, greedy: bool = False) -> Callable[[Any, Mapping[str, Any]], Any]:
-        """A function from (observations, infos) of a vector environment to actions, with the current weights.
-
-        It has its own random stream, so that its use changes nothing in a run. Greedy: the most probable actions, for
-        a Box always.
-        """
-        return self._actor(stream(self.group.seed, ACTING), greedy=greedy or self._plays_mean)
-
-    def _actor(self, generator: torch.Generator, *, greedy: bool) -> Callable[[Any, Mapping[str, Any]], Any]:
-        head = self.head
-
-        @torch.no_grad()
-        def act(observations: Any, infos: Mapping[str, Any]) -> Any:
-            leaves, mask = self._leaves(observations), to_mask(fields_of(infos).action_mask, head.mask_size)
-            policy = self.network(moved(leaves, self.device), moved(mask, self.device))
-            if greedy:
-                return head.to_env(policy.mode().cpu().numpy())
-            noise = head.noise(1, len(leaves[0]), generator)[0]
-            return head.to_env(policy.sample(moved(noise, self.device)).cpu().numpy())
-
-        return act
+    def choose(self, leaves: list[Any], mask: Tensor | None, draws: Draws) -> tuple[Any, None]:
+        draws = None if self.plays_mean else draws
+        return drawn(self.head, self.network(leaves, mask), len(leaves[0]), draws, self.device), None
 
     def exported(self) -> Exported:
         """The network for `arena export`; of Box actions the deviation is 0, as the mean is played."""
-        head = self.head
-        more: dict[str, Any] = (
-            {"log_std": ["-inf"] * head.outputs, **head.scale_words()} if isinstance(head, BoxHead) else {}
-        )
+        more: dict[str, Any] = {}
+        if isinstance(self.head, BoxHead):
+            more = {"log_std": ["-inf"] * self.head.outputs, **self.head.scale_words()}
         return exported(
             self.network,
             self.env.single_observation_space,
@@ -335,55 +271,24 @@ class BehaviorCloning(Algorithm):
             outputs=lambda network, inputs: network.actor(network.encoder(inputs)),
         )
 
-    def served(self) -> Served:
-        """The function that chooses actions for served games, with the current weights."""
-        head = self.head
-
-        @torch.inference_mode()
-        def act(
-            observations: Any, masks: NDArray[np.int8] | None, memory: NDArray[np.float32], random: Random
-        ) -> tuple[Any, NDArray[np.float32]]:
-            leaves, mask = self._leaves(observations), to_mask(masks, head.mask_size)
-            policy = self.network(moved(leaves, self.device), moved(mask, self.device))
-            if random is None or self._plays_mean:
-                return head.to_env(policy.mode().cpu().numpy()), memory
-            noise = torch.cat([head.noise(1, 1, generator)[0] for generator in torch_generators(random)])
-            return head.to_env(policy.sample(moved(noise, self.device)).cpu().numpy()), memory
-
-        return Served(0, act)
-
     @torch.no_grad()
     def log_prob(self, observations: Any, actions: Any, masks: NDArray[np.int8] | None) -> NDArray[np.float64]:
-        """Log-probabilities [N] of actions of the environment; see `policies.offline.importance_sampling`.
-
-        Raises:
-            ConfigError: the actions are a Box, of which the mean is played.
-        """
-        if self._plays_mean:
+        """Log-probabilities [N] of actions of the environment; see `policies.offline.importance_sampling`."""
+        if self.plays_mean:
             raise ConfigError(
                 f"bc plays the mean of its Gaussian in {self.env.single_action_space}, and has not learned its "
                 "deviation: what is probable by it says nothing about what it plays; ask a policy that draws its "
                 "actions, as one of ppo or a2c"
             )
-        leaves, mask = self._leaves(observations), to_mask(masks, self.head.mask_size)
-        policy = self.network(moved(leaves, self.device), moved(mask, self.device))
+        leaves, mask = self.network_inputs(observations, masks)
+        policy = self.network(leaves, mask)
         log_probs = self.head.env_log_prob(policy, moved(self.head.from_env(actions), self.device))
         found: NDArray[np.float64] = log_probs.double().cpu().numpy()
         return found
 
-    def _leaves(self, observations: Any) -> list[Any]:
-        """A batch of observations as the network takes them."""
-        leaves = to_leaves(self.env.single_observation_space, observations)
-        return leaves if self.inputs is None else self.inputs(leaves)
-
     @classmethod
     def sizes(cls, options: Mapping[str, Any], *, rows: int, ticks: int, workers: int) -> dict[str, int]:
-        """What `arena plan` shows, under the names of `policies.common.off_policy`; each update logs a line of metrics.
-
-        Raises:
-            ConfigError: an option that it cannot take, data that are not there or damaged, or too few ticks for one
-                update.
-        """
+        """What `arena plan` shows, under the names of `policies.common.off_policy`; each update logs a line."""
         given = Options(**options)
         check_demonstrations(given.data, given.policy)
         if given.train_every > ticks:

@@ -33,9 +33,7 @@ __all__ = ["OnPolicyByLoss", "Options"]
 
 
 class OnPolicyByLoss(PPO, ABC):
-    """One worker of a policy whose loss a subclass defines; arguments and options are those of `PPO`.
-
-    A subclass may have an `Options` of its own, which extends that of this module.
+    """One worker of a policy whose loss a subclass defines; its options are those of PPO, or extend them.
 
     Attributes:
         measured: the names of what `loss` measures; `approx_kl` among them is what `target_kl` limits.
@@ -50,11 +48,7 @@ class OnPolicyByLoss(PPO, ABC):
 
     @classmethod
     def check_options(cls, options: Mapping[str, Any]) -> None:
-        """Checks that this machine has the device, and that the loss measures what `target_kl` limits.
-
-        Raises:
-            ConfigError: it does not.
-        """
+        """Refuses a device that this machine does not have, and a limit of what the loss does not measure."""
         super().check_options(options)
         if cls.Options(**options).target_kl is not None and "approx_kl" not in cls.measured:
             raise ConfigError(
@@ -82,10 +76,8 @@ class OnPolicyByLoss(PPO, ABC):
         minibatch = int(self.options.minibatch_size) * self.workers_per_batch
         if self.options.n_epochs > 1 or largest > minibatch:
             return super().update(batch, largest)
-        label = f"update {self.updates + 1}"
-        names, optimizer = self.metric_names, self.optimizer
-        metrics = self.mean_gradients(batch, self.backward, names, optimizer, label=label)
-        return {**metrics, **self.optimizer_step([optimizer], self.learning_rate, label=label)}
+        rate, label = self.learning_rate, f"update {self.updates + 1}"
+        return self.gradient_step(batch, self.backward, self.metric_names, [self.optimizer], rate=rate, label=label)
 
     def diverged(self, metrics: Metrics) -> bool:
         """Whether `approx_kl` exceeds 1.5 times `target_kl`; never where it is not measured."""

@@ -19,27 +19,14 @@ from gymnasium.spaces import Space
 from gymnasium.vector import VectorEnv
 from torch import Tensor
 
-from policies.common.adam import Optimizer, Target
+from policies.common.adam import Optimizer
 from policies.common.off_policy import OffPolicy, OffPolicyOptions
-from policies.common.options import (
-    AUTO,
-    Auto,
-    Count,
-    Fraction,
-    Noise,
-    NonNegative,
-    Positive,
-    PositiveFraction,
-    Sizes,
-    check_unused,
-    wrong,
-)
+from policies.common.options import Fraction, Noise, NonNegative, PositiveFraction, Sizes, check_unused, wrong
 from policies.common.replay import Transitions
-from policies.exporting import Exported, decoding_of, exported
 from policies.extensions import make_encoder
-from policies.networks.box import ActionNoise, UnitBox, noisy
 from policies.networks.critics import ActorAndCritics, Critics, frozen
-from policies.networks.distributions import normal
+from policies.networks.heads import normal
+from policies.networks.reparameterized import ActionNoise, UnitBox, noisy
 
 if TYPE_CHECKING:
     from arena.group.group import Group
@@ -49,18 +36,11 @@ class Options(OffPolicyOptions, frozen=True, kw_only=True):
     """What a configuration may say about DDPG."""
 
     learning_rate: NonNegative = 1e-3  # step size of Adam, for the actor and for the critic; 0 plays without learning
-    buffer_size: Count = 1_000_000  # observations that the group's replay holds at most; the oldest go first
-    batch_size: Count | Auto = AUTO  # transitions per worker in one gradient step; auto: 256 / workers, at least 64
-    train_every: Count = 1  # ticks between two meetings of the group, at which it learns
-    training_intensity: Positive | Auto = AUTO  # replays per sample; auto: round(256 / (group's rows)^0.75), at least 1
     tau: PositiveFraction = 0.005  # how far the target networks move to what is learned; 1: they become a copy
-    max_grad_norm: Positive | None = None  # gradients are scaled down to this norm at most; null: never
     hidden_sizes: Sizes = (256, 256)  # layers of the actor, and of the critic
     action_noise: Noise = "gaussian"  # gaussian, or correlated: an Ornstein-Uhlenbeck process, new in each episode
     noise_std: NonNegative = 0.1  # its standard deviation, in actions from -1 to 1
     noise_theta: Fraction = 0.15  # of the correlated noise: how much of itself it forgets per tick
-
-    INTENSITY_OF_ONE_ROW, INTENSITY_EXPONENT = 256.0, 0.75
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -77,34 +57,22 @@ def noise_of(options: Options, rows: int, outputs: int, generator: torch.Generat
 
 
 class DDPG(OffPolicy):
-    """One worker of a DDPG policy.
-
-    Args:
-        env, group, ticks, options: as of `OffPolicy`; the actions are a Box with bounds.
-
-    Raises:
-        ConfigError: an option or a space that DDPG cannot take.
-    """
+    """One worker of a DDPG policy; the actions are a Box with bounds."""
 
     Options = Options
+    export_as = {"box": "deterministic"}
     n_critics = 1
     actions: UnitBox
 
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
         super().__init__(env, group, ticks=ticks, **options)
         self.actions, generator = UnitBox(env.single_action_space), torch.Generator().manual_seed(group.shared_seed)
-        layers: dict[str, Any] = {"hidden_sizes": self.options.hidden_sizes, "activation": self.options.activation}
-        numbers: dict[str, Any] = {"actions": self.actions.outputs, "outputs": 1, "count": self.n_critics}
+        outputs, layers = self.actions.outputs, self.layers(generator)
         encoder = make_encoder(env.single_observation_space, generator, self.options.encoder)
-        critics = Critics(encoder, **numbers, generator=generator, **layers)
-        self.network = ActorAndCritics(critics, self.actions.outputs, generator=generator, **layers).to(self.device)
-        parts = {"critics": self.network.critics, "actor": self.network.actor}
-        optimizers = {name: self.adam(part) for name, part in parts.items()}
-        self.set_up(optimizers, {name: Target(part, optimizers[name]) for name, part in parts.items()})
-        self.noise = noise_of(self.options, env.num_envs, self.actions.outputs, self.generator)
-
-    def act_randomly(self, rows: int, mask: Tensor | None) -> Tensor:
-        return self.actions.uniform(rows, mask, self.generator)
+        critics = Critics(encoder, actions=outputs, outputs=1, count=self.n_critics, **layers)
+        self.network = ActorAndCritics(critics, outputs, **layers).to(self.device)
+        self.set_up(dict(self.network.named_children()), {"critics": "critics", "actor": "actor"})
+        self.noise = noise_of(self.options, env.num_envs, outputs, self.generator)
 
     def explore(self, leaves: Sequence[Tensor], mask: Tensor | None) -> Tensor:
         assert self.noise is not None
@@ -127,7 +95,7 @@ class DDPG(OffPolicy):
         return ("critic_loss", "q_value", *(("actor_loss",) if self.actor_is_due else ()))
 
     @property
-    def moved(self) -> list[Optimizer]:
+    def due_optimizers(self) -> list[Optimizer]:
         return [self.optimizers[name] for name in (("critics", "actor") if self.actor_is_due else ("critics",))]
 
     def loss(self, batch: Transitions) -> tuple[Tensor, Tensor, Tensor]:
@@ -159,11 +127,6 @@ class DDPG(OffPolicy):
     def smoothed(self, actions: Tensor) -> Tensor:
         """The next actions [N, d] that targets are made of."""
         return actions
-
-    def exported(self) -> Exported:
-        """The actor for `arena export`."""
-        decoding = decoding_of(self.env.single_action_space, box="deterministic")
-        return exported(self.network, self.env.single_observation_space, decoding, normalization=self.normalization)
 
     @classmethod
     def check_actions(cls, space: Space[Any]) -> None:

@@ -14,11 +14,10 @@ gradient is the error, clipped to [-1, 1], as in the paper of 2015. Playing, rep
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import numpy as np
 import torch
 from gymnasium import spaces
 from gymnasium.spaces import Space
@@ -27,7 +26,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from arena.errors import ConfigError
-from policies.common.adam import Optimizer, Target
+from policies.common.adam import Optimizer
 from policies.common.algorithm import Metrics
 from policies.common.off_policy import Given, OffPolicy, OffPolicyOptions
 from policies.common.options import (
@@ -39,15 +38,14 @@ from policies.common.options import (
     Positive,
     PositiveFraction,
     Schedule,
+    Sizes,
     check_falls,
     check_unused,
 )
 from policies.common.replay import Transitions
-from policies.exporting import Exported, decoding_of, exported
 from policies.extensions import Extension, make_encoder
-from policies.networks.actor_critic import BufferPool, mlp
-from policies.networks.distributions import allow, gumbel
-from policies.networks.heads import DiscreteHead
+from policies.networks.actor_critic import Encoder, mlp
+from policies.networks.heads import DiscreteHead, allow
 
 if TYPE_CHECKING:
     from arena.group.group import Group
@@ -58,12 +56,15 @@ _TAU = 0.01  # of a target network that moves at every gradient step
 class Options(OffPolicyOptions, frozen=True, kw_only=True):
     """What a configuration may say about DQN."""
 
-    learning_rate: NonNegative = 1e-3  # step size of Adam; 0 plays without learning
     learning_rate_schedule: Schedule = "linear"  # constant, or linear: falls to 0 at the end of the run
+    buffer_size: Count = 100_000  # observations that the group's replay holds at most; the oldest go first
     batch_size: Count = 64  # transitions per worker in one gradient step
+    train_every: Count = 4  # ticks between two meetings of the group, at which it learns
     training_intensity: Positive | Auto = AUTO  # replays per sample; auto: round(16 / sqrt(group's rows)), at least 1
     tau: PositiveFraction | Auto = AUTO  # how far the target network moves; auto: 0.01 at every step, else 1, a copy
     n_step: Count = 3  # rewards that a transition sums before it asks for a value
+    max_grad_norm: Positive | None = 10.0  # gradients are scaled down to this norm at most; null: never
+    hidden_sizes: Sizes = (64, 64)  # layers of each network
     double: bool = True  # the network chooses the next action, the target network values it
     dueling: bool = True  # the network's last layer gives a value and advantages
     exploration_fraction: Fraction = 0.16  # part of the run in which epsilon falls
@@ -81,7 +82,6 @@ class Options(OffPolicyOptions, frozen=True, kw_only=True):
             check_falls(self, "exploration_initial_eps", "exploration_final_eps")
 
     def settled(self: Given, *, rows: int, workers: int) -> Given:
-        """The same options with a number in place of every `auto`."""
         given = super().settled(rows=rows, workers=workers)
         tau = (_TAU if given.target_update_interval == 1 else 1.0) if given.tau == AUTO else given.tau
         return msgspec.structs.replace(given, tau=tau)
@@ -93,62 +93,29 @@ class QNetwork(nn.Module):
     Value and advantages of a dueling network part after the last hidden layer: the outputs are (V, A), side by side.
 
     Args:
-        space: one entity's observation space.
+        encoder: of observations.
         choices: the number of actions.
         dueling: see above.
-        hidden_sizes: of the layers after the encoder.
-        activation: a name in `policies.networks.actor_critic.ACTIVATIONS`.
-        generator: where the initial weights come from.
-        encoder: the option of that name.
+        layers: `hidden_sizes`, `activation` and `generator` of `mlp`.
     """
 
-    def __init__(
-        self,
-        space: Space[Any],
-        choices: int,
-        *,
-        dueling: bool,
-        hidden_sizes: Sequence[int],
-        activation: str,
-        generator: torch.Generator,
-        encoder: str | Mapping[str, Any] | None = None,
-    ) -> None:
+    def __init__(self, encoder: Encoder, choices: int, *, dueling: bool, **layers: Any) -> None:
         super().__init__()
-        self.encoder = make_encoder(space, generator, encoder)
+        self.encoder = encoder
+        # Makes Q of (V, A) side by side, [1 + choices, choices]: eq. (9) of arXiv 1511.06581.
+        mix = torch.cat([torch.ones(1, choices), torch.eye(choices) - 1 / choices]) if dueling else None
         self.mix: Tensor | None
-        self.register_buffer("mix", _dueling(choices) if dueling else None, persistent=False)
-        self.layers = mlp(
-            (self.encoder.features, *hidden_sizes),
-            choices + dueling,
-            activation=activation,
-            output_gain=1.0,
-            generator=generator,
-            storage=BufferPool(hidden_sizes),
-        )
+        self.register_buffer("mix", mix, persistent=False)
+        self.layers = mlp(encoder.features, choices + dueling, gain=1.0, **layers)
 
     def forward(self, leaves: Sequence[Tensor]) -> Tensor:
         """Q(s, .) [N, choices] for leaves [N, ...]."""
-        return self.mixed(self.layers(self.encoder(leaves)))
-
-    def mixed(self, outputs: Tensor) -> Tensor:
-        """Q(s, .) [N, choices] of the outputs of the last layer."""
+        outputs: Tensor = self.layers(self.encoder(leaves))
         return outputs if self.mix is None else outputs @ self.mix
 
 
-def _dueling(choices: int) -> Tensor:
-    """The matrix that makes Q of (V, A) side by side, [1 + choices, choices]: eq. (9) of arXiv 1511.06581."""
-    return torch.cat([torch.ones(1, choices), torch.eye(choices) - 1 / choices])
-
-
 class DQN(OffPolicy):
-    """One worker of a DQN policy.
-
-    Args:
-        env, group, ticks, options: as of `OffPolicy`; the actions are Discrete.
-
-    Raises:
-        ConfigError: an option or a space that DQN cannot take.
-    """
+    """One worker of a DQN policy; the actions are Discrete."""
 
     Options = Options
     metric_names = ("loss", "q_value", "td_error")
@@ -159,18 +126,11 @@ class DQN(OffPolicy):
         self.check_actions(env.single_action_space)
         assert isinstance(env.single_action_space, spaces.Discrete)
         self.actions = DiscreteHead(env.single_action_space)
-        self.network = QNetwork(
-            env.single_observation_space,
-            self.actions.outputs,
-            dueling=self.options.dueling,
-            hidden_sizes=self.options.hidden_sizes,
-            activation=self.options.activation,
-            generator=torch.Generator().manual_seed(group.shared_seed),
-            encoder=self.options.encoder,
-        ).to(self.device)
-        optimizer = self.adam(self.network)
-        self.target = Target(self.network, optimizer)
-        self.set_up({"optimizer": optimizer}, {"network": self.target})
+        generator = torch.Generator().manual_seed(group.shared_seed)
+        encoder = make_encoder(env.single_observation_space, generator, self.options.encoder)
+        dueling, layers = self.options.dueling, self.layers(generator)
+        self.network = QNetwork(encoder, self.actions.outputs, dueling=dueling, **layers).to(self.device)
+        self.set_up({"optimizer": self.network}, {"network": "optimizer"})
 
     @property
     def optimizer(self) -> Optimizer:
@@ -180,9 +140,6 @@ class DQN(OffPolicy):
     @optimizer.setter
     def optimizer(self, optimizer: Optimizer) -> None:
         self.optimizers["optimizer"] = optimizer
-
-    def act_randomly(self, rows: int, mask: Tensor | None) -> Tensor:
-        return _uniform(rows, self.actions.outputs, mask, self.generator)
 
     def explore(self, leaves: Sequence[Tensor], mask: Tensor | None) -> Tensor:
         return self._epsilon_greedy(leaves, mask, self.epsilon, self.generator)
@@ -201,27 +158,22 @@ class DQN(OffPolicy):
         """The probability of a random action now."""
         first, last = self.options.exploration_initial_eps, self.options.exploration_final_eps
         decayed = self.progress / self.options.exploration_fraction if self.options.exploration_fraction else 1.0
-        return float((first + (last - first) * min(1.0, decayed)) ** self._exploration_power)
-
-    @property
-    def _exploration_power(self) -> float:
-        """The exponent of epsilon: workers explore differently (Horgan et al. 2018, arXiv 1803.00933, section 4)."""
-        others = self.group.size - 1
-        return 1 + self.options.exploration_spread * self.group.rank / others if others else 1.0
+        others = self.group.size - 1  # workers explore differently (Horgan et al. 2018, arXiv 1803.00933, section 4)
+        power = 1 + self.options.exploration_spread * self.group.rank / others if others else 1.0
+        return float((first + (last - first) * min(1.0, decayed)) ** power)
 
     def _epsilon_greedy(
         self, leaves: Sequence[Tensor], mask: Tensor | None, epsilon: float, generator: torch.Generator
     ) -> Tensor:
-        rows = leaves[0].shape[0]
-        explores = torch.rand(rows, generator=generator).numpy() < epsilon
-        count = np.count_nonzero(explores)
-        uniform = _uniform(rows, self.actions.outputs, mask, generator) if count else None
-        if uniform is not None and count == rows:  # often so with a single row: the network is not needed
-            return uniform
+        explores = torch.rand(leaves[0].shape[0], generator=generator) < epsilon
+        count = int(explores.count_nonzero())
+        if count == len(explores):  # often so with a single row: the network is not needed
+            return self.actions.uniform(count, mask, generator)
         greedy = allow(self.network(leaves), mask).argmax(1)
-        if uniform is None:
+        if count == 0:
             return greedy
-        return torch.where(torch.from_numpy(explores).to(greedy.device), uniform.to(greedy.device), greedy)
+        uniform = self.actions.uniform(len(explores), mask, generator)
+        return torch.where(explores.to(greedy.device), uniform.to(greedy.device), greedy)
 
     def loss(self, batch: Transitions) -> tuple[Tensor, Tensor, Tensor]:
         """Huber's loss of Q(s, a) - y, the means of `metric_names`, and the errors [N]."""
@@ -234,16 +186,14 @@ class DQN(OffPolicy):
 
     def targets_of(self, batch: Transitions) -> Tensor:
         """y = r + gamma^n max Q'(s', .) [N]; with `double` the network chooses and the target network values."""
-        values: Tensor = self.target.module(batch.next_observations)
+        values: Tensor = self.targets["network"].module(batch.next_observations)
         choosing = self.network(batch.next_observations) if self.options.double else values
         best = allow(choosing, batch.next_masks).argmax(1, keepdim=True)
         return torch.addcmul(batch.rewards, batch.discounts, values.gather(1, best).squeeze(1))
 
-    def exported(self) -> Exported:
-        """The network for `arena export`."""
-        epsilon = self.options.exploration_final_eps
-        decoding = decoding_of(self.env.single_action_space, choice="values", epsilon=epsilon)
-        return exported(self.network, self.env.single_observation_space, decoding, normalization=self.normalization)
+    @property
+    def export_as(self) -> dict[str, Any]:  # type: ignore[override]  # depends on an option
+        return {"choice": "values", "epsilon": self.options.exploration_final_eps}
 
     @classmethod
     def check_actions(cls, space: Space[Any]) -> None:
@@ -252,9 +202,3 @@ class DQN(OffPolicy):
                 f"DQN needs a value for every action, so the actions have to be Discrete, not {space}; ppo and a2c "
                 "take such actions, and sac, td3 and ddpg a Box with bounds"
             )
-
-
-def _uniform(rows: int, choices: int, mask: Tensor | None, generator: torch.Generator) -> Tensor:
-    """Actions [rows], all that are allowed equally likely."""
-    noise = gumbel((rows, choices), generator)
-    return (noise if mask is None else allow(noise.to(mask.device), mask)).argmax(1)

@@ -26,7 +26,7 @@ from arena.errors import ConfigError
 from arena.game.spaces import flatten, leaves_of, no_op
 from arena.game.units import UnitActions
 from policies.common.columns import kept_leaves, storage_dtype
-from policies.networks.box import SquashedGaussian
+from policies.networks.reparameterized import SquashedGaussian
 
 if TYPE_CHECKING:
     from policies.common.normalization import ObservationNormalizer

@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple
 
+import numpy as np
 import torch
 from gymnasium.spaces import Space
 from msgspec import Meta
@@ -44,16 +45,7 @@ class Loaded(NamedTuple):
     name: str
 
     def made(self, *arguments: Any, option: str, **more: Any) -> Any:
-        """An instance.
-
-        Args:
-            arguments: the class's first arguments, by place.
-            option: that names it, for errors.
-            more: further arguments, by name.
-
-        Raises:
-            ConfigError: it takes other arguments, or raises an error.
-        """
+        """An instance; `option` names the class in the ConfigError that other arguments, or any error, raise."""
         try:
             return self.kind(*arguments, **more, **self.options)
         except Exception as error:
@@ -63,49 +55,32 @@ class Loaded(NamedTuple):
         """An error in this class as a mistake of the user's, with the line that raised it."""
         if isinstance(error, ConfigError):
             return error
-        words = f"{self.name!r} {what}: {type(error).__name__}: {error}{where_raised(error)}"
-        return ConfigError(words, path=f"options.{option}")
+        message = f"{self.name!r} {what}: {type(error).__name__}: {error}{where_raised(error)}"
+        return ConfigError(message, path=f"options.{option}")
 
 
 def load_extension(given: str | Mapping[str, Any], option: str) -> Loaded:
-    """The class that an option names.
-
-    Args:
-        given: see `Extension`.
-        option: its name.
-
-    Raises:
-        ConfigError: it has another form, or there is no such class.
-    """
-    held: Mapping[str, Any] = {"class": given} if isinstance(given, str) else given
-    options = held.get("options") or {}
-    has_form = isinstance(held.get("class"), str) and {*held} <= {"class", "options"}
+    """The class that an option of this name names."""
+    entry: Mapping[str, Any] = {"class": given} if isinstance(given, str) else given
+    options = entry.get("options") or {}
+    has_form = isinstance(entry.get("class"), str) and {*entry} <= {"class", "options"}
     if not has_form or not isinstance(options, Mapping):
         raise ConfigError(
             f'found {given!r}; expected "package.module:Class", or {{class: "package.module:Class", options: {{...}}}}',
             path=f"options.{option}",
         )
     with located(path=f"options.{option}"):
-        kind = load_object(held["class"])
+        kind = load_object(entry["class"])
         if not callable(kind):
-            raise ConfigError(f"{held['class']!r} is no class")
-    return Loaded(kind, options, held["class"])
+            raise ConfigError(f"{entry['class']!r} is no class")
+    return Loaded(kind, options, entry["class"])
 
 
 OPTION = "extra_loss"
 
 
 class ExtraLoss:
-    """A loss of the user's own.
-
-    Args:
-        given: the option.
-        observation_space: of one entity.
-        action_space: likewise.
-        seed: of this worker.
-
-    Attributes:
-        names: of its metrics.
+    """A loss of the user; `names` are those of its metrics, `given` is the option.
 
     Raises:
         ConfigError: there is no such class, it cannot be called, or `measured` is no list of names.
@@ -125,22 +100,13 @@ class ExtraLoss:
         self.names = ("extra_loss", *(f"extra_{name}" for name in self._measured))
 
     def backward(self, network: nn.Module, batch: Any) -> list[float]:
-        """Adds its gradient to `grad` of the weights; returns the values of `names`.
-
-        Raises:
-            ValueError: it gives no loss, or has measured something else than it says.
-        """
+        """Adds its gradient to `grad` of the weights; returns the values of `names`."""
         loss, measured = self._called(network, batch)
         torch.autograd.backward([loss])
         return self._values(loss, measured)
 
     def try_out(self, network: nn.Module, batch: Any) -> None:
-        """Calls it once; changes no `grad` of the weights.
-
-        Raises:
-            ConfigError: it raises an error, gives no scalar that depends on the weights, or has measured
-                something else than it says.
-        """
+        """Calls it once; changes no `grad` of the weights. Any error becomes a ConfigError."""
         weights = [weight for weight in network.parameters() if weight.requires_grad]
         try:
             loss, measured = self._called(network, batch)
@@ -163,26 +129,17 @@ class ExtraLoss:
             raise ValueError(
                 f"{type(self._loss).__name__} has measured {sorted(measured)}; its `measured` says {[*self._measured]}"
             )
-        return [float(loss.detach()), *(_number(measured[name]) for name in self._measured)]
+        values = (loss, *(measured[name] for name in self._measured))
+        return [float(value.detach() if isinstance(value, Tensor) else value) for value in values]
 
 
-def _number(value: Tensor | float) -> float:
-    return float(value.detach() if isinstance(value, Tensor) else value)
-
-
-_OPTION = "encoder"
 _TRIED_ROWS = 2
 
 
-class OwnEncoder(Encoder):
-    """A module of the user's own: `Net(space, generator, **options)`, with `features` and `forward(leaves)`.
+class UserEncoder(Encoder):
+    """A module of the user: `Net(space, generator, **options)`, with `features` and `forward(leaves)`.
 
     Torch differentiates it. Actor and critic share it; in algorithms with critics of actions it belongs to the critics.
-
-    Args:
-        space: one entity's observation space.
-        given: the option `encoder`.
-        generator: where the initial weights come from.
 
     Raises:
         ConfigError: it is no module, has no `features`, or returns something else than [N, features].
@@ -190,47 +147,33 @@ class OwnEncoder(Encoder):
 
     def __init__(self, space: Space[Any], given: str | Mapping[str, Any], generator: torch.Generator) -> None:
         nn.Module.__init__(self)
-        loaded = load_extension(given, _OPTION)
-        module = loaded.made(space, generator, option=_OPTION)
+        loaded = load_extension(given, "encoder")
+        module = loaded.made(space, generator, option="encoder")
         features = getattr(module, "features", None)
         if not isinstance(module, nn.Module) or not isinstance(features, int) or features < 1:
             raise ConfigError(
                 f"{loaded.name!r} is no torch module with an attribute `features`, a whole number of at least 1",
-                path=f"options.{_OPTION}",
+                path="options.encoder",
             )
         self.own, self.features, self.learns = module, features, True
-        tried = [torch.zeros(_TRIED_ROWS, *leaf.shape, dtype=_dtype(leaf.dtype)) for leaf in leaves_of(space)]
+        tried = [to_tensors(np.zeros((_TRIED_ROWS, *leaf.shape), leaf.dtype)) for leaf in leaves_of(space)]
         try:
             with torch.no_grad():
                 found = self.own(tried)
         except Exception as error:
-            raise loaded.failure("fails on two rows of zeros", error, _OPTION) from error
+            raise loaded.failure("fails on two rows of zeros", error, "encoder") from error
         if not isinstance(found, Tensor) or found.shape != (_TRIED_ROWS, features):
             shape = list(found.shape) if isinstance(found, Tensor) else type(found).__name__
             raise ConfigError(
                 f"{loaded.name!r} gives {shape} for {_TRIED_ROWS} rows; expected {[_TRIED_ROWS, features]}: "
                 "[N, features]",
-                path=f"options.{_OPTION}",
+                path="options.encoder",
             )
 
     def forward(self, leaves: Sequence[Tensor]) -> Tensor:
-        """Features [N, features] of leaves [N, ...]."""
         return self.own(leaves)  # type: ignore[no-any-return]
 
 
 def make_encoder(space: Space[Any], generator: torch.Generator, given: str | Mapping[str, Any] | None) -> Encoder:
-    """The encoder that an algorithm's option `encoder` says; None: the built-in one.
-
-    Raises:
-        ConfigError: the user's own cannot be used.
-    """
-    return Encoder(space, generator) if given is None else OwnEncoder(space, given, generator)
-
-
-def _dtype(dtype: Any) -> torch.dtype:
-    """The torch dtype of such a leaf of observations."""
-    import numpy as np
-
-    (tensor,) = to_tensors([np.zeros(1, dtype)])
-    found: torch.dtype = tensor.dtype
-    return found
+    """The encoder that an algorithm's option `encoder` says; None: the built-in one."""
+    return Encoder(space, generator) if given is None else UserEncoder(space, given, generator)

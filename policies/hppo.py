@@ -41,10 +41,20 @@ from arena.errors import ConfigError
 from arena.game.infos import fields_of
 from policies import ppo
 from policies.common.algorithm import ACTING, Metrics, moved, stream
-from policies.common.columns import to_leaves, to_mask
-from policies.common.on_policy import MEMORY, OWN, StateInputs, evaluate_network, values_of
+from policies.common.on_policy import EXTENSIONS, MEMORY, drawn
 from policies.common.options import Count, Positive, check_refused, wrong
-from policies.common.rollout import Batch, Evaluation, Flags, Floats, Rollout, Rows, advantages_of
+from policies.common.rollout import (
+    Batch,
+    Evaluation,
+    Flags,
+    Floats,
+    Rollout,
+    Rows,
+    StateInputs,
+    advantages_of,
+    evaluate_network,
+    values_of,
+)
 from policies.networks.actor_critic import ActorCritic, Encoder
 from policies.networks.heads import ActionHead, DiscreteHead
 from policies.ppo import PPO
@@ -53,7 +63,7 @@ UNDECIDED = -1  # no option: the manager picks one when the row acts next
 
 
 class Options(ppo.Options, frozen=True, kw_only=True):
-    """What a configuration may say about hierarchical PPO: what it may say about PPO, but for a memory."""
+    """What a configuration may say about hierarchical PPO."""
 
     n_steps: Count = 128  # ticks per rollout
     minibatch_size: Count = 256  # transitions per worker in one gradient step, at most
@@ -68,7 +78,7 @@ class Options(ppo.Options, frozen=True, kw_only=True):
             raise wrong("option_ticks", self.option_ticks, f"{self.n_steps} at most: a rollout of n_steps ends before")
         if self.recurrent is not None:
             raise wrong("recurrent", self.recurrent, "null: an option is what this policy remembers; or take ppo")
-        check_refused(self, *OWN, why="manager and worker have networks of their own; or take ppo")
+        check_refused(self, *EXTENSIONS, why="manager and worker have networks of their own; or take ppo")
 
 
 Given = Options  # its name inside HPPO, whose attribute `Options` hides it
@@ -100,43 +110,31 @@ class OptionState(NamedTuple):
 
 
 class OptionRollout(Rollout):
-    """A rollout that knows which option each row has played; `decide` on tick `t` comes before `add`.
-
-    Args:
-        option_ticks: actions that an option lasts.
-        others: as of `Rollout`.
-    """
+    """A rollout that knows which option each row has played; `decide` on tick `t` comes before `add`."""
 
     def __init__(
         self, space: Space[Any], head: ActionHead, *, ticks: int, rows: int, option_ticks: int, **others: Any
     ) -> None:
         super().__init__(space, head, ticks=ticks, rows=rows, **others)
-        self._option_ticks = option_ticks
+        self._option_ticks, self.remembers = option_ticks, True
         self.course = OptionState.fresh(ticks + 1, rows)  # before each tick, and after the last one
         self.options = np.zeros((ticks, rows), np.int64)  # that were played
         self._columns |= {"course": self.course.options, "ages": self.course.ages, "options": self.options}
 
-    @property
-    def remembers(self) -> bool:
-        """Rows have options that go on from tick to tick."""
-        return True
-
     def decide(self, t: int, picked: NDArray[np.int64], rows: Rows) -> NDArray[np.int64]:
         """The options [B] that rows play on tick `t`: for undecided rows the picked ones."""
-        held = self.course.options[t, rows]
-        options: NDArray[np.int64] = np.where(held == UNDECIDED, picked, held)
+        current = self.course.options[t, rows]
+        options: NDArray[np.int64] = np.where(current == UNDECIDED, picked, current)
         self.options[t, rows] = options
         return options
 
     def add(self, t: int, *step: Any, rows: slice = slice(None)) -> None:
-        """Takes tick `t` of some rows, see `Rollout.add`."""
         super().add(t, *step, rows=rows)
         _, _, _, terminated, truncated, _ = step
         now = self._following(t, rows).ended(terminated | truncated)
         self.course.options[t + 1, rows], self.course.ages[t + 1, rows] = now
 
     def advance(self) -> None:
-        """Begins the next rollout where this one ended."""
         super().advance()
         for storage in self.course:
             storage[0] = storage[-1]
@@ -184,14 +182,7 @@ class OptionEncoder(Encoder):
 
 
 class Hierarchy(ActorCritic):
-    """The worker, and its manager.
-
-    Args:
-        encoder: of the worker.
-        head: what the worker's outputs mean.
-        manager: sees the observations alone; its actions are options.
-        layers: as of `ActorCritic`.
-    """
+    """The worker, and its manager, which sees the observations alone and whose actions are options."""
 
     def __init__(self, encoder: OptionEncoder, head: ActionHead, manager: ActorCritic, **layers: Any) -> None:
         super().__init__(encoder, head, **layers)
@@ -203,22 +194,20 @@ class Hierarchy(ActorCritic):
         values = super().value([*observations, options.clamp(min=0)])
         undecided = options == UNDECIDED
         if undecided.any():
-            values[undecided] = self._expected([leaf[undecided] for leaf in observations])
+            leaves = [leaf[undecided] for leaf in observations]
+            count, policy = len(leaves[0]), self.manager.policy(leaves)
+            picks = [torch.full((count,), pick, device=leaves[0].device) for pick in range(self.manager.head.outputs)]
+            likely = torch.stack([policy.log_prob(pick) for pick in picks]).exp()  # [n_options, N]
+            each = torch.stack([super(Hierarchy, self).value([*leaves, pick]) for pick in picks])
+            values[undecided] = (likely * each).sum(0)
         return values
-
-    def _expected(self, observations: Sequence[Tensor]) -> Tensor:
-        count = self.manager.head.outputs
-        picks = [torch.full((len(observations[0]),), option, device=observations[0].device) for option in range(count)]
-        policy = self.manager.policy(observations)
-        likely = torch.stack([policy.log_prob(pick) for pick in picks]).exp()  # [n_options, N]
-        return (likely * torch.stack([super(Hierarchy, self).value([*observations, pick]) for pick in picks])).sum(0)
 
 
 class HPPO(PPO):
-    """One worker of a hierarchical PPO policy; see `OnPolicy` for its arguments."""
+    """One worker of a hierarchical PPO policy."""
 
     Options = Options
-    refused_options = (*MEMORY, *OWN, "transformer")
+    refused_options = (*MEMORY, *EXTENSIONS, "transformer")
     takes_units = False
     exported = None  # type: ignore[assignment]  # the option of the manager is sampled before the worker acts
     served = None  # type: ignore[assignment]  # its rows have states that `actor()` keeps
@@ -235,7 +224,6 @@ class HPPO(PPO):
     )
 
     def make_network(self, generator: torch.Generator) -> Hierarchy:
-        """The worker, and its manager."""
         space, layers = self.env.single_observation_space, self.layers(generator)
         self.manager_head = DiscreteHead(spaces.Discrete(self.options.n_options))
         encoder = OptionEncoder(space, self.options.n_options, generator)
@@ -243,7 +231,6 @@ class HPPO(PPO):
         return Hierarchy(encoder, self.head, manager, **layers)
 
     def make_rollout(self) -> OptionRollout:
-        """Storage of the ticks that one update learns from, with the options that were played."""
         space, rows, option_ticks = self.env.single_observation_space, self.env.num_envs, self.options.option_ticks
         sizes: dict[str, Any] = {"ticks": self.n_steps, "rows": rows, "option_ticks": option_ticks}
         return OptionRollout(space, self.head, **sizes, double=self.double)
@@ -257,7 +244,7 @@ class HPPO(PPO):
     def act(self, t: int, noise: Tensor, rows: Rows) -> NDArray[Any]:
         """Actions of some rows on tick `t`, as learned from; the manager first picks options where one is over."""
         rollout = self.rollout
-        leaves, mask = self.normalization.observations(rollout.leaves(t, rows)), rollout.mask(t, rows)
+        leaves, mask = self.preprocess(rollout.leaves(t, rows)), rollout.mask(t, rows)
         picked = self.network.manager.policy(moved(leaves, self.device)).sample(self._picking[t, rows])
         options = torch.from_numpy(rollout.decide(t, picked.cpu().numpy(), rows))
         policy = self.network.policy(moved([*leaves, options], self.device), moved(mask, self.device))
@@ -344,8 +331,7 @@ class HPPO(PPO):
     def of_manager(self, losses: Tensor, batch: Batch) -> Tensor:
         """The manager's metrics [5] of its losses [5, D]: losses and entropy as in the sum, divergence, decisions.
 
-        The last two are sums over the decisions, per transition: so the mean over all workers' decisions is the ratio
-        of their means over the group.
+        The last two are sums per transition: the mean over the group's decisions is the ratio of their means.
         """
         *terms, divergence, _ = losses.sum(1)
         decisions = divergence.new_tensor(losses.shape[1])
@@ -355,38 +341,26 @@ class HPPO(PPO):
     # -------------------------------------------------------------------------------------- what the arena asks for
 
     def actor(self, *, greedy: bool = False) -> Callable[[Any, Mapping[str, Any]], NDArray[Any]]:
-        """A function from (observations, infos) of a vector environment to actions, with the current weights.
-
-        As `OnPolicy.actor`: it has a stream of its own, and plays one environment from its reset on.
-        """
-        generator = stream(self.group.seed, ACTING)
-        space = self.env.single_observation_space
+        """As `Algorithm.actor`; the function plays one environment from its reset on."""
+        draws = None if greedy else stream(self.group.seed, ACTING)
         course = OptionState.fresh(0)
-
-        def decide(policy: Any, head: ActionHead, rows: int) -> Tensor:
-            noise = moved(head.noise(1, rows, generator)[0], self.device)
-            chosen: Tensor = policy.mode() if greedy else policy.sample(noise)
-            return chosen.cpu()
 
         @torch.inference_mode()
         def act(observations: Any, infos: Mapping[str, Any]) -> NDArray[Any]:
             nonlocal course
             fields = fields_of(infos)
-            leaves, mask = (
-                to_leaves(space, observations, double=self.double),
-                to_mask(fields.action_mask, self.head.mask_size),
-            )
-            rows, inputs = len(leaves[0]), self.normalization.observations(leaves)
+            leaves, mask = self.network_inputs(observations, fields.action_mask)
+            rows = len(leaves[0])
             course = course if len(course.options) == rows else OptionState.fresh(rows)
             course = course if fields.ended is None else course.ended(np.asarray(fields.ended, np.bool_))
-            picked = decide(self.network.manager.policy(moved(inputs, self.device)), self.manager_head, rows).numpy()
-            options = np.where(course.options == UNDECIDED, picked, course.options)
-            policy = self.network.policy(
-                moved([*inputs, torch.from_numpy(options)], self.device), moved(mask, self.device)
+            picked = (
+                drawn(self.manager_head, self.network.manager.policy(leaves), rows, draws, self.device).cpu().numpy()
             )
+            options = np.where(course.options == UNDECIDED, picked, course.options)
+            policy = self.network.policy([*leaves, moved(torch.from_numpy(options), self.device)], mask)
             active = np.ones(rows, np.bool_) if fields.active is None else fields.active
             course = course.after(options, active, self.options.option_ticks)
-            actions: NDArray[Any] = self.head.to_env(decide(policy, self.head, rows).numpy())
+            actions: NDArray[Any] = self.head.to_env(drawn(self.head, policy, rows, draws, self.device).cpu().numpy())
             return actions
 
         return act
@@ -395,11 +369,7 @@ class HPPO(PPO):
         """Not known: it depends on the manager's option."""
 
     def log_prob(self, observations: Any, actions: Any, masks: NDArray[np.int8] | None) -> NDArray[np.float64]:
-        """Not known, as the options that were played are not recorded.
-
-        Raises:
-            ConfigError: always.
-        """
+        """Refused, as the options that were played are not recorded."""
         raise ConfigError(
             "the probability of an action of hppo depends on the manager's option, which samples do not tell; "
             "importance sampling needs a policy without options, such as ppo"

@@ -23,12 +23,10 @@ from gymnasium.vector import VectorEnv
 from torch import Tensor
 
 from policies import ddpg
-from policies.common.adam import Target
 from policies.common.options import Count, Fraction, Natural, NonNegative, Positive, PositiveFraction, Sizes, check_idle
 from policies.common.replay import Transitions
-from policies.networks.box import noisy
-from policies.networks.distributions import normal
-from policies.networks.reparameterized import GumbelSoftmaxActions, TanhActions
+from policies.networks.heads import normal
+from policies.networks.reparameterized import GumbelSoftmaxActions, TanhActions, noisy
 from policies.team.centralized import Centralized, check_joint_options
 
 if TYPE_CHECKING:
@@ -58,14 +56,7 @@ class Options(ddpg.Options, frozen=True, kw_only=True):
 
 
 class MADDPG(Centralized):
-    """One worker of a MADDPG policy.
-
-    Args:
-        env, group, ticks, options: as of `Centralized`; the actions are Discrete, or a Box with bounds.
-
-    Raises:
-        ConfigError: an option, a space or a team that MADDPG cannot take.
-    """
+    """One worker of a MADDPG policy; the actions are Discrete, or a Box with bounds."""
 
     Options = Options
     refused_options = ("encoder",)
@@ -75,9 +66,7 @@ class MADDPG(Centralized):
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
         super().__init__(env, group, ticks=ticks, **options)
         self.network = self.make_network()
-        parts = {"critics": self.network.critics, "actors": self.network.actors}
-        optimizers = {name: self.adam(part) for name, part in parts.items()}
-        self.set_up_team(optimizers, {name: Target(part, optimizers[name]) for name, part in parts.items()})
+        self.set_up_team({"critics": "critics", "actors": "actors"})
         if isinstance(self.actions, GumbelSoftmaxActions):
             where = f"the actions are {env.single_action_space}, whose choices are drawn"
             check_idle(self.options, "action_noise", "noise_std", "noise_theta", where=where)

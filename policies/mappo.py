@@ -32,9 +32,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from policies import ppo
-from policies.common.on_policy import MEMORY, OWN, StateInputs
+from policies.common.on_policy import EXTENSIONS, MEMORY
 from policies.common.options import Count, NonNegative, check_refused, wrong
-from policies.common.rollout import Rollout
+from policies.common.rollout import Rollout, StateInputs
 from policies.common.tensors import to_arrays, to_tensors
 from policies.networks.actor_critic import ActorCritic, Encoder, Features
 from policies.ppo import PPO
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 class Options(ppo.Options, frozen=True, kw_only=True):
-    """What a configuration may say about MAPPO: what it may say about PPO, but for a memory."""
+    """What a configuration may say about MAPPO."""
 
     learning_rate: NonNegative = 5e-4  # step size of Adam; 0 plays without learning
     n_steps: Count = 128  # ticks per rollout
@@ -58,7 +58,7 @@ class Options(ppo.Options, frozen=True, kw_only=True):
         super().__post_init__()
         if self.recurrent is not None:
             raise wrong("recurrent", self.recurrent, "null: MAPPO's critic sees a whole team at one time; or take ppo")
-        check_refused(self, *OWN, why="MAPPO's networks see a whole team; or take ppo")
+        check_refused(self, *EXTENSIONS, why="MAPPO's networks see a whole team; or take ppo")
 
 
 class TeamEncoder(JointEncoder):
@@ -66,11 +66,6 @@ class TeamEncoder(JointEncoder):
 
     Its leaves are those of the row, [N, ...]. If a value is asked for, they are followed by those of all entities of
     its lane, [N, E, ...], which of them act, [N, E], and the row's place among them, [N].
-
-    Args:
-        space: one entity's observation space.
-        entities: `E`.
-        generator: where the initial weights come from.
     """
 
     def __init__(self, space: Space[Any], entities: int, generator: torch.Generator) -> None:
@@ -134,17 +129,10 @@ class TeamInputs(NamedTuple):
 
 
 class MAPPO(PPO):
-    """One worker of a MAPPO policy; see `OnPolicy` for its arguments.
-
-    Args:
-        env, group, ticks, options: as of `OnPolicy`; a team of two entities or more, whose spaces are equal.
-
-    Raises:
-        ConfigError: an option, a space or a team that it cannot take.
-    """
+    """One worker of a MAPPO policy, of a team of two entities or more, whose spaces are equal."""
 
     Options = Options
-    refused_options = (*MEMORY, *OWN, "transformer")
+    refused_options = (*MEMORY, *EXTENSIONS, "transformer")
     takes_units = False
 
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
@@ -153,34 +141,28 @@ class MAPPO(PPO):
         super().__init__(env, group, ticks=ticks, **options)
 
     def make_network(self, generator: torch.Generator) -> ActorCritic:
-        """Actor and critic, with the same initial weights at every worker."""
         encoder = TeamEncoder(self.env.single_observation_space, self.entities, generator)
         return ActorCritic(encoder, self.head, **self.layers(generator))
 
     def inputs(self) -> StateInputs:
         """The network's inputs of the rollout: what each row sees, followed by what its whole lane sees."""
-        own = super().inputs()
-        team = self._with_others(TeamInputs.of(self.rollout, own, entities=len(self.own)))
-        beside = self._beside([leaf.flatten(0, 1) for leaf in team.observations], team.acts.flatten(0, 1))
-        count = own.played[0].shape[0]
+        rows, rollout, e = super().inputs(), self.rollout, len(self.own)
+        team = TeamInputs.of(rollout, rows, entities=e)
+        if len(self.group.teams) < self.group.size:
+            parts = self.group.pool_team(to_arrays(team._asdict()))
+            team = TeamInputs.joined([TeamInputs(**to_tensors(part)) for part in parts])
+        # Leaves of lanes [(T + 1) * L, E, ...], given to each of their rows, and the row's place among the entities.
+        lanes = [leaf.flatten(0, 1) for leaf in (*team.observations, team.acts)]
+        beside = [leaf.repeat_interleave(e, 0) for leaf in lanes]
+        beside.append(torch.arange(self.own.start, self.own.stop).repeat(len(lanes[-1])))
+        count = rows.played[0].shape[0]
         played, last = ([leaf[part] for leaf in beside] for part in (slice(count), slice(count, None)))
-        finals = [*own.finals, *self._beside_finals(self.rollout, team)] if own.finals else []
-        return StateInputs([*own.played, *played], [*own.last, *last], finals)
+        return StateInputs([*rows.played, *played], [*rows.last, *last], self.final_inputs(rows.finals, rollout, team))
 
-    def _with_others(self, own: TeamInputs) -> TeamInputs:
-        """The inputs of the whole team; a collective, if any team of the policy has several workers."""
-        if len(self.group.teams) == self.group.size:
-            return own
-        parts = self.group.pool_team(to_arrays(own._asdict()))
-        return TeamInputs.joined([TeamInputs(**to_tensors(part)) for part in parts])
-
-    def _beside(self, lanes: Sequence[Tensor], acts: Tensor) -> list[Tensor]:
-        """Leaves of rows [N * e, ...] with what their lanes see, from leaves of lanes [N, E, ...] and `acts` [N, E]."""
-        joint = [leaf.repeat_interleave(len(self.own), 0) for leaf in (*lanes, acts)]
-        return [*joint, torch.arange(self.own.start, self.own.stop).repeat(len(acts))]
-
-    def _beside_finals(self, rollout: Rollout, team: TeamInputs) -> list[Tensor]:
+    def final_inputs(self, finals: list[Any], rollout: Rollout, team: TeamInputs) -> list[Any]:
         """The same [K, ...] at the ends of this worker's episodes that were cut."""
+        if not finals:
+            return finals
         at, rows = map(torch.from_numpy, rollout.final_places())  # [K]
         lanes = rows // len(self.own)
         which = team.which[at, lanes]  # [K, E]
@@ -190,15 +172,11 @@ class MAPPO(PPO):
             after = leaf[at + 1, lanes]
             after[is_cut] = final[which[is_cut]]
             joint.append(after)
-        return [*joint, is_cut | team.stays[at, lanes], self.own.start + rows % len(self.own)]
+        return [*finals, *joint, is_cut | team.stays[at, lanes], self.own.start + rows % len(self.own)]
 
     # -------------------------------------------------------------------------------------- what the arena asks for
 
     @classmethod
     def check_team(cls, own: int, first: int) -> None:
-        """Checks that MAPPO can learn with a team of `own` entities, where the policy's first team has `first`.
-
-        Raises:
-            ConfigError: it cannot; the message says why.
-        """
+        """Refuses a team of `own` entities with which it cannot learn; the policy's first team has `first`."""
         check_team("MAPPO", own, first, instead="ppo")

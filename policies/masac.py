@@ -2,7 +2,7 @@
 
     critics      y_i = r_i + gamma (min Q'_i(x', a') + alpha H_i),   loss = mean of (y_i - Q_i(x, a))^2, for two
     actors       loss = -mean of min Q_i(x, a_1, ..., pi_i(o_i), ..., a_E) + alpha H_i
-    temperature  loss = mean of alpha (H_i - the entropy that is wanted), one alpha for all entities
+    temperature  loss = mean of alpha (H_i - the target entropy), one alpha for all entities
 
 i is an entity of the team; x are the observations of all, o_i its own; a' are the actors' own actions, all sampled, and
 H_i is the entropy of i's actor: exact for choices, estimated by the sample for numbers. Soft values, twin critics and
@@ -21,12 +21,11 @@ from gymnasium.vector import VectorEnv
 from torch import Tensor
 
 from policies import sac
-from policies.common.adam import Target
 from policies.common.algorithm import Metrics
 from policies.common.options import Auto, Count, Fraction, Natural, NonNegative, Positive, PositiveFraction, Sizes
 from policies.common.replay import Transitions
-from policies.networks.reparameterized import SquashedGaussianActions
-from policies.networks.soft_actions import Temperature, check_reachable
+from policies.networks.critics import Temperature
+from policies.networks.reparameterized import SquashedGaussianActions, check_reachable, target_entropy
 from policies.team.centralized import Centralized, check_joint_options
 
 if TYPE_CHECKING:
@@ -56,14 +55,7 @@ class Options(sac.Options, frozen=True, kw_only=True):
 
 
 class MASAC(Centralized):
-    """One worker of a MASAC policy.
-
-    Args:
-        env, group, ticks, options: as of `Centralized`; the actions are Discrete, or a Box with bounds.
-
-    Raises:
-        ConfigError: an option, a space or a team that MASAC cannot take.
-    """
+    """One worker of a MASAC policy; the actions are Discrete, or a Box with bounds."""
 
     Options = Options
     refused_options = ("encoder",)
@@ -73,12 +65,8 @@ class MASAC(Centralized):
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
         super().__init__(env, group, ticks=ticks, **options)
         check_reachable(self.options.target_entropy, env.single_action_space)
-        temperature = Temperature() if self.options.ent_coef == "auto" else None
-        self.network = self.make_network(temperature)
-        optimizers = {"critics": self.adam(self.network.critics), "actors": self.adam(self.network.actors)}
-        if temperature is not None:
-            optimizers["temperature"] = self.adam(temperature)
-        self.set_up_team(optimizers, {"critics": Target(self.network.critics, optimizers["critics"])})
+        self.network = self.make_network(Temperature() if self.options.ent_coef == "auto" else None)
+        self.set_up_team({"critics": "critics"})
 
     def schedules(self) -> Metrics:
         return {**super().schedules(), "ent_coef": self.alpha}
@@ -87,7 +75,7 @@ class MASAC(Centralized):
     def alpha(self) -> float:
         """The temperature."""
         temperature = self.network.temperature
-        return float(self.options.ent_coef) if temperature is None else float(temperature.log_alpha.detach().exp())
+        return float(self.options.ent_coef) if temperature is None else temperature.alpha
 
     def next_outputs(self, batch: Transitions, joint: Tensor) -> Tensor:
         """The outputs of the current actors; their encoder differs from the targets' only if it learns."""
@@ -100,12 +88,6 @@ class MASAC(Centralized):
         """The temperature's loss, by the entities that act."""
         if self.network.temperature is None:
             return 0.0
-        surplus = ((entropies - self.target_entropy(outputs, mask)) * acts).mean().detach()
-        loss: Tensor = self.network.temperature.log_alpha.exp() * surplus
+        target = target_entropy(self.actions, self.options.target_entropy, outputs, mask)
+        loss: Tensor = self.network.temperature.log_alpha.exp() * ((entropies - target) * acts).mean().detach()
         return loss
-
-    def target_entropy(self, outputs: Tensor, mask: Tensor | None) -> Tensor:
-        """The entropy [N * E] that the temperature steers to."""
-        if self.options.target_entropy == "auto":
-            return self.actions.wanted_entropy(outputs, mask)
-        return outputs.new_full((len(outputs),), float(self.options.target_entropy))

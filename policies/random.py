@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from arena.errors import ConfigError
 from arena.game.infos import fields_of
-from arena.game.ragged import Ragged
 from arena.game.spaces import row
 from arena.game.units import Select, UnitActions
 from arena.seat.play import Actor, play
@@ -25,13 +24,7 @@ _TICKS_AHEAD = 128
 
 
 class Random:
-    """One worker of a random policy, for seats of any spaces. It learns nothing and has nothing to save.
-
-    Args:
-        env: a vector environment or a PettingZoo parallel environment.
-        group: its `seed` starts this worker's random stream.
-        ticks: not used; the environment says when it ends.
-    """
+    """One worker of a random policy, for seats of any spaces. It learns nothing and has nothing to save."""
 
     face = ("vector", "parallel")
     schedule = "ticks"  # the workers never meet
@@ -48,17 +41,39 @@ class Random:
         """A function from (observations, infos) to actions as the face takes them; greedy changes nothing."""
         if hasattr(self.env, "num_envs"):
             return batched_actor(self.env.single_action_space, self.env.num_envs, self._seed)
-        return _parallel_actor(self.env, self._seed)
+        env = self.env
+        seeds = np.random.SeedSequence(self._seed).generate_state(len(env.possible_agents))
+        actors = {
+            agent: batched_actor(env.action_space(agent), 1, int(seed))
+            for agent, seed in zip(env.possible_agents, seeds, strict=True)
+        }
+
+        def one(agent: str, seen: Any, info: Mapping[str, Any]) -> Any:
+            space, mask = env.action_space(agent), fields_of(info).action_mask
+            shown = {"actions": space.one_row(seen["actions"])} if isinstance(space, UnitActions) else None
+            batched = actors[agent](shown, {} if mask is None else {"action_mask": np.asarray(mask)[None]})
+            return row(space, batched, 0)
+
+        def act(observations: Any, infos: Mapping[str, Any]) -> dict[str, Any]:
+            return {agent: one(agent, observations[agent], infos.get(agent, {})) for agent in env.agents}
+
+        return act
 
     def log_prob(self, observations: Any, actions: Any, masks: NDArray[np.int8] | None) -> NDArray[np.float64]:
-        """Log-probabilities [N] of actions, see `policies.offline.importance_sampling`; only of spaces of choices.
-
-        Raises:
-            ConfigError: the actions are numbers, or of a Dict or Tuple.
-        """
+        """Log-probabilities [N] of actions, see `policies.offline.importance_sampling`; only of spaces of choices."""
         space = self.env.single_action_space
         if isinstance(space, UnitActions):
-            return _log_prob_of_units(space, observations["actions"])
+            shown = observations["actions"]
+            total: NDArray[np.float64] = np.zeros(len(next(iter(shown.values()))["actors"]))
+            for name, kind in space.actions.items():
+                parts, actors = shown[name], shown[name]["actors"]
+                labels = np.full(actors.total, kind.choices)
+                counts = np.repeat(parts["actees"].lengths, actors.lengths) if isinstance(kind, Select) else labels
+                if "mask" in parts:
+                    owner = np.repeat(np.arange(actors.total), counts)
+                    counts = np.bincount(owner, parts["mask"].values.ravel() != 0, minlength=actors.total)
+                total -= np.bincount(actors.rows(), np.log(counts), minlength=len(actors))
+            return total
         if isinstance(space, spaces.MultiBinary):
             return np.full(len(actions), -np.log(2.0) * np.prod(space.shape))
         if not isinstance(space, (spaces.Discrete, spaces.MultiDiscrete)):
@@ -69,23 +84,8 @@ class Random:
         parts = np.split(allowed, np.cumsum(counts)[:-1], axis=1)
         takes = [part[np.arange(len(chosen)), chosen[:, index]] for index, part in enumerate(parts)]
         logs = [-np.log(np.where(take, part.sum(axis=1), np.inf)) for part, take in zip(parts, takes, strict=True)]
-        total: NDArray[np.float64] = np.sum(logs, axis=0)
+        total = np.sum(logs, axis=0)
         return total
-
-
-def _log_prob_of_units(space: UnitActions, shown: Mapping[str, Mapping[str, Ragged]]) -> NDArray[np.float64]:
-    """Log-probabilities [N] of any allowed decisions of rows."""
-    total: NDArray[np.float64] = np.zeros(len(next(iter(shown.values()))["actors"]))
-    for name, kind in space.actions.items():
-        parts = shown[name]
-        actors = parts["actors"]
-        labels = np.full(actors.total, kind.choices)
-        counts = np.repeat(parts["actees"].lengths, actors.lengths) if isinstance(kind, Select) else labels
-        if "mask" in parts:
-            owner = np.repeat(np.arange(actors.total), counts)
-            counts = np.bincount(owner, parts["mask"].values.ravel() != 0, minlength=actors.total)
-        total -= np.bincount(actors.rows(), np.log(counts), minlength=len(actors))
-    return total
 
 
 def batched_actor(space: Space[Any], rows: int, seed: int) -> Actor:
@@ -106,48 +106,21 @@ def batched_actor(space: Space[Any], rows: int, seed: int) -> Actor:
         return lambda observations, infos: batched.sample()
     shape, dtype = (rows, *(space.shape or ())), space.dtype
     cuts = np.cumsum(counts)[:-1]
-    ahead = _drawn_ahead(rng, starts, counts, shape, dtype)
+
+    def unmasked() -> Iterator[NDArray[Any]]:
+        while True:  # for many ticks at once: one draw takes almost as long as a hundred
+            size = (_TICKS_AHEAD, shape[0], len(counts))
+            yield from rng.integers(starts, starts + counts, size=size).reshape(_TICKS_AHEAD, *shape).astype(dtype)
+
+    ahead = unmasked()
 
     def act(observations: Any, infos: Mapping[str, Any]) -> NDArray[Any]:
         mask = fields_of(infos).action_mask
         if mask is None:
             return next(ahead)
-        drawn = starts + np.stack([_allowed(part, rng) for part in np.split(mask, cuts, axis=1)], axis=1)
-        return drawn.reshape(shape).astype(dtype, copy=False)
-
-    return act
-
-
-def _drawn_ahead(
-    rng: np.random.Generator, starts: NDArray[Any], counts: NDArray[Any], shape: tuple[int, ...], dtype: Any
-) -> Iterator[NDArray[Any]]:
-    """Actions without a mask, drawn for many ticks at once: one draw takes almost as long as a hundred."""
-    while True:
-        size = (_TICKS_AHEAD, shape[0], len(counts))
-        yield from rng.integers(starts, starts + counts, size=size).reshape(_TICKS_AHEAD, *shape).astype(dtype)
-
-
-def _allowed(mask: NDArray[np.int8], rng: np.random.Generator) -> NDArray[np.intp]:
-    """For each row [B, n] one of the items that are not 0, all equally likely; 0 where there is none."""
-    keys = np.where(mask, rng.random(mask.shape), -1.0)
-    chosen: NDArray[np.intp] = keys.argmax(axis=1)
-    return chosen
-
-
-def _parallel_actor(env: Any, seed: int) -> Actor:
-    seeds = np.random.SeedSequence(seed).generate_state(len(env.possible_agents))
-    actors = {
-        agent: batched_actor(env.action_space(agent), 1, int(own))
-        for agent, own in zip(env.possible_agents, seeds, strict=True)
-    }
-
-    def one(agent: str, seen: Any, info: Mapping[str, Any]) -> Any:
-        space, mask = env.action_space(agent), fields_of(info).action_mask
-        shown = {"actions": space.one_row(seen["actions"])} if isinstance(space, UnitActions) else None
-        batched = actors[agent](shown, {} if mask is None else {"action_mask": np.asarray(mask)[None]})
-        return row(space, batched, 0)
-
-    def act(observations: Any, infos: Mapping[str, Any]) -> dict[str, Any]:
-        return {agent: one(agent, observations[agent], infos.get(agent, {})) for agent in env.agents}
+        # Of each row's allowed items, all are equally likely; the first one where none is allowed.
+        parts = np.split(mask, cuts, axis=1)
+        chosen = [np.where(part, rng.random(part.shape), -1.0).argmax(axis=1) for part in parts]
+        return (starts + np.stack(chosen, axis=1)).reshape(shape).astype(dtype, copy=False)
 
     return act

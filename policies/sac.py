@@ -19,31 +19,13 @@ from gymnasium.spaces import Space
 from gymnasium.vector import VectorEnv
 from torch import Tensor
 
-from policies.common.adam import Target
 from policies.common.algorithm import Metrics
 from policies.common.off_policy import OffPolicy, OffPolicyOptions
-from policies.common.options import (
-    AUTO,
-    Auto,
-    Count,
-    NonNegative,
-    Positive,
-    PositiveFraction,
-    Sizes,
-    check_unused,
-    is_number,
-)
+from policies.common.options import Auto, NonNegative, PositiveFraction, Sizes, check_unused, is_number
 from policies.common.replay import Transitions
-from policies.exporting import Exported, decoding_of, exported
 from policies.extensions import make_encoder
-from policies.networks.critics import Critics, frozen
-from policies.networks.soft_actions import (
-    SoftActions,
-    SoftActorCritic,
-    Temperature,
-    check_reachable,
-    soft_actions,
-)
+from policies.networks.critics import ActorAndCritics, Critics, Temperature, frozen
+from policies.networks.reparameterized import check_reachable, soft_actions, target_entropy
 
 if TYPE_CHECKING:
     from arena.group.group import Group
@@ -53,17 +35,10 @@ class Options(OffPolicyOptions, frozen=True, kw_only=True):
     """What a configuration may say about SAC."""
 
     learning_rate: NonNegative = 3e-4  # step size of Adam, for actor, critics and temperature; 0 plays without learning
-    buffer_size: Count = 1_000_000  # observations that the group's replay holds at most; the oldest go first
-    batch_size: Count | Auto = AUTO  # transitions per worker in one gradient step; auto: 256 / workers, at least 64
-    train_every: Count = 1  # ticks between two meetings of the group, at which it learns
-    training_intensity: Positive | Auto = AUTO  # replays per sample; auto: round(256 / (group's rows)^0.75), at least 1
     tau: PositiveFraction = 0.005  # how far the target networks move to what is learned; 1: they become a copy
-    max_grad_norm: Positive | None = None  # gradients are scaled down to this norm at most; null: never
     hidden_sizes: Sizes = (256, 256)  # layers of the actor, and of each critic
     ent_coef: NonNegative | Auto = "auto"  # the temperature alpha: a number, or auto: learned, from 1
     target_entropy: float | Auto = "auto"  # in nats; auto: minus the size of the Box, or 0.98 log(choices)
-
-    INTENSITY_OF_ONE_ROW, INTENSITY_EXPONENT = 256.0, 0.75
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -71,48 +46,30 @@ class Options(OffPolicyOptions, frozen=True, kw_only=True):
 
 
 class SAC(OffPolicy):
-    """One worker of a SAC policy.
-
-    Args:
-        env, group, ticks, options: as of `OffPolicy`; the actions are Discrete, or a Box with bounds.
-
-    Raises:
-        ConfigError: an option or a space that SAC cannot take.
-    """
+    """One worker of a SAC policy; the actions are Discrete, or a Box with bounds."""
 
     Options = Options
     metric_names = ("critic_loss", "q_value", "actor_loss", "entropy")
+    export_as = {"box": "squashed_gaussian"}
     n_critics = 2
-    actions: SoftActions
-    network: SoftActorCritic
+    network: ActorAndCritics
 
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
         super().__init__(env, group, ticks=ticks, **options)
         given, generator = self.options, torch.Generator().manual_seed(group.shared_seed)
-        self.actions = soft_actions(env.single_action_space, given.target_entropy)
+        self.actions, layers = soft_actions(env.single_action_space), self.layers(generator)
         check_reachable(given.target_entropy, env.single_action_space)
-        layers: dict[str, Any] = {"hidden_sizes": given.hidden_sizes, "activation": given.activation}
-        numbers: dict[str, Any] = {"actions": self.actions.critic_inputs, "outputs": self.actions.critic_outputs}
         encoder = make_encoder(env.single_observation_space, generator, given.encoder)
-        critics = Critics(encoder, **numbers, count=self.n_critics, generator=generator, **layers)
+        inputs, outputs = self.actions.inputs, self.actions.values
+        critics = Critics(encoder, actions=inputs, outputs=outputs, count=self.n_critics, **layers)
         temperature = Temperature() if given.ent_coef == "auto" else None
-        outputs = self.actions.outputs
-        network = SoftActorCritic(critics, outputs, temperature=temperature, generator=generator, **layers)
+        network = ActorAndCritics(critics, self.actions.outputs, temperature=temperature, **layers)
         self.network = network.to(self.device)
-        optimizers = {"critics": self.adam(critics), "actor": self.adam(network.actor)}
-        if temperature is not None:
-            optimizers["temperature"] = self.adam(temperature)
-        self.target = Target(critics, optimizers["critics"])
-        self.set_up(optimizers, {"critics": self.target})
-
-    def act_randomly(self, rows: int, mask: Tensor | None) -> Tensor:
-        return self.actions.uniform(rows, mask, self.generator)
-
-    def explore(self, leaves: Sequence[Tensor], mask: Tensor | None) -> Tensor:
-        return self.act(leaves, mask, self.generator)
+        self.set_up(dict(network.named_children()), {"critics": "critics"})
 
     def act(self, leaves: Sequence[Tensor], mask: Tensor | None, generator: torch.Generator | None) -> Tensor:
-        return self.actions.choose(self.network(leaves), mask, generator)
+        actions: Tensor = self.actions.choose(self.network(leaves), mask, generator)
+        return actions
 
     def loss(self, batch: Transitions) -> tuple[Tensor, Tensor, Tensor]:
         """The sum of all losses, the means of `metric_names`, and the mean errors of the critics [N]."""
@@ -137,14 +94,14 @@ class SAC(OffPolicy):
         actor_loss = -soft.values.mean()  # eq. (7)
         loss, entropy = critic_loss + actor_loss, soft.entropies.mean()
         if network.temperature is not None:
-            surplus = soft.entropies - actions.target_entropy(outputs, batch.masks)
+            surplus = soft.entropies - target_entropy(actions, self.options.target_entropy, outputs, batch.masks)
             loss = loss + network.temperature.log_alpha.exp() * surplus.mean().detach()  # eq. (18)
         metrics = torch.stack([critic_loss, taken.mean(), actor_loss, entropy]).detach()
         return loss, metrics, errors.detach().abs().mean(0)
 
     def next_values(self, batch: Transitions) -> Tensor:
         """V [N] of the next observations, by the target critics: eq. (3)."""
-        network, critics = self.network, self.target.module
+        network, critics = self.network, self.targets["critics"].module
         features = network.critics.encoder(batch.next_observations)
         outputs, masks = network.actor(features), batch.next_masks
         if critics.encoder.learns:  # an encoder without weights has no copy that differs
@@ -152,7 +109,8 @@ class SAC(OffPolicy):
         soft = self.actions.soft_values(
             outputs, masks, lambda chosen: critics(features, chosen), self.alpha, self.generator
         )
-        return soft.values
+        values: Tensor = soft.values
+        return values
 
     def schedules(self) -> Metrics:
         return {**super().schedules(), "ent_coef": self.alpha}
@@ -161,13 +119,8 @@ class SAC(OffPolicy):
     def alpha(self) -> float:
         """The temperature: how much a nat of entropy is worth."""
         temperature = self.network.temperature
-        return float(self.options.ent_coef) if temperature is None else float(temperature.log_alpha.detach().exp())
-
-    def exported(self) -> Exported:
-        """The actor for `arena export`."""
-        decoding = decoding_of(self.env.single_action_space, box="squashed_gaussian")
-        return exported(self.network, self.env.single_observation_space, decoding, normalization=self.normalization)
+        return float(self.options.ent_coef) if temperature is None else temperature.alpha
 
     @classmethod
     def check_actions(cls, space: Space[Any]) -> None:
-        soft_actions(space, target_entropy="auto")
+        soft_actions(space)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from gymnasium.spaces import Space
 
-from arena.errors import ConfigError
+from arena.errors import ConfigError, located
 from arena.game.spaces import as_action, flatten, row, unflatten
 from arena.game.units import UnitActions
 from arena.registry import load_object
@@ -43,12 +43,6 @@ class Scripted:
     actions [B, ...]; in the parallel face all three are dicts by entity. If it has a parameter named `env` it also
     gets the environment proxy, whose `seat_entities` names the entities that the rows stand for (row = lane * E + e).
 
-    Args:
-        env: a vector environment or a PettingZoo parallel environment.
-        group: not used.
-        ticks: not used; the environment says when it ends.
-        options: the fields of `Options`.
-
     Raises:
         ConfigError: the options contradict, the action is not of the space, the function cannot be found or called.
     """
@@ -61,29 +55,21 @@ class Scripted:
         self.env = env
         given = Options(**options)
         if given.function is None:
-            self._act = _constant(env, given.action)
+            self._act = constant(env, given.action)
         else:
-            self._act = _bound(_load(given.function), given.function, given.arguments, env)
+            self._act = _bound(given.function, given.arguments, env)
 
     @classmethod
     def from_spaces(cls, env: Any, group: Group, *, ticks: int, **options: Any) -> Scripted:
-        """An instance that cannot play, made from an environment that has nothing but spaces.
-
-        Raises:
-            ConfigError: it cannot be made with these options, this seat or this group.
-        """
+        """An instance that cannot play, made from an environment that has nothing but spaces."""
         return cls(env, group, ticks=ticks, **options)
 
     @classmethod
     def check_options(cls, options: Mapping[str, Any]) -> None:
-        """Whether the function can be found, and takes its arguments.
-
-        Raises:
-            ConfigError: it cannot, or does not.
-        """
+        """Refuses, with a ConfigError, a function that cannot be found or does not take its arguments."""
         given = Options(**options)
         if given.function is not None:
-            _bound(_load(given.function), given.function, given.arguments, env=None)
+            _bound(given.function, given.arguments, env=None)
 
     def run(self) -> None:
         """Plays until the environment raises `BudgetReached`."""
@@ -94,15 +80,28 @@ class Scripted:
         return self._act
 
 
-def _constant(env: Any, action: Any) -> Actor:
+def constant(env: Any, action: Any) -> Actor:
+    """The function of a policy that always plays this action, as written in a configuration.
+
+    Raises:
+        ConfigError: it is no action of a space of the environment.
+    """
+
+    def typed(space: Space[Any]) -> Any:
+        try:
+            return as_action(space, action)
+        except ValueError as error:
+            raise ConfigError(f"got {action!r}, which is no action of {space}", path="options.action") from error
+
     if hasattr(env, "num_envs"):
         space = env.single_action_space
         if isinstance(space, UnitActions):
-            labels = _as_action(space, action)
+            labels = typed(space)
             return lambda observations, infos: space.first_allowed(observations["actions"], labels)
-        batched = _repeated(env.single_action_space, _as_action(env.single_action_space, action), env.num_envs)
+        arrays = [np.repeat(array[None], env.num_envs, axis=0) for array in flatten(space, typed(space))]
+        batched = unflatten(space, arrays)
         return lambda observations, infos: batched
-    actions = {agent: _as_action(env.action_space(agent), action) for agent in env.possible_agents}
+    actions = {agent: typed(env.action_space(agent)) for agent in env.possible_agents}
 
     def one(agent: str, seen: Any) -> Any:
         space = env.action_space(agent)
@@ -113,32 +112,12 @@ def _constant(env: Any, action: Any) -> Actor:
     return lambda observations, infos: {agent: one(agent, observations[agent]) for agent in env.agents}
 
 
-def _as_action(space: Space[Any], value: Any) -> Any:
-    """An action as written in a configuration, in the types of the space."""
-    try:
-        return as_action(space, value)
-    except ValueError as error:
-        raise ConfigError(f"got {value!r}, which is no action of {space}", path="options.action") from error
-
-
-def _repeated(space: Space[Any], action: Any, rows: int) -> Any:
-    """A batch [rows, ...] of one action."""
-    arrays = [np.repeat(array[None], rows, axis=0) for array in flatten(space, action)]
-    return unflatten(space, arrays)
-
-
-def _load(name: str) -> Callable[..., Any]:
-    try:
+def _bound(name: str, arguments: Mapping[str, Any], env: Any) -> Actor:
+    """The function of this name with its arguments, and the environment if it asks for it, already given."""
+    with located(path="options.function"):
         function = load_object(name)
-    except ConfigError as error:
-        raise ConfigError(error.message, path="options.function") from error
-    if not callable(function):
-        raise ConfigError(f"{name!r} is a {type(function).__name__}, expected a function", path="options.function")
-    return function  # type: ignore[no-any-return]
-
-
-def _bound(function: Callable[..., Any], name: str, arguments: Mapping[str, Any], env: Any) -> Actor:
-    """The function with its arguments, and the environment if it asks for it, already given."""
+        if not callable(function):
+            raise ConfigError(f"{name!r} is a {type(function).__name__}, expected a function")
     signature = inspect.signature(function)
     given = dict(arguments, **({"env": env} if "env" in signature.parameters else {}))
     try:

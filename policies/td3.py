@@ -16,8 +16,8 @@ from torch import Tensor
 
 from policies import ddpg
 from policies.common.options import Count, NonNegative, Sizes, check_unused
-from policies.networks.box import noisy
-from policies.networks.distributions import normal
+from policies.networks.heads import normal
+from policies.networks.reparameterized import noisy
 
 
 class Options(ddpg.Options, frozen=True, kw_only=True):
@@ -35,14 +35,7 @@ class Options(ddpg.Options, frozen=True, kw_only=True):
 
 
 class TD3(ddpg.DDPG):
-    """One worker of a TD3 policy.
-
-    Args:
-        env, group, ticks, options: as of `OffPolicy`; the actions are a Box with bounds.
-
-    Raises:
-        ConfigError: an option or a space that TD3 cannot take.
-    """
+    """One worker of a TD3 policy; the actions are a Box with bounds."""
 
     Options = Options
     n_critics = 2

@@ -26,7 +26,6 @@ class Adam:
     writes into the other. The module stays on its device.
 
     Args:
-        module: whose parameters are moved.
         betas: decay of the running means of gradient and squared gradient, beta_1 and beta_2.
         epsilon: added to the root of the mean squared gradient: where that is much less, steps get shorter.
     """
@@ -46,12 +45,10 @@ class Adam:
 
     @property
     def gradient(self) -> Tensor:
-        """The gradient of all parameters [n]."""
         assert self.vector.grad is not None
         return self.vector.grad
 
     def zero_grad(self) -> None:
-        """Sets the gradient to zero."""
         self.vector.grad = self._gradient.zero_()
 
     def clip_grad_norm(self, longest: float) -> float:
@@ -86,15 +83,10 @@ class Adam:
         return function(self.gradient)
 
     def state_dict(self) -> dict[str, Any]:
-        """Counter and running means."""
         return {"steps": self.steps, "mean": self._mean, "square": self._square}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continues from a stored state.
-
-        Raises:
-            ConfigError: it belongs to a module of another size.
-        """
+        """Continues from a stored state; refuses, with a ConfigError, one of a module of another size."""
         stored = to_tensors(state)
         if "mean" not in stored:
             raise ConfigError(f"the stored optimizer is no Adam of this package: it has {', '.join(map(str, stored))}")
@@ -118,13 +110,11 @@ class TorchOptimizer:
         self.parameters: list[nn.Parameter] = [one for group in optimizer.param_groups for one in group["params"]]
 
     def zero_grad(self) -> None:
-        """Sets the gradient to zero."""
         self._optimizer.zero_grad(set_to_none=False)
         for parameter in self.parameters:
             parameter.grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
 
     def shape_gradient(self, function: Callable[[Tensor], Any]) -> Any:
-        """As of `Adam`."""
         gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
         vector = torch.cat([gradient.flatten() for gradient in gradients])
         result = function(vector)
@@ -133,7 +123,6 @@ class TorchOptimizer:
         return result
 
     def clip_grad_norm(self, longest: float) -> float:
-        """As of `Adam`."""
         return float(nn.utils.clip_grad_norm_(self.parameters, longest))
 
     def step(self, rate: float) -> None:
@@ -149,7 +138,7 @@ Optimizer = Adam | torch.optim.Optimizer
 """What moves the weights of an algorithm: a subclass may replace an `Adam` by an optimizer of torch."""
 
 
-def held(optimizer: Optimizer) -> Adam | TorchOptimizer:
+def group_optimizer(optimizer: Optimizer) -> Adam | TorchOptimizer:
     """An optimizer in the form that the group learner uses."""
     return optimizer if isinstance(optimizer, Adam) else TorchOptimizer(optimizer)
 
@@ -174,14 +163,9 @@ Module = TypeVar("Module", bound=nn.Module)
 
 
 class Target(Generic[Module]):
-    """A target network: a copy of what is learned that follows it slowly (Mnih et al. 2015, doi 10.1038/nature14236).
+    """A target network: `module`, a copy of what is learned that follows it slowly (Mnih et al. 2015).
 
-    Args:
-        module: what is learned.
-        optimizer: what moves it, and nothing else.
-
-    Attributes:
-        module: the copy.
+    The optimizer is the one that moves what is learned, and nothing else. doi 10.1038/nature14236
     """
 
     def __init__(self, module: Module, optimizer: Optimizer) -> None:
@@ -200,13 +184,8 @@ class Target(Generic[Module]):
             self._vector.lerp_(self._followed, tau)
 
     def state_dict(self) -> dict[str, Any]:
-        """The copy's weights."""
         return self.module.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on from stored weights.
-
-        Raises:
-            ConfigError: they are of a module of another shape.
-        """
+        """Goes on from stored weights; raises ConfigError if they are of a module of another shape."""
         load_weights(self.module, state)

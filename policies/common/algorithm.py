@@ -32,14 +32,16 @@ from torch import Tensor, nn
 
 from arena.errors import ConfigError
 from arena.game.batches import batched_space
+from arena.game.infos import fields_of
 from arena.game.spaces import large_numbers, leaves_of
 from arena.game.units import UnitActions, UnitSpace
-from policies.common.adam import Optimizer, held
-from policies.common.columns import RaggedTensor, to_leaves
+from policies.common.adam import Optimizer, group_optimizer
+from policies.common.columns import RaggedTensor, to_leaves, to_mask
 from policies.common.options import wrong
 from policies.common.tensors import load_weights, to_arrays, to_tensors
 from policies.extensions import ExtraLoss
 from policies.networks.heads import action_head, check_choices
+from policies.networks.recurrent import RecurrentState
 
 if TYPE_CHECKING:
     from arena.group.async_samples import AsyncSamples
@@ -77,12 +79,14 @@ EXPLORING, ACTING, REPLAYING = range(3)  # what a stream is for: learning, playi
 
 
 def stream(*key: int) -> torch.Generator:
-    """A random stream of its own for every key, such as (group.seed, EXPLORING)."""
+    """A random stream for every key, such as (group.seed, EXPLORING)."""
     seed = np.random.SeedSequence(key).generate_state(1, np.uint64)[0]
     return torch.Generator().manual_seed(int(seed >> np.uint64(1)))
 
 
 Random = Sequence[np.random.Generator] | None
+Draws = torch.Generator | Sequence[torch.Generator] | None
+"""Where the randomness of a batch of actions comes from: for all rows, or one for each; None: the best actions."""
 
 
 class Served(NamedTuple):
@@ -99,13 +103,7 @@ class Served(NamedTuple):
     act: Callable[[Any, NDArray[np.int8] | None, NDArray[np.float32], Random], tuple[Any, NDArray[np.float32]]]
 
 
-def torch_generators(random: Sequence[np.random.Generator]) -> list[torch.Generator]:
-    """A torch generator for each, seeded with a number that it draws."""
-    return [torch.Generator().manual_seed(int(generator.integers(2**63))) for generator in random]
-
-
 Kind = TypeVar("Kind", bound="Algorithm")
-
 
 Metrics = dict[str, float]
 """Numbers that describe an update, by name."""
@@ -118,30 +116,43 @@ class Algorithm(ABC):
     """One worker of a policy that learns.
 
     Args:
-        env: a vector environment.
+        env: a vector environment that resets on the same step; `infos["active"]` marks the rows that act next and
+            `infos["action_mask"]` the choices that they have, where the environment gives them.
         group: the workers of this policy.
-        ticks: the whole run's budget.
+        ticks: the whole run's budget; all schedules end with it.
         options: the fields of the class's `Options`.
 
     Attributes:
-        network: whose weights the group shares; made by the subclass.
-        remedy: ends the message about a number that is not finite.
-        extra: a further loss, whose gradient is added to each minibatch's; None: there is none.
         face: which kind of environment `run` is given.
         schedule: when the workers of a group synchronize, see `arena.plan.deadlock`.
+        acting_parts: of the state, without which another worker cannot play as this one does.
+        optional_parts: of the state, which earlier versions did not always store.
+        refused_options: those of `Options` that a subclass cannot use.
+        takes_units: plays seats of a `UnitSpace`.
+        network: whose weights the group shares; made by the subclass.
+        actions: an `ActionHead`, or another class with its shape, dtype, mask_size, `to_env` and `from_env`.
+        preprocess: turns leaves [N, ...] on the CPU into those that the network takes.
+        memory_size: numbers that a row remembers from tick to tick.
+        double: whether observations are kept in double precision until they are normalized.
+        extra: a further loss, whose gradient is added to each minibatch's; None: there is none.
+        remedy: ends the message about a number that is not finite.
 
     Raises:
-        ConfigError: an option that the algorithm cannot take, or a device that this machine does not have.
+        ConfigError: an option or a space that the algorithm cannot take, or a device that this machine does not have.
     """
 
     face = "vector"
     schedule = "ticks"
     Options: ClassVar[type[Any]]
-    optional_parts: ClassVar[tuple[str, ...]] = ()  # of the state, which earlier versions did not always store
-    refused_options: ClassVar[tuple[str, ...]] = ()  # those of `Options` that a subclass cannot use
-    takes_units: ClassVar[bool] = False  # plays seats of a `UnitSpace`
+    acting_parts: ClassVar[tuple[str, ...]]
+    optional_parts: ClassVar[tuple[str, ...]] = ()
+    refused_options: ClassVar[tuple[str, ...]] = ()
+    takes_units: ClassVar[bool] = False
     options: Any  # of the class's own type
     network: Any
+    actions: Any
+    preprocess: Callable[[list[Any]], list[Any]]
+    memory_size = 0
     remedy = "are all rewards and observations finite, and of moderate size? If they are, lower learning_rate"
     extra: ExtraLoss | None = None
 
@@ -155,6 +166,7 @@ class Algorithm(ABC):
         check_choices(env.single_action_space, "actions")
         self.options = self.Options(**options)
         self.device = device_of(self.options.device)
+        self.double = bool(getattr(self.options, "normalize_observations", False))
         self.ticks_done = 0
         if (given := getattr(self.options, "extra_loss", None)) is not None:
             spaces = env.single_observation_space, env.single_action_space
@@ -166,29 +178,17 @@ class Algorithm(ABC):
     def from_spaces(
         cls: type[Kind], env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any
     ) -> Kind:
-        """An instance that cannot play, made from an environment that has nothing but spaces.
-
-        Raises:
-            ConfigError: it cannot be made with these options, this seat or this group.
-        """
+        """An instance that cannot play, made from an environment that has nothing but spaces."""
         return cls(env, group, ticks=ticks, **options)
 
     @classmethod
     def check_options(cls, options: Mapping[str, Any]) -> None:
-        """Checks that this machine has the device.
-
-        Raises:
-            ConfigError: it does not.
-        """
+        """Refuses a device that this machine does not have."""
         device_of(cls.Options(**options).device)
 
     @classmethod
     def check(cls, observation_space: Space[Any], action_space: Space[Any]) -> None:
-        """Checks that the algorithm can play with one entity's spaces.
-
-        Raises:
-            ConfigError: it cannot; the message says why.
-        """
+        """Refuses, with a ConfigError, spaces of one entity with which the algorithm cannot play."""
         if cls.takes_units and isinstance(observation_space, UnitSpace) and isinstance(action_space, UnitActions):
             return
         check_no_units(cls.__name__.lower(), observation_space, action_space)
@@ -197,11 +197,7 @@ class Algorithm(ABC):
 
     @classmethod
     def check_actions(cls, space: Space[Any]) -> None:
-        """Checks that the algorithm can choose in a space of actions.
-
-        Raises:
-            ConfigError: it cannot; the message says why.
-        """
+        """Refuses a space of actions in which the algorithm cannot choose; as `check`."""
         action_head(space)
 
     @property
@@ -214,6 +210,11 @@ class Algorithm(ABC):
         """The learning rate of the update that comes next."""
         falls = self.options.learning_rate_schedule == "linear"
         return float(self.options.learning_rate * ((1 - self.progress) if falls else 1))
+
+    def layers(self, generator: torch.Generator) -> dict[str, Any]:
+        """The layers of perceptrons that the options name, as arguments of `policies.networks.actor_critic.mlp`."""
+        o = self.options
+        return {"hidden_sizes": o.hidden_sizes, "activation": o.activation, "generator": generator}
 
     def shape_gradient(self, gradient: Tensor) -> Metrics | None:
         """Changes the group's mean gradient in place, before `max_grad_norm` limits it; does nothing by default.
@@ -230,31 +231,27 @@ class Algorithm(ABC):
         return None
 
     def try_out(self) -> None:
-        """Calls a further loss once, before the run, on an instance that is used for nothing else.
+        """Calls a further loss once, before the run, on an instance that is used for nothing else."""
+        if self.extra is not None:
+            self.extra.try_out(self.network, self.made_up_batch().to(self.device))
 
-        Raises:
-            ConfigError: it fails.
-        """
-        if self.extra is not None and (batch := self.made_up_batch()) is not None:
-            self.extra.try_out(self.network, batch.to(self.device))
-
+    @abstractmethod
     def made_up_batch(self) -> Any:
-        """A minibatch as a further loss gets it, from `made_up`; None: the algorithm has none to show."""
-        return None
+        """A minibatch of two rows as a further loss gets it, from `made_up`."""
 
-    def made_up(self, actions: Any) -> tuple[list[Any], Tensor | None, Any]:
-        """Leaves, masks and actions [2, ...] of samples of the spaces; `actions` is their translation."""
-        own = self.env.single_observation_space, self.env.single_action_space
-        batches = [batched_space(space, 2) for space in own]
-        for space in batches:
-            space.seed(0)
-        leaves = to_leaves(own[0], batches[0].sample())
+    def made_up(self) -> tuple[list[Any], Tensor | None, Any]:
+        """Leaves as the network takes them, masks and actions [2, ...] of samples of the spaces."""
+        space = self.env.single_observation_space
+        seen, acted = (batched_space(one, 2) for one in (space, self.env.single_action_space))
+        for batched in (seen, acted):
+            batched.seed(0)
+        leaves = to_leaves(space, seen.sample())
         for leaf in leaves:
             if isinstance(leaf, Tensor) and leaf.is_floating_point():
                 leaf.clamp_(-10, 10)  # a Box may have bounds as far as a float goes
-        masked = getattr(self.env, "masked", False) and actions.mask_size
-        masks = torch.ones(2, actions.mask_size, dtype=torch.bool) if masked else None
-        return leaves, masks, actions.from_env(batches[1].sample())
+        masked = getattr(self.env, "masked", False) and self.actions.mask_size
+        masks = torch.ones(2, self.actions.mask_size, dtype=torch.bool) if masked else None
+        return self.preprocess(leaves), masks, self.actions.from_env(acted.sample())
 
     @property
     def pools_samples(self) -> bool:
@@ -276,69 +273,64 @@ class Algorithm(ABC):
     # ---------------------------------------------------------------------------------------------- learning together
 
     def mean_gradients(
-        self, batch: Any, backward: Backward, names: Sequence[str], optimizer: Optimizer, *, label: str
+        self, batch: Any, backward: Backward, names: Sequence[str], optimizers: Sequence[Optimizer], *, label: str
     ) -> Metrics:
-        """Leaves the mean gradient of the group in the optimizer; returns the group's mean metrics.
+        """Leaves the mean gradient of the group in the optimizers, by one exchange; returns the group's mean metrics.
 
-        Args:
-            batch: a minibatch; an empty one weighs nothing, but its worker takes part.
-            backward: adds the gradient of its loss.
-            names: of the metrics.
-            optimizer: of all weights.
-            label: names the step in the error, as `update 3`.
+        An empty minibatch weighs nothing, but its worker takes part. `names` are those of the metrics; `label` names
+        the step in the error, as `update 3`.
 
         Raises:
             FloatingPointError: a metric is not finite.
         """
-        held(optimizer).zero_grad()
+        steppers = [group_optimizer(optimizer) for optimizer in optimizers]
+        for stepper in steppers:
+            stepper.zero_grad()
         values = backward(batch) if batch.size else torch.zeros(len(names))
-        measured = {**dict(zip(names, values.tolist(), strict=True)), **self._extra_backward(batch)}
-        metrics = self.average([optimizer], float(batch.size), measured)
+        metrics = dict(zip(names, values.tolist(), strict=True))
+        if (extra := self.extra) is not None:
+            found = extra.backward(self.network, batch) if batch.size else [0.0] * len(extra.names)
+            metrics.update(zip(extra.names, found, strict=True))
+        if not self.pools_samples:
+            vectors = [vector for stepper in steppers for vector in stepper.parameters]
+            metrics = self.group.average_gradients(vectors, weight=float(batch.size), **metrics)
         self.check_finite(metrics, label)
         return metrics
 
-    def _extra_backward(self, batch: Any) -> Metrics:
-        """Adds the gradient of the further loss, if there is one; returns what that has measured."""
-        if self.extra is None:
-            return {}
-        values = self.extra.backward(self.network, batch) if batch.size else [0.0] * len(self.extra.names)
-        return dict(zip(self.extra.names, values, strict=True))
-
-    def average(self, optimizers: Sequence[Optimizer], weight: float, metrics: Metrics) -> Metrics:
-        """Replaces the gradients by their weighted mean over the workers that step together, in one exchange."""
-        if self.pools_samples:
-            return metrics
-        return self.group.average_gradients(
-            [vector for one in optimizers for vector in held(one).parameters], weight=weight, **metrics
-        )
-
     def optimizer_step(self, optimizers: Sequence[Optimizer], rate: float, *, label: str) -> Metrics:
-        """Shapes and clips the gradients that the optimizers hold, each by itself, and steps on them.
-
-        Returns:
-            what shaping has measured.
+        """Shapes and clips the gradients of the optimizers, each by itself, and steps; returns what shaping measured.
 
         Raises:
             FloatingPointError: a gradient is not finite; no weight was changed.
         """
         shaped: Metrics = {}
-        movers = [held(optimizer) for optimizer in optimizers]
+        steppers = [group_optimizer(optimizer) for optimizer in optimizers]
         if type(self).shape_gradient is not Algorithm.shape_gradient:
-            for mover in movers:
-                shaped.update(mover.shape_gradient(self.shape_gradient) or {})
+            for stepper in steppers:
+                shaped.update(stepper.shape_gradient(self.shape_gradient) or {})
         longest = self.options.max_grad_norm
-        lengths = [mover.clip_grad_norm(math.inf if longest is None else longest) for mover in movers]
+        lengths = [stepper.clip_grad_norm(math.inf if longest is None else longest) for stepper in steppers]
         self.check_finite({"gradient_length": math.hypot(*lengths)}, label)
-        for mover in movers:
-            mover.step(rate)
+        for stepper in steppers:
+            stepper.step(rate)
         return shaped
 
-    def check_finite(self, metrics: Metrics, label: str) -> None:
-        """Stops the run before a number that is not finite spreads to the weights.
+    def gradient_step(
+        self,
+        batch: Any,
+        backward: Backward,
+        names: Sequence[str],
+        optimizers: Sequence[Optimizer],
+        *,
+        rate: float,
+        label: str,
+    ) -> Metrics:
+        """`mean_gradients`, then a step of the optimizers; the metrics of both."""
+        metrics = self.mean_gradients(batch, backward, names, optimizers, label=label)
+        return {**metrics, **self.optimizer_step(optimizers, rate, label=label)}
 
-        Raises:
-            FloatingPointError: one is not finite.
-        """
+    def check_finite(self, metrics: Metrics, label: str) -> None:
+        """Stops the run, by a FloatingPointError, before a number that is not finite spreads to the weights."""
         if not all(map(math.isfinite, metrics.values())):
             raise FloatingPointError(f"policy {self.group.policy!r}: {label} measured {metrics}; {self.remedy}")
 
@@ -347,8 +339,8 @@ class Algorithm(ABC):
         if not self.group.is_writer:  # only its sentences are shown
             return
         plain = [(leaf.values if isinstance(leaf, RaggedTensor) else leaf).numpy() for leaf in leaves]
-        if words := large_numbers(space, plain):
-            self.group.tell(words)
+        if warning := large_numbers(space, plain):
+            self.group.tell(warning)
 
     def update_at_rank_0(self, update: Callable[[], Metrics]) -> Metrics:
         """One update that rank 0 makes for all: its metrics at every worker; {} if rank 0 has left. A collective."""
@@ -356,13 +348,14 @@ class Algorithm(ABC):
         self.group.broadcast(self.network)
         return self.group.broadcast_object(metrics) or {}
 
-    @abstractmethod
     def acting_state(self) -> dict[str, Any]:
-        """What a worker needs to play as this one does, without a barrier."""
+        """What a worker needs to play as this one does, without a barrier: its `acting_parts`."""
+        return {name: self._stored(name) for name in self.acting_parts}
 
-    @abstractmethod
     def load_acting_state(self, state: Mapping[str, Any]) -> None:
         """Plays on with the state of another worker, as `acting_state` returns it."""
+        for name in self.acting_parts:
+            self._load(name, state[name])
 
     def parts_without_barrier(self, samples: AsyncSamples) -> Iterator[list[Any]]:
         """At rank 0, the fragments of each update that can be made now; the others load the newest weights.
@@ -378,37 +371,30 @@ class Algorithm(ABC):
         if not self.group.is_root and (latest := samples.latest()) is not None:
             self.load_acting_state(latest)
 
-    def record(self, metrics: Metrics, state: Callable[[], dict[str, Any]], *, check: bool) -> None:
-        """Logs the metrics of an update, offers the state for a checkpoint, and compares weights; a collective.
+    def record(self, metrics: Metrics, *, check: bool) -> None:
+        """Logs the metrics of an update, offers the state for a checkpoint and, if `check`, compares all weights.
 
-        Args:
-            metrics: of the update.
-            state: gives the policy's state.
-            check: whether to check that all workers hold equal weights. Without a barrier only rank 0 updates, so
-                there are no replicas to compare.
+        A collective.
         """
         self.group.log(**metrics)
-        if check and self.group.async_samples is None:
+        if check and self.group.async_samples is None:  # without a barrier there are no replicas to compare
             self.group.check_equal(self.network)
-        self.group.save(state)
+        self.group.save(self.state_dict)
 
     # ------------------------------------------------------------------------------------------------------ the state
 
     def track(self, *names: str, **counters: object) -> None:
         """Names what makes up the policy's state.
 
-        Args:
-            names: attributes of this object: modules, objects with a `state_dict`, mappings of these. A subclass may
-                replace them.
-            counters: names of whole numbers, each with the object that has it as an attribute.
+        Names are those of attributes: modules, objects with a `state_dict`, mappings of these; a subclass may replace
+        them. Counters are names of whole numbers, each with the object that has it as an attribute.
         """
         self._parts, self._counters = names, counters
 
     def state_dict(self) -> dict[str, Any]:
         """All that the policy needs to go on: weights, optimizers, counters. Its workers draw from new streams."""
-        parts = {name: _stored(getattr(self, name)) for name in self._parts}
-        counters = {name: getattr(owner, name) for name, owner in self._counters.items()}
-        return {**parts, **counters}
+
+        return {name: self._stored(name) for name in (*self._parts, *self._counters)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continues from a stored state, also one of another worker or another number of workers.
@@ -428,10 +414,36 @@ class Algorithm(ABC):
                     f"this is no state of {type(self).__name__} with these options: its {name} are "
                     f"{', '.join(state[name])}; expected {', '.join(part)}"
                 )
+
         for name in self._parts:
-            _load(getattr(self, name), state.get(name, {}))
-        for name, owner in self._counters.items():
-            setattr(owner, name, int(state[name]))
+            self._load(name, state.get(name, {}))
+        for name in self._counters:
+            self._load(name, state[name])
+
+    def _stored(self, name: str) -> Any:
+        """A part or counter of the state, as arrays and plain values."""
+        if name in self._counters:
+            return getattr(self._counters[name], name)
+        part = getattr(self, name)
+        each = part if isinstance(part, Mapping) else {"": part}
+        stored = {inner: to_arrays(one.state_dict()) for inner, one in each.items()}
+        return stored if isinstance(part, Mapping) else stored[""]
+
+    def _load(self, name: str, stored: Any) -> None:
+        if name in self._counters:
+            setattr(self._counters[name], name, int(stored))
+            return
+        part = getattr(self, name)
+        pairs = [(one, stored[inner]) for inner, one in part.items()] if isinstance(part, Mapping) else [(part, stored)]
+        for one, state in pairs:
+            if isinstance(one, nn.Module):
+                load_weights(one, state)
+            elif isinstance(one, torch.optim.Optimizer):
+                if not isinstance(state.get("param_groups"), list):
+                    raise ConfigError(f"the stored optimizer is no {type(one).__name__}, as this policy has")
+                one.load_state_dict(to_tensors(state))
+            else:
+                one.load_state_dict(state)
 
     def worker_state_dict(self) -> dict[str, Any]:
         """What only this worker has: samples that no update has learned from yet; empty if there are none."""
@@ -440,35 +452,59 @@ class Algorithm(ABC):
     def load_worker_state_dict(self, state: Mapping[str, Any]) -> None:  # noqa: B027  (some have no such samples)
         """Continues with these samples, as far as they fit the seat and the options."""
 
+    # -------------------------------------------------------------------------------------- what the arena asks for
 
-def _load(part: Any, state: Any) -> None:
-    """Loads a part of the state."""
-    if isinstance(part, Mapping):
-        for name, inner in part.items():
-            _load(inner, state[name])
-    elif isinstance(part, nn.Module):
-        load_weights(part, state)
-    elif isinstance(part, torch.optim.Optimizer):
-        if not isinstance(state.get("param_groups"), list):
-            raise ConfigError(f"the stored optimizer is no {type(part).__name__}, as this policy has")
-        part.load_state_dict(to_tensors(state))
-    else:
-        part.load_state_dict(state)
+    def network_inputs(self, observations: Any, masks: Any) -> tuple[list[Any], Tensor | None]:
+        """A batch of observations and their masks as the network takes them: leaves [N, ...], bool [N, mask_size]."""
+        leaves = self.preprocess(to_leaves(self.env.single_observation_space, observations, double=self.double))
+        return moved(leaves, self.device), moved(to_mask(masks, self.actions.mask_size), self.device)
 
+    @abstractmethod
+    def choose(self, leaves: list[Any], mask: Tensor | None, draws: Draws) -> tuple[Any, Tensor | None]:
+        """Actions [N, *shape] as learned from, for `network_inputs`, and the rows' memory after them."""
 
-def _stored(part: Any) -> Any:
-    """A part of the state as arrays and plain values."""
-    if isinstance(part, Mapping):
-        return {name: _stored(inner) for name, inner in part.items()}
-    return to_arrays(part.state_dict())
+    def actor(self, *, greedy: bool = False) -> Callable[[Any, Mapping[str, Any]], Any]:
+        """A function from (observations, infos) of a vector environment to actions, with the current weights.
+
+        It has a random stream for itself, so that its use changes nothing in a run. Greedy: the best actions, without
+        exploration. The function of a recurrent policy plays one environment from its reset on; a row's memory is
+        cleared when the infos say that its episode has ended.
+        """
+        return self.player(None if greedy else stream(self.group.seed, ACTING))
+
+    def player(self, draws: Draws) -> Callable[[Any, Mapping[str, Any]], Any]:
+        """The function of `actor`, whose actions are drawn from these streams."""
+        state = RecurrentState(self.memory_size)
+
+        @torch.inference_mode()
+        def act(observations: Any, infos: Mapping[str, Any]) -> Any:
+            leaves, mask = self.network_inputs(observations, fields_of(infos).action_mask)
+            actions, memory = self.choose(state.beside(leaves, infos), mask, draws)
+            state.keep(memory, infos)
+            return self.actions.to_env(actions.cpu().numpy())
+
+        return act
+
+    def served(self) -> Served:
+        """The function that chooses actions for served games, with the current weights."""
+
+        @torch.inference_mode()
+        def act(
+            observations: Any, masks: NDArray[np.int8] | None, memory: NDArray[np.float32], random: Random
+        ) -> tuple[Any, NDArray[np.float32]]:
+            leaves, mask = self.network_inputs(observations, masks)
+            if self.memory_size:
+                leaves = [*leaves, moved(torch.from_numpy(memory), self.device)]
+            seeds = None if random is None else [int(generator.integers(2**63)) for generator in random]
+            draws = None if seeds is None else [torch.Generator().manual_seed(seed) for seed in seeds]
+            actions, after = self.choose(leaves, mask, draws)
+            return self.actions.to_env(actions.cpu().numpy()), memory if after is None else after.cpu().numpy()
+
+        return Served(self.memory_size, act)
 
 
 def check_no_units(name: str, observation_space: Space[Any], action_space: Space[Any]) -> None:
-    """Refuses spaces of units.
-
-    Raises:
-        ConfigError: one of the spaces is one.
-    """
+    """Refuses spaces of units with a ConfigError; `name` is the algorithm's."""
     if isinstance(observation_space, UnitSpace) and isinstance(action_space, UnitActions):
         raise ConfigError(f"{name} cannot take units; ppo, a2c, bc, random and scripted do")
     if isinstance(observation_space, UnitSpace) or isinstance(action_space, UnitActions):
@@ -479,15 +515,7 @@ def check_no_units(name: str, observation_space: Space[Any], action_space: Space
 
 
 def check_autoreset(env: VectorEnv[Any, Any, Any], name: str) -> None:
-    """Checks that an environment begins the next episode on the tick on which one has ended.
-
-    Args:
-        env: a vector environment; without metadata about it, it is taken to do so.
-        name: of the algorithm that asks.
-
-    Raises:
-        ConfigError: it begins the next episode at another time.
-    """
+    """Refuses, for an algorithm of this name, an environment that says that it resets at another time than at once."""
     mode = env.metadata.get("autoreset_mode", AutoresetMode.SAME_STEP)
     if mode != AutoresetMode.SAME_STEP:
         raise ConfigError(f"{name} needs a vector environment that resets on the same step, not {mode}")

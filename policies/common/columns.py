@@ -29,14 +29,11 @@ Integers = NDArray[np.int64]
 
 
 class RaggedTensor:
-    """Rows of unequal length: all items as one tensor, and the lengths of the rows; nothing of it changes in place.
+    """Rows of unequal length: the items of all rows [M, ...], and the int64 lengths of the rows [B], which add up to M.
 
-    The torch counterpart of `arena.game.ragged.Ragged`. The lengths are on the host, whatever device holds the items:
-    all index arithmetic is NumPy's, which takes a third of torch's time for so few numbers.
-
-    Args:
-        values: [M, ...] the items of all rows, on any device.
-        lengths: int64 [B] how many items each row has; they add up to M.
+    The torch counterpart of `arena.game.ragged.Ragged`; nothing of it changes in place. The lengths are on the host,
+    whatever device the items are on: all index arithmetic is NumPy's, which takes a third of torch's time for so few
+    numbers.
     """
 
     __slots__ = ("_offsets", "lengths", "values")
@@ -47,14 +44,13 @@ class RaggedTensor:
 
     @classmethod
     def of(cls, ragged: Ragged) -> RaggedTensor:
-        """A copy in memory that torch has allocated, see `policies.common.columns`."""
+        """A copy in memory that torch has allocated, see above."""
         values = torch.from_numpy(np.empty(0, ragged.dtype)).new_empty(ragged.values.shape)
         values.numpy()[...] = ragged.values
         return cls(values, ragged.lengths)
 
     @classmethod
     def cat(cls, parts: Sequence[RaggedTensor]) -> RaggedTensor:
-        """The rows of all parts, in order."""
         return cls(torch.cat([part.values for part in parts]), np.concatenate([part.lengths for part in parts]))
 
     def __len__(self) -> int:
@@ -77,15 +73,13 @@ class RaggedTensor:
         return np.repeat(np.arange(len(self.lengths)), self.lengths)
 
     def numpy(self) -> Ragged:
-        """The same memory as arrays; of a tensor on the CPU."""
         return Ragged(self.values.numpy(), self.lengths)
 
     def with_values(self, values: Tensor) -> RaggedTensor:
-        """Rows of the same lengths with other items."""
         return RaggedTensor(values, self.lengths)
 
     def index_select(self, dim: int, index: Tensor) -> RaggedTensor:
-        """The rows at an int64 index, in its order; as of a tensor, with `dim` 0."""
+        """As of a tensor, with `dim` 0."""
         return self._take(index.cpu().numpy())
 
     def __getitem__(self, index: slice | NDArray[Any]) -> RaggedTensor:
@@ -96,7 +90,6 @@ class RaggedTensor:
         return self._take(np.flatnonzero(index) if index.dtype == np.bool_ else index)
 
     def split(self, sizes: Sequence[int]) -> list[RaggedTensor]:
-        """Consecutive runs of these numbers of rows."""
         ends = np.cumsum(sizes).tolist()
         return [self._run(end - size, end) for size, end in zip(sizes, ends, strict=True)]
 
@@ -139,8 +132,7 @@ def cat(parts: Sequence[Any]) -> Any:
 def row_order(counts: Integers) -> Integers:
     """[M] the order that turns items sorted by kind, then row, into items sorted by row, then kind.
 
-    Args:
-        counts: int64 [kinds, B] items of each kind in each row.
+    `counts`, int64 [kinds, B], are the items of each kind in each row.
     """
     flat, runs = counts.ravel(), counts.T.ravel()
     starts = (np.cumsum(flat) - flat).reshape(counts.shape).T.ravel()
@@ -174,27 +166,26 @@ def kept_leaves(space: Space[Any], *, double: bool = False) -> tuple[Leaf, ...]:
     )
 
 
-def to_stored(array: NDArray[Any], dtype: np.dtype[Any]) -> Tensor:
-    """A copy of a leaf of observations, whose space has this dtype, as it is kept; torch allocates and aligns it."""
-    stored = torch.empty(array.shape, dtype=storage_dtype(dtype))
-    held = stored.numpy()
-    if array.dtype != held.dtype:  # torch converts numbers that are too large silently, NumPy warns
-        return torch.tensor(array).to(stored.dtype)
-    held[...] = array  # takes half the time of torch
-    return stored
-
-
 def to_leaves(space: Space[Any], observations: Any, *, double: bool = False) -> list[Any]:
     """A batch of observations as columns of N rows, one per leaf; see `kept_leaves`."""
     return stored_leaves(kept_leaves(space, double=double), flatten(space, observations))
 
 
 def stored_leaves(layout: Sequence[Leaf], arrays: Sequence[Any]) -> list[Any]:
-    """As `to_leaves`, for callers that know the leaves of the space."""
-    return [
-        RaggedTensor.of(array) if leaf.ragged else to_stored(array, leaf.dtype)
-        for leaf, array in zip(layout, arrays, strict=True)
-    ]
+    """As `to_leaves`, for callers that know the leaves of the space. They are copies."""
+    columns: list[Any] = []
+    for leaf, array in zip(layout, arrays, strict=True):
+        if leaf.ragged:
+            columns.append(RaggedTensor.of(array))
+            continue
+        stored = torch.empty(array.shape, dtype=storage_dtype(leaf.dtype))
+        same = stored.numpy()
+        if array.dtype == same.dtype:
+            same[...] = array  # takes half the time of torch
+        else:  # torch converts numbers that are too large silently, NumPy warns
+            stored = torch.tensor(array).to(stored.dtype)
+        columns.append(stored)
+    return columns
 
 
 def to_mask(mask: Any, mask_size: int) -> Tensor | None:
@@ -235,8 +226,14 @@ class Columns(msgspec.Struct, frozen=True, eq=False):
         return msgspec.structs.replace(self, **columns)
 
     def map(self, function: Callable[[Any], Any]) -> Self:
-        """The columns that a function makes of these, each by itself."""
-        return type(self)(*(_each(function, column) for column in msgspec.structs.astuple(self)))
+        """The columns that a function makes of these, each leaf by itself; nothing of missing ones."""
+
+        def mapped(column: Any) -> Any:
+            if isinstance(column, tuple):
+                return tuple(map(function, column))
+            return None if column is None else function(column)
+
+        return type(self)(*map(mapped, msgspec.structs.astuple(self)))
 
     def take(self, index: Tensor) -> Self:
         """The rows at an int64 index, in its order."""
@@ -260,7 +257,18 @@ class Columns(msgspec.Struct, frozen=True, eq=False):
     @classmethod
     def cat(cls, parts: Sequence[Self]) -> Self:
         """The rows of all parts, in order; where only some have masks, the others allow everything."""
-        return cls(*(_joined(column, parts) for column in zip(*map(msgspec.structs.astuple, parts), strict=True)))
+        sizes = [part.size for part in parts]
+
+        def joined(columns: Sequence[Any]) -> Any:
+            known = next((column for column in columns if column is not None), None)
+            if isinstance(known, tuple):
+                return tuple(map(cat, zip(*columns, strict=True)))
+            if known is None:
+                return None
+            pairs = zip(columns, sizes, strict=True)  # only masks can be missing
+            return cat([known.new_ones(size, *known.shape[1:]) if one is None else one for one, size in pairs])
+
+        return cls(*map(joined, zip(*map(msgspec.structs.astuple, parts), strict=True)))
 
     def to_samples(self) -> dict[str, Any]:
         """The nested dict of arrays that a group gathers; the inverse is `from_samples`."""
@@ -276,8 +284,15 @@ class Columns(msgspec.Struct, frozen=True, eq=False):
         return cls(tuple(map(from_plain, samples[leaves].values())), *columns)
 
 
-def to_plain(column: Column) -> Any:
-    """A column as an array; a ragged one as a dict of two. The inverse is `from_plain`."""
+def to_plain(column: Any, ticks: int | None = None) -> Any:
+    """A column as an array; a ragged one as a dict of two. The inverse is `from_plain`.
+
+    Of storage that is an array or a `RaggedStorage`: a copy of the first ticks.
+    """
+    if isinstance(column, RaggedStorage):
+        return to_plain(column.flat(ticks or 0))
+    if isinstance(column, np.ndarray):
+        return column[:ticks].copy()
     if isinstance(column, RaggedTensor):
         return {"values": column.values.cpu().numpy(), "lengths": column.lengths}
     return column.cpu().numpy()
@@ -288,11 +303,6 @@ def from_plain(plain: Any) -> Any:
     if isinstance(plain, Mapping):
         return RaggedTensor.of(Ragged(plain["values"], np.array(plain["lengths"])))
     return torch.from_numpy(np.array(plain))
-
-
-def per_choice(actions: Column, numbers: Tensor) -> Tensor:
-    """Numbers [N] of transitions for each of their choices: unchanged, or repeated to [D] for ragged actions."""
-    return actions.spread(numbers) if isinstance(actions, RaggedTensor) else numbers
 
 
 def per_transition(actions: Column, numbers: Tensor, weights: Tensor | None) -> Tensor:
@@ -306,44 +316,22 @@ def per_transition(actions: Column, numbers: Tensor, weights: Tensor | None) -> 
     return sums if weights is None else sums * weights
 
 
-def _each(function: Callable[[Any], Any], column: Any) -> Any:
-    """The result of a function for a column: for each leaf of an observation, and nothing for a missing one."""
-    if isinstance(column, tuple):
-        return tuple(map(function, column))
-    return None if column is None else function(column)
-
-
-def _joined(columns: Sequence[Any], parts: Sequence[Columns]) -> Any:
-    """The same column of several parts, joined; a part without it (only masks can be missing) gets ones."""
-    known = next((column for column in columns if column is not None), None)
-    if isinstance(known, tuple):
-        return tuple(map(cat, zip(*columns, strict=True)))
-    if known is None:
-        return None
-    pairs = zip(columns, parts, strict=True)
-    return cat([known.new_ones(part.size, *known.shape[1:]) if one is None else one for one, part in pairs])
-
-
 # -------------------------------------------------------------------------------------------------------------- storage
 
 
 class RaggedStorage:
-    """A ragged leaf of T ticks of B rows, written tick by tick, as a whole or in runs of rows.
-
-    Args:
-        ticks: T.
-        rows: B.
-        dtype: of the items.
-        shape: of an item.
-    """
+    """A ragged leaf of T ticks of B rows, written tick by tick, as a whole or in runs of rows."""
 
     def __init__(self, ticks: int, rows: int, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
         self._rows = rows
         none = RaggedTensor.of(Ragged.empty(rows, dtype, shape))
         self._runs: list[dict[int, RaggedTensor]] = [{0: none} for _ in range(ticks)]  # by the first row of each
 
-    def __setitem__(self, places: tuple[int, slice] | slice, written: Any) -> None:
-        """Writes rows of a tick, `storage[t, rows] = ragged`; or all ticks that `plain` gave, `storage[:t] = plain`."""
+    def __setitem__(self, places: tuple[int, slice] | slice | int, written: Any) -> None:
+        """Writes rows of a tick `storage[t, rows] = ragged`, a tick, or the ticks of `plain`, `storage[:t] = plain`."""
+        if isinstance(places, int):
+            self._runs[places] = {0: written}
+            return
         if isinstance(places, slice):
             stored: RaggedTensor = from_plain(written)
             ticks = stored.split([self._rows] * (len(stored) // self._rows))
@@ -355,7 +343,6 @@ class RaggedStorage:
         self._runs[tick][rows.start or 0] = RaggedTensor.of(written)
 
     def __getitem__(self, tick: int) -> RaggedTensor:
-        """The rows of a tick that have been written, in order."""
         runs = self._runs[tick]
         if len(runs) == 1:
             return next(iter(runs.values()))
@@ -365,20 +352,12 @@ class RaggedStorage:
         """The first `ticks` ticks, [ticks * B] rows."""
         return RaggedTensor.cat([self[tick] for tick in range(ticks)])
 
-    def restart(self) -> None:
-        """Copies the last tick to the first."""
-        self._runs[0] = {0: self[-1]}
-
 
 class Storage:
     """Observations and masks in memory that is written place by place; that of fixed leaves is allocated once.
 
-    NumPy writes the few rows of a tick into torch's memory in half the time that torch takes.
-
-    Args:
-        layout: of one observation.
-        mask_size: length of an action mask; 0: there are none.
-        axes: of the places; of ragged leaves ticks and rows.
+    NumPy writes the few rows of a tick into torch's memory in half the time that torch takes. `layout` is that of one
+    observation; `axes` are those of the places, of ragged leaves ticks and rows.
 
     Attributes:
         leaves: [*axes, ...], of ragged ones a `RaggedStorage`.
@@ -386,7 +365,12 @@ class Storage:
     """
 
     def __init__(self, layout: Sequence[Leaf], mask_size: int, *axes: int) -> None:
-        self.leaves = tuple(_allocated(leaf, axes) for leaf in layout)
+        self.leaves: tuple[Any, ...] = tuple(
+            RaggedStorage(*axes, leaf.dtype, leaf.shape)
+            if leaf.ragged
+            else torch.empty(*axes, *leaf.shape, dtype=storage_dtype(leaf.dtype))
+            for leaf in layout
+        )
         self.masks: Tensor | None = None
         self._arrays = [leaf if isinstance(leaf, RaggedStorage) else leaf.numpy() for leaf in self.leaves]
         self._ticks: list[Any] = []
@@ -402,7 +386,7 @@ class Storage:
             self.masks.numpy()[places] = True if mask is None else mask
 
     def take(self, places: Tensor) -> Columns:
-        """Copies of the rows at an int64 index of the first axis; only of fixed leaves."""
+        """Copies of the rows at an index of the first axis; only of fixed leaves."""
         return Columns(self.leaves, self.masks).take(places)
 
     def tick(self, tick: int) -> list[Any]:
@@ -421,27 +405,14 @@ class Storage:
     def restart(self) -> None:
         """Copies the last tick to the first."""
         for column in (*self.leaves, self.masks):
-            if isinstance(column, RaggedStorage):
-                column.restart()
-            elif column is not None:
+            if column is not None:
                 column[0] = column[-1]
 
     def state_dict(self, ticks: int) -> dict[str, Any]:
         """Copies of the first `ticks` ticks, as arrays."""
         masks = None if self.masks is None else self.masks[:ticks].numpy().copy()
-        leaves = [
-            to_plain(one.flat(ticks)) if isinstance(one, RaggedStorage) else one[:ticks].copy() for one in self._arrays
-        ]
-        return {"leaves": leaves, "masks": masks}
+        return {"leaves": [to_plain(one, ticks) for one in self._arrays], "masks": masks}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Writes them back."""
         ticks = next((len(stored) for stored in state["leaves"] if not isinstance(stored, Mapping)), 0)
         self.write(slice(ticks), state["leaves"], state["masks"])
-
-
-def _allocated(leaf: Leaf, axes: tuple[int, ...]) -> Any:
-    if leaf.ragged:
-        ticks, rows = axes
-        return RaggedStorage(ticks, rows, leaf.dtype, leaf.shape)
-    return torch.empty(*axes, *leaf.shape, dtype=storage_dtype(leaf.dtype))

@@ -29,8 +29,8 @@ from arena.errors import ConfigError
 from arena.game.ragged import Ragged
 from arena.game.spaces import leaf_spaces
 from policies.common.columns import RaggedTensor, storage_dtype
-from policies.common.options import check_unused, wrong
-from policies.networks.units.inputs import UnitInputs, unit_inputs
+from policies.common.options import wrong
+from policies.networks.units.tokens import UnitInputs, unit_inputs
 
 if TYPE_CHECKING:
     from arena.group.group import Group
@@ -54,7 +54,6 @@ class Statistics(NamedTuple):
 
     @classmethod
     def none(cls, shape: tuple[int, ...]) -> Statistics:
-        """Statistics of no array."""
         return cls(0, np.zeros(shape), np.zeros(shape))
 
     @classmethod
@@ -77,6 +76,12 @@ class Statistics(NamedTuple):
         mean = self.mean + delta * (other.size / both)
         return Statistics(both, mean, self.squares + other.squares + delta**2 * (self.size * other.size / both))
 
+    @classmethod
+    def stored(cls, state: Mapping[str, Any]) -> Statistics:
+        """A copy of statistics of a file, whose arrays may be read-only."""
+        mean, squares = (np.array(state[name], np.float64) for name in ("mean", "squares"))
+        return cls(int(state["size"]), mean, squares)
+
     @property
     def deviation(self) -> Floats:
         """The standard deviation [...]; 1 where nothing has been seen."""
@@ -84,20 +89,12 @@ class Statistics(NamedTuple):
 
 
 def pooled(group: Group, found: Sequence[Statistics]) -> list[Statistics]:
-    """Statistics of all workers' samples, the same to the bit at every worker; a collective, if there are any.
-
-    Raises:
-        FloatingPointError: something that was seen is not finite.
-    """
+    """Statistics of all workers' samples, the same to the bit at every worker; a collective, if there are any."""
     return joined(group.pool([tuple(one) for one in found]), group.policy) if found else []
 
 
 def joined(parts: Sequence[Sequence[Any]], policy: str) -> list[Statistics]:
-    """Statistics of all samples of several parts, each given as statistics of the same arrays, as tuples.
-
-    Raises:
-        FloatingPointError: something that was seen is not finite.
-    """
+    """Statistics of all samples of several parts, each given as statistics of the same arrays, as tuples."""
     merged = [Statistics.none(np.shape(mean)) for _, mean, _ in parts[0]]
     for part in parts:
         merged = [one.merged(Statistics(*other)) for one, other in zip(merged, part, strict=True)]
@@ -125,18 +122,13 @@ class ObservationNormalizer:
     """
 
     def __init__(
-        self,
-        space: Space[Any],
-        *,
-        clip: float | None = 10.0,
-        enabled: bool = True,
-        inputs: UnitInputs | None = None,
+        self, space: Space[Any], *, clip: float | None = 10.0, enabled: bool = True, inputs: UnitInputs | None = None
     ) -> None:
-        if inputs is None:
-            leaves = enumerate(leaf_spaces(space))
-            numbers = {place: leaf.shape or () for place, leaf in leaves if enabled and _is_numbers(leaf)}
-        else:
-            numbers = dict(inputs.numbers) if enabled else {}
+        numbers = {} if inputs is None or not enabled else dict(inputs.numbers)
+        if enabled and inputs is None:
+            for place, leaf in enumerate(leaf_spaces(space)):
+                if isinstance(leaf, spaces.Box) and storage_dtype(leaf.dtype) != torch.uint8:
+                    numbers[place] = leaf.shape
         self._inputs, self.enabled = inputs, enabled
         if enabled and not numbers:
             raise wrong("normalize_observations", True, f"false: {space} has no numbers that could be normalized")
@@ -151,9 +143,8 @@ class ObservationNormalizer:
         if not self._places:
             return leaves
         normalized = list(leaves)
-        for place, mean, scale, statistics in zip(
-            self._places, self._means, self._scales, self.statistics, strict=True
-        ):
+        columns = zip(self._places, self._means, self._scales, self.statistics, strict=True)
+        for place, mean, scale, statistics in columns:
             leaf = leaves[place]
             values = leaf.values if isinstance(leaf, RaggedTensor) else leaf
             moved = torch.sub(values, mean).float().mul_(scale)  # the difference in double precision
@@ -167,9 +158,9 @@ class ObservationNormalizer:
         """Statistics of leaves [N, ...], of those rows that a mask [N] marks; for `pooled`, then `update`."""
         if self._inputs is not None and self._places:
             leaves = self._inputs(list(leaves))
-        chosen = [leaves[place].numpy() for place in self._places]
-        held = [leaf if rows is None or rows.all() else leaf[rows] for leaf in chosen]
-        return [Statistics.of(leaf.values if isinstance(leaf, Ragged) else leaf) for leaf in held]
+        seen = [leaves[place].numpy() for place in self._places]
+        seen = [leaf if rows is None or rows.all() else leaf[rows] for leaf in seen]
+        return [Statistics.of(leaf.values if isinstance(leaf, Ragged) else leaf) for leaf in seen]
 
     def describe_new(self, batch: NStepBatch) -> list[Statistics]:
         """Statistics of the observations that are new in a worker's experience; for `pooled`, then `update`."""
@@ -186,30 +177,24 @@ class ObservationNormalizer:
         self._prepare()
 
     def state_dict(self) -> dict[str, Any]:
-        """All statistics; empty where there are none."""
         return {str(place): one._asdict() for place, one in zip(self._places, self.statistics, strict=True)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on from stored statistics.
-
-        Raises:
-            ConfigError: they are of other observations, or only one of the stored policy and this one normalizes
-                observations: the network would see other inputs than it has learned from.
-        """
+        """Continues from stored statistics; refuses those of a network with other inputs."""
         if set(state) != set(map(str, self._places)):
             learned, now = ("normalized" if there else "plain" for there in (state, self._places))
             raise ConfigError(
                 f"the stored policy has learned from {learned} observations, this one has {now} ones; set "
                 f"normalize_observations: {'true' if state else 'false'}, and take the spaces that it was learned with"
             )
-        stored = [Statistics(**state[str(place)]) for place in self._places]
-        for one, held in zip(stored, self.statistics, strict=True):
-            if np.shape(one.mean) != held.mean.shape:
+        stored = [Statistics.stored(state[str(place)]) for place in self._places]
+        for one, here in zip(stored, self.statistics, strict=True):
+            if one.mean.shape != here.mean.shape:
                 raise ConfigError(
-                    f"the stored policy has normalized observations of the shape {np.shape(one.mean)}, here they have "
-                    f"{held.mean.shape}; take the environment's spaces that it was learned with"
+                    f"the stored policy has normalized observations of the shape {one.mean.shape}, here they have "
+                    f"{here.mean.shape}; take the environment's spaces that it was learned with"
                 )
-        self.statistics = [_copied(one) for one in stored]
+        self.statistics = stored
         self._prepare()
 
     def _prepare(self) -> None:
@@ -219,16 +204,11 @@ class ObservationNormalizer:
 
 
 class RewardNormalizer:
-    """Rewards divided by the deviation of the discounted return that the rows have gathered.
+    """Rewards divided by the deviation of the discounted return that the rows have gathered, if `enabled`.
 
     The running return of a row is R <- gamma R + r, from 0 in each episode; discounting counts transitions, as in
-    `policies.common.rollout`, so R is measured where a transition is complete.
-
-    Args:
-        rows: of this worker's environment.
-        gamma: discount per transition.
-        clip: how far from 0 a normalized reward may be; None: any distance.
-        enabled: false: rewards stay as they are.
+    `policies.common.rollout`, so R is measured where a transition is complete. `clip` is how far from 0 a normalized
+    reward may be; None: any distance.
     """
 
     def __init__(self, rows: int, *, gamma: float, clip: float | None = 10.0, enabled: bool = True) -> None:
@@ -246,10 +226,7 @@ class RewardNormalizer:
     def describe(self, rewards: Floats, active: Flags, ended: Flags) -> list[Statistics]:
         """Statistics of the running returns of the ticks that follow those of the last call.
 
-        Args:
-            rewards: [T, B].
-            active: [T+1, B], which rows act on each tick, and after the last one.
-            ended: [T, B], which rows' episodes ended.
+        Rewards are [T, B], `active` is [T+1, B], also after the last tick, and `ended` [T, B].
         """
         if not self._enabled:
             return []
@@ -265,18 +242,16 @@ class RewardNormalizer:
         return [Statistics.of(returns[complete])]
 
     def update(self, found: Sequence[Statistics]) -> None:
-        """Takes in what the group has seen since the last time."""
         for one in found:
             self.statistics = self.statistics.merged(one)
 
     def state_dict(self) -> dict[str, Any]:
-        """The statistics; empty where there are none."""
         return self.statistics._asdict() if self._enabled else {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes on from stored statistics; begins without where rewards were not normalized, or no longer are."""
         if state and self._enabled:
-            self.statistics = _copied(Statistics(**state))
+            self.statistics = Statistics.stored(state)
 
     def worker_state_dict(self) -> dict[str, Any]:
         """The running returns of the rows; empty where rewards are not normalized."""
@@ -286,16 +261,6 @@ class RewardNormalizer:
         """Goes on with those, if there are as many rows as there were."""
         if self._enabled and state and state["returns"].shape == self._returns.shape:
             self._returns[:], self._open[:] = state["returns"], state["open"]
-
-
-def check_normalization(options: object, *parts: str) -> None:
-    """Checks that `clip_...` is set only where `observations`, `rewards` or both are normalized.
-
-    Raises:
-        ConfigError: an option clips what is not normalized.
-    """
-    for part in parts:
-        check_unused(options, f"clip_{part}", **{f"normalize_{part}": False})
 
 
 class Normalization:
@@ -353,31 +318,9 @@ class Normalization:
         self.observations.update(self._seen)
 
     def state_dict(self) -> dict[str, Any]:
-        """The statistics of observations and rewards."""
         return {"observations": self.observations.state_dict(), "rewards": self.rewards.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on from a stored state; an empty one is that of a policy that had no normalization.
-
-        Raises:
-            ConfigError: as `ObservationNormalizer.load_state_dict`.
-        """
+        """Goes on from a stored state; an empty one is that of a policy that had no normalization."""
         self.observations.load_state_dict(state.get("observations", {}))
         self.rewards.load_state_dict(state.get("rewards", {}))
-
-    def worker_state_dict(self) -> dict[str, Any]:
-        """The running returns of this worker's rows."""
-        return self.rewards.worker_state_dict()
-
-    def load_worker_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on with that, if there are as many rows as there were."""
-        self.rewards.load_worker_state_dict(state)
-
-
-def _is_numbers(space: Space[Any]) -> bool:
-    return isinstance(space, spaces.Box) and storage_dtype(space.dtype) != torch.uint8
-
-
-def _copied(stored: Statistics) -> Statistics:
-    """A copy of statistics of a file, whose arrays may be read-only."""
-    return Statistics(int(stored.size), np.array(stored.mean, np.float64), np.array(stored.squares, np.float64))

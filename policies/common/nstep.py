@@ -46,9 +46,8 @@ class NStepBatch(NamedTuple):
     def to_samples(self) -> dict[str, Any]:
         """The same as the dict of arrays that a group gathers and a checkpoint keeps."""
         first, sights, *_ = self
-        columns = zip(self._fields[2:], self[2:], strict=True)
-        own = {"first": first, "observations": list(sights.observations), "masks": sights.masks}
-        return to_arrays({**own, **dict(columns)})  # type: ignore[no-any-return]
+        sample = {"first": first, "observations": list(sights.observations), "masks": sights.masks}
+        return to_arrays({**sample, **dict(zip(self._fields[2:], self[2:], strict=True))})  # type: ignore[no-any-return]
 
     @classmethod
     def from_samples(cls, samples: Mapping[str, Any]) -> NStepBatch:
@@ -69,11 +68,9 @@ class NStepBuilder:
 
     Args:
         space: one row's observations.
-        action_shape: of one action as learned from.
-        action_dtype: of actions as learned from.
+        action_shape, action_dtype: of one action as learned from.
         mask_size: length of an action mask; 0: there are none.
         reward_shape: of the reward of one action, and of its discount.
-        rows: `B`.
         n_step: actions whose rewards a transition sums at most.
         gamma: discount per action.
         double: whether numbers of float64 are kept as such.
@@ -112,7 +109,6 @@ class NStepBuilder:
         self._actions = torch.zeros(rows, n_step, *action_shape, dtype=action_dtype).numpy()
         self._count = 0  # sights so far, in all fragments
         self._all_rows = np.arange(rows)
-        self._no_rows = self._all_rows[:0]
         self.given: NDArray[np.bool_] | None = None
         self.given_actions: NDArray[Any] | None = None
         self._no_sights = Columns(Storage(self._layout, mask_size, 0).leaves, None)
@@ -138,9 +134,14 @@ class NStepBuilder:
         self._actions[self._acting, 0] = actions[self._acting]
         self._rewards += self._weights * np.asarray(rewards)[:, None]
         fields = fields_of(infos)
-        void = self._void_rows(fields)
-        if len(void):
-            self._drop(void)
+        if fields.void is not None and len(void := self._void_rows(fields.void)):
+            # Forgets the newest action; transitions before it end at the observation at which it was chosen.
+            places, columns = np.nonzero(self._starts[void, 1:] != NO_DECISION)
+            columns = columns + 1
+            complete = void[places]
+            self._rewards[complete, columns] -= self._weights[columns] * self._rewards[complete, 0]
+            self._complete(complete, columns, self._discounts(complete, columns), self._starts[complete, 0])
+            self._starts[void] = NO_DECISION
         ended = terminated | truncated
         if np.count_nonzero(ended):
             self._end(ended, terminated, fields)
@@ -184,8 +185,8 @@ class NStepBuilder:
         numbers = self._keep(sights if isinstance(acting, slice) else sights.take(torch.from_numpy(acting)))
         full = self._starts[acting, -1] != NO_DECISION
         if np.count_nonzero(full):
-            complete = self._all_rows[acting][full]
-            self._complete(complete, self._starts.shape[1] - 1, self._left(complete), numbers[full])
+            complete, last = self._all_rows[acting][full], self._starts.shape[1] - 1
+            self._complete(complete, last, self._discounts(complete, last + 1), numbers[full])
         for storage in (self._starts, self._rewards, self._actions):
             storage[acting, 1:] = storage[acting, :-1]  # NumPy copies overlapping memory first
         self._starts[acting, 0] = numbers
@@ -197,27 +198,13 @@ class NStepBuilder:
         self.mask = to_mask(fields.action_mask, self._mask_size)
         return who_acts(fields.active), Columns(tuple(self.leaves), self.mask)
 
-    def _void_rows(self, fields: StepFields) -> NDArray[np.intp]:
+    def _void_rows(self, void: NDArray[np.bool_]) -> NDArray[np.intp]:
         """The rows whose transition that this tick completes is void; only external games have any."""
-        return self._no_rows if fields.void is None else np.flatnonzero(fields.void)
+        return np.flatnonzero(void)
 
-    def _drop(self, rows: NDArray[np.intp]) -> None:
-        """Forgets the newest action of rows; transitions before it end at the observation at which it was chosen."""
-        begun = self._starts[rows] != NO_DECISION
-        places, columns = np.nonzero(begun[:, 1:])
-        columns = columns + 1
-        complete = rows[places]
-        self._rewards[complete, columns] -= self._weights[columns] * self._rewards[complete, 0]
-        self._complete(complete, columns, self._discounts(complete, columns), self._starts[complete, 0])
-        self._starts[rows] = NO_DECISION
-
-    def _discounts(self, rows: NDArray[np.intp], actions: NDArray[np.intp]) -> NDArray[np.float64]:
-        """Discounts [K, *reward_shape] after so many actions of rows [K]."""
-        return self._powers[actions]
-
-    def _left(self, rows: NDArray[np.intp]) -> NDArray[np.float64]:
-        """Discounts [K, *reward_shape] of transitions of rows [K] that have seen all their actions."""
-        return self._powers[-1:].repeat(len(rows))
+    def _discounts(self, rows: NDArray[np.intp], actions: Any) -> NDArray[np.float64]:
+        """Discounts [K, *reward_shape] after so many actions of rows [K]; a number: of all alike."""
+        return self._powers[np.broadcast_to(actions, len(rows))]
 
     def _end(self, ended: NDArray[np.bool_], terminated: NDArray[np.bool_], fields: StepFields) -> None:
         """Completes what is under way where an episode has ended; one that was only cut has a last sight."""
@@ -225,20 +212,17 @@ class NStepBuilder:
         cut = np.unique(rows[~terminated[rows]])
         following = np.full(self.rows, NO_DECISION)
         if len(cut):
-            following[cut] = self._keep(self._last_sights(cut, fields))
+            mask = to_mask(fields.final_mask, self._mask_size)  # without one everything is allowed
+            leaves = last_leaves(self._space, fields.final_obs, cut, double=self._double)
+            sights = Columns(tuple(leaves), None if mask is None else mask[torch.from_numpy(cut)])
+            following[cut] = self._keep(sights)
         is_over = terminated[rows]
         discounts = np.where(is_over, 0.0, self._powers[columns + 1])
         self._complete(rows, columns, discounts, np.where(is_over, self._starts[rows, columns], following[rows]))
         self._starts[ended] = NO_DECISION
 
-    def _last_sights(self, rows: NDArray[np.intp], fields: StepFields) -> Columns:
-        """The last observations of rows [K]; without a mask everything is allowed."""
-        told = to_mask(fields.final_mask, self._mask_size)
-        mask = None if told is None else told[torch.from_numpy(rows)]
-        return Columns(tuple(last_leaves(self._space, fields.final_obs, rows, double=self._double)), mask)
-
     def _keep(self, sights: Columns) -> NDArray[np.int64]:
-        """Takes new sights; their numbers."""
+        """Takes new sights; returns their numbers."""
         self._sights.append(sights)
         self._count += sights.size
         return np.arange(self._count - sights.size, self._count)

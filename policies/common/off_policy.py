@@ -10,35 +10,29 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import msgspec
 import numpy as np
 import torch
 from gymnasium.vector import VectorEnv
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from arena.errors import ConfigError
-from arena.game.infos import fields_of
-from policies.common.adam import Adam, Optimizer, Target, held
+from policies.common.adam import Adam, Optimizer, Target
 from policies.common.algorithm import (
-    ACTING,
     EXPLORING,
     REPLAYING,
     Algorithm,
+    Draws,
     Metrics,
-    Random,
-    Served,
     check_autoreset,
     lags_of,
     moved,
     stream,
-    torch_generators,
 )
-from policies.common.columns import to_leaves, to_mask
-from policies.common.normalization import ObservationNormalizer, check_normalization, joined, pooled
+from policies.common.normalization import ObservationNormalizer, joined, pooled
 from policies.common.nstep import NStepBatch, NStepBuilder
 from policies.common.options import (
     AUTO,
@@ -59,12 +53,11 @@ from policies.common.options import (
     wrong,
 )
 from policies.common.replay import Replay, ReplayRatio, Transitions
-from policies.common.tensors import load_weights, to_arrays
+from policies.exporting import Exported, decoding_of, exported
 from policies.extensions import Extension
-from policies.networks.box import ActionNoise
+from policies.networks.reparameterized import ActionNoise
 
 if TYPE_CHECKING:
-    from arena.group.async_samples import AsyncSamples
     from arena.group.group import Group
 
 _MINIBATCH = 256  # transitions of the group in a gradient step with `batch_size: auto`,
@@ -76,14 +69,14 @@ Given = TypeVar("Given", bound="OffPolicyOptions")
 class OffPolicyOptions(AlgorithmOptions, frozen=True, kw_only=True):
     """What a configuration may say about any of these algorithms; each redeclares what it has other defaults for."""
 
-    learning_rate: NonNegative = 3e-4  # step size of Adam; 0 plays without learning
+    learning_rate: NonNegative = 1e-3  # step size of Adam; 0 plays without learning
     learning_rate_schedule: Schedule = "constant"  # constant, or linear: falls to 0 at the end of the run
     adam_epsilon: Positive = 1e-8  # Adam's epsilon: weights whose gradients are smaller than this move less
-    buffer_size: Count = 100_000  # observations that the group's replay holds at most; the oldest go first
+    buffer_size: Count = 1_000_000  # observations that the group's replay holds at most; the oldest go first
     learning_starts: Natural = 1_000  # transitions that the group collects with random actions before it learns
-    batch_size: Count | Auto = 64  # transitions per worker in one gradient step
-    train_every: Count = 4  # ticks between two meetings of the group, at which it learns
-    training_intensity: Positive | Auto = AUTO  # replays per sample
+    batch_size: Count | Auto = AUTO  # transitions per worker in one gradient step; auto: 256 / workers, at least 64
+    train_every: Count = 1  # ticks between two meetings of the group, at which it learns
+    training_intensity: Positive | Auto = AUTO  # replays per sample; auto: round(256 / (group's rows)^0.75), at least 1
     gamma: Fraction = 0.99  # discount per transition
     n_step: Count = 1  # rewards that a transition sums before it asks for a value
     prioritized: bool = False  # replay what the values are most wrong about more often
@@ -92,23 +85,29 @@ class OffPolicyOptions(AlgorithmOptions, frozen=True, kw_only=True):
     priority_epsilon: NonNegative = 1e-6  # added to the error, so that everything may be replayed
     tau: PositiveFraction | Auto = 0.005  # how far the target networks move to what is learned; 1: they become a copy
     target_update_interval: Count = 1  # gradient steps between two moves of the target networks
-    max_grad_norm: Positive | None = 10.0  # gradients are scaled down to this norm at most; null: never
+    max_grad_norm: Positive | None = None  # gradients are scaled down to this norm at most; null: never
     normalize_observations: bool = False  # each number to mean 0 and deviation 1 of all that the group has seen
     clip_observations: Clip | None = 10.0  # how far from 0 a normalized number may be; null: any distance
     encoder: Extension | None = None  # a torch module of your own for observations; null: the built-in one
-    hidden_sizes: Sizes = (64, 64)  # layers of each network
+    hidden_sizes: Sizes = (256, 256)  # layers of each network
     activation: Activation = "relu"  # tanh or relu
     device: Device = "cpu"  # cpu, cuda, or auto: cuda where there is one
     log_every: Count = 1_000  # ticks between two lines of metrics, rounded up to a meeting
 
-    INTENSITY_OF_ONE_ROW: ClassVar[float]  # `training_intensity: auto` where the group has a single row
-    INTENSITY_EXPONENT: ClassVar[float]  # with more rows, it is divided by this power of their number
+    # `training_intensity: auto` where the group has a single row; with more, it is divided by a power of their number
+    INTENSITY_OF_ONE_ROW: ClassVar[float] = 256.0
+    INTENSITY_EXPONENT: ClassVar[float] = 0.75
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_normalization(self, "observations")
+        check_unused(self, "clip_observations", normalize_observations=False)
         for name in ("batch_size", "learning_starts", "n_step"):
-            _check_fits(self, name)
+            value = getattr(self, name)
+            if value != AUTO and value > self.buffer_size:
+                raise ConfigError(
+                    f"{value} is more than buffer_size, {self.buffer_size}; lower {name}, or raise buffer_size",
+                    path=f"options.{name}",
+                )
         check_unused(self, "priority_alpha", "priority_beta", "priority_epsilon", prioritized=False)
         if self.prioritized and self.priority_epsilon == 0:
             raise wrong("priority_epsilon", 0, "more than 0: what has no error would never be replayed again")
@@ -116,40 +115,14 @@ class OffPolicyOptions(AlgorithmOptions, frozen=True, kw_only=True):
             raise wrong("priority_alpha", 0, "more than 0 where prioritized is true: else all is replayed as often")
 
     def settled(self: Given, *, rows: int, workers: int) -> Given:
-        """The same options with a number in place of every `auto`.
-
-        Args:
-            rows: of the group's worker that has the most.
-            workers: of the group.
-        """
+        """The same options with a number in place of every `auto`; `rows` of the group's worker that has the most."""
         numbers: dict[str, Any] = {}
         if self.batch_size == AUTO:
             numbers["batch_size"] = max(_LEAST, -(-_MINIBATCH // workers))
         if self.training_intensity == AUTO:
-            wanted = self.INTENSITY_OF_ONE_ROW / (rows * workers) ** self.INTENSITY_EXPONENT
-            numbers["training_intensity"] = max(1, round(wanted))
+            intensity = self.INTENSITY_OF_ONE_ROW / (rows * workers) ** self.INTENSITY_EXPONENT
+            numbers["training_intensity"] = max(1, round(intensity))
         return msgspec.structs.replace(self, **numbers)
-
-
-class LearnedActions(Protocol):
-    """One row's actions, as learned from.
-
-    Attributes:
-        shape, dtype: of one action as learned from.
-        mask_size: length of an action mask; 0: the actions have none.
-    """
-
-    shape: tuple[int, ...]
-    dtype: torch.dtype
-    mask_size: int
-
-    def to_env(self, actions: NDArray[Any]) -> NDArray[Any]:
-        """A batch of actions as the vector environment takes them."""
-        ...
-
-    def from_env(self, actions: NDArray[Any]) -> Tensor:
-        """The inverse of `to_env`."""
-        ...
 
 
 class OffPolicy(Algorithm):
@@ -157,15 +130,8 @@ class OffPolicy(Algorithm):
 
     A subclass makes its networks and calls `set_up`; it says how it acts, and has a `loss`.
 
-    Args:
-        env: a vector environment that resets on the same step; `infos["active"]` marks the rows that act next and
-            `infos["action_mask"]` the choices that they have, where the environment gives them.
-        group: the workers of this policy.
-        ticks: the whole run's budget; all schedules end with it.
-        options: the fields of the class's `Options`.
-
     Attributes:
-        actions: what an action is.
+        export_as: how actions follow from the network's outputs, arguments of `decoding_of`.
         noise: added to actions while exploring; None: none.
         generator: this worker's random stream for exploration.
         intensity: how many gradient steps are due. `training_intensity` is how many transitions the group replays per
@@ -174,15 +140,13 @@ class OffPolicy(Algorithm):
         experience: of this worker.
         replay: of this worker, or at rank 0 of all; None at the others where rank 0 learns for all.
         gradient_steps: that the group has made.
-
-    Raises:
-        ConfigError: an option or a space that the algorithm cannot take.
     """
 
     Options: ClassVar[type[OffPolicyOptions]]
+    acting_parts = ("network", "normalization", "intensity", "gradient_steps")
+    export_as: Mapping[str, Any]
     metric_names: tuple[str, ...]
     remedy = "are all observations finite, and of moderate size? If they are, lower learning_rate"
-    actions: LearnedActions
     noise: ActionNoise | None = None
 
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
@@ -194,14 +158,10 @@ class OffPolicy(Algorithm):
         self.gradient_steps = 0
         self.intensity = ReplayRatio(o.training_intensity, starts=o.learning_starts)
 
-    def adam(self, module: nn.Module) -> Adam:
-        """An optimizer as the options say."""
-        return Adam(module, epsilon=self.options.adam_epsilon)
-
     def set_up(
         self,
-        optimizers: Mapping[str, Optimizer],
-        targets: Mapping[str, Target[Any]],
+        parts: Mapping[str, nn.Module],
+        targets: Mapping[str, str],
         *,
         experience: NStepBuilder | None = None,
         normalization: ObservationNormalizer | None = None,
@@ -211,22 +171,26 @@ class OffPolicy(Algorithm):
         """Makes what an algorithm learns with, once its networks are there.
 
         Args:
-            optimizers: what moves it, by the names under which their states are kept.
-            targets: copies that follow, by name.
+            parts: of the network, each with an optimizer of its name.
+            targets: names of target networks, and of the parts that they follow.
             experience: of this worker; None: of its rows, each by itself.
             normalization: of observations; None: of the rows'.
             rank, size: of the worker, or of its team, among those with transitions of their own; None: in its group.
         """
         o, group, space = self.options, self.group, self.env.single_observation_space
-        self.optimizers, self.targets = dict(optimizers), targets
-        normalizer: dict[str, Any] = {"clip": o.clip_observations, "enabled": o.normalize_observations}
-        self.normalization = normalization or ObservationNormalizer(space, **normalizer)
+        self.optimizers: dict[str, Optimizer] = {
+            name: Adam(part, epsilon=o.adam_epsilon) for name, part in parts.items()
+        }
+        self.targets = {name: Target(parts[part], self.optimizers[part]) for name, part in targets.items()}
+        clip, enabled = o.clip_observations, o.normalize_observations
+        self.normalization = normalization or ObservationNormalizer(space, clip=clip, enabled=enabled)
+        self.preprocess = self.normalization
         layout: dict[str, Any] = {
             "space": space,
             "action_shape": self.actions.shape,
             "action_dtype": self.actions.dtype,
             "mask_size": self.actions.mask_size,
-            "double": o.normalize_observations,
+            "double": self.double,
         }
         self.experience = experience or NStepBuilder(**layout, rows=self.env.num_envs, n_step=o.n_step, gamma=o.gamma)
         size, pooled = size or group.size, group.sync == "samples"
@@ -240,21 +204,22 @@ class OffPolicy(Algorithm):
                 epsilon=o.priority_epsilon,
             )
         self.rank, self.size = group.rank if rank is None else rank, size
-        parts = ("network", "targets", "optimizers", "normalization", "intensity")
-        self.track(*parts, gradient_steps=self, ticks_done=self)
+        stored = ("network", "targets", "optimizers", "normalization", "intensity")
+        self.track(*stored, gradient_steps=self, ticks_done=self)
 
     def made_up_batch(self) -> Transitions:
-        leaves, masks, actions = self.made_up(self.actions)
-        seen, ones = tuple(self.normalization(leaves)), torch.ones(2)
+        leaves, masks, actions = self.made_up()
+        seen, ones = tuple(leaves), torch.ones(2)
         return Transitions(seen, masks, actions, ones, seen, masks, 0.9 * ones, ones, torch.arange(2))
 
-    @abstractmethod
     def act_randomly(self, rows: int, mask: Tensor | None) -> Tensor:
         """Random actions [rows, *shape], as learned from; mask bool [rows, mask_size]."""
+        actions: Tensor = self.actions.uniform(rows, mask, self.generator)
+        return actions
 
-    @abstractmethod
     def explore(self, leaves: Sequence[Tensor], mask: Tensor | None) -> Tensor:
         """Actions [N, *shape] to learn from, for leaves [N, ...] on the device; draws from `generator`."""
+        return self.act(leaves, mask, self.generator)
 
     @abstractmethod
     def act(self, leaves: Sequence[Tensor], mask: Tensor | None, generator: torch.Generator | None) -> Tensor:
@@ -275,7 +240,6 @@ class OffPolicy(Algorithm):
 
     @torch.inference_mode()
     def play(self) -> None:
-        """One tick."""
         experience = self.experience
         if self.intensity.has_started:
             leaves = moved(self.normalization(experience.leaves), self.device)
@@ -292,120 +256,64 @@ class OffPolicy(Algorithm):
         self.ticks_done += 1
 
     def learn(self) -> None:
-        """Makes the gradient steps that are due after the last ticks; a collective.
+        """Makes the gradient steps that are due after the last ticks; a collective, unless there is no barrier.
 
         Raises:
             FloatingPointError: a reward is not finite.
         """
-        new = self.experience.cut()
+        new, group = self.experience.cut(), self.group
         if not np.isfinite(new.rewards.numpy()).all():
             raise FloatingPointError(
-                f"policy {self.group.policy!r}: a reward that is not finite came within "
+                f"policy {group.policy!r}: a reward that is not finite came within "
                 f"{self.options.train_every} ticks before tick {self.ticks_done}; gradient step "
                 f"{self.gradient_steps + 1} was not made"
             )
-        if self.group.async_samples is not None:
-            self._learn_without_barrier(new, self.group.async_samples)
+        statistics = self.normalization.describe_new(new)
+        fragment = {"worker": self.rank, "fragment": new.to_samples()} if self.pools_samples else {}
+        if (samples := group.async_samples) is not None:
+            fragment["statistics"] = [tuple(one) for one in statistics]
+            slots = self.options.train_every * self.experience.worker_rows  # not transitions: there may be none
+            samples.put(fragment, slots)
+            for parts in self.parts_without_barrier(samples):
+                self._note(lags_of(samples))
+                self.normalization.update(joined([part["statistics"] for part in parts], group.policy))
+                self._learn_from(parts, workers=group.size)
+                samples.publish(self.acting_state())
             return
-        self.normalization.update(pooled(self.group, self.normalization.describe_new(new)))
-        if self.pools_samples:
-            self._learn_at_rank_0(new)
+        self.normalization.update(pooled(group, statistics))
+        if not self.pools_samples:
+            assert self.replay is not None
+            collected, batch_size = self.replay.extend(new), int(self.options.batch_size)
+            each = [self.replay.added] if self.replay.size else []
+            added, ready = sum(each), len(each)
+            if group.size > 1:  # sums over the group, in which a worker may have an empty replay
+                found = group.moments_of(collected=[collected], added=each)
+                collected, added = (round(found[name].mean * found[name].count) for name in ("collected", "added"))
+                ready = found["added"].count
+            for _ in range(self.intensity.due_steps(collected, added=added, minibatch=batch_size * ready)):
+                self._step(batch_size)
             return
-        assert self.replay is not None
-        collected, held, ready = self._sums(self.replay.extend(new))
-        batch_size = int(self.options.batch_size)
-        for _ in range(self.intensity.due_steps(collected, held=held, minibatch=batch_size * ready)):
-            self._step(batch_size)
-
-    def log(self) -> None:
-        """Logs the means of the metrics since the last time, and the schedules; see `record`."""
-        if self.group.async_samples is not None and not self.group.is_root:
-            return
-        means = {name: float(np.mean(values)) for name, values in self._history.items()}
-        self._history.clear()
-        counts = {"gradient_steps": float(self.gradient_steps), "collected": float(self.intensity.collected)}
-        self.record({**means, **self.schedules(), **counts}, self.state_dict, check=True)
-
-    def schedules(self) -> Metrics:
-        """What is logged beside the metrics of the gradient steps."""
-        return {"learning_rate": self.learning_rate}
-
-    def update(self, batch: Transitions) -> tuple[Metrics, Tensor]:
-        """One gradient step of the group: its mean metrics, and this worker's temporal-difference errors [N].
-
-        An empty batch weighs nothing, but its worker takes part.
-        """
-        label, names, optimizers = f"gradient step {self.gradient_steps + 1}", self.metric_names, self.moved
-        for optimizer in optimizers:
-            held(optimizer).zero_grad()
-        values, errors = self.backward(batch) if batch.size else (torch.zeros(len(names)), torch.zeros(0))
-        measured = {**dict(zip(names, values.tolist(), strict=True)), **self._extra_backward(batch)}
-        metrics = self.average(optimizers, float(batch.size), measured)
-        self.check_finite(metrics, label)
-        return {**metrics, **self.optimizer_step(optimizers, self.learning_rate, label=label)}, errors
-
-    def backward(self, batch: Transitions) -> tuple[Tensor, Tensor]:
-        """Adds the gradients of all losses to `grad` of the weights; the metrics, and the errors [N]."""
-        loss, metrics, errors = self.loss(batch)
-        torch.autograd.backward([loss])
-        return metrics, errors
-
-    @property
-    def moved(self) -> list[Optimizer]:
-        """The optimizers of the weights that the next gradient step moves; the same at all workers."""
-        return list(self.optimizers.values())
-
-    @abstractmethod
-    def loss(self, batch: Transitions) -> tuple[Tensor, Tensor, Tensor]:
-        """The sum of all losses, the means of `metric_names`, and the temporal-difference errors [N]."""
-
-    def _sums(self, collected: int) -> tuple[int, int, int]:
-        """Sums over the group: new transitions, transitions added to replays so far, workers whose replay has any."""
-        assert self.replay is not None
-        added = [self.replay.added] if self.replay.size else []
-        if self.group.size == 1:
-            return collected, sum(added), len(added)
-        found = self.group.moments_of(collected=[collected], added=added)
-        new, held = found["collected"], found["added"]
-        return round(new.mean * new.count), round(held.mean * held.count), held.count
-
-    def _learn_at_rank_0(self, new: NStepBatch) -> None:
-        gathered = self.group.gather({"worker": self.rank, "fragment": new.to_samples()})
-        steps = 0
+        gathered, steps = group.gather(fragment), 0
         if gathered is not None:
             steps = self._learn_from(gathered, workers=len({part["worker"] for part in gathered}))
-        told = self.group.broadcast_object({"steps": steps, "intensity": self.intensity.state_dict()})
-        if told is None:  # rank 0 has left: learning has ended
+        learned = group.broadcast_object({"steps": steps, "intensity": self.intensity.state_dict()})
+        if learned is None:  # rank 0 has left: learning has ended
             return
-        self.intensity.load_state_dict(told["intensity"])
-        if told["steps"]:
-            self.gradient_steps += 0 if self.group.is_root else told["steps"]
-            self.group.broadcast(self.network)
+        self.intensity.load_state_dict(learned["intensity"])
+        if learned["steps"]:
+            self.gradient_steps += 0 if group.is_root else learned["steps"]
+            group.broadcast(self.network)
 
     def _learn_from(self, gathered: Sequence[Mapping[str, Any]], *, workers: int) -> int:
         """Rank 0 adds the experience of some workers and learns for all; returns the number of gradient steps."""
         assert self.replay is not None
         parts = [(NStepBatch.from_samples(part["fragment"]), int(part["worker"])) for part in gathered]
         collected = sum(self.replay.extend(new, worker) for new, worker in parts)
-        minibatch = int(self.options.batch_size) * workers
-        held = self.replay.added
-        steps = self.intensity.due_steps(collected, held=held, minibatch=minibatch if self.replay.size else 0)
+        minibatch, added = int(self.options.batch_size) * workers, self.replay.added
+        steps = self.intensity.due_steps(collected, added=added, minibatch=minibatch if self.replay.size else 0)
         for _ in range(steps):
             self._step(minibatch)
         return steps
-
-    def _learn_without_barrier(self, new: NStepBatch, samples: AsyncSamples) -> None:
-        """Hands the experience over; rank 0 learns from all that has come, the others take its newest weights."""
-        own = {"worker": self.rank, "fragment": new.to_samples()}
-        own["statistics"] = [tuple(one) for one in self.normalization.describe_new(new)]
-        slots = self.options.train_every * self.experience.worker_rows  # not transitions, of which there may be none
-        samples.put(own, slots)
-        for parts in self.parts_without_barrier(samples):
-            for name, value in lags_of(samples).items():
-                self._history.setdefault(name, []).append(value)
-            self.normalization.update(joined([part["statistics"] for part in parts], self.group.policy))
-            self._learn_from(parts, workers=self.group.size)
-            samples.publish(self.acting_state())
 
     def _step(self, size: int) -> None:
         """One gradient step on a minibatch of this worker's replay."""
@@ -419,31 +327,69 @@ class OffPolicy(Algorithm):
         if self.gradient_steps % self.options.target_update_interval == 0:
             for target in self.targets.values():
                 target.update(float(self.options.tau))
+        self._note(metrics)
+
+    def _note(self, metrics: Metrics) -> None:
         for name, value in metrics.items():
             self._history.setdefault(name, []).append(value)
 
-    def acting_state(self) -> dict[str, Any]:
-        return {
-            "network": to_arrays(self.network.state_dict()),
-            "normalization": self.normalization.state_dict(),
-            "intensity": self.intensity.state_dict(),
-            "gradient_steps": self.gradient_steps,
-        }
+    def update(self, batch: Transitions) -> tuple[Metrics, Tensor]:
+        """One gradient step of the group: its mean metrics, and this worker's temporal-difference errors [N].
 
-    def load_acting_state(self, state: Mapping[str, Any]) -> None:
-        load_weights(self.network, state["network"])
-        self.normalization.load_state_dict(state["normalization"])
-        self.intensity.load_state_dict(state["intensity"])
-        self.gradient_steps = int(state["gradient_steps"])
+        An empty batch weighs nothing, but its worker takes part.
+        """
+        errors = torch.zeros(0)
+
+        def backward(batch: Transitions) -> Tensor:
+            nonlocal errors
+            metrics, errors = self.backward(batch)
+            return metrics
+
+        rate, label = self.learning_rate, f"gradient step {self.gradient_steps + 1}"
+        metrics = self.gradient_step(batch, backward, self.metric_names, self.due_optimizers, rate=rate, label=label)
+        return metrics, errors
+
+    @property
+    def due_optimizers(self) -> list[Optimizer]:
+        """The optimizers of the weights that the next gradient step moves; the same at all workers."""
+        return list(self.optimizers.values())
+
+    def backward(self, batch: Transitions) -> tuple[Tensor, Tensor]:
+        """Adds the gradients of all losses to `grad` of the weights; the metrics, and the errors [N]."""
+        loss, metrics, errors = self.loss(batch)
+        torch.autograd.backward([loss])
+        return metrics, errors
+
+    @abstractmethod
+    def loss(self, batch: Transitions) -> tuple[Tensor, Tensor, Tensor]:
+        """The sum of all losses, the means of `metric_names`, and the temporal-difference errors [N]."""
+
+    @property
+    def priority_beta(self) -> float:
+        """How far importance sampling corrects for priorities now (section 3.4 of arXiv 1511.05952)."""
+        return float(self.options.priority_beta + (1 - self.options.priority_beta) * self.progress)
+
+    def log(self) -> None:
+        """Logs the means of the metrics since the last time, and the schedules; see `record`."""
+        if self.group.async_samples is not None and not self.group.is_root:
+            return
+        means = {name: float(np.mean(values)) for name, values in self._history.items()}
+        self._history.clear()
+        counts = {"gradient_steps": float(self.gradient_steps), "collected": float(self.intensity.collected)}
+        self.record({**means, **self.schedules(), **counts}, check=True)
+
+    def schedules(self) -> Metrics:
+        """What is logged beside the metrics of the gradient steps."""
+        return {"learning_rate": self.learning_rate}
 
     def worker_state_dict(self) -> dict[str, Any]:
         """What only this worker has: its replay, if it has one, and experience that is not in a replay yet."""
-        own: dict[str, Any] = {"experience": self.experience.state_dict()}
+        state: dict[str, Any] = {"experience": self.experience.state_dict()}
         if self.replay is not None:
-            own["replay"] = self.replay.state_dict()
+            state["replay"] = self.replay.state_dict()
         if self.group.async_samples is not None:
-            own["fragments"] = self.group.async_samples.state_dict()
-        return own
+            state["fragments"] = self.group.async_samples.state_dict()
+        return state
 
     def load_worker_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continues with that, as far as it fits."""
@@ -453,63 +399,25 @@ class OffPolicy(Algorithm):
         if self.group.async_samples is not None and self.group.is_root and "fragments" in state:
             self.group.async_samples.load_state_dict(state["fragments"])
 
-    @property
-    def priority_beta(self) -> float:
-        """How far importance sampling corrects for priorities now (section 3.4 of arXiv 1511.05952)."""
-        return float(self.options.priority_beta + (1 - self.options.priority_beta) * self.progress)
-
     # --------------------------------------------------------------------------------------- what the arena asks for
 
-    def actor(self, *, greedy: bool = False) -> Callable[[Any, Mapping[str, Any]], NDArray[Any]]:
-        """A function from (observations, infos) of a vector environment to actions, with the current weights.
+    def choose(self, leaves: list[Any], mask: Tensor | None, draws: Draws) -> tuple[Tensor, None]:
+        if draws is None or isinstance(draws, torch.Generator):
+            return self.act(leaves, mask, draws), None
+        rows = [  # row by row: a game's draws do not depend on the other games of the batch
+            self.act([leaf[row, None] for leaf in leaves], None if mask is None else mask[row, None], generator)
+            for row, generator in enumerate(draws)
+        ]
+        return torch.cat(rows), None
 
-        It has its own random stream, so that its use changes nothing in a run. Greedy: without exploration.
-        """
-        generator = None if greedy else stream(self.group.seed, ACTING)
-        space, o = self.env.single_observation_space, self.options
-
-        @torch.inference_mode()
-        def act(observations: Any, infos: Mapping[str, Any]) -> NDArray[Any]:
-            leaves, mask = (
-                to_leaves(space, observations, double=o.normalize_observations),
-                to_mask(fields_of(infos).action_mask, self.actions.mask_size),
-            )
-            actions = self.act(moved(self.normalization(leaves), self.device), moved(mask, self.device), generator)
-            return self.actions.to_env(actions.cpu().numpy())
-
-        return act
-
-    def served(self) -> Served:
-        """The function that chooses actions for served games, with the current weights."""
-        space, o = self.env.single_observation_space, self.options
-
-        @torch.inference_mode()
-        def act(
-            observations: Any, masks: NDArray[np.int8] | None, memory: NDArray[np.float32], random: Random
-        ) -> tuple[NDArray[Any], NDArray[np.float32]]:
-            leaves = moved(
-                self.normalization(to_leaves(space, observations, double=o.normalize_observations)), self.device
-            )
-            mask = moved(to_mask(masks, self.actions.mask_size), self.device)
-            if random is None:
-                actions = self.act(leaves, mask, None)
-            else:  # row by row: a game's draws do not depend on the other games of the batch
-                rows = [
-                    self.act([leaf[row, None] for leaf in leaves], None if mask is None else mask[row, None], generator)
-                    for row, generator in enumerate(torch_generators(random))
-                ]
-                actions = torch.cat(rows)
-            return self.actions.to_env(actions.cpu().numpy()), memory
-
-        return Served(0, act)
+    def exported(self) -> Exported:
+        """What chooses actions, for `arena export`."""
+        decoding = decoding_of(self.env.single_action_space, **self.export_as)
+        return exported(self.network, self.env.single_observation_space, decoding, normalization=self.normalization)
 
     @classmethod
     def from_spaces(cls, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> OffPolicy:
-        """An instance that cannot play, with as small a replay as its options allow.
-
-        Raises:
-            ConfigError: it cannot be made with these options, this seat or this group.
-        """
+        """An instance that cannot play, with as small a replay as its options allow."""
         given = cls.Options(**options).settled(rows=group.rows or env.num_envs, workers=group.size)
         room = max(int(given.batch_size), given.learning_starts, given.n_step)
         return cls(env, group, ticks=ticks, **{**options, "buffer_size": min(room, given.buffer_size)})
@@ -519,10 +427,6 @@ class OffPolicy(Algorithm):
         """What `arena plan` shows, for rows that act on every tick.
 
         A line of metrics covers all gradient steps since the one before, so it is no update.
-
-        Raises:
-            ConfigError: an option that the algorithm cannot take, a replay too small for so many rows, or a run that
-                ends before it has begun to learn.
         """
         given = cls.Options(**options)
         check_budget(given, rows=rows, ticks=ticks, workers=workers)
@@ -538,21 +442,13 @@ class OffPolicy(Algorithm):
         }
 
 
-def _check_fits(options: OffPolicyOptions, name: str) -> None:
-    if getattr(options, name) != AUTO and getattr(options, name) > options.buffer_size:
-        raise ConfigError(
-            f"{getattr(options, name)} is more than buffer_size, {options.buffer_size}; lower {name}, or raise "
-            "buffer_size",
-            path=f"options.{name}",
-        )
-
-
 def check_budget(options: OffPolicyOptions, *, rows: int, ticks: int, workers: int) -> None:
-    """Checks that the run is long enough to learn, and the replay large enough for what comes between two meetings."""
+    """Refuses a run that is too short to learn, and a replay too small for what comes between two meetings."""
     collected = rows * ticks * workers
+    players = f"by {workers} worker{'s' * (workers > 1)} with {rows} row{'s' * (rows > 1)}{' each' * (workers > 1)}"
     if options.learning_starts >= collected:
         raise ConfigError(
-            f"{collected} transitions are collected in {ticks} ticks ({_of(workers, rows)}), and learned from after "
+            f"{collected} transitions are collected in {ticks} ticks ({players}), and learned from after "
             f"{options.learning_starts}: nothing would be learned; set learning_starts to less, or raise ticks",
             path="options.learning_starts",
         )
@@ -560,10 +456,6 @@ def check_budget(options: OffPolicyOptions, *, rows: int, ticks: int, workers: i
     if options.buffer_size < least:
         raise ConfigError(
             f"got {options.buffer_size}, expected at least {least}: that much is seen between two meetings, or while "
-            f"transitions are under way ({_of(workers, rows)}); raise buffer_size, or lower train_every",
+            f"transitions are under way ({players}); raise buffer_size, or lower train_every",
             path="options.buffer_size",
         )
-
-
-def _of(workers: int, rows: int) -> str:
-    return f"by {workers} worker{'s' * (workers > 1)} with {rows} row{'s' * (rows > 1)}{' each' * (workers > 1)}"

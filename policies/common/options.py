@@ -61,71 +61,43 @@ def is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def defaults_of(options: Any) -> Mapping[str, Any]:
+@cache  # msgspec evaluates all annotations again for each request of the fields
+def defaults_of(kind: type[Any]) -> Mapping[str, Any]:
     """The defaults of a struct or a dataclass of options, by name."""
-    return _defaults(options.__class__)
-
-
-@cache
-def _defaults(kind: type[Any]) -> Mapping[str, Any]:
-    """Cached by class: msgspec evaluates all annotations anew for each request of the fields."""
     fields = msgspec.structs.fields(kind) if issubclass(kind, msgspec.Struct) else dataclasses.fields(kind)
     return {field.name: field.default for field in fields}
 
 
 def check_refused(options: Any, *names: str, why: str) -> None:
-    """Refuses options that an algorithm has from another one and cannot use.
+    """Refuses options other than their defaults that an algorithm has from another one and cannot use.
 
-    Args:
-        options: a struct or a dataclass.
-        names: of the options.
-        why: the reason, with a remedy.
-
-    Raises:
-        ConfigError: one of the options has another value than its default.
+    `options` is a struct or a dataclass; `why` the reason, with a remedy.
     """
     for name in names:
-        value, default = getattr(options, name), defaults_of(options)[name]
+        value, default = getattr(options, name), defaults_of(options.__class__)[name]
         if value != default:
             raise wrong(name, value, f"{json.dumps(default)}: {why}")
 
 
 def check_unused(options: Any, *names: str, **unless: object) -> None:
-    """Refuses options that were set although another one's value leaves them without effect.
+    """Refuses options that were set although another one's value, or a test of it, leaves them without effect.
 
     `check_unused(self, "hidden_size", recurrent=None)`: where `recurrent` is null, `hidden_size` has its default.
-
-    Args:
-        options: a struct or a dataclass.
-        names: of the options without effect.
-        unless: the name of the other option, and its value (or a test of it) that leaves them without effect.
-
-    Raises:
-        ConfigError: one of the options has another value than its default.
     """
     ((other, idle),) = unless.items()
     found = getattr(options, other)
     if idle(found) if callable(idle) else found == idle:
-        words = found if isinstance(found, str) else json.dumps(found, default=str)
-        _check_default(options, names, f"{other} is {words}", f", or set {other}")
+        value = found if isinstance(found, str) else json.dumps(found, default=str)
+        _check_default(options, names, f"{other} is {value}", f", or set {other}")
 
 
 def check_idle(options: Any, *names: str, where: str) -> None:
-    """Refuses options that were set although they have no effect where the policy plays.
-
-    Args:
-        options: a struct or a dataclass.
-        names: of the options without effect.
-        where: why they have none, such as "the actions are Discrete(3)".
-
-    Raises:
-        ConfigError: one of the options has another value than its default.
-    """
+    """Refuses options that were set although they have no effect `where`, such as "the actions are Discrete(3)"."""
     _check_default(options, names, where)
 
 
 def _check_default(options: Any, names: Iterable[str], where: str, instead: str = "") -> None:
-    defaults = defaults_of(options)
+    defaults = defaults_of(options.__class__)
     for name in names:
         value = getattr(options, name)
         if value != defaults[name]:
@@ -134,11 +106,7 @@ def _check_default(options: Any, names: Iterable[str], where: str, instead: str 
 
 
 def check_falls(options: Any, first: str, last: str) -> None:
-    """Refuses an option that is to fall from one value to a higher one.
-
-    Raises:
-        ConfigError: it is.
-    """
+    """Refuses an option that is to fall from one value to a higher one."""
     begins, ends = getattr(options, first), getattr(options, last)
     if begins < ends:
         raise wrong(first, begins, f"at least {last}, {ends}: it falls from the one to the other")

@@ -39,11 +39,8 @@ class SumTree:
         top      that level, which is searched from end to end
 
     Wide nodes make a low tree: NumPy handles all requested nodes of a level in one operation, and a hundred thousand
-    numbers need one such level and the top. A node is always summed anew from the numbers below it, never corrected by
+    numbers need one such level and the top. A node is always summed from the numbers below it, never corrected by
     differences: nothing drifts, and the tree depends on its leaves alone.
-
-    Args:
-        capacity: n.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -58,7 +55,7 @@ class SumTree:
 
     @property
     def leaves(self) -> Floats:
-        """The numbers [n], not to be written to."""
+        """The numbers [n]."""
         return self._sums[0][: self.capacity]
 
     @property
@@ -125,18 +122,9 @@ class ReplayRatio:
 
         replayed <= rate * (collected - waited) < replayed + minibatch
 
-    The counts are whole numbers, so that nothing is lost or won by rounding, however long the run is.
-
-    Args:
-        rate: transitions to replay per transition collected.
-        starts: transitions that the replay is given before it is used; for these, no replays are due.
-
-    Attributes:
-        collected: by the group, in the whole run.
-        waited: the part of them that came before the replay was used.
-        replayed: by the group.
-
-    `waited` and `replayed` begin anew where the rate has changed since the counts were stored, see `load_state_dict`.
+    `waited` are the first transitions that were collected, up to `starts`, before the replay is used; for these, no
+    replays are due. The counts are whole numbers, so that nothing is lost or won by rounding, however long the run is.
+    `waited` and `replayed` restart where the rate has changed since the counts were stored, see `load_state_dict`.
     """
 
     def __init__(self, rate: float, *, starts: int) -> None:
@@ -149,17 +137,17 @@ class ReplayRatio:
         """Whether the group has collected enough to learn; until then it acts at random."""
         return self.collected >= self._starts
 
-    def due_steps(self, collected: int, *, held: int, minibatch: int) -> int:
+    def due_steps(self, collected: int, *, added: int, minibatch: int) -> int:
         """The number of gradient steps that are due after a block of ticks; they are counted as made.
 
         Args:
             collected: transitions of the block.
-            held: transitions that the group's replay was given so far, these included. A run that goes on
-                with other seats may begin with an empty one, and waits again.
+            added: transitions that the group's replay was given so far, these included. A run that continues with other
+                seats may start with an empty one, and waits again.
             minibatch: transitions of one gradient step, of all workers together; 0: no worker has any.
         """
         self.collected += collected
-        if held < self._starts:
+        if added < self._starts:
             self.waited += collected
             return 0
         if minibatch == 0:
@@ -171,12 +159,11 @@ class ReplayRatio:
         return steps
 
     def state_dict(self) -> dict[str, Any]:
-        """The counts, and the rate by which they were made."""
         counts = {"collected": self.collected, "waited": self.waited, "replayed": self.replayed}
         return {**counts, "rate": list(self._rate)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on from stored counts; a rate that differs from the stored one holds for what is collected from now on.
+        """Continues from stored counts; a rate that differs from theirs holds for what is collected from now on.
 
         Otherwise a higher rate would cause many steps at once, and a lower one none for a while.
         """
@@ -206,64 +193,15 @@ class Transitions(Columns, frozen=True):
     indices: Tensor  # [N] int64: where they lie, for `update_priorities`
 
 
-class Priorities:
-    """How likely each transition is to be drawn: P(i) = p_i^alpha / sum of p^alpha (Schaul et al. 2016, eq. 1).
-
-    p_i is the transition's last temporal-difference error, as a distance, plus epsilon (section 3.3, proportional); a
-    new one gets the largest so far.
-
-    Args:
-        capacity: of the replay.
-        alpha: 0 draws uniformly, 1 in proportion.
-        epsilon: added to every error.
-    """
-
-    def __init__(self, capacity: int, *, alpha: float, epsilon: float) -> None:
-        self.tree = SumTree(capacity)  # of p^alpha; 0 in slots without a transition
-        self._alpha, self._epsilon = alpha, epsilon
-        self.largest = 1.0  # p
-
-    def add(self, slots: Slots) -> None:
-        """Sets the priorities of new transitions."""
-        self.tree.set(slots, self.largest**self._alpha)
-
-    def remove(self, slots: Slots) -> None:
-        """Clears the priorities of overwritten slots."""
-        self.tree.set(slots, 0.0)
-
-    def update(self, indices: Tensor, errors: Tensor) -> None:
-        """Sets the priorities of transitions that were learned from; errors [N] of any sign."""
-        priorities = errors.abs().double().numpy() + self._epsilon
-        self.largest = max(self.largest, float(priorities.max(initial=0.0)))
-        self.tree.set(indices.numpy(), priorities**self._alpha)
-
-    def draw(self, n: int, generator: torch.Generator) -> Tensor:
-        """Indices of `n` transitions, one from each n-th part of the sum (appendix B.2.1)."""
-        places = np.arange(n) + torch.rand(n, generator=generator, dtype=torch.float64).numpy()
-        return torch.from_numpy(self.tree.find(places / n))
-
-    def weights(self, indices: Tensor, beta: float) -> Tensor:
-        """(size * P(i))^-beta over the largest that any transition of the replay has (section 3.4), [N] float32.
-
-        The replay's size and the sum cancel out: what remains is (least p^alpha / p_i^alpha)^beta.
-        """
-        return torch.from_numpy((self.tree.least / self.tree.leaves[indices.numpy()]) ** beta).float()
-
-
 class Ring:
-    """The slots of one worker's sights, by their numbers; it keeps the last `length` of them.
-
-    Args:
-        base: its first slot.
-        length: how many slots it has.
-    """
+    """The slots of one worker's sights, by their numbers: from `base` on, the last `length` of them."""
 
     def __init__(self, base: int, length: int) -> None:
         self.base, self.length = base, length
         self.begin(0)
 
     def begin(self, first: int) -> None:
-        """Empties it; the next sight has this number."""
+        """Empties it; the next sight has the number `first`."""
         self._first = self.end = first
 
     @property
@@ -273,32 +211,24 @@ class Ring:
 
     @property
     def filled(self) -> int:
-        """The number of sights that are kept."""
         return self.end - self.oldest
 
     def slots(self, numbers: NDArray[np.int64]) -> Slots:
-        """The slots of sights."""
         return self.base + numbers % self.length
-
-    def all_slots(self) -> Slots:
-        """All slots of the ring."""
-        return np.arange(self.base, self.base + self.length)
 
 
 class Replay:
     """A ring of sights for each of some workers.
 
+    With priorities, P(i) = p_i^alpha / sum of p^alpha is how likely transition i is drawn (Schaul et al. 2016, eq.
+    1). p_i is its last temporal-difference error, as a distance, plus epsilon (section 3.3, proportional); a new one
+    gets the largest so far.
+
     Args:
-        space: one observation.
-        action_shape: of one action as learned from.
-        action_dtype: of actions as learned from.
-        mask_size: length of an action mask; 0: there are none.
-        reward_shape: of the reward of one action, and of its discount.
+        space, action_shape, action_dtype, mask_size, reward_shape, double: as of `NStepBuilder`.
         capacity: sights that are kept at most, an equal part for each worker, rounded up.
         workers: whose fragments it takes.
-        alpha: of `Priorities`; None: all transitions are equally likely.
-        epsilon: of `Priorities`.
-        double: whether numbers of float64 are kept as such.
+        alpha, epsilon: see above; alpha None: all transitions are equally likely.
 
     Attributes:
         size: transitions that may be drawn.
@@ -332,7 +262,9 @@ class Replay:
         )
         self._arrays = [column.numpy() for column in self._columns]
         self._complete = np.zeros(slots, np.bool_)  # whether a transition begins there
-        self._priorities = None if alpha is None else Priorities(slots, alpha=alpha, epsilon=epsilon)
+        self._tree = None if alpha is None else SumTree(slots)  # of p^alpha; 0 in slots without a transition
+        self._alpha, self._epsilon = alpha or 0.0, epsilon
+        self.largest = 1.0  # p
 
     def extend(self, fragment: NStepBatch, worker: int = 0) -> int:
         """Takes what a worker has seen since its last fragment; returns the number of transitions.
@@ -345,7 +277,7 @@ class Replay:
             return 0
         ring = self._rings[worker]
         if fragment.first != ring.end:
-            self._forget(ring.all_slots())
+            self._forget(np.arange(ring.base, ring.base + ring.length))
             ring.begin(fragment.first)
         ring.end += count
         slots = ring.slots(np.arange(max(fragment.first, ring.oldest), ring.end))
@@ -360,55 +292,62 @@ class Replay:
             array[slots] = column[alive]
         self._complete[slots] = True
         self.size += len(slots)
-        if self._priorities is not None:
-            self._priorities.add(slots)
+        if self._tree is not None:
+            self._tree.set(slots, self.largest**self._alpha)
         self.added += len(fragment.starts)
         return len(fragment.starts)
 
     def _forget(self, slots: Slots) -> None:
-        """Removes the transitions that begin there."""
+        """Removes the transitions that begin in these slots."""
         old = slots[self._complete[slots]]
         if not len(old):
             return
         self._complete[old] = False
         self.size -= len(old)
-        if self._priorities is not None:
-            self._priorities.remove(old)
+        if self._tree is not None:
+            self._tree.set(old, 0.0)
 
     # ------------------------------------------------------------------------------------------------ what it gives
 
     def sample(self, n: int, generator: torch.Generator, *, beta: float = 1.0) -> Transitions:
         """A minibatch of `n` transitions on the CPU; an empty one while the replay is empty.
 
-        Args:
-            n: how many.
-            generator: of the draws.
-            beta: how far the weights correct for priorities: 0 not at all, 1 fully.
+        `beta` says how far the weights correct for priorities: 0 not at all, 1 fully.
         """
         if self.size == 0:
             return self._at(torch.zeros(0, dtype=torch.int64), torch.zeros(0))
-        if self._priorities is None:
+        if self._tree is None:
             return self._at(torch.from_numpy(self._draw(n, generator)), torch.ones(n))
-        indices = self._priorities.draw(n, generator)
-        return self._at(indices, self._priorities.weights(indices, beta))
+        # One from each n-th part of the sum (appendix B.2.1).
+        places = np.arange(n) + torch.rand(n, generator=generator, dtype=torch.float64).numpy()
+        slots = self._tree.find(places / n)
+        # (size * P(i))^-beta over the largest that any transition has (section 3.4): size and sum cancel out.
+        weights = (self._tree.least / self._tree.leaves[slots]) ** beta
+        return self._at(torch.from_numpy(slots), torch.from_numpy(weights).float())
 
     def update_priorities(self, indices: Tensor, errors: Tensor) -> None:
         """Takes the temporal-difference errors [N] of transitions that were learned from; ignored by uniform replay."""
-        if self._priorities is not None:
-            self._priorities.update(indices, errors)
+        if self._tree is not None:
+            priorities = errors.abs().double().numpy() + self._epsilon
+            self.largest = max(self.largest, float(priorities.max(initial=0.0)))
+            self._tree.set(indices.numpy(), priorities**self._alpha)
 
     def _draw(self, n: int, generator: torch.Generator) -> Slots:
         """Slots [n] of transitions, all equally likely."""
+
+        def below(end: int, count: int) -> NDArray[np.int64]:
+            return torch.randint(end, (count,), generator=generator).numpy()
+
         sights = sum(ring.filled for ring in self._rings)
         if 2 * self.size < sights:  # in the very beginning
             complete = self._complete.nonzero()[0]
-            return complete[_below(len(complete), n, generator)]
-        slots = self._nth(_below(sights, n, generator))
+            return complete[below(len(complete), n)]
+        slots = self._nth(below(sights, n))
         while True:  # nearly all sights begin a complete transition; the others are drawn again
             missed = (~self._complete[slots]).nonzero()[0]
             if not len(missed):
                 return slots
-            slots[missed] = self._nth(_below(sights, len(missed), generator))
+            slots[missed] = self._nth(below(sights, len(missed)))
 
     def _nth(self, places: NDArray[np.int64]) -> Slots:
         """The slots of the n-th sights of all that are kept, ring after ring."""
@@ -440,7 +379,7 @@ class Replay:
     # ------------------------------------------------------------------------------------------------- what it keeps
 
     def fragment(self, worker: int = 0) -> NStepBatch:
-        """All kept experience of a worker, as a fragment for an empty replay."""
+        """The experience of a worker, as a fragment for an empty replay."""
         ring = self._rings[worker]
         numbers = np.arange(ring.oldest, ring.end)
         slots = ring.slots(numbers)
@@ -461,10 +400,10 @@ class Replay:
         """What is kept, and the priorities, as arrays."""
         fragments = [self.fragment(worker) for worker in range(len(self._rings))]
         state: dict[str, Any] = {"added": self.added, "rings": [fragment.to_samples() for fragment in fragments]}
-        if self._priorities is not None:
+        if self._tree is not None:
             kept = [ring.slots(part.starts.numpy()) for ring, part in zip(self._rings, fragments, strict=True)]
-            state["priorities"] = [self._priorities.tree.leaves[slots] for slots in kept]
-            state["largest"] = self._priorities.largest
+            state["priorities"] = [self._tree.leaves[slots] for slots in kept]
+            state["largest"] = self.largest
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -474,14 +413,9 @@ class Replay:
         for worker, samples in enumerate(state["rings"]):
             self.extend(NStepBatch.from_samples(samples), worker)
         self.added = int(state["added"])
-        if self._priorities is None or "priorities" not in state:
+        if self._tree is None or "priorities" not in state:
             return
-        self._priorities.largest = float(state["largest"])
+        self.largest = float(state["largest"])
         for ring, samples, values in zip(self._rings, state["rings"], state["priorities"], strict=True):
             alive = samples["starts"] >= ring.oldest
-            self._priorities.tree.set(ring.slots(samples["starts"][alive]), values[alive])
-
-
-def _below(end: int, n: int, generator: torch.Generator) -> NDArray[np.int64]:
-    """Whole numbers [n] from 0 to before `end`, all equally likely."""
-    return torch.randint(end, (n,), generator=generator).numpy()
+            self._tree.set(ring.slots(samples["starts"][alive]), values[alive])

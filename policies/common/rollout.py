@@ -1,4 +1,4 @@
-"""Rollouts: preallocated storage of T ticks, their advantages, and the batch of transitions that they become.
+"""Rollouts: preallocated storage of T ticks, their values and advantages, and the batch of transitions made of them.
 
 A *transition* of a row begins on a tick where the row acts and is complete on the next tick where it ends its
 episode or may act again; the rewards of the ticks between belong to it. Where every row acts on every tick a
@@ -9,7 +9,7 @@ al. 2016, arXiv 1506.02438). Discounting counts transitions, not ticks.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -30,7 +30,6 @@ from policies.common.columns import (
     from_plain,
     kept_leaves,
     last_leaves,
-    per_choice,
     per_transition,
     to_plain,
 )
@@ -87,41 +86,25 @@ def advantages_of(
         ratios: [T, B] pi(a|s) / mu(a|s) of the policy that learns and the one that acted; None: they are the same.
     """
     rho = None if ratios is None else np.minimum(ratios, 1.0)
-    outside = any(flags is not None and flags.any() for flags in (seen.void, seen.given))
-    if not outside and seen.active.all() and seen.last_active.all():
-        return _every_tick(seen, gamma, gae_lambda, rho)
-    return _in_turns(seen, gamma, gae_lambda, rho)
-
-
-def _final_values(seen: Trajectories) -> NDArray[np.float64]:
-    """The value after an episode's end [T, B]: V where it was only cut, else 0. Terminated wins over truncated."""
-    cut = seen.truncated & ~seen.terminated
-    return np.where(cut, seen.final_values, 0.0).astype(np.float64)
-
-
-def _every_tick(seen: Trajectories, gamma: float | Floats, gae_lambda: float, rho: Floats | None) -> Advantages:
-    """The usual case: every row acts on every tick, so all but the recursion is done at once."""
     values = seen.values.astype(np.float64)
     ended = seen.terminated | seen.truncated
-    next_values = np.concatenate([values[1:], seen.last_values[None].astype(np.float64)])
-    next_values = np.where(ended, _final_values(seen), next_values)
-    deltas = seen.rewards + gamma * next_values - values  # eq. (11)
-    decay = gamma * gae_lambda * ~ended
-    advantages = np.empty_like(values)
-    ahead = np.zeros(values.shape[1])
-    for t in range(len(values) - 1, -1, -1):
-        ahead = deltas[t] + decay[t] * ahead  # eq. (16) as a recursion
-        ahead = ahead if rho is None else rho[t] * ahead
-        advantages[t] = ahead
-    return Advantages(advantages, advantages + values, np.ones_like(ended), np.zeros_like(ended))
-
-
-def _in_turns(seen: Trajectories, gamma: float | Floats, gae_lambda: float, rho: Floats | None) -> Advantages:
-    """The general case, one backward pass that keeps for each row what comes after its next own action."""
-    values = seen.values.astype(np.float64)
+    cut = seen.truncated & ~seen.terminated  # terminated wins: nothing is added where the game has ended
+    final_values = np.where(cut, seen.final_values, 0.0).astype(np.float64)
+    external = any(flags is not None and flags.any() for flags in (seen.void, seen.given))
+    if not external and seen.active.all() and seen.last_active.all():  # the usual case: all but the recursion at once
+        next_values = np.concatenate([values[1:], seen.last_values[None].astype(np.float64)])
+        next_values = np.where(ended, final_values, next_values)
+        deltas = seen.rewards + gamma * next_values - values  # eq. (11)
+        decay = gamma * gae_lambda * ~ended
+        advantages = np.empty_like(values)
+        ahead = np.zeros(values.shape[1])
+        for t in range(len(values) - 1, -1, -1):
+            ahead = deltas[t] + decay[t] * ahead  # eq. (16) as a recursion
+            ahead = ahead if rho is None else rho[t] * ahead
+            advantages[t] = ahead
+        return Advantages(advantages, advantages + values, np.ones_like(ended), np.zeros_like(ended))
+    # In turns: one backward pass that keeps for each row what comes after its next action.
     gammas = np.broadcast_to(np.asarray(gamma, np.float64), values.shape)
-    ended = seen.terminated | seen.truncated
-    final_values = _final_values(seen)
     void = np.zeros_like(ended) if seen.void is None else seen.void
     own = np.ones_like(ended) if seen.given is None else ~seen.given
     weights = np.ones_like(values) if rho is None else np.where(own, rho, 1.0)  # a given action is part of the game
@@ -151,6 +134,57 @@ def _in_turns(seen: Trajectories, gamma: float | Floats, gae_lambda: float, rho:
     return Advantages(advantages, np.where(valid, advantages + values, 0.0), valid, opened)
 
 
+# ---------------------------------------------------------------------------------------------------- asking networks
+
+_CHUNK = 1024  # transitions evaluated at once: bounds the memory that images need
+_ITEMS = 16_384  # of all ragged leaves: bounds what transitions of many units need
+
+
+class StateInputs(NamedTuple):
+    """The network's inputs of a rollout: leaves as it takes them."""
+
+    played: list[Any]  # [T * B, ...] of all ticks, tick by tick
+    last: list[Any]  # [B, ...] after the last tick
+    finals: list[Any]  # [K, ...] of episodes that were cut, as `Rollout.final_leaves`; empty where none was
+
+
+def evaluate_network(
+    network: Any, leaves: Sequence[Any], masks: Tensor | None, actions: Any, device: torch.device
+) -> tuple[Any, Tensor]:
+    """Log-probabilities and values [N] of transitions, on the CPU; of units, log-probabilities per decision."""
+    log_probs, values = [torch.zeros(0)], [torch.zeros(0)]
+    for part in chunks(leaves):
+        mask = None if masks is None else masks[part].to(device)
+        policy, value = network.policy_and_value([leaf[part].to(device) for leaf in leaves], mask)
+        log_probs.append(policy.log_prob(actions[part].to(device)).cpu())
+        values.append(value.cpu())
+    found = torch.cat(log_probs)
+    return actions.with_values(found) if isinstance(actions, RaggedTensor) else found, torch.cat(values)
+
+
+def values_of(network: Any, leaves: list[Any], device: torch.device) -> Tensor:
+    """V [N] of leaves, on the CPU; of no leaves, an empty tensor."""
+    ragged = any(isinstance(leaf, RaggedTensor) for leaf in leaves)
+    parts = chunks(leaves) if ragged else [slice(None)] * bool(leaves)
+    values = [network.value([leaf[part].to(device) for leaf in leaves]).cpu() for part in parts]
+    return torch.cat([torch.zeros(0), *values])
+
+
+def chunks(leaves: Sequence[Any]) -> Iterator[slice]:
+    """Runs of rows to evaluate at once: at most `_CHUNK` rows and, of ragged leaves, `_ITEMS` items; at least a row."""
+    counts = [leaf.lengths for leaf in leaves if isinstance(leaf, RaggedTensor)]
+    ends, start, size = np.cumsum(np.sum(counts, axis=0)), 0, len(leaves[0])
+    while start < size:
+        stop = start + _CHUNK
+        if counts:
+            before = ends[start - 1] if start else 0
+            stop = min(stop, max(start + 1, int(np.searchsorted(ends, before + _ITEMS, "right"))))
+        yield slice(start, stop)
+        start = stop
+
+
+# -------------------------------------------------------------------------------------------------------- transitions
+
 _ALL = slice(None)
 Rows = slice | NDArray[np.intp]
 """Some rows of a tick."""
@@ -162,9 +196,8 @@ COUNTS = ("units", "decisions")
 class Batch(Columns, frozen=True):
     """Complete transitions of one worker or of many; `N` of them.
 
-    Transitions of a recurrent policy form sequences, one after the other, which are taken and split as wholes.
-
-    A transition usually has one choice, its action. In games with units it has any number of them, its decisions:
+    Transitions of a recurrent policy form sequences, one after the other, which are taken and split as wholes. A
+    transition usually has one choice, its action. In games with units it has any number of them, its decisions:
     `actions` and `log_probs` are ragged, and losses are computed per decision.
     """
 
@@ -185,7 +218,7 @@ class Batch(Columns, frozen=True):
 
     def per_choice(self, numbers: Tensor) -> Tensor:
         """Numbers [N] of transitions, given to each of their choices: [N], of units [D]."""
-        return per_choice(self.actions, numbers)
+        return self.actions.spread(numbers) if isinstance(self.actions, RaggedTensor) else numbers
 
     def per_transition(self, numbers: Tensor) -> Tensor:
         """Numbers of choices [K, N] or [K, D], added up in each transition by their weights: [K, N]."""
@@ -202,25 +235,23 @@ class Batch(Columns, frozen=True):
             numbers["option_advantages"] = self.decisions[self.decisions[:, 0] > 0, 3]
         return numbers
 
-    def weighted(self, moments: Mapping[str, Moments]) -> Batch:
-        """The batch with the weights of decisions; `moments` are those of `standardizable`."""
-        if "decisions" not in moments:
-            return self
-        return self.replace(weights=torch.full((self.size,), 1 / (moments["decisions"].mean or 1.0)))
+    def weighted(self, moments: Mapping[str, Moments], *, standardize: bool) -> Batch:
+        """The batch with the weights of decisions and, if `standardize`, advantages of mean 0 and deviation 1.
 
-    def standardized(self, moments: Mapping[str, Moments]) -> Batch:
-        """The batch with advantages of mean 0 and deviation 1; `moments` are those of `standardizable`.
-
-        A single advantage of the group stays as it is: its deviation from its mean, 0, teaches nothing.
+        `moments` are those of `standardizable`. A single advantage of the group stays as it is: its deviation from its
+        mean, 0, teaches nothing.
         """
-        errors, batch = moments["advantages"], self
-        if errors.count > 1:
-            batch = self.replace(advantages=(self.advantages - errors.mean) / (errors.std + 1e-8))
-        if self.decisions is None or (picks := moments["option_advantages"]).count < 2:
-            return batch
-        decisions = self.decisions.clone()
-        decisions[:, 3] = (decisions[:, 3] - picks.mean) / (picks.std + 1e-8)
-        return batch.replace(decisions=decisions)
+        batch = self
+        if "decisions" in moments:
+            batch = batch.replace(weights=torch.full((self.size,), 1 / (moments["decisions"].mean or 1.0)))
+        errors = moments["advantages"]
+        if standardize and errors.count > 1:
+            batch = batch.replace(advantages=(self.advantages - errors.mean) / (errors.std + 1e-8))
+        if standardize and self.decisions is not None and (picks := moments["option_advantages"]).count > 1:
+            decisions = self.decisions.clone()
+            decisions[:, 3] = (decisions[:, 3] - picks.mean) / (picks.std + 1e-8)
+            batch = batch.replace(decisions=decisions)
+        return batch
 
     def minibatches(self, parts: int, *, epochs: int, generator: torch.Generator) -> Iterator[Batch]:
         """Passes over the batch, each cut into `parts` minibatches in a new random order."""
@@ -289,13 +320,9 @@ class Evaluation(NamedTuple):
 
 
 def to_sequences(batch: Batch, valid: Flags, ended: Flags, length: int) -> Batch:
-    """The complete transitions of a rollout as sequences: row by row, in the order of time.
+    """The complete transitions of a rollout [T * B], `valid` [T, B], as sequences of at most `length` transitions.
 
-    Args:
-        batch: all ticks' rows [T * B, ...], tick by tick.
-        valid: [T, B] a complete transition began here.
-        ended: [T, B] the row's episode ended on this tick.
-        length: of a sequence, at most.
+    They go row by row, in the order of time, and within an episode; `ended` [T, B]: it ended on this tick.
     """
     rows = valid.shape[1]
     row, tick = np.nonzero(valid.T)
@@ -320,12 +347,11 @@ class _Open(NamedTuple):
 class OpenTransitions:
     """Transitions that were incomplete when a rollout ended: rows that had acted and waited for the outcome.
 
-    They belong to the next rollout, as ticks before its first one, with the log-probability and the value of the policy
-    that has acted. Games in which all rows act on every tick have none.
+    They belong to the next rollout, as a tick before its first one, with the log-probability and the value of the
+    policy that has acted. Games in which all rows act on every tick have none.
     """
 
-    def __init__(self) -> None:
-        self._kept: _Open | None = None
+    _kept: _Open | None = None
 
     def prepend(self, batch: Batch, seen: Trajectories) -> tuple[Batch, Trajectories]:
         """A rollout [T * B] and its trajectories [T, B], with the open transitions of the last one as a tick before."""
@@ -333,17 +359,19 @@ class OpenTransitions:
             return batch, seen
         kept = self._kept
         none = np.zeros_like(kept.active)
-        longer = seen._replace(
-            rewards=np.concatenate([kept.rewards[None], seen.rewards]),
-            values=np.concatenate([kept.batch.values.numpy()[None], seen.values]),
-            terminated=np.concatenate([none[None], seen.terminated]),
-            truncated=np.concatenate([none[None], seen.truncated]),
-            final_values=np.concatenate([np.zeros_like(kept.rewards)[None], seen.final_values]),
-            active=np.concatenate([kept.active[None], seen.active]),
-            void=None if seen.void is None else np.concatenate([kept.void[None], seen.void]),
-            given=None if seen.given is None else np.concatenate([kept.given[None], seen.given]),
-        )
-        return Batch.cat([kept.batch, batch]), longer
+        before = {
+            "rewards": kept.rewards,
+            "values": kept.batch.values.numpy(),
+            "terminated": none,
+            "truncated": none,
+            "final_values": np.zeros_like(kept.rewards),
+            "active": kept.active,
+            "void": kept.void,
+            "given": kept.given,
+        }
+        ticks = {name: (row, getattr(seen, name)) for name, row in before.items()}
+        longer = {name: np.concatenate([row[None], rest]) for name, (row, rest) in ticks.items() if rest is not None}
+        return Batch.cat([kept.batch, batch]), seen._replace(**longer)
 
     def keep(self, batch: Batch, seen: Trajectories, opened: Flags) -> None:
         """Keeps the transitions that are still open [T, B], at most one of each row, instead of those from before."""
@@ -363,11 +391,9 @@ class OpenTransitions:
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """What is kept, as arrays; empty if nothing is."""
         return {} if self._kept is None else {**self._kept._asdict(), "batch": self._kept.batch.to_samples()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on with what was kept."""
         self._kept = _Open(**{**state, "batch": Batch.from_samples(state["batch"])}) if state else None
 
 
@@ -381,14 +407,15 @@ class Rollout:
     rollout.flat(), rollout.trajectories(values, final_values)
     rollout.advance()                                    what was seen last is what the next rollout sees first
 
-    Numbers of float64 are kept as such only if `double` says so; see `policies.common.columns`.
-    Where rows have memory, it is the last leaf: call `remember` with the memory after tick `t` before `add`.
+    Numbers of float64 are kept as such only if `double` says so; see `policies.common.columns`. Where rows have memory,
+    it is the last leaf: call `remember` with the memory after tick `t` before `add`.
 
     Attributes:
         active: the rows that act on each tick, and after the last one [T+1, B].
         rewards: as the environment gave them [T, B].
         given: of external games, the rows that have acted already when they are seen [T+1, B]; else None.
         played: ticks that are complete; counted by `collect`.
+        remembers: whether rows carry anything from tick to tick, also while they do not act.
         open: what was incomplete when the last rollout ended.
     """
 
@@ -400,6 +427,7 @@ class Rollout:
         memory = [Leaf(("memory",), np.dtype(np.float32), (memory_size,))] if memory_size else []
         self._seen = Storage([*kept_leaves(space, double=double), *memory], head.mask_size, ticks + 1, rows)
         self._memory = self._seen.leaves[-1].zero_() if memory_size else None
+        self.remembers = memory_size > 0
         self._actions: Any = (
             RaggedStorage(ticks, rows, np.dtype(np.int64), head.shape)
             if head.decides
@@ -423,7 +451,7 @@ class Rollout:
         self._see(self.played, observations, fields_of(infos))
 
     def advance(self) -> None:
-        """Begins the next rollout where this one ended."""
+        """Starts the next rollout where this one has ended."""
         self.played = 0
         self._cut.clear()
         self._seen.restart()
@@ -443,7 +471,7 @@ class Rollout:
         *,
         rows: slice = _ALL,
     ) -> None:
-        """Takes tick `t` of some rows: actions [B, ...] as learned from, and what `env.step` gave."""
+        """Takes tick `t` of some rows: actions [B, ...] as learned from, and what `env.step` returned."""
         self._action_array[t, rows] = actions
         self.rewards[t, rows] = rewards
         self._terminated[t, rows] = terminated
@@ -459,11 +487,6 @@ class Rollout:
         if self._memory is not None:
             self._memory[t + 1, rows][torch.from_numpy(terminated | truncated)] = 0.0
         self._see(t + 1, observations, fields, rows)
-
-    @property
-    def remembers(self) -> bool:
-        """Whether rows carry anything from tick to tick, also while they do not act."""
-        return self._memory is not None
 
     def remember(self, t: int, memory: Tensor, rows: Rows = _ALL) -> None:
         """Takes the memory [B, memory_size] of rows that have acted on tick `t`; the others' stays as it was."""
@@ -481,7 +504,7 @@ class Rollout:
         return None if self._seen.masks is None else self._seen.masks[t, rows]
 
     def final_leaves(self) -> list[Any]:
-        """The last observations of all episodes that were cut, leaves [K, ...]; empty where none was."""
+        """The last observations of the episodes that were cut, leaves [K, ...]; empty where none was."""
         return [cat(parts) for parts in zip(*(leaves for _, _, leaves in self._cut), strict=True)]
 
     def final_places(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -499,7 +522,6 @@ class Rollout:
 
     @property
     def ended(self) -> NDArray[np.bool_]:
-        """Whether a row's episode ended on a tick [T, B]."""
         return self._terminated | self._truncated
 
     def trajectories(self, values: NDArray[np.float32], final_values: NDArray[np.float32]) -> Trajectories:
@@ -524,15 +546,9 @@ class Rollout:
         t = self.played
         if t == 0:
             return {}
-        return {
-            **{
-                name: to_plain(storage.flat(t)) if isinstance(storage, RaggedStorage) else storage[:t].copy()
-                for name, storage in self._columns.items()
-            },
-            **self._seen.state_dict(t),
-            "open": self.open.state_dict(),
-            "cut": [(tick, rows, [to_plain(leaf) for leaf in leaves]) for tick, rows, leaves in self._cut],
-        }
+        cut = [(tick, rows, [to_plain(leaf) for leaf in leaves]) for tick, rows, leaves in self._cut]
+        columns = {name: to_plain(storage, t) for name, storage in self._columns.items()}
+        return {**columns, **self._seen.state_dict(t), "open": self.open.state_dict(), "cut": cut}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Begins with ticks that were played before; with none if they had other rows, or are too many."""
@@ -543,7 +559,7 @@ class Rollout:
         self._seen.load_state_dict(state)
         self.open.load_state_dict(state.get("open", {}))
         if "void" in state:
-            self._open_flags()
+            self._external()
         for name, storage in self._columns.items():
             storage[:t] = state[name]
         self._cut = [(tick, rows, [from_plain(leaf) for leaf in leaves]) for tick, rows, leaves in state["cut"]]
@@ -552,13 +568,12 @@ class Rollout:
         mask = fields.action_mask if self._mask_size else None
         self._seen.write((t, rows), flatten(self._space, observations), mask)
         self.active[t, rows] = True if fields.active is None else fields.active
-        if fields.given is not None:  # only of external games
-            if self.given is None:
-                self._open_flags()
-            assert self.given is not None
-            self.given[t, rows] = fields.given
+        if fields.given is not None:
+            self._external()[t, rows] = fields.given
 
-    def _open_flags(self) -> None:
-        """Makes the columns of external games."""
-        self._void = self._columns["void"] = np.zeros((self.ticks, self.rows), np.bool_)
-        self.given = self._columns["given"] = np.zeros((self.ticks + 1, self.rows), np.bool_)
+    def _external(self) -> Flags:
+        """`given`; the columns that only external games have are made when they are needed."""
+        if self.given is None:
+            self._void = self._columns["void"] = np.zeros((self.ticks, self.rows), np.bool_)
+            self.given = self._columns["given"] = np.zeros((self.ticks + 1, self.rows), np.bool_)
+        return self.given

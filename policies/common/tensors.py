@@ -11,18 +11,8 @@ from torch import Tensor, nn
 
 from arena.errors import ConfigError
 
-Shape = tuple[int, ...] | None  # None: no tensor, which fits nothing
-Shapes = Mapping[str, Shape]  # of weights by name
-
 _FROM_INPUTS, _FROM_MEMORY = ".from_inputs", ".from_memory"  # see `policies.networks.recurrent`
 _KINDS = {4: "lstm", 3: "gru"}  # by the gates of a layer
-
-
-class Memory(NamedTuple):
-    """The recurrent layer of a policy."""
-
-    kind: str
-    size: int
 
 
 class ShapeMismatch(NamedTuple):
@@ -32,67 +22,50 @@ class ShapeMismatch(NamedTuple):
     option: str  # of the algorithm, as it was when the weights were learned; empty where no single option explains it
 
 
-def difference(stored: Shapes, held: Shapes) -> ShapeMismatch | None:
-    """The first difference between stored weights and those of a network; None where there is none.
+def misfit(module: nn.Module, weights: Mapping[str, Any]) -> ShapeMismatch | None:
+    """The first difference between stored weights, tensors by name, and those of a module; None if there is none.
 
     Linear layers in a row are a *chain*, as `actor 4-64-64-5`: inputs of the first, then outputs of each.
     """
-    differ = [name for name in {**held, **stored} if held.get(name) is None or held.get(name) != stored.get(name)]
+    # None, which fits nothing, stands for what is no tensor.
+    shapes = [
+        {name: tuple(one.shape) if isinstance(one, Tensor) else None for name, one in each.items()}
+        for each in (weights, module.state_dict())
+    ]
+    stored, here = shapes
+    differ = [name for name in {**here, **stored} if here.get(name) is None or here.get(name) != stored.get(name)]
     if not differ:
         return None
-    memories = _memory(stored), _memory(held)
+    memories, chains = [], []
+    for each in shapes:
+        memory, found = None, dict[str, tuple[int, ...]]()
+        for name, shape in each.items():
+            inputs = each.get(name.removesuffix(_FROM_MEMORY) + _FROM_INPUTS)
+            if name.endswith(_FROM_MEMORY) and shape and inputs and shape[-1] and memory is None:
+                memory = _KINDS.get(inputs[-2] // shape[-1], "memory"), shape[-1]
+            if name.endswith(".weight") and shape is not None and len(shape) == 2:
+                path = name.removesuffix(".weight").split(".")
+                chain = ".".join(path[:-1] if path[-1].isdigit() else path)
+                found[chain] = (*found.get(chain, (shape[1],)), shape[0])
+        memories.append(memory)
+        chains.append(found)
     if memories[0] != memories[1]:
-        return ShapeMismatch(_memory_words(*memories), _memory_option(memories[0]))
-    there, here = _chains(stored), _chains(held)
-    for name in {**here, **there}:
-        old, new = there.get(name, ()), here.get(name, ())
-        if old != new:
-            return ShapeMismatch(f"{name} {_sizes(old)} stored, {_sizes(new)} here", _sizes_option(old, new))
-    shapes = (_shape(side, differ[0]) for side in (stored, held))
-    return ShapeMismatch("{} {} stored, {} here".format(differ[0], *shapes), "")
-
-
-def _chains(shapes: Shapes) -> dict[str, tuple[int, ...]]:
-    """Linear layers in a row, by the name of the module that holds them."""
-    found: dict[str, tuple[int, ...]] = {}
-    for name, shape in shapes.items():
-        if name.endswith(".weight") and shape is not None and len(shape) == 2:
-            path = name.removesuffix(".weight").split(".")
-            chain = ".".join(path[:-1] if path[-1].isdigit() else path)
-            found[chain] = (*found.get(chain, (shape[1],)), shape[0])
-    return found
-
-
-def _memory(shapes: Shapes) -> Memory | None:
-    for name, shape in shapes.items():
-        inputs = shapes.get(name.removesuffix(_FROM_MEMORY) + _FROM_INPUTS)
-        if name.endswith(_FROM_MEMORY) and shape and inputs and shape[-1]:
-            return Memory(_KINDS.get(inputs[-2] // shape[-1], "memory"), shape[-1])
-    return None
-
-
-def _memory_words(stored: Memory | None, held: Memory | None) -> str:
-    there, here = (f"a memory ({one.kind} of {one.size})" if one else "no memory" for one in (stored, held))
-    return f"{there} stored, {here} here"
-
-
-def _memory_option(stored: Memory | None) -> str:
-    return f"options.recurrent: {stored.kind}, options.hidden_size: {stored.size}" if stored else "no options.recurrent"
-
-
-def _sizes(chain: tuple[int, ...]) -> str:
-    return "-".join(map(str, chain)) or "none"
-
-
-def _sizes_option(stored: tuple[int, ...], held: tuple[int, ...]) -> str:
-    """The option that differs, for layers with the same inputs and outputs and other sizes in between."""
-    alike = stored and held and (stored[0], stored[-1]) == (held[0], held[-1])
-    return f"options.hidden_sizes: {list(stored[1:-1])}" if alike else ""
-
-
-def _shape(shapes: Shapes, name: str) -> str:
-    shape = shapes.get(name)
-    return "none" if shape is None else "x".join(map(str, shape)) or "one number"
+        then, now = ("no memory" if one is None else "a memory ({} of {})".format(*one) for one in memories)
+        kind = memories[0]
+        option = "options.recurrent: {}, options.hidden_size: {}".format(*kind) if kind else "no options.recurrent"
+        return ShapeMismatch(f"{then} stored, {now} here", option)
+    for name in {**chains[1], **chains[0]}:
+        before, after = (each.get(name, ()) for each in chains)
+        if before != after:
+            then, now = ("-".join(map(str, chain)) or "none" for chain in (before, after))
+            # Layers with the same inputs and outputs and other sizes in between: one option differs.
+            alike = before and after and (before[0], before[-1]) == (after[0], after[-1])
+            return ShapeMismatch(
+                f"{name} {then} stored, {now} here", f"options.hidden_sizes: {list(before[1:-1])}" if alike else ""
+            )
+    last = (each.get(differ[0]) for each in shapes)
+    then, now = ("none" if shape is None else "x".join(map(str, shape)) or "one number" for shape in last)
+    return ShapeMismatch(f"{differ[0]} {then} stored, {now} here", "")
 
 
 _AS_LEARNED = (
@@ -138,13 +111,3 @@ def load_weights(module: nn.Module, weights: Mapping[str, Any]) -> None:
         remedy = f"they were learned with {found.option}" if found.option else _AS_LEARNED
         raise ConfigError(f"the stored weights do not fit this network: {found.words}; {remedy}")
     module.load_state_dict(tensors)
-
-
-def misfit(module: nn.Module, weights: Mapping[str, Any]) -> ShapeMismatch | None:
-    """In which way stored weights do not fit a module; None if they do."""
-    return difference(_shapes(weights), _shapes(module.state_dict()))
-
-
-def _shapes(weights: Mapping[str, Any]) -> dict[str, Shape]:
-    """Shapes by name; None, which fits nothing, for what is no tensor."""
-    return {name: tuple(one.shape) if isinstance(one, Tensor) else None for name, one in weights.items()}

@@ -10,8 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeGuard, TypeVar
 
 import numpy as np
 import torch
@@ -22,8 +21,7 @@ from torch.nn import functional
 
 from arena.errors import ConfigError
 from arena.game.spaces import leaf_spaces, leaves_of
-from policies.networks.distributions import Distribution
-from policies.networks.heads import ActionHead, check_choices
+from policies.networks.heads import ActionHead, Distribution, check_choices
 
 FEW = 64  # up to so many rows, allocating hidden layers is faster than looking up their storage
 
@@ -31,11 +29,7 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU}
 
 
 class BufferPool:
-    """Storage for the hidden layers of perceptrons that have the same ones and are called one after the other.
-
-    Args:
-        widths: of the hidden layers.
-    """
+    """Storage for hidden layers of these widths, of perceptrons that are called one after the other."""
 
     def __init__(self, widths: Sequence[int]) -> None:
         self._widths = (*widths, *sorted(set(widths)))  # the hidden layers, and a spare array of each width
@@ -83,7 +77,6 @@ class MLP(nn.Sequential):
     Args:
         layers: linear ones, each with a bias.
         activation: a name in `ACTIVATIONS`.
-        storage: for as many rows of the hidden layers as the largest batch has.
     """
 
     def __init__(self, layers: Sequence[nn.Linear], *, activation: str, storage: BufferPool) -> None:
@@ -114,11 +107,25 @@ class MLP(nn.Sequential):
         """
         trace, written = self._trace(inputs), self._storage.uses
 
+        def grad_of(tensor: Tensor) -> Tensor:
+            if tensor.grad is None:
+                tensor.grad = torch.zeros_like(tensor)
+            return tensor.grad
+
         def backward(gradient: Tensor) -> None:
             if self._storage.uses != written:
                 raise RuntimeError("the hidden layers were written over; go back before the next call")
-            self._storage.uses += 1  # `backward` overwrites them as well
-            self._backward(trace, gradient)
+            self._storage.uses += 1  # the hidden layers are overwritten here as well
+            for (weight, bias), layer_inputs in zip(self._layers[:0:-1], trace[-2:0:-1], strict=True):
+                grad_of(weight).addmm_(gradient.t(), layer_inputs)
+                grad_of(bias).add_(gradient.sum(0))
+                before = torch.mm(gradient, weight, out=self._storage.spare(layer_inputs))
+                gradient = self._through(before, layer_inputs)
+            weight, bias = self._layers[0]
+            grad_of(weight).addmm_(gradient.t(), inputs)
+            grad_of(bias).add_(gradient.sum(0))
+            if inputs.requires_grad:
+                grad_of(inputs).addmm_(gradient, weight)
 
         return trace[-1], backward
 
@@ -130,40 +137,12 @@ class MLP(nn.Sequential):
             trace.append(self._activate(hidden))
         return [*trace, functional.linear(trace[-1], *self._layers[-1])]
 
-    def _backward(self, trace: list[Tensor], gradient: Tensor) -> None:
-        for (weight, bias), inputs in zip(self._layers[:0:-1], trace[-2:0:-1], strict=True):
-            _gradient_of(weight).addmm_(gradient.t(), inputs)
-            _gradient_of(bias).add_(gradient.sum(0))
-            before = torch.mm(gradient, weight, out=self._storage.spare(inputs))
-            gradient = self._through(before, inputs)
-        weight, bias = self._layers[0]
-        _gradient_of(weight).addmm_(gradient.t(), trace[0])
-        _gradient_of(bias).add_(gradient.sum(0))
-        if trace[0].requires_grad:
-            _gradient_of(trace[0]).addmm_(gradient, weight)
-
-
-def _through_tanh(gradient: Tensor, activated: Tensor) -> Tensor:
-    """The gradient times f' = 1 - f^2, written over `activated`."""
-    return torch.addcmul(gradient, gradient, activated.square_(), value=-1, out=activated)
-
-
-def _through_relu(gradient: Tensor, activated: Tensor) -> Tensor:
-    """The gradient times f' = 1 where the unit is on, else 0, written over `activated`."""
-    return torch.mul(gradient, activated.sign_(), out=activated)
-
 
 _BY_HAND: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor, Tensor], Tensor]]] = {
-    "tanh": (torch.tanh_, _through_tanh),
-    "relu": (torch.relu_, _through_relu),
+    # f, and the gradient times f', written over f's values: 1 - f^2; 1 where the unit is on, else 0
+    "tanh": (torch.tanh_, lambda gradient, f: torch.addcmul(gradient, gradient, f.square_(), value=-1, out=f)),
+    "relu": (torch.relu_, lambda gradient, f: torch.mul(gradient, f.sign_(), out=f)),
 }
-
-
-def _gradient_of(tensor: Tensor) -> Tensor:
-    if tensor.grad is None:
-        tensor.grad = torch.zeros_like(tensor)
-    return tensor.grad
-
 
 _HIDDEN_GAIN = math.sqrt(2)
 _IMAGE_FEATURES = 512
@@ -172,8 +151,8 @@ _SMALL_IMAGE = 36  # pixels; the large network's three layers leave nothing of a
 Layer = TypeVar("Layer", nn.Linear, nn.Conv2d)
 
 
-class _Unset(nn.Module):
-    """A layer whose weights are not set when it is made: torch would draw them from its global generator.
+class UnsetLinear(nn.Linear):
+    """A linear layer whose weights its owner sets: torch would draw them from its global generator.
 
     `torch.nn.utils.skip_init` does the same, but imports torch's compiler: a quarter of a second for every worker.
     """
@@ -182,12 +161,9 @@ class _Unset(nn.Module):
         pass
 
 
-class UnsetLinear(_Unset, nn.Linear):
-    """A linear layer for weights that its owner sets."""
-
-
-class _Conv2d(_Unset, nn.Conv2d):
-    pass
+class _UnsetConv2d(nn.Conv2d):
+    def reset_parameters(self) -> None:
+        pass
 
 
 def _initialized(layer: Layer, gain: float, generator: torch.Generator) -> Layer:
@@ -198,23 +174,27 @@ def _initialized(layer: Layer, gain: float, generator: torch.Generator) -> Layer
 
 
 def linear(inputs: int, outputs: int, gain: float, generator: torch.Generator) -> nn.Linear:
-    """A linear layer with orthogonal weights of this gain, and zero biases."""
     return _initialized(UnsetLinear(inputs, outputs), gain, generator)
 
 
 def mlp(
-    sizes: Sequence[int],
+    inputs: int,
     outputs: int,
     *,
+    hidden_sizes: Sequence[int],
     activation: str,
-    output_gain: float,
+    gain: float,
     generator: torch.Generator,
-    storage: BufferPool,
+    storage: BufferPool | None = None,
 ) -> MLP:
-    """A multi-layer perceptron [N, sizes[0]] -> [N, outputs] with an activation after every layer but the last."""
-    layers = [linear(inputs, hidden, _HIDDEN_GAIN, generator) for inputs, hidden in itertools.pairwise(sizes)]
-    layers.append(linear(sizes[-1], outputs, output_gain, generator))
-    return MLP(layers, activation=activation, storage=storage)
+    """A multi-layer perceptron [N, inputs] -> [N, outputs] whose last layer has weights of this gain.
+
+    Without `storage` it has its own, which it keeps for the backward pass while other perceptrons are called.
+    """
+    sizes = (inputs, *hidden_sizes)
+    layers = [linear(before, after, _HIDDEN_GAIN, generator) for before, after in itertools.pairwise(sizes)]
+    layers.append(linear(sizes[-1], outputs, gain, generator))
+    return MLP(layers, activation=activation, storage=storage or BufferPool(hidden_sizes))
 
 
 def scale_of_bytes(space: spaces.Box) -> float:
@@ -271,7 +251,7 @@ class Image(nn.Module):
         layers: list[nn.Module] = []
         inputs = int(channels)
         for outputs, (kernel, stride) in zip((32, 64, 64), kernels, strict=True):
-            layer = _Conv2d(inputs, outputs, kernel, stride=stride, padding=int(small))
+            layer = _UnsetConv2d(inputs, outputs, kernel, stride=stride, padding=int(small))
             layers += [_initialized(layer, _HIDDEN_GAIN, generator), nn.ReLU()]
             inputs = outputs
         self.layers = nn.Sequential(*layers, nn.Flatten())
@@ -286,7 +266,7 @@ class Image(nn.Module):
         return functional.relu(self.linear(hidden))
 
 
-def is_image(space: Space[Any]) -> bool:
+def is_image(space: Space[Any]) -> TypeGuard[spaces.Box]:
     """Whether a leaf is taken for a picture: bytes with three axes, one of which can be the channels."""
     return isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) == 3
 
@@ -301,14 +281,11 @@ class Features(NamedTuple):
 class Encoder(nn.Module):
     """All leaves of an observation to features [N, features]; its only weights are those of images.
 
-    Args:
-        space: one entity's observation space.
-        generator: where the initial weights come from.
-
     Attributes:
         features: how many an actor sees.
         critic_features: how many a critic sees; None: as many.
         memory_size: numbers that a row remembers from tick to tick: none here, see `policies.networks.recurrent`.
+        learns: whether it has weights.
     """
 
     features: int
@@ -318,7 +295,14 @@ class Encoder(nn.Module):
     def __init__(self, space: Space[Any], generator: torch.Generator) -> None:
         super().__init__()
         leaves_of(space)  # refuses what has no fixed layout
-        self.parts = nn.ModuleList(_leaf_encoder(leaf, generator) for leaf in leaf_spaces(space))
+        self.parts = nn.ModuleList(
+            Image(leaf, generator)
+            if is_image(leaf)
+            else OneHot(leaf)
+            if isinstance(leaf, (spaces.Discrete, spaces.MultiDiscrete))
+            else Numbers(leaf)
+            for leaf in leaf_spaces(space)
+        )
         self._parts = tuple(self.parts)  # faster than the list
         self.features = sum(part.features for part in self.parts)  # type: ignore[misc]
         self.learns = any(True for _ in self.parameters())
@@ -343,43 +327,22 @@ class Encoder(nn.Module):
         return Features(features, features)
 
 
-def _leaf_encoder(space: Space[Any], generator: torch.Generator) -> Image | OneHot | Numbers:
-    if is_image(space):
-        assert isinstance(space, spaces.Box)
-        return Image(space, generator)
-    if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete)):
-        return OneHot(space)
-    assert isinstance(space, (spaces.Box, spaces.MultiBinary))
-    return Numbers(space)
-
-
 class ActorCritic(nn.Module):
     """The network of a policy-gradient algorithm: a distribution of actions, and the value of a state.
 
     Args:
         seen: one entity's observation space, or an encoder of leaves that is made already.
         head: what the actor's outputs mean.
-        hidden_sizes: layers of the actor and of the critic, each their own.
-        activation: a name in `policies.networks.actor_critic.ACTIVATIONS`.
-        generator: where the initial weights come from.
+        layers: `hidden_sizes`, `activation` and `generator` of `mlp`; actor and critic have their own layers.
     """
 
-    def __init__(
-        self,
-        seen: Space[Any] | Encoder,
-        head: ActionHead,
-        *,
-        hidden_sizes: Sequence[int],
-        activation: str,
-        generator: torch.Generator,
-    ) -> None:
+    def __init__(self, seen: Space[Any] | Encoder, head: ActionHead, **layers: Any) -> None:
         super().__init__()
-        self.encoder = Encoder(seen, generator) if isinstance(seen, Space) else seen
+        self.encoder = Encoder(seen, layers["generator"]) if isinstance(seen, Space) else seen
         self.head = head
-        seen_by_critic = self.encoder.critic_features or self.encoder.features
-        make = partial(mlp, activation=activation, generator=generator, storage=BufferPool(hidden_sizes))
-        self.actor = make((self.encoder.features, *hidden_sizes), head.outputs, output_gain=0.01)
-        self.critic = make((seen_by_critic, *hidden_sizes), 1, output_gain=1.0)
+        layers["storage"] = BufferPool(layers["hidden_sizes"])  # one is called after the other
+        self.actor = mlp(self.encoder.features, head.outputs, gain=0.01, **layers)
+        self.critic = mlp(self.encoder.critic_features or self.encoder.features, 1, gain=1.0, **layers)
 
     def policy(
         self, leaves: Sequence[Tensor], mask: Tensor | None = None, lengths: Tensor | None = None
@@ -393,7 +356,6 @@ class ActorCritic(nn.Module):
         return self._policy(features, mask), memory
 
     def value(self, leaves: Sequence[Tensor]) -> Tensor:
-        """V(s), [N]."""
         return self._value(self.encoder(leaves))
 
     def policy_and_value(

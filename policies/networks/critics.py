@@ -1,4 +1,4 @@
-"""Several critics of actions, which share their inputs and nothing else.
+"""Several critics of actions, which share their inputs and nothing else, and the actor beside them.
 
     observations --encoder--> features --+--> Q_1, ..., Q_k
     actions, if they are numbers --------+
@@ -18,7 +18,7 @@ import torch
 from gymnasium.spaces import Space
 from torch import Tensor, nn
 
-from policies.networks.actor_critic import MLP, BufferPool, Encoder, mlp
+from policies.networks.actor_critic import MLP, Encoder, mlp
 
 
 class Critics(nn.Module):
@@ -29,41 +29,19 @@ class Critics(nn.Module):
         actions: numbers per action, for Q(s, a); 0 for Q(s, .), the values of all choices side by side.
         outputs: values per row: 1, or the number of choices.
         count: k.
-        hidden_sizes: layers of each.
-        activation: a name in `policies.networks.actor_critic.ACTIVATIONS`.
-        generator: where the initial weights come from.
+        layers: `hidden_sizes`, `activation` and `generator` of `mlp`.
     """
 
-    def __init__(
-        self,
-        seen: Space[Any] | Encoder,
-        *,
-        actions: int,
-        outputs: int,
-        count: int,
-        hidden_sizes: Sequence[int],
-        activation: str,
-        generator: torch.Generator,
-    ) -> None:
+    def __init__(self, seen: Space[Any] | Encoder, *, actions: int, outputs: int, count: int, **layers: Any) -> None:
         super().__init__()
-        self.encoder = Encoder(seen, generator) if isinstance(seen, Space) else seen
+        self.encoder = Encoder(seen, layers["generator"]) if isinstance(seen, Space) else seen
         self.features = self.encoder.features
-        self._each: list[MLP] = [
-            mlp(
-                (self.features + actions, *hidden_sizes),
-                outputs,
-                activation=activation,
-                output_gain=1.0,
-                generator=generator,
-                storage=BufferPool(hidden_sizes),  # of its own: kept for the backward pass while others are called
-            )
-            for _ in range(count)
-        ]
+        self._each: list[MLP] = [mlp(self.features + actions, outputs, gain=1.0, **layers) for _ in range(count)]
         self.members = nn.ModuleList(self._each)
 
     def forward(self, features: Tensor, actions: Tensor | None = None) -> Tensor:
         """Q [k, N, outputs] of features [N, features], and actions [N, actions] if they are numbers."""
-        inputs = _joined(features, actions)
+        inputs = features if actions is None else torch.cat([features, actions], 1)
         return torch.stack([critic(inputs) for critic in self._each])
 
 
@@ -80,8 +58,16 @@ def frozen(module: nn.Module) -> Iterator[None]:
             parameter.requires_grad_()
 
 
-def _joined(features: Tensor, actions: Tensor | None) -> Tensor:
-    return features if actions is None else torch.cat([features, actions], 1)
+class Temperature(nn.Module):
+    """alpha of a soft actor, how much a nat of entropy is worth, by its logarithm; it begins at 1."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.log_alpha = nn.Parameter(torch.zeros(()))
+
+    @property
+    def alpha(self) -> float:
+        return float(self.log_alpha.detach().exp())
 
 
 class ActorAndCritics(nn.Module):
@@ -90,30 +76,17 @@ class ActorAndCritics(nn.Module):
     Args:
         critics: of actions, with the encoder.
         outputs: numbers that the actor gives.
-        hidden_sizes: layers of the actor.
-        activation: a name in `policies.networks.actor_critic.ACTIVATIONS`.
-        generator: where the actor's initial weights come from.
+        temperature: of a soft actor, where it is learned.
+        layers: of the actor, as of `Critics`.
     """
 
     def __init__(
-        self,
-        critics: Critics,
-        outputs: int,
-        *,
-        hidden_sizes: Sequence[int],
-        activation: str,
-        generator: torch.Generator,
+        self, critics: Critics, outputs: int, *, temperature: Temperature | None = None, **layers: Any
     ) -> None:
         super().__init__()
         self.critics = critics
-        self.actor = mlp(
-            (critics.features, *hidden_sizes),
-            outputs,
-            activation=activation,
-            output_gain=0.01,
-            generator=generator,
-            storage=BufferPool(hidden_sizes),
-        )
+        self.actor = mlp(critics.features, outputs, gain=0.01, **layers)
+        self.temperature = temperature
 
     def forward(self, leaves: Sequence[Tensor]) -> Tensor:
         """The actor's outputs [N, outputs] for leaves [N, ...]."""

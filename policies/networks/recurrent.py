@@ -23,7 +23,6 @@ from typing import Any
 import numpy as np
 import torch
 from gymnasium.spaces import Space
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -36,10 +35,7 @@ _TWINS = 2  # layers side by side: the actor's and the critic's
 class GRU(nn.Module):
     """Twins of the gated recurrent unit (Cho et al. 2014, arXiv 1406.1078); the memory of each is its output h.
 
-    Args:
-        inputs: numbers that both see.
-        size: numbers that each gives.
-        generator: where the initial weights come from.
+    Both see `inputs` numbers, and each gives `size`.
     """
 
     gates, memories = 3, 1  # vectors that one tick computes, and that it remembers
@@ -84,7 +80,6 @@ class LSTM(GRU):
         nn.init.ones_(self.bias.data[:, size : 2 * size])
 
     def tick(self, seen: Tensor, memory: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        """The memory after a tick, arrays [2, N, size], the output first; `seen` is what the inputs contribute."""
         h, c = memory
         gates = torch.baddbmm(seen, h, self.from_memory.transpose(1, 2))
         flows, candidate = torch.split(gates, [3 * self.size, self.size], -1)
@@ -99,12 +94,7 @@ RECURRENT: dict[str, type[GRU]] = {"lstm": LSTM, "gru": GRU}
 class RecurrentEncoder(Encoder):
     """Leaves, the last of them the memory [N, memory_size], to features: the actor's, then the critic's, [N, 2 * size].
 
-    Args:
-        space: one entity's observation space.
-        kind: a name in `RECURRENT`.
-        hidden_size: how many features actor and critic have each.
-        generator: where the initial weights come from.
-        own: encoder of the other leaves; None: the built-in one.
+    `kind` is a name in `RECURRENT`; `inner` encodes the other leaves, None: the built-in one.
     """
 
     def __init__(
@@ -114,14 +104,14 @@ class RecurrentEncoder(Encoder):
         kind: str,
         hidden_size: int,
         generator: torch.Generator,
-        own: Encoder | None = None,
+        inner: Encoder | None = None,
     ) -> None:
-        if own is None:
+        if inner is None:
             super().__init__(space, generator)
         else:
             nn.Module.__init__(self)
-            self.features = own.features
-        self.own = own
+            self.features = inner.features
+        self.own = inner  # its name in stored weights
         self.layer = RECURRENT[kind](self.features, hidden_size, generator)
         self.features = hidden_size
         self.memory_size = self.layer.memories * _TWINS * hidden_size
@@ -140,15 +130,19 @@ class RecurrentEncoder(Encoder):
     def unrolled(self, leaves: Sequence[Tensor], lengths: Tensor | None) -> Tensor:
         """Features of sequences, one after the other in the rows, with the memory of the current weights.
 
-        Args:
-            leaves: [N, ...]; of the memory only what each sequence begins with is read.
-            lengths: [S] transitions of each sequence, at least one; N in sum. None: every row for itself.
+        `lengths` [S] are the transitions of each sequence, at least one, N in sum; None: every row for itself. Of the
+        memory only what each sequence begins with is read.
         """
         if lengths is None:
             return self(leaves)  # type: ignore[no-any-return]
         *others, memory = leaves
-        order, counts = _side_by_side(lengths.cpu().numpy())
-        index = torch.from_numpy(order).to(memory.device)
+        sizes = lengths.cpu().numpy()
+        by_length = np.argsort(-sizes, kind="stable")
+        begins = (np.cumsum(sizes) - sizes)[by_length]
+        times = np.arange(sizes.max())[:, None]
+        going_on = times < sizes[by_length]  # [longest, S]
+        counts = going_on.sum(1).tolist()  # sequences that there are at each time, longer ones first
+        index = torch.from_numpy((begins + times)[going_on]).to(memory.device)  # rows in the order of time
         seen = torch.split(self.layer.seen(self._seen(others)).index_select(1, index), counts, 1)
         now = self._read(memory.index_select(0, index[: counts[0]]))
         outputs = []
@@ -162,41 +156,26 @@ class RecurrentEncoder(Encoder):
         return Features(*features.chunk(_TWINS, 1))
 
     def _seen(self, leaves: Sequence[Tensor]) -> Tensor:
-        """Features of the leaves without the memory."""
         found: Tensor = super().forward(leaves) if self.own is None else self.own(leaves)
         return found
 
     def _read(self, memory: Tensor) -> Sequence[Tensor]:
-        """A leaf of memory as the layers' arrays [2, N, features]."""
         return memory.view(memory.shape[0], self.layer.memories, _TWINS, -1).permute(1, 2, 0, 3).unbind()
 
 
 def _by_row(twins: Tensor) -> Tensor:
-    """Arrays of both [2, N, size] side by side [N, 2 * size]."""
+    """[2, N, size] as [N, 2 * size]."""
     return twins.transpose(0, 1).flatten(1)
 
 
-def _side_by_side(lengths: NDArray[np.int64]) -> tuple[NDArray[np.int64], list[int]]:
-    """The rows of sequences in the order of time, longer sequences first; how many there are at each time."""
-    by_length = np.argsort(-lengths, kind="stable")
-    begins = (np.cumsum(lengths) - lengths)[by_length]
-    times = np.arange(lengths.max())[:, None]
-    going_on = times < lengths[by_length]  # [longest, S]
-    return (begins + times)[going_on], going_on.sum(1).tolist()
-
-
 class RecurrentState:
-    """The memory of an actor's rows, from tick to tick; empty for a policy without memory.
-
-    Args:
-        size: numbers that a row remembers.
-    """
+    """The memory of an actor's rows, `size` numbers each, from tick to tick; empty for a policy without memory."""
 
     def __init__(self, size: int) -> None:
         self._size = size
         self._memory = torch.zeros(0, size)
 
-    def beside(self, leaves: list[Tensor], infos: Mapping[str, Any]) -> list[Tensor]:
+    def beside(self, leaves: list[Any], infos: Mapping[str, Any]) -> list[Any]:
         """The leaves [B, ...] that the rows see, followed by their memory if they have one."""
         if self._size == 0:
             return leaves
@@ -205,13 +184,11 @@ class RecurrentState:
         ended = fields_of(infos).ended
         if ended is not None:
             self._memory[torch.from_numpy(np.asarray(ended, np.bool_))] = 0.0
-        return [*leaves, self._memory]
+        return [*leaves, self._memory.to(leaves[0].device)]
 
     def keep(self, memory: Tensor | None, infos: Mapping[str, Any]) -> None:
         """Takes the memory of the rows that act; the other rows keep theirs."""
-        if memory is None:
-            return
-        active = fields_of(infos).active
-        if active is None:
-            active = np.ones(len(memory), np.bool_)
-        self._memory = torch.where(torch.tensor(active)[:, None], memory.cpu(), self._memory)
+        if memory is not None:
+            active = fields_of(infos).active
+            acts = torch.ones(len(memory), dtype=torch.bool) if active is None else torch.tensor(active)
+            self._memory = torch.where(acts[:, None], memory.cpu(), self._memory)

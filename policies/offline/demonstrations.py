@@ -15,8 +15,7 @@ from arena.game.ragged import Ragged
 from arena.game.spaces import unflatten
 from arena.game.units import UnitSpace
 from policies.common.columns import Columns, RaggedTensor, kept_leaves, stored_leaves
-from policies.networks.distributions import FORBIDDEN
-from policies.networks.heads import ActionHead
+from policies.networks.heads import FORBIDDEN, ActionHead
 from policies.networks.units.tokens import allowed_rows
 
 

@@ -34,16 +34,14 @@ from gymnasium.spaces import Discrete, Space
 from gymnasium.vector import VectorEnv
 from torch import Tensor
 
-from policies.common.adam import Adam, Target
 from policies.common.normalization import ObservationNormalizer, Statistics
 from policies.common.nstep import NStepBatch
 from policies.common.off_policy import OffPolicy
 from policies.common.options import check_idle, check_refused, wrong
 from policies.common.replay import Transitions
 from policies.exporting import Exported, decoding_of, exported
-from policies.networks.critics import Critics, frozen
+from policies.networks.critics import Critics, Temperature, frozen
 from policies.networks.reparameterized import Actions, GumbelSoftmaxActions, SquashedGaussianActions, TanhActions
-from policies.networks.soft_actions import Temperature
 from policies.team.joint import JointNStepBuilder, TeamNStepBuilder, check_team, places_of
 from policies.team.networks import Actors, ActorsAndCritics, JointEncoder
 
@@ -81,8 +79,7 @@ class Centralized(OffPolicy):
     def make_network(self, temperature: Temperature | None = None) -> ActorsAndCritics:
         """Actors and critics, with the same initial weights at every worker."""
         options, generator = self.options, torch.Generator().manual_seed(self.group.shared_seed)
-        layers: dict[str, Any] = {"hidden_sizes": options.hidden_sizes, "activation": options.activation}
-        layers["generator"] = generator
+        layers = self.layers(generator)
         encoder = JointEncoder(self.env.single_observation_space, self.entities, generator)
         sizes: dict[str, Any] = {"actions": self.entities * self.actions.inputs, "outputs": self.entities}
         critics = Critics(encoder, **sizes, count=self.n_critics, **layers)
@@ -90,7 +87,7 @@ class Centralized(OffPolicy):
         actors = Actors(encoder.of_one, self.actions.outputs, **shared, **layers)
         return ActorsAndCritics(critics, actors, temperature).to(self.device)
 
-    def set_up_team(self, optimizers: Mapping[str, Adam], targets: Mapping[str, Target[Any]]) -> None:
+    def set_up_team(self, targets: Mapping[str, str]) -> None:
         """`set_up` with joint transitions: a transition is one of a lane, of all entities of the team."""
         options, space, group = self.options, self.env.single_observation_space, self.group
         layout: dict[str, Any] = {
@@ -106,7 +103,7 @@ class Centralized(OffPolicy):
         }
         alone = len(group.teams) == group.size
         self.set_up(
-            optimizers,
+            dict(self.network.named_children()),
             targets,
             experience=JointNStepBuilder(**layout) if alone else TeamNStepBuilder(group, **layout),
             normalization=JointNormalizer(
@@ -115,12 +112,6 @@ class Centralized(OffPolicy):
             rank=group.teams.index(group.team),
             size=len(group.teams),
         )
-
-    def act_randomly(self, rows: int, mask: Tensor | None) -> Tensor:
-        return self.actions.uniform(rows, mask, self.generator)
-
-    def explore(self, leaves: Sequence[Tensor], mask: Tensor | None) -> Tensor:
-        return self.act(leaves, mask, self.generator)
 
     def act(self, leaves: Sequence[Tensor], mask: Tensor | None, generator: torch.Generator | None) -> Tensor:
         return self.actions.choose(self.network(leaves, self.places), mask, generator)

@@ -166,15 +166,12 @@ class JointNStepBuilder(NStepBuilder):
             joint.append(seen.view(len(acts), self._entities, *leaf.shape[1:]))
         return *joint, flags.to(self._kinds[-1])
 
-    def _void_rows(self, fields: StepFields) -> Rows:
+    def _void_rows(self, void: Flags) -> Rows:
         """The lanes in which the transition of any entity is void: a joint transition is learned from as a whole."""
-        return self._no_rows if fields.void is None else np.flatnonzero(self._by_lane(fields.void).any(1))
+        return np.flatnonzero(self._by_lane(void).any(1))
 
-    def _discounts(self, rows: Rows, actions: Rows) -> NDArray[np.float64]:
-        return np.where(self._out[rows], 0.0, self._powers[actions][:, None])
-
-    def _left(self, rows: Rows) -> NDArray[np.float64]:
-        return np.where(self._out[rows], 0.0, self._powers[-1])
+    def _discounts(self, rows: Rows, actions: Any) -> NDArray[np.float64]:
+        return np.where(self._out[rows], 0.0, super()._discounts(rows, actions)[:, None])
 
     def _end(self, ended: Flags, terminated: Flags, fields: StepFields) -> None:
         """Completes what is under way in the lanes where an entity's episode has ended; all are [L, E]."""

@@ -16,9 +16,8 @@ import torch
 from gymnasium.spaces import Space
 from torch import Tensor, nn
 
-from policies.networks.actor_critic import BufferPool, Encoder, mlp
-from policies.networks.critics import Critics
-from policies.networks.soft_actions import Temperature
+from policies.networks.actor_critic import Encoder, mlp
+from policies.networks.critics import Critics, Temperature
 
 
 class JointEncoder(Encoder):
@@ -52,30 +51,11 @@ class Actors(nn.Module):
     Each makes `outputs` of the `features` of what one entity sees.
     """
 
-    def __init__(
-        self,
-        features: int,
-        outputs: int,
-        *,
-        entities: int,
-        shared: bool,
-        hidden_sizes: Sequence[int],
-        activation: str,
-        generator: torch.Generator,
-    ) -> None:
+    def __init__(self, features: int, outputs: int, *, entities: int, shared: bool, **layers: Any) -> None:
         super().__init__()
         self._names = torch.eye(entities) if shared else torch.zeros(entities, 0)
-        self._each = [
-            mlp(
-                (features + self._names.shape[1], *hidden_sizes),
-                outputs,
-                activation=activation,
-                output_gain=0.01,
-                generator=generator,
-                storage=BufferPool(hidden_sizes),
-            )
-            for _ in range(1 if shared else entities)
-        ]
+        inputs, count = features + self._names.shape[1], 1 if shared else entities
+        self._each = [mlp(inputs, outputs, gain=0.01, **layers) for _ in range(count)]
         self.members = nn.ModuleList(self._each)
 
     def forward(self, features: Tensor, first: int = 0) -> Tensor:

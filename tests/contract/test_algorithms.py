@@ -22,7 +22,7 @@ from gpu import needs_cuda
 from policies import td3
 from policies.common.algorithm import Algorithm
 from policies.common.replay import Replay, Transitions
-from policies.networks import reparameterized, soft_actions
+from policies.networks import reparameterized
 from recorded_samples import record
 
 VECTOR = spaces.Box(-1, 1, (3,), np.float32)
@@ -191,6 +191,20 @@ def test_same_seed_gives_same_weights_without_global_generators(learner: Learner
     assert np.array_equal(numpy_before, np.random.get_state()[1])
 
 
+def test_actor_has_no_side_effects_and_is_random_unless_greedy(learner: Learner) -> None:
+    algorithm = learner.make(learner.env(lanes=20), exploration_final_eps=1.0)
+    observations, infos = algorithm.env.reset()
+    before = algorithm.state_dict()
+    streams = [one.get_state() for one in vars(algorithm).values() if isinstance(one, torch.Generator)]
+    actors = algorithm.actor(greedy=True), algorithm.actor()
+    greedy, drawn = ({act(observations, infos).tobytes() for _ in range(5)} for act in actors)
+    assert len(greedy) == 1
+    assert len(drawn) == (1 if getattr(algorithm, "plays_mean", False) else 5)
+    assert all_equal(before, algorithm.state_dict())
+    now = [one.get_state() for one in vars(algorithm).values() if isinstance(one, torch.Generator)]
+    assert all(map(torch.equal, streams, now))
+
+
 @needs_cuda
 def test_gpu_learns_what_the_cpu_learns_and_both_play_the_same(learner: Learner) -> None:
     on_cpu, on_gpu = (learner.train(learner.env(ticks=12), device=device, **FULL) for device in ("cpu", "cuda"))
@@ -239,7 +253,6 @@ def test_gradients_and_samples_of_one_full_batch_give_the_same_weights(
 
     for module, name in (
         (td3, "normal"),
-        (soft_actions, "normal"),
         (reparameterized, "normal"),
         (reparameterized, "gumbel"),
     ):

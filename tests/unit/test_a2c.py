@@ -10,7 +10,7 @@ import torch
 from gymnasium import spaces
 from gymnasium.vector.utils import batch_space
 
-from arena.errors import BudgetReached, ConfigError
+from arena.errors import BudgetReached
 from fakes import ScriptedEnv, ThreadGroup, random_rewards, solo_group
 from learning_steps import evaluate, learn, play
 from policies.a2c import A2C
@@ -78,28 +78,6 @@ def test_metrics_are_the_terms_of_the_papers_loss() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize(
-    "action_space",
-    [spaces.Discrete(3), spaces.MultiDiscrete([2, 3]), spaces.MultiBinary(2), spaces.Box(-1, 1, (2,), np.float32)],
-    ids=str,
-)
-@pytest.mark.parametrize("observation_space", [VECTOR, spaces.Box(0, 255, (12, 12, 3), np.uint8)], ids=str)
-def test_closed_form_gradient_equals_autograd(observation_space: Any, action_space: Any, masked: bool) -> None:
-    a2c = worker(ScriptedEnv(observation_space, action_space), **WEIGHTED)
-    batch = random_batch(a2c, masked=masked and a2c.head.mask_size > 0)
-    a2c.optimizer.zero_grad()
-    policy, values = a2c.network.policy_and_value(batch.observations, batch.masks)
-    losses = -policy.log_prob(batch.actions) * batch.advantages + 0.7 * (values - batch.returns).square()
-    (losses - 0.3 * policy.entropy()).mean().backward()
-    expected = a2c.optimizer.gradient.clone()
-    a2c.optimizer.zero_grad()
-    a2c.backward(batch)
-    assert expected.abs().max() > 0.01
-    torch.testing.assert_close(a2c.optimizer.gradient, expected, atol=2e-6, rtol=1e-4)
-
-
-@pytest.mark.slow
 def test_return_is_rewards_to_the_rollout_end_plus_bootstrap_value() -> None:
     env = ScriptedEnv(VECTOR, CHOICE, rows=2, length=99, reward=random_rewards(0))
     a2c = worker(env, gamma=0.9)
@@ -142,11 +120,6 @@ def test_advantages_are_normalized_only_if_configured() -> None:
 
 
 # ------------------------------------------------------------------------------------------------- state, options
-
-
-def test_foreign_state_is_refused_by_name() -> None:
-    with pytest.raises(ConfigError, match="no state of A2C: it has q_values"):
-        worker(ScriptedEnv(VECTOR, CHOICE)).load_state_dict({"q_values": 1})
 
 
 def test_ppo_only_options_are_refused() -> None:

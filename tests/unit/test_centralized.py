@@ -20,7 +20,7 @@ from policies.common.replay import Transitions
 from policies.maddpg import MADDPG
 from policies.masac import MASAC
 from policies.networks import reparameterized
-from policies.networks.box import SquashedGaussian
+from policies.networks.reparameterized import SquashedGaussian
 
 VECTOR = spaces.Box(-1, 1, (3,), np.float32)
 PICTURE = spaces.Dict(a=spaces.Box(0, 255, (8, 8, 3), np.uint8), b=VECTOR)
@@ -175,7 +175,9 @@ def losses(learner: Any, batch: Transitions) -> tuple[Tensor, Tensor, Tensor]:
         if isinstance(learner, MADDPG):
             actor_loss = actor_loss + 0.2 * (acts[:, [i]] * outputs.square()).mean() / E
         else:
-            target = learner.target_entropy(outputs.detach(), mask_of(batch.masks, i))
+            target = reparameterized.target_entropy(
+                learner.actions, learner.options.target_entropy, outputs.detach(), mask_of(batch.masks, i)
+            )
             surplus = surplus + (acts[:, i] * (entropy.detach() - target)).mean() / E
     return critic_loss, actor_loss, surplus
 

@@ -16,7 +16,6 @@ from learning_steps import evaluate, play
 from minibatches import disturb
 from policies.a2c import A2C
 from policies.common.algorithm import Algorithm
-from policies.common.on_policy import OnPolicy
 from policies.hppo import HPPO
 from policies.ppo import PPO
 
@@ -62,7 +61,7 @@ def test_closed_forms_equal_autograd(case: str, monkeypatch: pytest.MonkeyPatch)
     algorithm, batch = CASES[case]()
     drawn = algorithm.generator.get_state()
     metrics, by_hand = gradients(algorithm, batch)
-    monkeypatch.setattr(OnPolicy, "has_gradient_by_hand", lambda *of: False)
+    monkeypatch.setattr(PPO, "has_gradient_by_hand", lambda *of: False)
     algorithm.generator.set_state(drawn)
     expected_metrics, expected = gradients(algorithm, batch)
     torch.testing.assert_close(metrics, expected_metrics, atol=1e-5, rtol=1e-4)
@@ -122,7 +121,7 @@ def test_an_algorithm_learns_without_closed_forms(monkeypatch: pytest.MonkeyPatc
     for by_hand in (True, False):
         with monkeypatch.context() as patched:
             if not by_hand:
-                patched.setattr(OnPolicy, "has_gradient_by_hand", lambda *of: False)
+                patched.setattr(PPO, "has_gradient_by_hand", lambda *of: False)
             ppo = PPO(ScriptedEnv(VECTOR, CHOICE, ticks=40), solo_group(), ticks=40, **{**SMALL, "n_steps": 20})
             with pytest.raises(BudgetReached):
                 ppo.run()

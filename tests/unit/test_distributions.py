@@ -12,18 +12,18 @@ from torch import Tensor, distributions
 
 from arena.errors import ConfigError
 from policies.common.tensors import load_weights
-from policies.networks.distributions import (
+from policies.networks.heads import (
     Bernoulli,
     Categorical,
     DiagonalGaussian,
     Distribution,
     MultiCategorical,
+    action_head,
     allow,
     gumbel,
     logistic,
     normal,
 )
-from policies.networks.heads import action_head
 
 SIZES = [2, 4, 3]
 SAMPLES = 40_000

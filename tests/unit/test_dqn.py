@@ -198,17 +198,6 @@ def test_initial_actions_are_uniform_over_allowed_ones() -> None:
     assert share == pytest.approx([1 / 3, 0, 1 / 3, 1 / 3], abs=0.015)
 
 
-def test_actor_obeys_masks_and_has_no_side_effects() -> None:
-    dqn = worker(ScriptedEnv(VECTOR, CHOICE, rows=2), exploration_final_eps=1.0)
-    infos = {"action_mask": np.array([[0, 0, 1, 0], [0, 1, 0, 0]], np.int8)}
-    observations, _ = dqn.env.reset()
-    before = dqn.generator.get_state()
-    assert dqn.actor()(observations, infos).tolist() == dqn.actor(greedy=True)(observations, infos).tolist() == [0, -1]
-    curious = dqn.actor()
-    assert len({tuple(curious(observations, {})) for _ in range(30)}) > 1
-    assert torch.equal(before, dqn.generator.get_state())
-
-
 # ------------------------------------------------------------------------------------------------------------ spaces
 
 

@@ -21,12 +21,13 @@ def numbers(*shape: int, seed: int = 5) -> Tensor:
 def perceptron(hidden: Sequence[int] = (8, 4), activation: str = "tanh", storage: BufferPool | None = None) -> MLP:
     """One with random weights and biases."""
     net = mlp(
-        (INPUTS, *hidden),
+        INPUTS,
         OUTPUTS,
+        hidden_sizes=hidden,
         activation=activation,
-        output_gain=1.0,
+        gain=1.0,
         generator=torch.Generator().manual_seed(0),
-        storage=storage or BufferPool(hidden),
+        storage=storage,
     )
     with torch.no_grad():
         for index, parameter in enumerate(net.parameters()):

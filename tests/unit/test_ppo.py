@@ -121,38 +121,6 @@ def test_metrics_are_the_terms_of_equation_9() -> None:
     assert 0.1 < measured[4] < 0.9
 
 
-def loss(ppo: PPO, batch: Batch) -> torch.Tensor:
-    """Equation (9) as torch can differentiate it."""
-    given = ppo.options
-    policy, values = ppo.network.policy_and_value(batch.observations, batch.masks)
-    ratio = (policy.log_prob(batch.actions) - batch.log_probs).exp()
-    clipped = ratio.clamp(1 - given.clip_range, 1 + given.clip_range)
-    errors = (values - batch.returns).square()
-    if given.clip_range_vf is not None:
-        near = batch.values + (values - batch.values).clamp(-given.clip_range_vf, given.clip_range_vf)
-        errors = torch.max(errors, (near - batch.returns).square())
-    gain = torch.min(ratio * batch.advantages, clipped * batch.advantages)
-    return (-gain + given.vf_coef * errors - given.ent_coef * policy.entropy()).mean()
-
-
-@pytest.mark.parametrize("options", [STRICT, {}], ids=["strict", "default"])
-@pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("action_space", ACTIONS, ids=str)
-@pytest.mark.parametrize("observation_space", OBSERVATIONS, ids=str)
-def test_closed_form_gradient_equals_autograd(
-    observation_space: Any, action_space: Any, masked: bool, options: dict[str, float]
-) -> None:
-    ppo = worker(ScriptedEnv(observation_space, action_space), hidden_sizes=(16, 8), **options)
-    batch = random_batch(ppo, masked=masked and ppo.head.mask_size > 0)
-    ppo.optimizer.zero_grad()
-    loss(ppo, batch).backward()
-    expected = ppo.optimizer.gradient.clone()
-    ppo.optimizer.zero_grad()
-    ppo.backward(batch)
-    assert expected.abs().max() > 0.01
-    torch.testing.assert_close(ppo.optimizer.gradient, expected, atol=2e-6, rtol=1e-4)
-
-
 @pytest.mark.parametrize("cut", [True, False])
 def test_truncated_episode_bootstraps_from_its_last_observation(cut: bool) -> None:
     env = ScriptedEnv(VECTOR, CHOICE, rows=2, length=3, cut=cut)
@@ -189,11 +157,6 @@ def test_a_linear_schedule_falls_to_zero_at_the_end_of_the_run() -> None:
         for logged in trained(env, learning_rate=0.1, learning_rate_schedule="linear").group.logged
     ]
     assert rates == pytest.approx([0.1, 0.075, 0.05, 0.025])
-
-
-def test_a_learning_rate_of_zero_changes_no_bit() -> None:
-    env = ScriptedEnv(VECTOR, CHOICE, ticks=24, reward=random_rewards(0))
-    assert np.array_equal(flat_weights(trained(env, learning_rate=0).network), flat_weights(worker(env).network))
 
 
 # ---------------------------------------------------------------------------------------- spaces, masks, who is active
@@ -309,15 +272,6 @@ def test_every_update_is_logged_and_offered_for_saving() -> None:
 # ---------------------------------------------------------------------------------------------------- seeds and state
 
 
-def test_a_stored_state_holds_arrays_and_plain_values_only() -> None:
-    def kinds(state: Any) -> set[type]:
-        if isinstance(state, dict):
-            return set().union(*(kinds(value) for value in state.values()))
-        return {type(state)}
-
-    assert kinds(worker(ScriptedEnv(VECTOR, CHOICE)).state_dict()) == {np.ndarray, int}
-
-
 def test_loaded_workers_have_separate_random_streams() -> None:
     stored = trained(ScriptedEnv(VECTOR, CHOICE, ticks=8)).state_dict()
 
@@ -373,24 +327,6 @@ def test_states_that_do_not_fit_are_refused() -> None:
         a2c.load_state_dict(ppo.state_dict())
     with pytest.raises(ConfigError, match="do not fit this network"):
         ppo.load_state_dict(worker(ScriptedEnv(VECTOR, CHOICE), hidden_sizes=(9,)).state_dict())
-
-
-def test_actor_uses_current_weights_without_side_effects() -> None:
-    ppo = worker(ScriptedEnv(VECTOR, CHOICE))
-    observations, infos = ppo.env.reset()
-    before = ppo.state_dict()
-    greedy, curious = ppo.actor(greedy=True), ppo.actor()
-    modes = ppo.network.policy([torch.tensor(observations)]).mode().tolist()
-    assert all(greedy(observations, infos).tolist() == modes for _ in range(3))
-    assert len({tuple(curious(observations, infos)) for _ in range(20)}) > 1
-    assert all_equal(before, ppo.state_dict())
-
-
-def test_an_actor_obeys_masks() -> None:
-    ppo = worker(ScriptedEnv(VECTOR, CHOICE, rows=2))
-    infos = {"action_mask": np.array([[0, 0, 1, 0], [0, 1, 0, 0]], np.int8)}
-    observations, _ = ppo.env.reset()
-    assert ppo.actor()(observations, infos).tolist() == ppo.actor(greedy=True)(observations, infos).tolist() == [2, 1]
 
 
 # ------------------------------------------------------------------------------------------------------------ options

@@ -312,19 +312,6 @@ def test_workers_on_one_full_batch_equal_one_worker(kind: str, sync: str) -> Non
     np.testing.assert_allclose(mine, flat_weights(alone.network), atol=1e-6, rtol=0)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("sync", ["gradients", "samples"])
-def test_workers_with_unequal_rows_hold_equal_weights(kind: str, sync: str) -> None:
-    def work(group: ThreadGroup) -> Any:
-        idle = group.rank == 2
-        env = unequal_env(group, ticks=36, active=(lambda tick: np.zeros(7, np.bool_)) if idle else None)
-        ppo = trained(env, kind, group, minibatch_size=9, check_every=1)
-        return flat_weights(ppo.network), ppo.updates
-
-    found = together(3, work, sync=sync)
-    assert all(np.array_equal(weights, found[0][0]) and updates == 3 for weights, updates in found)
-
-
 def test_rollout_split_by_a_leg_keeps_its_memory(kind: str) -> None:
     parted = trained(ScriptedEnv(VECTOR, CHOICE, ticks=17, length=17, reward=random_rewards(0)), kind)
     own = parted.worker_state_dict()

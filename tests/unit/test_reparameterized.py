@@ -11,8 +11,13 @@ from gymnasium import spaces
 from torch import Tensor
 
 from policies.networks import reparameterized
-from policies.networks.box import SquashedGaussian
-from policies.networks.reparameterized import GumbelSoftmaxActions, SquashedGaussianActions, TanhActions
+from policies.networks.critics import Critics
+from policies.networks.reparameterized import (
+    GumbelSoftmaxActions,
+    SquashedGaussian,
+    SquashedGaussianActions,
+    TanhActions,
+)
 
 ROWS, CHOICES = 30, 4
 BOX = spaces.Box(-2.0, 0.5, (3,), np.float32)
@@ -105,9 +110,16 @@ def test_numbers_reach_the_game_within_its_bounds(kind: Any) -> None:
 
 
 def test_target_entropy_defaults_follow_the_action_space() -> None:
-    assert SquashedGaussianActions(BOX).wanted_entropy(torch.zeros(2, 6), None).tolist() == [-3, -3]
+    assert SquashedGaussianActions(BOX).default_entropy(torch.zeros(2, 6), None).tolist() == [-3, -3]
     mask = torch.tensor([[True, True, False, False], [True] * 4, [False] * 4])
-    wanted = GumbelSoftmaxActions(spaces.Discrete(CHOICES), temperature=1.0).wanted_entropy(
+    wanted = GumbelSoftmaxActions(spaces.Discrete(CHOICES), temperature=1.0).default_entropy(
         torch.zeros(3, CHOICES), mask
     )
     assert wanted.tolist() == pytest.approx([0.3 * np.log(2), 0.3 * np.log(4), 0])
+
+
+def test_critics_have_different_initial_weights() -> None:
+    layers = {"hidden_sizes": (8, 8), "activation": "tanh", "generator": generator()}
+    critics = Critics(spaces.Box(-1, 1, (3,)), actions=2, outputs=1, count=2, **layers)
+    one, other = critics(numbers(ROWS, 3), numbers(ROWS, 2)).squeeze(-1).detach()
+    assert np.corrcoef(one, other)[0, 1] < 0.9

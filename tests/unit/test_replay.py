@@ -223,8 +223,8 @@ def test_new_transitions_have_the_maximum_priority() -> None:
     memory.update_priorities(torch.tensor([5]), torch.tensor([-8.0]))
     memory.update_priorities(torch.tensor([5]), torch.tensor([0.1]))
     memory.extend(walk(1, first=31, begin=31.0))
-    assert memory._priorities is not None
-    assert memory._priorities.tree.leaves[31] == pytest.approx((8 + 1e-6) ** 0.6)
+    assert memory._tree is not None
+    assert memory._tree.leaves[31] == pytest.approx((8 + 1e-6) ** 0.6)
 
 
 def test_overwritten_transitions_are_not_drawn() -> None:
@@ -284,8 +284,8 @@ def test_a_smaller_replay_keeps_the_youngest() -> None:
     batch = small.sample(500, stream(), beta=0.0)
     check(batch)
     assert batch.observations[0].min() == 31
-    assert small._priorities is not None
-    assert small._priorities.tree.total == pytest.approx(((np.arange(31, 50) + 1e-6) ** 0.6).sum())
+    assert small._tree is not None
+    assert small._tree.total == pytest.approx(((np.arange(31, 50) + 1e-6) ** 0.6).sum())
 
 
 def test_a_replay_of_other_workers_begins_empty() -> None:

@@ -21,7 +21,7 @@ def test_replayed_count_is_within_a_minibatch_of_the_due_count(
     account, held, steps = ReplayRatio(rate, starts=starts), 0, 0
     for collected in blocks:
         held += collected
-        steps += account.due_steps(collected, held=held, minibatch=minibatch)
+        steps += account.due_steps(collected, added=held, minibatch=minibatch)
         hundredths = round(100 * rate) * (account.collected - account.waited)
         assert account.replayed == steps * minibatch
         if held >= starts:
@@ -35,7 +35,7 @@ def test_workers_share_the_due_transitions(workers: int) -> None:
     account, steps = ReplayRatio(8.0, starts=100), 0
     for block in range(1, 601):
         collected = 2 * workers
-        steps += account.due_steps(collected, held=block * collected, minibatch=16 * workers)
+        steps += account.due_steps(collected, added=block * collected, minibatch=16 * workers)
     assert account.collected == 1200 * workers
     assert account.replayed == steps * 16 * workers
     assert 0 <= 8 * (account.collected - account.waited) - account.replayed < 16 * workers
@@ -43,38 +43,38 @@ def test_workers_share_the_due_transitions(workers: int) -> None:
 
 def test_a_replay_that_was_lost_is_filled_again_before_it_is_used() -> None:
     account = ReplayRatio(1.0, starts=10)
-    assert account.due_steps(20, held=20, minibatch=10) == 2
-    assert account.due_steps(5, held=5, minibatch=10) == 0
-    assert account.due_steps(5, held=10, minibatch=10) == 0  # these 5 are due
-    assert account.due_steps(5, held=15, minibatch=10) == 1
+    assert account.due_steps(20, added=20, minibatch=10) == 2
+    assert account.due_steps(5, added=5, minibatch=10) == 0
+    assert account.due_steps(5, added=10, minibatch=10) == 0  # these 5 are due
+    assert account.due_steps(5, added=15, minibatch=10) == 1
     assert account.waited == 5
     assert account.has_started
 
 
 def test_replay_ratio_resumes_from_stored_counts() -> None:
     account, other = ReplayRatio(0.3, starts=0), ReplayRatio(0.3, starts=0)
-    account.due_steps(17, held=17, minibatch=5)
+    account.due_steps(17, added=17, minibatch=5)
     other.load_state_dict(account.state_dict())
-    assert [a.due_steps(17, held=34, minibatch=5) for a in (account, other)] == [1, 1]
+    assert [a.due_steps(17, added=34, minibatch=5) for a in (account, other)] == [1, 1]
     assert account.state_dict() == other.state_dict()
 
 
 def test_nothing_is_due_without_transitions() -> None:
     account = ReplayRatio(4.0, starts=0)
-    assert account.due_steps(0, held=0, minibatch=0) == 0
+    assert account.due_steps(0, added=0, minibatch=0) == 0
 
 
 @pytest.mark.parametrize("rate", [1.0, 64.0])
 def test_changed_ratio_applies_to_later_transitions(rate: float) -> None:
     before, after = ReplayRatio(16.0, starts=0), ReplayRatio(rate, starts=0)
-    before.due_steps(10_000, held=10_000, minibatch=16)
+    before.due_steps(10_000, added=10_000, minibatch=16)
     after.load_state_dict(before.state_dict())
-    assert after.due_steps(320, held=10_320, minibatch=16) == 320 * rate / 16
+    assert after.due_steps(320, added=10_320, minibatch=16) == 320 * rate / 16
     assert after.collected == 10_320
 
 
 def test_unchanged_ratio_keeps_the_remainder() -> None:
     before, after = ReplayRatio(1, starts=0), ReplayRatio(1.0, starts=0)
-    before.due_steps(15, held=15, minibatch=16)
+    before.due_steps(15, added=15, minibatch=16)
     after.load_state_dict(before.state_dict())
-    assert after.due_steps(1, held=16, minibatch=16) == 1
+    assert after.due_steps(1, added=16, minibatch=16) == 1

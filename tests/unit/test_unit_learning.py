@@ -19,8 +19,7 @@ from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group,
 from learning_steps import evaluate, learn, play
 from policies.a2c import A2C
 from policies.common.columns import RaggedStorage, RaggedTensor, to_leaves
-from policies.common.on_policy import chunks
-from policies.common.rollout import Batch
+from policies.common.rollout import Batch, chunks
 from policies.networks.units.options import Center, Relative, Transformer
 from policies.ppo import PPO
 from policies.random import Random
@@ -300,7 +299,7 @@ def test_ragged_storage_joins_runs_of_rows() -> None:
     storage[1, slice(0, 1)] = first
     storage[1, slice(1, 3)] = second
     assert storage[1].numpy() == Ragged.concat([first, second])
-    storage.restart()
+    storage[0] = storage[-1]
     assert storage[0].numpy() == Ragged.concat([first, second])
     storage[0, slice(None)] = Ragged.empty(3, np.float32, (2,))
     assert storage.flat(2).lengths.tolist() == [0, 0, 0, 2, 0, 3]

@@ -16,14 +16,12 @@ from torch import Tensor
 from arena import Choice, Ragged, Select, UnitSpace
 from arena.errors import ConfigError
 from policies.common.columns import RaggedTensor, row_order, to_leaves
-from policies.networks.heads import UnitHead
-from policies.networks.units.decisions import hashed_gumbel
-from policies.networks.units.inputs import UnitInputs
+from policies.networks.heads import UnitHead, hashed_gumbel
 from policies.networks.units.network import UnitActorCritic
 from policies.networks.units.options import Center, Relative, Transformer
 from policies.networks.units.packing import Layout, packing
 from policies.networks.units.relative import RelativePlaces
-from policies.networks.units.tokens import Reader, Tokens
+from policies.networks.units.tokens import Reader, Tokens, UnitInputs
 from unit_games import EVERYTHING, observed, random_observations, without_actors
 
 torch.set_num_threads(1)  # as in every worker
@@ -115,27 +113,6 @@ def test_packing_gives_the_specified_places(lengths: Any, index: Any, batch: Any
 @pytest.mark.parametrize("lengths", [[], [4], [0, 0], [3, 3, 3]])
 def test_rows_of_equal_length_need_no_packing(lengths: list[int]) -> None:
     assert packing(lengths) is None
-
-
-def test_packing_puts_rows_where_most_room_is_left() -> None:
-    rng = np.random.default_rng(0)
-    for _ in range(50):
-        lengths = rng.integers(0, 9, rng.integers(2, 30))
-        found = packing(lengths)
-        if found is None:
-            continue
-        width, room, places = int(lengths.max()), [], []
-        for length in lengths:  # by the rule, row by row
-            if length == 0:
-                continue
-            most = max(room, default=-1)
-            into = room.index(most) if most >= length else len(room)
-            if into == len(room):
-                room.append(width)
-            places += [into * width + width - room[into] + place for place in range(length)]
-            room[into] -= length
-        assert found.inverse.tolist() == places
-        assert found.index.shape == (len(room), width)
 
 
 def test_layout_round_trip_keeps_values_and_gradients() -> None:

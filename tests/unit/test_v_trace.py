@@ -14,8 +14,11 @@ from learning_steps import play
 from minibatches import disturb
 from policies.a2c import A2C
 from policies.common.rollout import Evaluation, Trajectories, advantages_of
+from policies.hppo import HPPO
+from policies.mappo import MAPPO
 from policies.ppo import PPO
 
+KINDS = [PPO, A2C, MAPPO, HPPO]
 GAMMA, LAMBDA = 0.9, 0.8
 
 
@@ -85,13 +88,14 @@ def test_returns_are_v_trace_by_its_definition(turns: bool) -> None:
 
 def stale(kind: Any, actions: Any, **options: Any) -> tuple[Any, Evaluation]:
     env = ScriptedEnv(spaces.Box(-1, 1, (3,)), actions, ticks=60)
+    env.seat_entities = ("first", "second")  # type: ignore[attr-defined]
     learner = kind(env, solo_group(), ticks=60, n_steps=12, hidden_sizes=(8,), **options)
     learner.rollout.begin(*env.reset())
     play(learner)
     return learner, Evaluation.from_samples(learner.evaluate().to_samples())
 
 
-@pytest.mark.parametrize("kind", [PPO, A2C])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("actions", [spaces.Discrete(3), spaces.Box(-1, 1, (2,))], ids=["choice", "numbers"])
 def test_samples_of_the_same_weights_stay_as_they_are(kind: Any, actions: Any) -> None:
     learner, evaluation = stale(kind, actions)
@@ -100,7 +104,7 @@ def test_samples_of_the_same_weights_stay_as_they_are(kind: Any, actions: Any) -
         torch.testing.assert_close(getattr(found.batch, name), getattr(evaluation.batch, name), atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("kind", [PPO, A2C])
+@pytest.mark.parametrize("kind", KINDS)
 def test_stale_samples_are_weighted_by_their_own_ratios(kind: Any) -> None:
     learner, evaluation = stale(kind, spaces.Discrete(3), gae_lambda=0.0)
     disturb(learner.network)

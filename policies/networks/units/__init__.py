@@ -1,6 +1,5 @@
 """The network of games with units: a transformer that attends over all units of a row, and lets each of them choose.
 
-`options` is the option `transformer` of a configuration; `inputs` preprocesses observations; `tokens` reads them;
-`packing` and `relative` serve attention; `network` has the blocks and the heads; `decisions` has the distributions;
-`schema` checks that stored weights fit the units.
+`options` is the option `transformer` of a configuration; `tokens` preprocesses and reads observations; `packing` and
+`relative` serve attention; `network` has the blocks and the heads.
 """

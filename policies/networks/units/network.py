@@ -22,14 +22,11 @@ from torch.nn import functional
 from arena.game.units import Choice, UnitSpace
 from policies.common.columns import Column
 from policies.networks.actor_critic import UnsetLinear, linear
-from policies.networks.distributions import FORBIDDEN
-from policies.networks.heads import UnitHead
-from policies.networks.units.decisions import Decisions, Offered
-from policies.networks.units.inputs import UnitInputs
+from policies.networks.heads import FORBIDDEN, Decisions, Offered, UnitHead
 from policies.networks.units.options import Transformer
 from policies.networks.units.packing import Layout
 from policies.networks.units.relative import Buckets, RelativePlaces
-from policies.networks.units.tokens import Reader, Seen, Shown, Tokens, has_row_token
+from policies.networks.units.tokens import Reader, Seen, Shown, Tokens, UnitInputs, has_row_token
 
 _BLOCK_DEVIATION = 0.02  # of initial weights in blocks: they begin close to the identity
 _CHOICE_GAIN = 0.01  # first policies are close to uniform
@@ -63,11 +60,14 @@ class Block(nn.Module):
         super().__init__()
         self._heads = heads
         self.attention_norm = nn.LayerNorm(d_model)
-        self.queries_keys_values = _block_linear(d_model, 3 * d_model, generator)
-        self.out = _block_linear(d_model, d_model, generator)
+        self.queries_keys_values = UnsetLinear(d_model, 3 * d_model)
+        self.out = UnsetLinear(d_model, d_model)
         self.hidden_norm = nn.LayerNorm(d_model)
-        self.hidden = _block_linear(d_model, 4 * d_model, generator)
-        self.down = _block_linear(4 * d_model, d_model, generator)
+        self.hidden = UnsetLinear(d_model, 4 * d_model)
+        self.down = UnsetLinear(4 * d_model, d_model)
+        for layer in (self.queries_keys_values, self.out, self.hidden, self.down):
+            nn.init.normal_(layer.weight, 0.0, _BLOCK_DEVIATION, generator)
+            nn.init.zeros_(layer.bias)
 
     def forward(self, x: Tensor, layout: Layout, places: RelativePlaces | None, buckets: Buckets | None) -> Tensor:
         """Tokens [M, d_model] after the block."""
@@ -83,19 +83,9 @@ class Block(nn.Module):
 
 
 class UnitEncoder(nn.Module):
-    """What a row sees to one vector per token.
+    """What a row sees to one vector per token."""
 
-    Args:
-        space: of one row.
-        options: sizes.
-        generator: where the initial weights come from.
-
-    Attributes:
-        memory_size: rows remember nothing.
-        learns: it has weights.
-    """
-
-    memory_size = 0
+    memory_size = 0  # as of `policies.networks.actor_critic.Encoder`
     learns = True
 
     def __init__(self, space: UnitSpace, options: Transformer, generator: torch.Generator) -> None:
@@ -105,11 +95,9 @@ class UnitEncoder(nn.Module):
         self.embeddings = nn.ModuleList(Embedding(count + globals_, d_model, generator) for count in features.values())
         self.row = Embedding(globals_, d_model, generator) if has_row_token(space) else None
         self.blocks = nn.ModuleList(Block(d_model, options.heads, generator) for _ in range(options.layers))
-        self.places = (
-            None
-            if options.relative is None
-            else RelativePlaces(options.relative, space, d_model // options.heads, generator)
-        )
+        self.places = None
+        if options.relative is not None:
+            self.places = RelativePlaces(options.relative, space, d_model // options.heads, generator)
 
     def forward(self, seen: Seen, tokens: Tokens, layout: Layout) -> Tensor:
         """All tokens [M, d_model], row by row."""
@@ -157,7 +145,6 @@ class SelectHead(nn.Module):
         self.query, self.key = (linear(d_model, d_qk, 1.0, generator) for _ in range(2))
 
     def forward(self, x: Tensor, tokens: Tokens, shown: Shown) -> Offered:
-        """What the actors choose from; `x` are all tokens [M, d_model]."""
         assert shown.actees is not None
         if not len(shown.actors.values):
             return Offered(shown.actors, x.new_zeros(0, 1))
@@ -179,14 +166,7 @@ class SelectHead(nn.Module):
 
 
 class UnitActor(nn.Module):
-    """Observations of units to a distribution over decisions.
-
-    Args:
-        space: of one row.
-        head: what the outputs mean.
-        options: sizes, and which features are places.
-        generator: where the initial weights come from.
-    """
+    """Observations of units to a distribution over decisions."""
 
     def __init__(self, space: UnitSpace, head: UnitHead, options: Transformer, generator: torch.Generator) -> None:
         super().__init__()
@@ -217,12 +197,7 @@ class UnitActor(nn.Module):
 
 
 class UnitActorCritic(UnitActor):
-    """What a policy-gradient algorithm learns in games with units; its methods are those of `ActorCritic`.
-
-    Args:
-        space, head, options, generator: as of `UnitActor`; with `critic: separate` the critic has an encoder of its
-            own.
-    """
+    """What a policy-gradient algorithm learns in games with units; its methods are those of `ActorCritic`."""
 
     def __init__(self, space: UnitSpace, head: UnitHead, options: Transformer, generator: torch.Generator) -> None:
         super().__init__(space, head, options, generator)
@@ -236,7 +211,6 @@ class UnitActorCritic(UnitActor):
         return self(leaves)  # type: ignore[no-any-return]
 
     def act(self, leaves: Sequence[Column], mask: None = None) -> tuple[Decisions, None]:
-        """`policy`, and that rows remember nothing."""
         return self(leaves), None
 
     def value(self, leaves: Sequence[Column]) -> Tensor:
@@ -258,10 +232,3 @@ class UnitActorCritic(UnitActor):
         shares = torch.from_numpy((1 / np.maximum(tokens.lengths, 1)).astype(np.float32)).to(x.device)
         sums = x.new_zeros(len(tokens.lengths)).index_add(0, tokens.rows, x @ self.critic.weight[0])
         return sums * shares + self.critic.bias
-
-
-def _block_linear(inputs: int, outputs: int, generator: torch.Generator) -> nn.Linear:
-    layer = UnsetLinear(inputs, outputs)
-    nn.init.normal_(layer.weight, 0.0, _BLOCK_DEVIATION, generator)
-    nn.init.zeros_(layer.bias)
-    return layer

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from typing import Any, Literal
 
 import msgspec
@@ -18,11 +19,7 @@ _AXES = 3  # of a position, at most
 
 
 class Center(msgspec.Struct, frozen=True, kw_only=True):
-    """Places as one unit sees them: its position is the origin and, if it has an angle, it looks along the first axis.
-
-    Raises:
-        ConfigError: values that contradict each other.
-    """
+    """Places as one unit sees them: it is at the origin and, if it has an angle, looks along the first axis."""
 
     on: Text  # type of the unit in the center; of several, the first that is not hidden
     position: tuple[Text, ...]  # features that are the position, one to three
@@ -31,16 +28,11 @@ class Center(msgspec.Struct, frozen=True, kw_only=True):
     distance: bool = False  # adds the distance as a last feature to the types that are moved, but for `on`
 
     def __post_init__(self) -> None:
-        _check_axes("center", self.position, 2 if _turned(self) else None)
-        _check_direction("center", self)
+        _check_places("center", self, angular=False)
 
 
 class Relative(msgspec.Struct, frozen=True, kw_only=True):
-    """Relative positions in attention: a learned key and value for each bucket of places around the attending unit.
-
-    Raises:
-        ConfigError: values that contradict each other.
-    """
+    """Relative positions in attention: a learned key and value for each bucket of places around the attending unit."""
 
     position: tuple[Text, ...]  # features that are the position, one to three
     kind: Literal["grid", "radial", "distance", "polar"] = "grid"  # how places are cut into buckets
@@ -53,24 +45,23 @@ class Relative(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         angular = self.kind in ("radial", "polar")
-        _check_axes("relative", self.position, 2 if angular or _turned(self) else None)
-        _check_direction("relative", self)
-        if angular and not _turned(self):
+        _check_places("relative", self, angular=angular)
+        if angular and self.angle is None and self.direction is None:
             raise _wrong(
                 "relative.kind", self.kind, "`angle` or `direction` beside it: the features that say where a unit looks"
             )
         if self.kind == "grid" and self.interpolate:
             raise _wrong("relative.interpolate", True, "false where kind is grid")
-        wanted = {"grid": len(self.position), "radial": 1, "distance": 1, "polar": 2}[self.kind]
-        if len(self.extents) != wanted:
-            words = {
-                "grid": f"{wanted} whole numbers, one per feature of position",
-                "polar": "two whole numbers, of angles and of distances",
-            }.get(self.kind, "one whole number of buckets")
-            raise _wrong("relative.extent", self.extent, f"{words}, as kind is {self.kind}")
+        axes = len(self.position)
+        count, expected = {
+            "grid": (axes, f"{axes} whole numbers, one per feature of position"),
+            "polar": (2, "two whole numbers, of angles and of distances"),
+        }.get(self.kind, (1, "one whole number of buckets"))
+        if len(self.extents) != count:
+            raise _wrong("relative.extent", self.extent, f"{expected}, as kind is {self.kind}")
         if self.buckets >= 2**31:
-            words = "fewer than 2**31 buckets in all, as each has a key and values to learn"
-            raise _wrong("relative.extent", self.extent, words)
+            expected = "fewer than 2**31 buckets in all, as each has a key and values to learn"
+            raise _wrong("relative.extent", self.extent, expected)
 
     @property
     def buckets(self) -> int:
@@ -84,11 +75,7 @@ class Relative(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Transformer(msgspec.Struct, frozen=True, kw_only=True):
-    """The network of seats that see units.
-
-    Raises:
-        ConfigError: values that contradict each other.
-    """
+    """The network of seats that see units."""
 
     d_model: Count = 64  # width; a multiple of heads
     layers: Natural = 2  # blocks; 0: embedding and heads alone
@@ -105,42 +92,34 @@ class Transformer(msgspec.Struct, frozen=True, kw_only=True):
             raise _wrong("relative", "a mapping", "null where layers is 0: there is no attention")
 
     def check(self, space: UnitSpace) -> None:
-        """Checks that the game has the types and features that are named.
-
-        Raises:
-            ConfigError: it has not; the nearest is named.
-        """
+        """Refuses, with a ConfigError, types and features that the game does not have; the nearest is named."""
         if not space.types and not space.global_features:
             raise ConfigError(f"there is nothing to learn from: {space} has neither units nor global features")
+
+        def check_known(option: str, places: Center | Relative, known: Sequence[str], owner: str) -> None:
+            angle = () if places.angle is None else (places.angle,)
+            for key, names in (("position", places.position), ("angle", angle), ("direction", places.direction or ())):
+                for name in names:
+                    if name not in known:
+                        message = f"{owner} feature {name!r}; {nearest(name, known)}"
+                        raise ConfigError(message, path=f"{_PATH}.{option}.{key}")
+
         if self.center is not None:
             center, types = self.center, space.types
             if center.on not in types:
                 message = f"the game has no type {center.on!r}; {nearest(center.on, types)}"
                 raise ConfigError(message, path=f"{_PATH}.center.on")
-            own = types[center.on]
-            for key, names in _places(center).items():
-                for name in names:
-                    if name not in own:
-                        message = f"{center.on!r} has no feature {name!r}; {nearest(name, own)}"
-                        raise ConfigError(message, path=f"{_PATH}.center.{key}")
+            check_known("center", center, types[center.on], f"{center.on!r} has no")
         if self.relative is not None:
             known = list(dict.fromkeys(name for features in space.types.values() for name in features))
-            for key, names in _places(self.relative).items():
-                for name in names:
-                    if name not in known:
-                        message = f"no type of the game has a feature {name!r}; {nearest(name, known)}"
-                        raise ConfigError(message, path=f"{_PATH}.relative.{key}")
+            check_known("relative", self.relative, known, "no type of the game has a")
             if not types_with(space, self.relative.position):
                 together = " and ".join(map(repr, self.relative.position))
                 raise ConfigError(f"no type of the game has {together} together", path=f"{_PATH}.relative.position")
 
 
 def check_no_transformer(given: Transformer | None, space: Space[Any]) -> None:
-    """Refuses the option where a seat sees no units.
-
-    Raises:
-        ConfigError: it is set.
-    """
+    """Refuses the option, with a ConfigError, where a seat sees no units."""
     if given is not None:
         message = f"transformer has no effect where the seat sees no units, but {space}: leave it out"
         raise ConfigError(message, path=_PATH)
@@ -155,30 +134,16 @@ def types_with(space: UnitSpace, features: Sequence[str]) -> dict[str, list[int]
     }
 
 
-def _turned(places: Center | Relative) -> bool:
-    return places.angle is not None or places.direction is not None
-
-
-def _places(places: Center | Relative) -> Mapping[str, Iterable[str]]:
-    """All features that are named, by key."""
-    angle = () if places.angle is None else (places.angle,)
-    return {"position": places.position, "angle": angle, "direction": places.direction or ()}
-
-
-def _check_axes(name: str, position: Sequence[str], wanted: int | None) -> None:
-    if wanted is not None and len(position) != wanted:
-        raise _wrong(f"{name}.position", list(position), f"{wanted} features: only a plane has angles")
+def _check_places(name: str, places: Center | Relative, *, angular: bool) -> None:
+    position, direction = list(places.position), places.direction
+    if (angular or places.angle is not None or direction is not None) and len(position) != 2:
+        raise _wrong(f"{name}.position", position, "2 features: only a plane has angles")
     if not 1 <= len(position) <= _AXES or len(set(position)) < len(position):
-        raise _wrong(f"{name}.position", list(position), "one to three features, each once")
-
-
-def _check_direction(name: str, places: Center | Relative) -> None:
-    if places.angle is not None and places.direction is not None:
-        raise _wrong(
-            f"{name}.direction", list(places.direction), "null where angle is given: both say where a unit looks"
-        )
-    if places.direction is not None and len(places.direction) != 2:
-        raise _wrong(f"{name}.direction", list(places.direction), "two features")
+        raise _wrong(f"{name}.position", position, "one to three features, each once")
+    if places.angle is not None and direction is not None:
+        raise _wrong(f"{name}.direction", list(direction), "null where angle is given: both say where a unit looks")
+    if direction is not None and len(direction) != 2:
+        raise _wrong(f"{name}.direction", list(direction), "two features")
 
 
 def _wrong(key: str, value: Any, expected: str) -> ConfigError:
@@ -189,76 +154,58 @@ _EXTENT = f"{_PATH}.relative.extent"
 
 
 class Schema:
-    """The types, features, actions and options that weights belong to.
-
-    Args:
-        space: of one row.
-        options: of the network.
-    """
+    """The types, features, actions and options that weights belong to."""
 
     def __init__(self, space: UnitSpace, options: Transformer) -> None:
-        named = msgspec.to_builtins(options)
-        self._options = {f"{_PATH}.{key}": _plain(f"{_PATH}.{key}", value) for key, value in _flat(named).items()}
+        def flat(values: Mapping[str, Any], before: str) -> dict[str, Any]:
+            found: dict[str, Any] = {}
+            for key, value in values.items():
+                path = f"{before}.{key}"
+                found.update(flat(value, path) if isinstance(value, Mapping) else {path: _plain(path, value)})
+            return found
+
+        self._options = flat(msgspec.to_builtins(options), _PATH)
         self._lists = {
             "types": list(space.types),
             **{f"features of {name!r}": list(features) for name, features in space.types.items()},
             "global features": list(space.global_features),
             "hidden types": list(space.hidden),
-            "actions": [_words(name, kind) for name, kind in space.actions.items()],
-            **{
-                f"labels of {name!r}": list(kind.labels)
-                for name, kind in space.actions.items()
-                if isinstance(kind, Choice)
-            },
         }
+        actions, labels = [], {}
+        for name, kind in space.actions.items():
+            what = "global" if isinstance(kind, GlobalChoice) else "choice" if isinstance(kind, Choice) else "select"
+            actions.append(f"{name} ({what}{', masked' if kind.masked else ''})")
+            if isinstance(kind, Choice):
+                labels[f"labels of {name!r}"] = list(kind.labels)
+        self._lists |= {"actions": actions, **labels}
 
     def state_dict(self) -> dict[str, Any]:
-        """All of it, as lists of text and plain values."""
         return {"options": self._options, "lists": self._lists}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Checks that stored weights belong to the same.
-
-        Raises:
-            ConfigError: they do not; the first difference is named.
-        """
+        """Refuses, with a ConfigError, stored weights of another schema; the first difference is named."""
         lists, options = state["lists"], state["options"]
         for name in {**self._lists, **lists}:
             stored, here = lists.get(name, []), self._lists.get(name, [])
             if list(stored) != here:
+                pairs = enumerate(zip_longest(stored, here))
+                place, (old, new) = next(pair for pair in pairs if pair[1][0] != pair[1][1])
+                was, now = ("nothing" if one is None else repr(one) for one in (old, new))
                 raise ConfigError(
-                    f"the stored policy was learned with other units: {_difference(name, stored, here)}; take the "
-                    "game's configuration that it was learned with"
+                    f"the stored policy was learned with other units: number {place} of {name} was {was}, here it is "
+                    f"{now}; take the game's configuration that it was learned with"
                 )
         for key in {**self._options, **options}:
-            given, own = _plain(key, options.get(key)), self._options.get(key)
-            if given != own:
-                raise ConfigError(
-                    f"the stored weights do not fit this network: they were learned with {key}: {_shown(given)}, here "
-                    f"it is {_shown(own)}"
+            values = _plain(key, options.get(key)), self._options.get(key)
+            if values[0] != values[1]:
+                then, now = (
+                    "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+                    for value in values
                 )
-
-
-def _difference(name: str, stored: Sequence[str], here: Sequence[str]) -> str:
-    for place in range(max(len(stored), len(here))):
-        old, new = (repr(one[place]) if place < len(one) else "nothing" for one in (stored, here))
-        if old != new:
-            return f"number {place} of {name} was {old}, here it is {new}"
-    return f"{name} differ"
-
-
-def _words(name: str, kind: Any) -> str:
-    words = "select" if not isinstance(kind, Choice) else "global" if isinstance(kind, GlobalChoice) else "choice"
-    return f"{name} ({words}{', masked' if kind.masked else ''})"
-
-
-def _flat(values: Mapping[str, Any], before: str = "") -> dict[str, Any]:
-    """Nested mappings as one, with dotted keys."""
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        inner = _flat(value, f"{before}{key}.") if isinstance(value, Mapping) else {f"{before}{key}": value}
-        flat.update(inner)
-    return flat
+                raise ConfigError(
+                    f"the stored weights do not fit this network: they were learned with {key}: {then}, here "
+                    f"it is {now}"
+                )
 
 
 def _plain(key: str, value: Any) -> Any:
@@ -266,7 +213,3 @@ def _plain(key: str, value: Any) -> Any:
     if key == _EXTENT and isinstance(value, int):
         return [value]
     return list(value) if isinstance(value, (list, tuple)) else value
-
-
-def _shown(value: Any) -> str:
-    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

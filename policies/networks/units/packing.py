@@ -64,7 +64,6 @@ class Layout:
     Args:
         lengths: int64 [B] tokens of each row.
         hidden: bool [M], tokens that others do not see, on the host; None: all are seen.
-        device: of the tokens.
 
     Attributes:
         shape: R and W.

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from arena.game.units import UnitSpace
 from policies.networks.units.options import Relative, types_with
 from policies.networks.units.packing import Layout
-from policies.networks.units.tokens import Seen, Tokens, has_row_token
+from policies.networks.units.tokens import Seen, Tokens, facing, has_row_token
 
 _FULL_TURN = 2 * math.pi
 
@@ -35,14 +35,7 @@ class Buckets(NamedTuple):
 
 
 class RelativePlaces(nn.Module):
-    """The keys and values of all buckets, shared by heads and layers.
-
-    Args:
-        options: how places are cut into buckets.
-        space: of one row.
-        d_head: width of one head.
-        generator: where the initial weights come from.
-    """
+    """The keys and values of all buckets, shared by heads and layers; a head has the width `d_head`."""
 
     def __init__(self, options: Relative, space: UnitSpace, d_head: int, generator: torch.Generator) -> None:
         super().__init__()
@@ -61,23 +54,31 @@ class RelativePlaces(nn.Module):
     @torch.no_grad()
     def buckets_of(self, seen: Seen, tokens: Tokens, layout: Layout) -> Buckets:
         """The buckets of all pairs of tokens of a batch, whose extra leaves are the units as the game gives them."""
-        columns, kinds = [], []
+        axes = len(self._options.position)
+        columns, kinds = [], []  # of each token: position, whether it has one, cosine and sine of its angle; its type
         for kind, (name, units) in enumerate(zip(self._types, seen.extra, strict=True)):
-            columns.append(self._place(name, units.values))
-            kinds.append(columns[-1].new_full((len(units.values),), kind))
+            features = units.values
+            column = features.new_zeros(len(features), axes + 3)
+            column[:, axes + 1] = 1.0
+            if name in self._positions:
+                column[:, :axes] = features[:, self._positions[name]]
+                column[:, axes] = 1.0
+            if name in self._angles:
+                column[:, axes + 1 :] = facing(features[:, self._angles[name]])
+            columns.append(column)
+            kinds.append(column.new_full((len(features),), kind))
         if self._has_row_token:
-            columns.append(tokens.rows.new_zeros((len(tokens.lengths), len(self._options.position) + 3)).float())
+            columns.append(tokens.rows.new_zeros((len(tokens.lengths), axes + 3)).float())
             kinds.append(columns[-1].new_full((len(tokens.lengths),), len(self._types)))
         described = torch.cat([torch.cat(columns), torch.cat(kinds).unsqueeze(1)], 1)
         described = layout.pack(tokens.in_rows(described))
-        axes = len(self._options.position)
         place, known, turn, kind = described.split([axes, 1, 2, 1], -1)  # type: ignore[no-untyped-call]
-        apart = (place.unsqueeze(1) - place.unsqueeze(2)) / self._options.scale  # [R, W, W, axes]: attending, other
+        offset = (place.unsqueeze(1) - place.unsqueeze(2)) / self._options.scale  # [R, W, W, axes]: attending, other
         if self._angles:
             cosine, sine = turn.unsqueeze(2).unbind(-1)
-            x, y = apart.unbind(-1)
-            apart = torch.stack([x * cosine + y * sine, y * cosine - x * sine], -1)
-        found, weights = _cut(self._options, apart)
+            x, y = offset.unbind(-1)
+            offset = torch.stack([x * cosine + y * sine, y * cosine - x * sine], -1)
+        found, weights = _buckets(self._options, offset)
         both = (known.unsqueeze(1) * known.unsqueeze(2)).squeeze(-1) > 0
         found = torch.where(both, found, self.buckets)
         of_values = found
@@ -91,8 +92,10 @@ class RelativePlaces(nn.Module):
         """Outputs of attention for queries, keys and values, all [R, heads, W, d_head]; `mask` as of `Layout`."""
         shape = (*queries.shape[:3], queries.shape[2])
         by_bucket = queries @ self.keys.t()  # [R, heads, W, buckets]
-        looked_up = [by_bucket.gather(-1, one.expand(shape)) for one in buckets.of_keys]
-        logits = queries @ keys.transpose(-1, -2) + _shared(looked_up, buckets.weights)
+        found = [by_bucket.gather(-1, one.expand(shape)) for one in buckets.of_keys]
+        if buckets.weights is not None:
+            found = [torch.stack([part * share for part, share in zip(found, buckets.weights, strict=True)]).sum(0)]
+        logits = queries @ keys.transpose(-1, -2) + found[0]
         logits = logits / math.sqrt(queries.shape[-1])
         attention = (logits if mask is None else logits + mask).softmax(-1)
         mass = attention.new_zeros(*shape[:3], len(self.values))
@@ -101,45 +104,23 @@ class RelativePlaces(nn.Module):
             mass = mass.scatter_add(-1, one.expand(shape), share)
         return attention @ values + mass @ self.values
 
-    def _place(self, name: str, features: Tensor) -> Tensor:
-        """Of units of a type: position, whether they have one, cosine and sine of their angle, [M, axes + 3]."""
-        count = len(features)
-        axes = len(self._options.position)
-        place = features.new_zeros(count, axes + 3)
-        place[:, axes + 1] = 1.0
-        if name in self._positions:
-            place[:, :axes] = features[:, self._positions[name]]
-            place[:, axes] = 1.0
-        if name in self._angles:
-            place[:, axes + 1 :] = facing(features[:, self._angles[name]])
-        return place
 
-
-def facing(looks: Tensor) -> Tensor:
-    """Cosine and sine [N, 2] of an angle [N, 1] in radians, or of a direction [N, 2]; one of length 0 is angle 0."""
-    if looks.shape[1] == 1:
-        return torch.cat([looks.cos(), looks.sin()], 1)
-    length = torch.linalg.vector_norm(looks, dim=1, keepdim=True)
-    ahead = looks.new_tensor([[1.0, 0.0]])
-    return torch.where(length > 0, looks / length.clamp_min(torch.finfo(looks.dtype).tiny), ahead)
-
-
-def _cut(options: Relative, apart: Tensor) -> tuple[Tensor, Tensor | None]:
+def _buckets(options: Relative, offset: Tensor) -> tuple[Tensor, Tensor | None]:
     """Buckets int64 [C, R, W, W] of differences [R, W, W, axes], and their weights; None: C is 1."""
     extents = options.extents
     if options.kind == "grid":
-        bounds = apart.new_tensor(extents)
-        cells = (apart.clamp(-bounds, bounds).round() + bounds).long()
+        bounds = offset.new_tensor(extents)
+        cells = (offset.clamp(-bounds, bounds).round() + bounds).long()
         strides = torch.tensor([math.prod(2 * extent + 1 for extent in extents[:axis]) for axis in range(len(extents))])
         return (cells * strides.to(cells.device)).sum(-1).unsqueeze(0), None
     parts: list[tuple[Tensor, Tensor]] = []  # of angle, of distance: two buckets and the share of the second
     if options.kind != "distance":
-        turn = torch.atan2(apart[..., 1], apart[..., 0]).remainder(_FULL_TURN) * (extents[0] / _FULL_TURN)
+        turn = torch.atan2(offset[..., 1], offset[..., 0]).remainder(_FULL_TURN) * (extents[0] / _FULL_TURN)
         lower = turn.floor()
         parts.append((torch.stack([lower, lower + 1]).long().remainder(extents[0]), turn - lower))
     if options.kind != "radial":
         count = extents[-1]
-        length = torch.linalg.vector_norm(apart, dim=-1)
+        length = torch.linalg.vector_norm(offset, dim=-1)
         lower = length.floor().clamp_max(count - 1)
         parts.append((torch.stack([lower, lower + 1]).clamp_max(count - 1).long(), (length - lower).clamp(0.0, 1.0)))
     if not options.interpolate:
@@ -152,10 +133,3 @@ def _cut(options: Relative, apart: Tensor) -> tuple[Tensor, Tensor | None]:
         found = torch.cat([found + extents[0] * one for one in farther])
         weights = torch.cat([weights * (1 - beyond), weights * beyond])
     return found, weights
-
-
-def _shared(parts: list[Tensor], weights: Tensor | None) -> Tensor:
-    """The sum of parts by their weights."""
-    if weights is None:
-        return parts[0]
-    return torch.stack([part * weight for part, weight in zip(parts, weights, strict=True)]).sum(0)

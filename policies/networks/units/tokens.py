@@ -1,21 +1,24 @@
 """What a batch of rows sees, as tokens: its units in the order of their indices and, last, one for the whole row.
 
-The game's arrays come type by type; the network wants them row by row. Everything that depends on the numbers of units
-alone is computed once per batch, on the host, and shared by all layers.
+Before numbers are normalized, `UnitInputs` moves units to positions relative to a center, as the option `transformer`
+says. The game's arrays come type by type; the network wants them row by row. Everything that depends on the numbers of
+units alone is computed once per batch, on the host, and shared by all layers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from gymnasium.spaces import Space
 from numpy.typing import NDArray
 from torch import Tensor
 
 from arena.game.units import GlobalChoice, Select, UnitSpace
 from policies.common.columns import RaggedTensor, row_order
+from policies.networks.units.options import Transformer, types_with
 from policies.networks.units.packing import Gather
 
 Integers = NDArray[np.int64]
@@ -40,11 +43,7 @@ class Seen(NamedTuple):
 
 
 class Reader:
-    """Sorts the leaves of a `UnitSpace` into these parts; see `arena.game.spaces` for their order.
-
-    Args:
-        space: of one row.
-    """
+    """Sorts the leaves of a `UnitSpace` into these parts; see `arena.game.spaces` for their order."""
 
     def __init__(self, space: UnitSpace) -> None:
         self._space = space
@@ -64,11 +63,6 @@ class Reader:
 
 class Tokens:
     """Where the tokens of a batch come from, and which row they belong to.
-
-    Args:
-        seen: a batch of observations.
-        space: of one row.
-        device: of the tokens.
 
     Attributes:
         lengths: int64 [B] tokens of each row.
@@ -141,3 +135,86 @@ def allowed_rows(space: UnitSpace, leaves: Sequence[Tensor | RaggedTensor], acti
         forbidden[own] = mask.ravel()[begins + pairs[own, 1]] == 0
     allowed: NDArray[np.bool_] = np.bincount(rows[forbidden], minlength=len(actions)) == 0
     return allowed
+
+
+def facing(looks: Tensor) -> Tensor:
+    """Cosine and sine [N, 2] of an angle [N, 1] in radians, or of a direction [N, 2]; one of length 0 is angle 0."""
+    if looks.shape[1] == 1:
+        return torch.cat([looks.cos(), looks.sin()], 1)
+    length = torch.linalg.vector_norm(looks, dim=1, keepdim=True)
+    ahead = looks.new_tensor([[1.0, 0.0]])
+    return torch.where(length > 0, looks / length.clamp_min(torch.finfo(looks.dtype).tiny), ahead)
+
+
+class UnitInputs:
+    """Leaves of a `UnitSpace` as the network takes them, before numbers are normalized.
+
+    Args:
+        space: of one row.
+        options: with `center`, units are moved; with `relative`, the units as the game gives them follow all leaves.
+
+    Attributes:
+        features: the number of features of each type, as the network takes them.
+        numbers: shapes of the items of leaves that are numbers, by the place of the leaf.
+    """
+
+    def __init__(self, space: UnitSpace, options: Transformer) -> None:
+        self._first = 1 if space.global_features else 0
+        self._types = list(space.types)
+        self._hidden = [name for name in self._types if name in space.hidden]
+        self._center, self._keeps = options.center, options.relative is not None
+        self.features = {name: len(features) for name, features in space.types.items()}
+        self._moved = {} if options.center is None else types_with(space, options.center.position)
+        if options.center is not None:
+            own = space.types[options.center.on]
+            looks = options.center.direction or (() if options.center.angle is None else (options.center.angle,))
+            self._looks = [own.index(feature) for feature in looks]
+            for name in self._moved if options.center.distance else ():
+                self.features[name] += name != options.center.on
+        counts = [len(space.global_features)] * self._first + list(self.features.values())
+        self.numbers = {place: (count,) for place, count in enumerate(counts) if count}
+
+    def __call__(self, leaves: list[Any]) -> list[Any]:
+        """The leaves [N, ...] on the CPU as the network takes them."""
+        last = self._first + len(self._types)
+        given: list[RaggedTensor] = leaves[self._first : last]
+        if self._center is None:
+            return [*leaves, *(given if self._keeps else ())]
+        center, units = self._center, dict(zip(self._types, given, strict=True))
+        on, visible = units[center.on], dict(zip(self._hidden, leaves[last:], strict=False)).get(center.on)
+        seen = np.ones(len(on.values), np.bool_) if visible is None else visible.values.numpy() != 0
+        centered, first = np.unique(on.rows[seen], return_index=True)  # rows that have a unit in the center
+        middle = np.flatnonzero(seen)[first]  # these units
+        origins = on.values.new_zeros(len(on), len(center.position))
+        turns = on.values.new_tensor([1.0, 0.0]).repeat(len(on), 1)
+        origins[centered] = on.values[middle][:, self._moved[center.on]]
+        if self._looks:
+            turns[centered] = facing(on.values[middle][:, self._looks])
+        has_center = torch.zeros(len(on), dtype=torch.bool)
+        has_center[centered] = True
+        for name, columns in self._moved.items():
+            one = units[name]
+            rows = torch.from_numpy(one.rows)
+            place = one.values[:, columns] - origins[rows]
+            if self._looks:
+                cosine, sine = turns[rows].unbind(1)
+                x, y = place.unbind(1)
+                place = torch.stack([x * cosine + y * sine, y * cosine - x * sine], 1)
+            values = one.values.clone()
+            values[:, columns] = place
+            if name == center.on:  # the units in the center stay as they are
+                values[middle] = one.values[middle]
+            elif center.distance:
+                distance = torch.linalg.vector_norm(place, dim=1).where(has_center[rows], 0.0)
+                values = torch.cat([values, distance.unsqueeze(1)], 1)
+            units[name] = one.with_values(values)
+        return [*leaves[: self._first], *units.values(), *leaves[last:], *(given if self._keeps else ())]
+
+
+def unit_inputs(space: Space[Any], options: Transformer | None) -> UnitInputs | None:
+    """The preprocessing of observations of this space; None if it has no units."""
+    if not isinstance(space, UnitSpace):
+        return None
+    given = options or Transformer()
+    given.check(space)
+    return UnitInputs(space, given)
