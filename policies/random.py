@@ -121,6 +121,7 @@ def batched_actor(space: Space[Any], rows: int, seed: int) -> Actor:
         # Of each row's allowed items, all are equally likely; the first one where none is allowed.
         parts = np.split(mask, cuts, axis=1)
         chosen = [np.where(part, rng.random(part.shape), -1.0).argmax(axis=1) for part in parts]
-        return (starts + np.stack(chosen, axis=1)).reshape(shape).astype(dtype, copy=False)
+        drawn: NDArray[Any] = (starts + np.stack(chosen, axis=1)).reshape(shape).astype(dtype, copy=False)
+        return drawn
 
     return act

@@ -366,7 +366,7 @@ class Storage:
 
     def __init__(self, layout: Sequence[Leaf], mask_size: int, *axes: int) -> None:
         self.leaves: tuple[Any, ...] = tuple(
-            RaggedStorage(*axes, leaf.dtype, leaf.shape)
+            RaggedStorage(axes[0], axes[1], leaf.dtype, leaf.shape)
             if leaf.ragged
             else torch.empty(*axes, *leaf.shape, dtype=storage_dtype(leaf.dtype))
             for leaf in layout

@@ -124,7 +124,7 @@ class ObservationNormalizer:
     def __init__(
         self, space: Space[Any], *, clip: float | None = 10.0, enabled: bool = True, inputs: UnitInputs | None = None
     ) -> None:
-        numbers = {} if inputs is None or not enabled else dict(inputs.numbers)
+        numbers: dict[int, tuple[int, ...]] = {} if inputs is None or not enabled else dict(inputs.numbers)
         if enabled and inputs is None:
             for place, leaf in enumerate(leaf_spaces(space)):
                 if isinstance(leaf, spaces.Box) and storage_dtype(leaf.dtype) != torch.uint8:

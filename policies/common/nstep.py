@@ -204,7 +204,8 @@ class NStepBuilder:
 
     def _discounts(self, rows: NDArray[np.intp], actions: Any) -> NDArray[np.float64]:
         """Discounts [K, *reward_shape] after so many actions of rows [K]; a number: of all alike."""
-        return self._powers[np.broadcast_to(actions, len(rows))]
+        found: NDArray[np.float64] = self._powers[np.broadcast_to(actions, len(rows))]
+        return found
 
     def _end(self, ended: NDArray[np.bool_], terminated: NDArray[np.bool_], fields: StepFields) -> None:
         """Completes what is under way where an episode has ended; one that was only cut has a last sight."""

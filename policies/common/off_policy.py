@@ -181,7 +181,9 @@ class OffPolicy(Algorithm):
         self.optimizers: dict[str, Optimizer] = {
             name: Adam(part, epsilon=o.adam_epsilon) for name, part in parts.items()
         }
-        self.targets = {name: Target(parts[part], self.optimizers[part]) for name, part in targets.items()}
+        self.targets: dict[str, Target[Any]] = {
+            name: Target(parts[part], self.optimizers[part]) for name, part in targets.items()
+        }
         clip, enabled = o.clip_observations, o.normalize_observations
         self.normalization = normalization or ObservationNormalizer(space, clip=clip, enabled=enabled)
         self.preprocess = self.normalization

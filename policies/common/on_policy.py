@@ -155,10 +155,11 @@ def collect(env: VectorEnv[Any, Any, Any], head: ActionHead, rollout: Rollout, a
     blocks = getattr(env, "blocks", ())
     if len(blocks) <= 1:
         for t in range(first, rollout.ticks):
-            active, drawn, actions = rollout.active[t], per_tick[t - first], None
+            actions: Any
+            active, tick_noise = rollout.active[t], per_tick[t - first]
             if rollout.given is not None and not rollout.remembers and 0 < 2 * np.count_nonzero(active) < len(active):
                 rows = np.flatnonzero(active)
-                few = act(t, drawn[torch.from_numpy(rows)], rows)
+                few = act(t, tick_noise[torch.from_numpy(rows)], rows)
                 if isinstance(few, Ragged):
                     lengths = np.zeros(len(active), np.int64)
                     lengths[rows] = few.lengths
@@ -167,7 +168,7 @@ def collect(env: VectorEnv[Any, Any, Any], head: ActionHead, rollout: Rollout, a
                     actions = np.zeros((len(active), *few.shape[1:]), few.dtype)
                     actions[rows] = few
             else:
-                actions = act(t, drawn, slice(None))
+                actions = act(t, tick_noise, slice(None))
             rollout.add(t, actions, *env.step(head.to_env(actions)))
             rollout.played = t + 1
         return

@@ -300,7 +300,7 @@ class Encoder(nn.Module):
             if is_image(leaf)
             else OneHot(leaf)
             if isinstance(leaf, (spaces.Discrete, spaces.MultiDiscrete))
-            else Numbers(leaf)
+            else Numbers(leaf)  # type: ignore[arg-type]  # all others have been refused
             for leaf in leaf_spaces(space)
         )
         self._parts = tuple(self.parts)  # faster than the list
