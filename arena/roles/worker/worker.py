@@ -88,8 +88,7 @@ class Worker:
             on_save=lambda state: self._checkpoints.offer(state),
             stopwatch=self._stopwatch,
         )
-        calls, requests = self._group.calls, self._requests
-        endpoint.tally(lambda: calls + requests)
+        endpoint.tally(dict)
         limit_threads()
         if private:
             seed_libraries(self._group.seed)
@@ -196,7 +195,9 @@ class Worker:
         self._stopwatch.switch(Activity.WAITING_FOR_MATCH)
         self._until = expect(Go, self._endpoint.receive(0, Tag.FROM_ROOT)).until
         self._stopwatch.begin_inference()
-        self._group.calls.clear()  # count the calls of `run` only
+        calls, requests = self._group.calls, self._requests
+        calls.clear()  # count the calls of `run` only
+        self._endpoint.tally(lambda: calls + requests)
         if self._saves and self._group.is_root and not self._run.leg.start:
             self._checkpoints.save(self._algorithm.state_dict(), boundary=0)
         returned = True
