@@ -184,12 +184,14 @@ class Desk:
     def poll(self, table: Slots) -> None:
         """Passes the requests that have come to the table, as far as it can take them."""
         with self.lock:
-            arrived, self._arrived = self._arrived, deque()
-        for request in arrived:
+            arrived = len(self._arrived)
+        for _ in range(arrived):
+            request = self._arrived[0]  # stays until it is passed on: if the game fails here, `close` refuses the rest
             # Slots go to games in the order of their requests, so no request may overtake one that waits.
             if self._queues or not self._pass_on(request, table):
                 request.game._requests.append(request)
                 self._queues[request.game] = None
+            self._arrived.popleft()
         slot_is_free = bool(self._queues)
         while slot_is_free:  # an earlier game may now begin
             slot_is_free = False

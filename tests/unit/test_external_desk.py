@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import numpy as np
+import pytest
 from gymnasium.spaces import Box, Discrete
 
 from arena.external import ExternalError, Slots
@@ -43,6 +45,22 @@ def test_refused_game_is_unknown_to_later_requests() -> None:
     desk.ask(game, {0: Ask(SEEN)}, lambda error: codes.append(error and error.code))
     desk.poll(table)
     assert codes == ["draining", "unknown_game"]
+
+
+def test_requests_from_one_that_fails_on_are_refused_at_the_end() -> None:
+    class Broken:
+        def __array__(self, *_: Any, **__: Any) -> Any:
+            raise RuntimeError("no array")
+
+    desk, table = Desk(INTERFACE), Slots(INTERFACE, 2)
+    game, other, codes = DeskGame("game", (0,)), DeskGame("other", (0,)), list[str | None]()
+    desk.begin(game, accept)
+    desk.ask(game, {0: Ask(Broken())}, lambda error: codes.append(error and error.code))
+    desk.begin(other, lambda error: codes.append(error and error.code))
+    with pytest.raises(RuntimeError, match="no array"):
+        desk.poll(table)
+    desk.close("the game has failed")
+    assert codes == ["over", "over"], "their threads would wait for ever"
 
 
 def test_an_info_is_copied() -> None:
