@@ -194,15 +194,17 @@ class Leader:
             if played.evaluated is None:
                 mpirun.report(sys.stderr, begun=True)
 
+        own, display = RunState(stop=state.stop), silent_display()  # of an evaluation
+        if played.evaluated is None:
+            own, display = state, self._display or output.display(run)
         with RootWatchdog(scheduler, played, end=self._end_processes) if self._watched else nullcontext():
-            if played.evaluated is None:
-                step = play_legs(scheduler, roles, played, state, self._display or output.display(run), begins)
-                if step.stopped_at is None:
-                    assert step.following is not None, "the roles have played their last leg"
-                    return step.following
-                self._end(run)
-                return self.stopped(run, step.stopped_at)
-            play_legs(scheduler, roles, played, RunState(stop=state.stop), silent_display(), begins)
+            step = play_legs(scheduler, roles, played, own, display, begins)
+        if played.evaluated is None:
+            if step.stopped_at is None:
+                assert step.following is not None, "the roles have played their last leg"
+                return step.following
+            self._end(run)
+            return self.stopped(run, step.stopped_at)
         start = run.leg.start
         if state.stop.requested:  # what the evaluation has played is discarded
             self._end(run, shown=False)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import struct
 import time
 from collections import Counter, deque
@@ -64,7 +65,10 @@ class World:
 
     def abort(self, status: int) -> NoReturn:
         """Ends all processes."""
-        MPI.COMM_WORLD.Abort(status)
+        try:
+            MPI.COMM_WORLD.Abort(status)
+        finally:  # MPICH's returns if the launcher is ending them already
+            os._exit(status)
 
     def private(self) -> World:
         """The same processes over a communicator of their own. A collective."""

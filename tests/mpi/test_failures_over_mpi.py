@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -149,3 +150,15 @@ def test_unwritable_folder_is_refused(tmp_path: Path) -> None:
     assert ended.code == 2, ended.err
     assert "the run folder cannot be made" in ended.err
     assert "Traceback" not in ended.err
+
+
+def test_process_ends_although_the_abort_of_mpi_returns(tmp_path: Path) -> None:
+    program = """
+from types import SimpleNamespace
+from arena.transport import mpi
+mpi.MPI = SimpleNamespace(COMM_WORLD=SimpleNamespace(Abort=lambda status: None))
+mpi.World.abort(None, 3)
+print("it goes on")
+"""
+    ended = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (3, ""), ended.stderr

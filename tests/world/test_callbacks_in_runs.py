@@ -17,6 +17,7 @@ from arena.records.journal import JournalReader
 from arena.roles.protocol import Failed
 from arena.run import loop
 from arena.run.prepare import prepare
+from arena.run.watchdog import RootWatchdog
 from arena.terminal.display import PlainDisplay
 from in_process import NOTES
 
@@ -94,6 +95,17 @@ def test_stopping_callback_ends_the_run_normally(
     assert told("round") == []
     words = f"stopped at tick {found.tick}, asked to stop by callback recorders:Stops; --resume goes on from there"
     assert words in capfd.readouterr().err
+
+
+def test_end_of_a_stopped_run_is_not_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Watched(RootWatchdog):
+        def __exit__(self, *error: Any) -> None:
+            super().__exit__(*error)
+            NOTES.append(("unwatched",))
+
+    monkeypatch.setattr("arena.run.lead.RootWatchdog", Watched)
+    status, _ = played(duel({"class": "recorders:Stops", "options": {"where": "result"}}), tmp_path)
+    assert (status, [note[0] for note in NOTES][-2:]) == (0, ["unwatched", "end"])
 
 
 def test_resumed_run_is_announced_to_callbacks(tmp_path: Path) -> None:
