@@ -449,15 +449,17 @@ class LauncherOutput:
 
     def _take_report(self, text: str) -> bool:
         """Notes the facts of a report; False: the line is damaged, or is a game's own."""
-        facts: Any = None
-        with suppress(ValueError):
-            facts = json.loads(text)
+        try:
+            facts: Any = json.loads(text)
+            started = Started(*facts["started"]) if "started" in facts else None
+        except (ValueError, TypeError):
+            return False
         if not isinstance(facts, dict):
             return False
         for name, value in facts.items():
-            if name == "started":
+            if started is not None and name == "started":
                 self.started += 1
-                self.watched.add(Started(*value))
+                self.watched.add(started)
             elif name in ("joined", "ended"):
                 setattr(self, name, True)
             else:
@@ -606,12 +608,13 @@ def run(
             died, cause, before = output.watched.since or time.time(), output.cause(status), ranks
             is_hung = not output.prepared and time.monotonic() - began >= START_SECONDS
             if is_hung:
-                cause = f"its processes have not joined within {START_SECONDS} s"
+                late = "rank 0 has not prepared the run" if output.joined else "its processes have not joined"
+                cause = f"{late} within {START_SECONDS} s"
             reached = -1 if known.folder is None else max(_boundaries(Path(known.folder)), default=-1)
             deaths = deaths + 1 if reached == boundary else 1
             boundary = reached
             if is_hung and was_hung:
-                end = f"{cause}, twice in a row; `arena doctor` checks MPI"
+                end = f"{cause}, twice in a row{'' if output.joined else '; `arena doctor` checks MPI'}"
             elif deaths > restarts:
                 often = f", {deaths} deaths without a new boundary, more than `restarts` allows" if restarts else ""
                 end = f"{cause}{often}"

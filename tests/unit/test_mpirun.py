@@ -595,15 +595,23 @@ def test_failure_with_a_reason_or_without_a_process_is_no_death(says: str, lonel
     assert starts.read_text().count("x") == 1
 
 
+@pytest.mark.parametrize(
+    ("reports", "words"),
+    [
+        ([STARTED], "its processes have not joined within 0 s, twice in a row; `arena doctor` checks MPI;"),
+        ([STARTED, JOINED], "rank 0 has not prepared the run within 0 s, twice in a row;"),
+    ],
+)
 def test_second_start_that_hangs_ends_the_run(
-    lonely: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    reports: list[str], words: str, lonely: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     starts = lonely / "starts"
     monkeypatch.setattr(mpirun, "START_SECONDS", 0)
-    launcher(lonely / "system", does=f"echo x >> {starts}; echo '{STARTED}' >&2; kill -14 $$")
+    says = "; ".join(f"echo '{report}' >&2" for report in reports)
+    launcher(lonely / "system", does=f"echo x >> {starts}; {says}; kill -14 $$")
     assert mpirun.run(2, ["true"], restarts=5) == 1
     assert starts.read_text().count("x") == 2
-    assert "its processes have not joined within 0 s, twice in a row; `arena doctor`" in capsys.readouterr().err
+    assert words in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("begun", [False, True])
@@ -642,8 +650,8 @@ def test_a_dead_host_is_named_and_not_what_ended_here_with_it() -> None:
 
 def test_damaged_reports_are_lines_of_the_run() -> None:
     written = mpirun.LauncherOutput(mpirun.Known(), mpirun.ProcessWatch())
-    lines = [f"{mpirun.REPORT_MARK}[1, 2\n", f"{mpirun.REPORT_MARK}no\n", "more\n"]
-    assert list(written.listen(lines)) == lines
+    lines = [f"{mpirun.REPORT_MARK}{text}\n" for text in ("[1, 2", "no", "3", '["started"]', '{"started": 3}')]
+    assert list(written.listen([*lines, "more\n"])) == [*lines, "more\n"]
 
 
 def test_hosts_that_do_not_answer_are_left_out(lonely: Path, monkeypatch: pytest.MonkeyPatch) -> None:
