@@ -161,7 +161,7 @@ def _register(kind: str, built_in: Mapping[str, Entry], name: str, found: Any) -
     known[name] = found
 
 
-def own_names(kind: str) -> Mapping[str, Any]:
+def registered_names(kind: str) -> Mapping[str, Any]:
     """The objects that users have registered as an environment, algorithm, wrapper, callback or logger, by name."""
     found: Mapping[str, Any] = vars(getattr(OWN, kind))
     return found
@@ -326,9 +326,9 @@ def external_kind(make: str) -> str | None:
     if make in EXTERNAL:
         return make
     source, colon, _ = make.partition(":")
-    if (not colon and make not in own_names("environment")) or source in ("gymnasium", "pettingzoo"):
+    if (not colon and make not in registered_names("environment")) or source in ("gymnasium", "pettingzoo"):
         return None
-    found = load_object(make) if colon else own_names("environment")[make]
+    found = load_object(make) if colon else registered_names("environment")[make]
     if not isinstance(found, type):
         return None
     if any((kind.__module__, kind.__name__) == ("arena.external.thread", "ExternalEnv") for kind in found.__mro__):
@@ -465,7 +465,7 @@ def schedule_of(cls: type[Any]) -> str:
 
 def callback_target(name: str) -> str:
     """The class of a callback, as `package.module:Class`; of a name that is not registered, the name itself."""
-    return _target(name, {}, "callback") if name in own_names("callback") else name
+    return _target(name, {}, "callback") if name in registered_names("callback") else name
 
 
 def logger_target(name: str) -> str:
@@ -498,14 +498,14 @@ def _target(name: str, known: Mapping[str, Entry], what: str) -> str:
     entry = known.get(name)
     if entry is not None:
         return entry.target
-    if name in own_names(what):
+    if name in registered_names(what):
         return f"{__name__}:OWN.{what}.{name}"
     sources = {source for source, colon, _ in (other.partition(":") for other in known) if colon}
     if ":" in name and name.partition(":")[0] not in sources:
         return name
     if (what, name) == ("environment", "socket"):
         raise ConfigError("'socket' is no longer supported: set `http`; `PolicyClient` has the same methods over HTTP")
-    hint, names = "", [*known, *own_names(what)]
+    hint, names = "", [*known, *registered_names(what)]
     version = re.search(r"([-_])v\d+$", name)  # a game of another library: `CartPole-v1`, `mpe2.simple_tag_v3`
     if what == "environment" and version is not None and ":" not in name:
         library, source = {"-": ("Gymnasium", "gymnasium"), "_": ("PettingZoo", "pettingzoo")}[version[1]]

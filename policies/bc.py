@@ -263,7 +263,7 @@ class BehaviorCloning(Algorithm):
         """The network for `arena export`; of Box actions the deviation is 0, as the mean is played."""
         more: dict[str, Any] = {}
         if isinstance(self.head, BoxHead):
-            more = {"log_std": ["-inf"] * self.head.outputs, **self.head.scale_words()}
+            more = {"log_std": ["-inf"] * self.head.outputs, **self.head.scale_text()}
         return exported(
             self.network,
             self.env.single_observation_space,

@@ -11,7 +11,7 @@ from arena.errors import nearest
 from arena.terminal.output import complain, say
 
 if TYPE_CHECKING:
-    from arena.plan.process_count import RanksWanted
+    from arena.plan.process_count import RankCount
 
 _TOO_MANY = 2**53  # from here on, a float no longer holds every integer
 _LAST_PORT = 65535
@@ -108,7 +108,7 @@ def positive_int(text: str) -> int:
     return int(number)
 
 
-def ranks(text: str) -> RanksWanted:
+def ranks(text: str) -> RankCount:
     """A number of processes, `auto` or `one_per_role`."""
     if text == "auto":
         return "auto"

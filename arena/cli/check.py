@@ -9,10 +9,10 @@ from arena.cli.arguments import add_config
 from arena.cli.plan import preflight
 from arena.config import load_with_origin
 from arena.plan.build import make_plan
-from arena.plan.deadlock import waiting_words
+from arena.plan.deadlock import waiting_text
 from arena.plan.process_count import process_count
 from arena.preflight.outcomes import rule_lines
-from arena.terminal.display import processes_words
+from arena.terminal.display import processes_text
 from arena.terminal.output import complain, say
 from arena.terminal.rounds import gate_lines
 
@@ -28,7 +28,7 @@ def run(arguments: argparse.Namespace) -> int:
     with origin.located():
         plan = make_plan(config, ranks=process_count(config, None, os.environ).number)
     findings = preflight(plan, config, origin, conformance=lambda line: complain(f"{line}\n"))
-    waiting, refused = waiting_words(plan, findings.schedules)
+    waiting, refused = waiting_text(plan, findings.schedules)
     for line in (
         *findings.lines,
         *findings.hints.values(),
@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
         f"schedule: {waiting}",
     ):
         say(line)
-    say(f"plan: {processes_words(plan.processes, len(plan.roles()))}")
+    say(f"plan: {processes_text(plan.processes, len(plan.roles()))}")
     but = "; `arena train` refuses it, as it can deadlock" if refused else ""
     say(f"configuration {arguments.config}: valid{but}")
     return 0

@@ -32,10 +32,10 @@ from arena.preflight.external import refuse_external
 from arena.records import boundary, checkpoint
 from arena.records.atomic import make_folder
 from arena.records.folder import RunFolder
-from arena.records.outcome import without_winner_words
+from arena.records.outcome import without_winner_text
 from arena.records.scoreboard import Scoreboard
 from arena.roles.run import Run
-from arena.run.evaluation import alike_words, episodes_per_lane, result_words
+from arena.run.evaluation import alike_text, episodes_per_lane, result_text
 from arena.run.loop import run_single_process
 from arena.run.opponents import opponent_of, opposed, policy_at, seats_of
 from arena.run.prepare import prepare
@@ -207,9 +207,9 @@ def _contests(weights: Weights, against: str | None, version: PolicyConfig | Non
 
 def _present(contest: Contest, run: Run, scoreboard: Scoreboard) -> None:
     for policy, title in contest.titles.items():
-        sys.stdout.write(f"{title}: {result_words(scoreboard.policies[policy])}\n")
+        sys.stdout.write(f"{title}: {result_text(scoreboard.policies[policy])}\n")
         sys.stdout.flush()
     decided = any(score.games.count for score in scoreboard.policies.values())
     rules = {match.env: match.game.outcome for match in run.plan.matches if len(match.seats) > 1}
-    words = [*([] if decided else without_winner_words(rules)), *alike_words(run, remedy="--sample")]
+    words = [*([] if decided else without_winner_text(rules)), *alike_text(run, remedy="--sample")]
     sys.stdout.writelines(f"{line}\n" for line in words)

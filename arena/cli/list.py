@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-class Shelf(NamedTuple):
+class Catalog(NamedTuple):
     """Built-ins of one kind: their common title, and a line about each."""
 
     title: str
@@ -92,7 +92,7 @@ def docstring(made: Any) -> str:
     return (ast.get_docstring(node) or "") if isinstance(node, (ast.ClassDef, ast.FunctionDef)) else ""
 
 
-def _shelf(title: str, entries: Mapping[str, registry.Entry] | Mapping[str, type[msgspec.Struct]]) -> Shelf:
+def _catalog(title: str, entries: Mapping[str, registry.Entry] | Mapping[str, type[msgspec.Struct]]) -> Catalog:
     """Built-ins with their descriptions, or the first sentences of their docstrings."""
     lines = {}
     for name, entry in entries.items():
@@ -101,16 +101,16 @@ def _shelf(title: str, entries: Mapping[str, registry.Entry] | Mapping[str, type
         else:
             head = docstring(entry).partition("\n")[0].removesuffix(".")
             lines[name] = head[:1].lower() + head[1:]
-    return Shelf(title, lines)
+    return Catalog(title, lines)
 
 
-SHELVES: Mapping[str, Shelf] = {
-    "environments": _shelf("environments", registry.ENVIRONMENTS),
-    "connections": _shelf("connections to external games", registry.EXTERNAL),
-    "wrappers": _shelf("wrappers of environments", registry.WRAPPERS),
-    "algorithms": _shelf("algorithms", registry.ALGORITHMS),
-    "generators": _shelf("generators of matches", matches.GENERATORS),
-    "rules": _shelf("rules of matchmaking", matches.RULES),
+SHELVES: Mapping[str, Catalog] = {
+    "environments": _catalog("environments", registry.ENVIRONMENTS),
+    "connections": _catalog("connections to external games", registry.EXTERNAL),
+    "wrappers": _catalog("wrappers of environments", registry.WRAPPERS),
+    "algorithms": _catalog("algorithms", registry.ALGORITHMS),
+    "generators": _catalog("generators of matches", matches.GENERATORS),
+    "rules": _catalog("rules of matchmaking", matches.RULES),
 }
 _SECTIONS = {"envs": "environments", "policies": "algorithms", "matches": "generators"}  # where they are configured
 _BUILT_IN: Mapping[str, str] = {name: words for shelf in SHELVES.values() for name, words in shelf.entries.items()}
@@ -131,7 +131,9 @@ def options_of(name: str) -> list[Option]:
         return keys_of(made.Options) if hasattr(made, "Options") else _arguments(made)
     if name in registry.WRAPPERS:
         return _fields(registry.wrapper(name))
-    own = {name: (kind, found) for kind in vars(registry.OWN) for name, found in registry.own_names(kind).items()}
+    own = {
+        name: (kind, found) for kind in vars(registry.OWN) for name, found in registry.registered_names(kind).items()
+    }
     if name in own and own[name][0] != "algorithm":
         return _arguments(own[name][1])
     if name in _PARTS_OF_MATCHES:
@@ -243,11 +245,11 @@ def listing() -> list[str]:
     own = {
         name: f"{kind}: {docstring(found).partition(chr(10))[0]}".removesuffix(": ").removesuffix(".")
         for kind in vars(registry.OWN)
-        for name, found in registry.own_names(kind).items()
+        for name, found in registry.registered_names(kind).items()
     }
     return [
         line
-        for shelf in (*SHELVES.values(), *([Shelf("registered", own)] if own else []))
+        for shelf in (*SHELVES.values(), *([Catalog("registered", own)] if own else []))
         for line in (f"{shelf.title}:", *(f"  {name:<{width}}  {words}" for name, words in shelf.entries.items()))
     ]
 
@@ -331,7 +333,7 @@ def _keys(struct: type[msgspec.Struct]) -> list[str]:
         for part in path.split("."):  # `reset.after` is the key `after` of the struct at `reset`
             owner = struct if field is None else type(field.default)
             (field,) = (each for each in msgspec.structs.fields(owner) if each.encode_name == part)
-        kind = type_words(None if field is None else field.type)
+        kind = type_text(None if field is None else field.type)
         rows.append(f"| `{path}` | {kind} | {_LOADED.get((struct, path), f'`{default}`')} | {_escaped(words)} |")
     return rows
 
@@ -357,11 +359,11 @@ def configuration() -> str:
     return "\n".join(parts)
 
 
-def type_words(kind: Any) -> str:
+def type_text(kind: Any) -> str:
     """A type in words: `integer >= 1`, `` `auto` or text ``."""
     origin, parts = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
-        return " or ".join(dict.fromkeys(type_words(part) for part in parts if part is not type(None)))
+        return " or ".join(dict.fromkeys(type_text(part) for part in parts if part is not type(None)))
     if origin is Literal:
         return " or ".join(f"`{value}`" for value in parts)
     if origin is Annotated:
@@ -370,7 +372,7 @@ def type_words(kind: Any) -> str:
             return "`#rrggbb`"
         bounds = ((">=", limits.ge), (">", limits.gt), ("<=", limits.le), ("<", limits.lt))
         said = [f"{sign} {bound:g}" for sign, bound in bounds if bound is not None and abs(bound) < 1e6]
-        return f"{type_words(parts[0])} {', '.join(said)}".strip()
+        return f"{type_text(parts[0])} {', '.join(said)}".strip()
     words = {str: "text", int: "integer", float: "number", bool: "bool", tuple: "list", Any: "any value"}
     return words.get(origin or kind, "mapping")
 

@@ -17,16 +17,16 @@ from arena.config.schema import EvaluationConfig
 from arena.errors import ConfigError, Origin, pluralize
 from arena.league.custom import check_custom
 from arena.plan.build import make_plan
-from arena.plan.deadlock import waiting_words
+from arena.plan.deadlock import waiting_text
 from arena.plan.hosts import Share, allocated, parse_hosts, shares
 from arena.plan.plan import MatchPlan, Plan, Role, RoleKind
 from arena.plan.process_count import process_count
-from arena.preflight.examine import Preflight, examine, wrapped_words
+from arena.preflight.examine import Preflight, examine, wrapped_text
 from arena.preflight.external import FROM_OUTSIDE, external_kinds
 from arena.preflight.later_seats import later_plans
 from arena.preflight.outcomes import require_rules
 from arena.records.formats import document_text, plan_file
-from arena.terminal.display import processes_words
+from arena.terminal.display import processes_text
 from arena.terminal.output import say
 from arena.terminal.rounds import rounds_lines
 
@@ -106,7 +106,7 @@ def _text(
     evaluation: EvaluationConfig | None,
 ) -> str:
     """The table and all lines below it; `ranks` says why the plan has as many processes as it has."""
-    waiting, refused = waiting_words(plan, examination.schedules)
+    waiting, refused = waiting_text(plan, examination.schedules)
     rows: list[Sequence[str]] = [_HEADINGS]
     for rank, roles in enumerate(plan.ranks):
         if not roles:
@@ -124,7 +124,7 @@ def _text(
     idle = len(plan.idle_ranks)
     hosted = f"1 root + {environments} + {workers}" + f" + {idle} idle" * bool(idle)
     if plan.packed:
-        processes = f"{processes_words(plan.processes, len(plan.roles()))}: {hosted}"
+        processes = f"{processes_text(plan.processes, len(plan.roles()))}: {hosted}"
     else:
         processes = f"{plan.processes} = {hosted}"
     sections = [
@@ -215,7 +215,7 @@ def _matches_lines(plan: Plan, hints: Mapping[str, str]) -> Iterator[str]:
         kwargs = f" {json.dumps(first.game.kwargs, default=repr)}" if first.game.kwargs else ""
         if kind == "shared_memory":  # its arguments take many lines
             of, kwargs = f" ({kind}, {pluralize(first.game.kwargs.get('simulators', 1), 'simulator')})", ""
-        yield f"{what} {numbers}: {first.env}{of}{kwargs}{wrapped_words(first)}, {extent}: {players}"
+        yield f"{what} {numbers}: {first.env}{of}{kwargs}{wrapped_text(first)}, {extent}: {players}"
         if kind:
             yield f"games of {what} {numbers} {FROM_OUTSIDE}"
         if first.env in hints:

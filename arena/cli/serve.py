@@ -34,7 +34,7 @@ from arena.records import boundary, checkpoint
 from arena.records.atomic import make_folder
 from arena.records.folder import RunFolder
 from arena.records.scoreboard import Scoreboard
-from arena.run.evaluation import result_words
+from arena.run.evaluation import result_text
 from arena.run.opponents import policy_at, policy_versions
 from arena.serving.clones import Clones
 from arena.serving.exported import Exporter, ExportFailed, Follower, can_export
@@ -121,7 +121,7 @@ def run(arguments: argparse.Namespace) -> int:
         for player in served.players:
             version = player.model.version
             at = f" at tick {version}" if version >= 0 else ", as configured"
-            _say(f"{player.name}{at}: {result_words(scoreboard.policies[player.name])}")
+            _say(f"{player.name}{at}: {result_text(scoreboard.policies[player.name])}")
     return 0
 
 
@@ -219,7 +219,7 @@ def prepare(arguments: argparse.Namespace) -> Served:
     drain_s = getattr(games, "drain_s", _DRAIN_S) if arguments.drain is None else arguments.drain
     server = Server(connection, match, players, drain_s=drain_s, games=arguments.games, records=records, say=_say)
     for player in players:
-        _say(_serving_words(player.name, player.model))
+        _say(_serving_text(player.name, player.model))
     followers = []
     upgrades = exporter if arguments.engine == "auto" else None
     for player in players:
@@ -234,7 +234,7 @@ def prepare(arguments: argparse.Namespace) -> Served:
 def _swap(server: Server, player: Player, upgrades: Exporter | None, model: Model) -> None:
     def take() -> None:
         if player.take(model):
-            _say(_serving_words(player.name, model))
+            _say(_serving_text(player.name, model))
             _upgrade(player, model, upgrades, partial(_swap, server, player, upgrades))
 
     server.call(take)
@@ -246,7 +246,7 @@ def _upgrade(player: Player, model: Model, exporter: Exporter | None, swap: Call
         exporter.begin(player.name, model.version, len(player.entities), swap)
 
 
-def _serving_words(name: str, model: Model) -> str:
+def _serving_text(name: str, model: Model) -> str:
     at = f" at tick {model.version}" if model.version >= 0 else " as configured"
     return f"serving {name}{at} ({model.engine})"
 

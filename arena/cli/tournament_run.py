@@ -45,7 +45,7 @@ from arena.plan.plan import UNBOUNDED_TICKS
 from arena.preflight.outcomes import require_rules
 from arena.records import boundary as boundaries
 from arena.records import checkpoint
-from arena.records.figures import repetition_words
+from arena.records.figures import repetition_text
 from arena.records.folder import RunFolder
 from arena.records.formats import Round, Terms
 from arena.records.journal import JournalReader
@@ -59,11 +59,11 @@ from arena.run.lead import RunCommand
 from arena.run.mpirun import Restart
 from arena.run.planning import checked_plan
 from arena.run.prepare import existing_folder, prepare
-from arena.run.resume import GAME, SAME_MATCH, checkpoints_given, compared, numbered
+from arena.run.resume import GAME, SAME_MATCH, compared, initial_checkpoints, numbered
 from arena.terminal.display import silent_display
 from arena.terminal.standings import (
     contradiction_lines,
-    elo_words,
+    elo_text,
     equal_lines,
     prior_lines,
     table_data,
@@ -121,9 +121,7 @@ class TournamentRun(RunCommand):
         progress = pluralize(played.results.games, "game")
         if found.rows:
             best = found.rows[0]
-            progress += (
-                f": {best.player} leads with {elo_words(best.elo)} [{elo_words(best.low)}, {elo_words(best.high)}]"
-            )
+            progress += f": {best.player} leads with {elo_text(best.elo)} [{elo_text(best.low)}, {elo_text(best.high)}]"
             if found.unmet:
                 progress += f"; {pluralize(len(found.unmet), 'pair')} still to meet"
             elif any(pair.circle for pair in found.contradictions):
@@ -140,7 +138,7 @@ class TournamentRun(RunCommand):
         following = Round(number=len(before), start=run.leg.start, matches=batch.matches)
         plan = rounds.plan_of(config, following, run.folder, ranks=run.plan.processes)
         rounds_file.keep(run.folder, before, following, plan)
-        leg = Leg(start=run.leg.start, restore=checkpoints_given(plan))
+        leg = Leg(start=run.leg.start, restore=initial_checkpoints(plan))
         return replace(run, plan=plan, leg=leg, episodes=batch.episodes)
 
     def present(self, run: Run, scoreboard: Scoreboard) -> None:
@@ -184,7 +182,7 @@ class TournamentRun(RunCommand):
                 *([f"not counted: {', '.join(words)}"] if words else []),
             ]
             lines += played.without_winner
-            lines += repetition_words(alike(run), remedy="--sample")
+            lines += repetition_text(alike(run), remedy="--sample")
             text = "\n".join([*lines, f"run folder: {shown(run.path)}"])
         sys.stdout.write(f"{text}\n")
         sys.stdout.flush()
@@ -288,7 +286,7 @@ def continued(config: Config, *, ranks: int, run_dir: str | None, greedy: bool) 
         raise ConfigError("there is no tournament to go on with: its files are damaged", source=str(folder.path))
     kept = msgspec.structs.replace(before, schedule=max(before.rounds, config.rounds))
     plan = checked_plan(kept, ranks=ranks)
-    leg = replace(leg_at(found, folder), restore=checkpoints_given(plan))
+    leg = replace(leg_at(found, folder), restore=initial_checkpoints(plan))
     return Run(plan, folder.path, resumed=True, leg=leg)
 
 

@@ -17,7 +17,7 @@ from arena.run.holding import is_held
 from arena.run.lead import RunCommand
 from arena.run.mpirun import Restart
 from arena.run.prepare import prepare, restarted
-from arena.terminal.display import fault_lines, processes_words, profile_lines, summary_lines
+from arena.terminal.display import fault_lines, processes_text, profile_lines, summary_lines
 
 
 class TrainRun(RunCommand):
@@ -65,7 +65,7 @@ def announced(run: Run, *, ranks_given: bool = False) -> Run:
     else:
         ticks = pluralize(plan.horizon // plan.config.rounds, "tick")
         extent = f"{plan.config.rounds} rounds of {ticks}, the first one {matches}"
-    lines = [f"{plan.config.name}: {extent}, {processes_words(plan.processes, len(plan.roles()))}"]
+    lines = [f"{plan.config.name}: {extent}, {processes_text(plan.processes, len(plan.roles()))}"]
     if run.resumed:
         lines.append(f"goes on at tick {run.leg.start}")
     lines += run.words

@@ -17,10 +17,10 @@ from arena.config import load_config
 from arena.config.members import players
 from arena.errors import pluralize
 from arena.experiment.folder import ExperimentFolder, is_experiment
-from arena.league.round_text import change_words
+from arena.league.round_text import change_text
 from arena.league.rounds_file import lines_in, ticks_before
 from arena.records.boundary import newest_tick
-from arena.records.faults import fault_of, fault_words
+from arena.records.faults import fault_of, fault_text
 from arena.records.folder import RunFolder, not_a_run
 from arena.records.formats import GamesLine, PlanFile, PlannedMatch, Round, read_document, update_of
 from arena.records.journal import JournalReader
@@ -189,7 +189,7 @@ class FollowedRun:
             self.scoreboard.update(update)
             self._learned[update.policy] = max(self._learned.get(update.policy, 0), update.ticks)
         faults = [
-            f"fault at {line['time']}: {fault_words(line)}"
+            f"fault at {line['time']}: {fault_text(line)}"
             for line in self._faults.fresh(lambda journal: journal.made(fault_of))
         ]
         known, self._rounds = len(self._rounds), lines_in(JournalReader(self.folder.rounds))
@@ -201,14 +201,14 @@ class FollowedRun:
         rounds = []  # after a rollback, the newest round is new again
         for line in self._rounds[known:] if known <= len(self._rounds) else self._rounds[-1:]:
             extent = pluralize(len(line.planned), "match", "matches")
-            rounds.append("; ".join([f"round {line.number} from tick {line.start}: {extent}", *change_words(line)]))
+            rounds.append("; ".join([f"round {line.number} from tick {line.start}: {extent}", *change_text(line)]))
         if self._first_look:
             before = [f"{pluralize(len(faults), 'fault')} so far"] if len(faults) > 1 else []
             rounds, faults = rounds[-1:], [*before, *faults[-1:]]
         self._first_look = False
         for games in self._games.fresh(lambda journal: journal.lines(GamesLine)):
             self.scoreboard.games[games.match] = games.words(self._lanes[games.match])
-        return [*rounds, *faults, *self._results.fresh(lambda journal: journal.made(_result_words))[-1:]]
+        return [*rounds, *faults, *self._results.fresh(lambda journal: journal.made(_result_text))[-1:]]
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:
@@ -266,7 +266,7 @@ def watch(
     return 0
 
 
-def _result_words(result: Mapping[str, Any]) -> str:
+def _result_text(result: Mapping[str, Any]) -> str:
     """The rewards of a result."""
     rewards = {"episode_reward_mean": result["episode_reward_mean"], **result["policy_reward_mean"]}
     whole, *policies = [f"{name} {'-' if value is None else f'{value:.2f}'}" for name, value in rewards.items()]

@@ -16,6 +16,7 @@ from arena.config.decode import NAME_RULE, is_name, is_snapshot_name, show
 from arena.config.fields import MOST_ROLES
 from arena.config.independent import check_independent, expanded
 from arena.config.matches import (
+    CustomPairings,
     Exploiters,
     GauntletConfig,
     Generator,
@@ -23,7 +24,6 @@ from arena.config.matches import (
     MatchConfig,
     MatchmakingConfig,
     MixturesConfig,
-    OwnPairings,
     SeatEntry,
 )
 from arena.config.members import check_drawn
@@ -218,7 +218,7 @@ def _check_generator(config: Config, entry: Generator, path: str) -> None:
                 raise ConfigError(f"{name!r} is one of `policies` already", path=f"{path}.against[{index}]")
         if isinstance(entry, GauntletConfig) and not entry.against:
             raise ConfigError("is empty; a gauntlet needs at least one opponent", path=f"{path}.against")
-    if not isinstance(entry, OwnPairings):
+    if not isinstance(entry, CustomPairings):
         return
     if entry.opening is None and len(entry.policies) < 2:
         raise ConfigError(
@@ -259,7 +259,7 @@ def _check_side_sizes(entry: Generator, path: str) -> None:
             raise ConfigError(f"{entity!r} is listed twice", path=path)
     if entry.sizes[0] != entry.sizes[1] and isinstance(entry, MixturesConfig):
         raise ConfigError("mixtures are of teams of one size; write two sides of equal size", path=path)
-    if entry.sizes[0] != entry.sizes[1] and isinstance(entry, OwnPairings) and entry.both_sides:
+    if entry.sizes[0] != entry.sizes[1] and isinstance(entry, CustomPairings) and entry.both_sides:
         raise ConfigError(
             "is not allowed with sides of unequal size, which a mixed team cannot exchange; let the generator return "
             "each pairing twice",

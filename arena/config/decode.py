@@ -51,7 +51,7 @@ REMOVED: Mapping[str, str] = {
 S = TypeVar("S", bound=msgspec.Struct)
 
 
-def removed_words(path: str) -> str | None:
+def removed_text(path: str) -> str | None:
     """What is said about a key that was removed; None about any other one."""
     for pattern, words in REMOVED.items():
         if re.fullmatch(re.escape(pattern).replace(r"\*", r"[^.]*"), path):
@@ -74,7 +74,7 @@ def convert(kind: type[S], value: Any, path: str) -> S:
         value = {"on" if key is True else key: item for key, item in value.items()}
     for key in value:
         if key not in fields:
-            words = removed_words(joined(path, key)) or f"unknown key {key!r}; {nearest_key(str(key), fields)}"
+            words = removed_text(joined(path, key)) or f"unknown key {key!r}; {nearest_key(str(key), fields)}"
             raise ConfigError(words, path=joined(path, key))
     for name, field in fields.items():
         if field.required and name not in value:
@@ -195,7 +195,7 @@ def _convert_leaf(kind: Any, value: Any, path: str) -> Any:
             raise msgspec.ValidationError("not a finite number")
         return msgspec.convert(value, kind, strict=True)
     except msgspec.ValidationError as error:
-        expected = _number_words(kind, value)
+        expected = _number_text(kind, value)
         if expected:
             raise ConfigError(f"found {show(value)}; expected {expected}", path=path) from error
         words = re.sub(r" - at `[^`]*`$", "", str(error))
@@ -209,7 +209,7 @@ def _convert_leaf(kind: Any, value: Any, path: str) -> Any:
         raise ConfigError(f"found {show(value)}: {words[:1].lower()}{words[1:]}{such}", path=path) from error
 
 
-def _number_words(kind: Any, value: Any) -> str:
+def _number_text(kind: Any, value: Any) -> str:
     """What a field of numbers takes, such as `auto, or a whole number, at least 1, or null`; empty for other fields.
 
     Bounds that a number reaches by overflow alone are named only if the value is beyond them.

@@ -11,7 +11,7 @@ import msgspec
 from arena.config import overrides as overriding
 from arena.config import yaml
 from arena.config.check import check, check_entries
-from arena.config.decode import convert, convert_field, removed_words, show
+from arena.config.decode import convert, convert_field, removed_text, show
 from arena.config.fields import plain
 from arena.config.independent import expanded
 from arena.config.matches import MatchConfig
@@ -80,10 +80,10 @@ def _without_removed(data: Any, path: str) -> Any:
     if not isinstance(data, Mapping):
         return data
     placed = {key: f"{path}.{key}" if path else str(key) for key in data}
-    removed = "reduce" in placed and removed_words(placed["reduce"]) is not None
+    removed = "reduce" in placed and removed_text(placed["reduce"]) is not None
     if removed and (data["reduce"], data.get("sync")) != ("fast", "samples"):
         placed.pop("max_lag", None)  # it had no effect then, and was written with its default
-    return {key: _without_removed(data[key], at) for key, at in placed.items() if removed_words(at) is None}
+    return {key: _without_removed(data[key], at) for key, at in placed.items() if removed_text(at) is None}
 
 
 def parse_config(data: Mapping[str, Any], *, source: str, overrides: Sequence[str | Override] = ()) -> Config:

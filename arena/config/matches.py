@@ -368,7 +368,7 @@ class Uncertainty(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
     meets_itself: ClassVar[bool] = False
 
 
-class OwnRule(Rule, Shortened, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CustomRule(Rule, Shortened, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A rule of the user's own: a class whose `opponents` draws, see `arena.league.custom`."""
 
     class_: Text = msgspec.field(name="class")  # "package.module:Class"
@@ -384,7 +384,7 @@ class OwnRule(Rule, Shortened, frozen=True, kw_only=True, forbid_unknown_fields=
         return {cls.kind: {"class": name, "options": options}} if isinstance(name, str) and ":" in name else value
 
 
-RuleEntry: TypeAlias = PastSelves | Fictitious | Exploiters | Uncertainty | OwnRule
+RuleEntry: TypeAlias = PastSelves | Fictitious | Exploiters | Uncertainty | CustomRule
 
 
 class MatchmakingConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -463,7 +463,7 @@ class MatchmakingConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fie
         return tuple(found)
 
 
-class OwnPairings(PairsConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CustomPairings(PairsConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A generator of the user's own: a class whose `pairings` says who meets whom, see `arena.league.custom`."""
 
     generator: Text  # "package.module:Class"
@@ -488,7 +488,13 @@ class OwnPairings(PairsConfig, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 GeneratorEntry: TypeAlias = (
-    RoundRobinConfig | GauntletConfig | KnockoutConfig | SwissConfig | MixturesConfig | MatchmakingConfig | OwnPairings
+    RoundRobinConfig
+    | GauntletConfig
+    | KnockoutConfig
+    | SwissConfig
+    | MixturesConfig
+    | MatchmakingConfig
+    | CustomPairings
 )
 GENERATORS: Mapping[str, type[Generator]] = {kind.kind: kind for kind in get_args(GeneratorEntry)}
 RULES: Mapping[str, type[Rule]] = {kind.kind: kind for kind in get_args(RuleEntry)}

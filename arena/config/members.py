@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 from arena.config.league import EvolutionConfig, LeagueConfig
 from arena.config.matches import (
+    CustomPairings,
     Exploiters,
     Generator,
     KnockoutConfig,
     MatchConfig,
     MatchmakingConfig,
-    OwnPairings,
     SwissConfig,
 )
 from arena.config.schema import Config
@@ -107,7 +107,7 @@ def needs_winners(config: Config, env: str) -> list[str]:
         if isinstance(entry, MatchmakingConfig):
             by_results = entry.rule.by_results and entry.rule.draws_others
         else:
-            by_results = isinstance(entry, (KnockoutConfig, SwissConfig, OwnPairings))
+            by_results = isinstance(entry, (KnockoutConfig, SwissConfig, CustomPairings))
         if entry.env == env and by_results:
             found.append(path)
     for path, key in config.result_keys.items():

@@ -22,9 +22,9 @@ class StopRule:
     @property
     def words(self) -> str:
         """The rule, as `ticks >= 500`."""
-        return self.met_words(None)
+        return self.met_text(None)
 
-    def met_words(self, value: float | None) -> str:
+    def met_text(self, value: float | None) -> str:
         """That a value meets the rule, as `ticks 512 >= 500`."""
         found = "" if value is None else f" {value:.6g}"
         return f"{self.key}{found} {'>=' if self.at_least else '<='} {self.bound:.15g}"

@@ -106,9 +106,9 @@ class SampleWriter:
         columns["idle"][t, list(idle)] = True
         columns["rewards"][t] = step.rewards
         columns["terminated"][t], columns["truncated"][t] = step.terminated, step.truncated
-        outside = step.frame.outside
-        if outside is not None:
-            columns["void"][t] = outside.void
+        external = step.frame.external
+        if external is not None:
+            columns["void"][t] = external.void
         active = columns["active"][t]
         resting = None if active.all() else ~active  # [L, E] the entities that were not to act
         for index, (entity, action) in enumerate(zip(self._entities, actions, strict=True)):
@@ -154,8 +154,8 @@ class SampleWriter:
 
     def _see(self, t: int, frame: Frame, lanes: Any) -> None:
         self._columns["active"][t, lanes] = frame.active[lanes]
-        if frame.outside is not None:
-            self._columns["given"][t, lanes] = frame.outside.given[lanes]
+        if frame.external is not None:
+            self._columns["given"][t, lanes] = frame.external.given[lanes]
         for entity, observed, mask in zip(self._entities, frame.observations, frame.masks, strict=True):
             entity.see(t, observed, mask, lanes)
 

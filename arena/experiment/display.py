@@ -17,7 +17,7 @@ from arena.experiment.outcome import Combination, rank
 from arena.experiment.scheduler import State
 from arena.experiment.tables import FollowedExperiment, labels_of
 from arena.experiment.values import TrialRow
-from arena.experiment.variation import value_words
+from arena.experiment.variation import value_text
 from arena.roles.status import planned_ticks
 from arena.terminal.output import drawing, printable
 
@@ -67,7 +67,7 @@ class Progress:
         if ranking.best is None:
             return ""
         first = ranking.combinations[0]
-        return f"best so far: {combination_words(first, labels_of(self.rows))}: {mean_words(first)}"
+        return f"best so far: {combination_text(first, labels_of(self.rows))}: {mean_text(first)}"
 
     @property
     def left(self) -> str:
@@ -77,7 +77,7 @@ class Progress:
         if self._began is None or done <= before:
             return ""
         seconds = (self._clock() - began) / (done - before) * (max(self.number, len(self.rows)) - done)
-        return f"about {duration_words(seconds)} left"
+        return f"about {duration_text(seconds)} left"
 
 
 class PlainExperimentDisplay:
@@ -141,8 +141,8 @@ class LiveExperimentDisplay:
         for name in ("ticks", progress.metric.name):
             table.add_column(Text(printable(name)), justify="right", no_wrap=True)
         for row in running[:_MOST_RUNNING]:
-            values = [value_words(row.params[path]) if path in row.params else "" for path in names]
-            value = "-" if row.last is None else number_words(row.last)
+            values = [value_text(row.params[path]) if path in row.params else "" for path in names]
+            value = "-" if row.last is None else number_text(row.last)
             table.add_row(f"{row.number:04d}", *map(Text, map(printable, values)), str(row.seed), str(row.ticks), value)
         more = [Text(f"and {len(running) - _MOST_RUNNING} more")] if len(running) > _MOST_RUNNING else []
         head = "  ".join(filter(None, [progress.counts, progress.left]))
@@ -207,56 +207,56 @@ def outcome_lines(rows: Sequence[TrialRow], metric: MetricConfig) -> list[str]:
     scope = "" if metric.scope == "last" else f", {metric.scope}"
     lines = [f"{metric.name} ({metric.mode}{scope}), mean over seeds with its 95 % interval:"]
     leading = ranking.combinations[:_MOST_RANKED]
-    words = [combination_words(each, names) or "all trials" for each in leading]
-    means = [mean_words(each) for each in leading]
+    words = [combination_text(each, names) or "all trials" for each in leading]
+    means = [mean_text(each) for each in leading]
     for number, (each, left, mean) in enumerate(zip(leading, words, means, strict=True), start=1):
         states = Counter(row.state for row in rows if row.number in each.trials)
         failed = states[State.ERROR.value]
         trials = pluralize(len(each.trials), "trial") + (f", {failed} in error" if failed else "")
         trials += f", {each.pruned} pruned" if each.pruned else ""
         cells = f"{number:3}", f"{left:{max(map(len, words))}}", f"{mean:{max(map(len, means))}}", trials
-        lines.append("  ".join([*cells, difference_words(each)]).rstrip())
+        lines.append("  ".join([*cells, difference_text(each)]).rstrip())
     if len(ranking.combinations) > _MOST_RANKED:
         lines.append(f"     and {len(ranking.combinations) - _MOST_RANKED} more: trials.csv, arena report")
     if ranking.best is not None:
         best = next(row for row in rows if row.number == ranking.best)
         pruned = ", pruned" if best.state == State.PRUNED.value else ""
-        lines.append(f"best trial: {shown(best.folder)} ({number_words(best.value or 0.0)}{pruned})")
+        lines.append(f"best trial: {shown(best.folder)} ({number_text(best.value or 0.0)}{pruned})")
     if len(ranking.combinations) > 1 and all(len(each.trials) == 1 for each in ranking.combinations):
         lines.append("each combination has one seed, which proves little: `repeat: 5` gives intervals")
     return lines
 
 
-def combination_words(each: Combination, names: dict[str, str]) -> str:
+def combination_text(each: Combination, names: dict[str, str]) -> str:
     """The values of a combination, with the short names of their keys."""
-    parts = [f"{names[path]}={value_words(value)}" for path, value in each.params.items()]
+    parts = [f"{names[path]}={value_text(value)}" for path, value in each.params.items()]
     return " ".join([*([each.variant] if each.variant else []), *parts])
 
 
-def mean_words(each: Combination) -> str:
+def mean_text(each: Combination) -> str:
     """`231.5 +- 20.1`; a dash without a value."""
     if each.mean is None:
         return "-"
-    return number_words(each.mean) + ("" if each.half is None else f" +- {number_words(each.half)}")
+    return number_text(each.mean) + ("" if each.half is None else f" +- {number_text(each.half)}")
 
 
-def difference_words(each: Combination) -> str:
+def difference_text(each: Combination) -> str:
     """`not separable from the best with 5 seeds: -1.2 [-4.1, 1.7]`; empty of the best one and without a shared seed."""
     if each.difference is None:
         return ""
-    difference, seeds = number_words(each.difference), pluralize(each.shared, "seed")
+    difference, seeds = number_text(each.difference), pluralize(each.shared, "seed")
     if each.interval is None:
         return f"from the best with {seeds}: {difference}"
-    ends = ", ".join(map(number_words, each.interval))
+    ends = ", ".join(map(number_text, each.interval))
     return f"{'' if each.separable else 'not '}separable from the best with {seeds}: {difference} [{ends}]"
 
 
-def number_words(value: float) -> str:
+def number_text(value: float) -> str:
     """A number with four digits or more."""
     return f"{value:.1f}" if 100 <= abs(value) < 100_000 else f"{value:.4g}"
 
 
-def duration_words(seconds: float) -> str:
+def duration_text(seconds: float) -> str:
     """`4 min`, `2 h 10 min`, `30 s`."""
     if seconds < 90:
         return f"{seconds:.0f} s"

@@ -157,9 +157,9 @@ class Driver:
                 self._check_suggestions()
             wanted = {numbers[trial.digest] for trial in self.plan.known if trial.digest in numbers}
             for number, record in self.records.items():  # which of them the experiment asks for now
-                now_wanted = number < self.plan.number if adaptive else number in wanted
-                if record.wanted != now_wanted:
-                    line = msgspec.structs.replace(record.last, time=now(), wanted=now_wanted, seconds=None)
+                is_planned = number < self.plan.number if adaptive else number in wanted
+                if record.wanted != is_planned:
+                    line = msgspec.structs.replace(record.last, time=now(), wanted=is_planned, seconds=None)
                     write_state(self.folder.state_path(number), [line])
                     record.last = line
             fresh = 1 + max(self.records, default=-1)
@@ -301,7 +301,7 @@ class Driver:
         search, config = self.plan.search, self.plan.file.config
         if search is None or not search.adaptive or self._only is not None:
             return
-        while self._scheduler.wants_more and len(self.records) < self.plan.number:
+        while self._scheduler.needs_trials and len(self.records) < self.plan.number:
             suggestion = len(self.records) // config.repeat
             begun = self.records.get(suggestion * config.repeat)  # if a kill came between the trials of a suggestion
             if begun is not None:

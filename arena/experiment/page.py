@@ -17,13 +17,13 @@ import msgspec
 from arena import __version__
 from arena.diagnostics.start_folder import anchored
 from arena.experiment.config import ExperimentConfig, MetricConfig
-from arena.experiment.display import combination_words
+from arena.experiment.display import combination_text
 from arena.experiment.folder import ExperimentFolder
 from arena.experiment.outcome import Combination, rank
 from arena.experiment.scheduler import State
 from arena.experiment.tables import FollowedExperiment, labels_of
 from arena.experiment.values import FollowedResults, TrialRow
-from arena.experiment.variation import value_words
+from arena.experiment.variation import value_text
 from arena.records.atomic import check_place, replacing
 from arena.report.charts import without_few
 from arena.report.colors import faded, palette
@@ -139,7 +139,7 @@ def page_data(folder: ExperimentFolder, config: ExperimentConfig, rows: Sequence
         combinations.append(
             Ranked(
                 rank=number + 1,
-                name=combination_words(each, names) or "all trials",
+                name=combination_text(each, names) or "all trials",
                 color=colors[number] if number < len(colors) else _PLAIN,
                 low=None if each.mean is None else each.mean - (each.half or 0.0),
                 high=None if each.mean is None else each.mean + (each.half or 0.0),
@@ -214,7 +214,7 @@ def _figures(
         axis: Figure = {}
         if _is_wide(values):  # a tick at each value if they are few
             known = sorted({*values})
-            axis = {"type": "log", "tickvals": known, "ticktext": [value_words(value) for value in known]}
+            axis = {"type": "log", "tickvals": known, "ticktext": [value_text(value) for value in known]}
             if len(known) > _MOST_NAMED:
                 axis = {"type": "log", "dtick": 1, "exponentformat": "power"}
         found[f"value-{place}"] = {"data": [points], "layout": {"xaxis": axis, "hovermode": "closest"}}
@@ -303,7 +303,7 @@ class _Scaled(NamedTuple):
 
 def _scaled(values: Sequence[Any], *, most_ticks: int = _MOST_TICKS) -> _Scaled:
     numeric = all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values)
-    known: list[Any] = sorted({*values}) if numeric else sorted({*map(value_words, values)})
+    known: list[Any] = sorted({*values}) if numeric else sorted({*map(value_text, values)})
     if numeric and len(known) > most_ticks:
         low, high = known[0], known[-1]
         if _is_wide(values):
@@ -312,5 +312,5 @@ def _scaled(values: Sequence[Any], *, most_ticks: int = _MOST_TICKS) -> _Scaled:
             shares = [(value - low) / (high - low) for value in values]
         return _Scaled(shares, [(0.0, f"{low:.4g}"), (1.0, f"{high:.4g}")])
     places = {value: number / max(1, len(known) - 1) for number, value in enumerate(known)}
-    shares = [places[value if numeric else value_words(value)] for value in values]
-    return _Scaled(shares, [(place, value_words(value)[:24]) for value, place in places.items()])
+    shares = [places[value if numeric else value_text(value)] for value in values]
+    return _Scaled(shares, [(place, value_text(value)[:24]) for value, place in places.items()])

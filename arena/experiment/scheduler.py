@@ -164,7 +164,7 @@ class Scheduler:
         return self._waiting[0] if self._waiting else None
 
     @property
-    def wants_more(self) -> bool:
+    def needs_trials(self) -> bool:
         """Whether another trial could start now, if there were one."""
         return not self._waiting and self._can_start
 

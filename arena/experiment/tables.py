@@ -17,7 +17,7 @@ from arena.experiment.folder import DIGITS, ExperimentFolder, Record
 from arena.experiment.outcome import rank
 from arena.experiment.scheduler import State
 from arena.experiment.values import FollowedResults, TrialRow, judged
-from arena.experiment.variation import labels, value_words
+from arena.experiment.variation import labels, value_text
 from arena.records.atomic import replacing
 from arena.records.checkpoint import list_checkpoints
 from arena.records.folder import RunFolder
@@ -84,7 +84,7 @@ def write_table(folder: ExperimentFolder, names: Mapping[str, str], rows: Sequen
     head = ["number", "name", "state", "attempts", *variants, *names.values(), "seed", "ticks", "seconds"]
     writer.writerow([*head, "value", "max", "min", "last"])
     for row in rows:
-        values = [value_words(row.params[path]) if path in row.params else "" for path in names]
+        values = [value_text(row.params[path]) if path in row.params else "" for path in names]
         cells = [row.number, row.name, row.state, row.attempts, *([row.variant] if variants else []), *values]
         numbers = ["" if value is None else value for value in (row.value, row.highest, row.lowest, row.last)]
         writer.writerow([*cells, row.seed, row.ticks, f"{row.seconds:.3f}", *numbers])

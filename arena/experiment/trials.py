@@ -29,7 +29,7 @@ from arena.experiment.variation import (
     grid,
     in_order,
     labels,
-    value_words,
+    value_text,
     without_forms,
 )
 
@@ -178,7 +178,7 @@ class Trials:
     def words(self, variant: str, params: Params, seed: int | None = None) -> str:
         """The values of a trial in a few words, as the name of its folder has them."""
         parts = [*([variant] if variant else [])]
-        parts += [f"{self.labels.get(path, path)}={value_words(value)}" for path, value in params.items()]
+        parts += [f"{self.labels.get(path, path)}={value_text(value)}" for path, value in params.items()]
         return ",".join([*parts, *([] if seed is None else [f"seed={seed}"])])
 
     def tag(self, trial: Trial) -> str:

@@ -172,7 +172,7 @@ def in_order(varied: Sequence[Varied], params: Params) -> dict[str, Any]:
     return {each.path: params[each.path] for each in varied}
 
 
-def value_words(value: Any) -> str:
+def value_text(value: Any) -> str:
     """A value in a few characters, for names of folders and for tables."""
     import json
 

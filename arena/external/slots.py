@@ -25,7 +25,7 @@ from arena.config.schema import TickRules
 from arena.errors import ConfigError
 from arena.external.errors import Code, ExternalError
 from arena.external.samples import checked_reward, fitted_mask
-from arena.game.api import Frame, Info, Interface, Outside, Step
+from arena.game.api import ExternalFields, Frame, Info, Interface, Step
 from arena.game.arrays import is_finite, lost_value
 from arena.game.infos import refused_key, stated_metrics
 from arena.game.spaces import check_choices, empty_batch, flatten, leaves_of
@@ -78,7 +78,7 @@ class Game:
 class Tick(NamedTuple):
     """A formed tick."""
 
-    step: Step  # as of any game; `step.frame.outside` holds what only external games have
+    step: Step  # as of any game; `step.frame.external` holds what only external games have
     begun: Frame  # after finished games have left their slots, which are then free or hold the next game
     over: Flags  # [L] the slots whose game is over
     finished: Sequence[Game]  # the accounts of these games
@@ -520,7 +520,7 @@ class Slots:
             for entity, last in enumerate(self._last):
                 last.copy_rows(self._observations[entity], ~ended[:, entity])
             lasts, final_masks = [last.batch for last in self._last], [last.mask for last in self._last]
-        outside = Outside(self._void.copy(), given.copy(), [batch.batch for batch in self._actions], absent)
+        external = ExternalFields(self._void.copy(), given.copy(), [batch.batch for batch in self._actions], absent)
         active = asks.copy()
 
         def listed(infos: dict[tuple[int, int], Info]) -> Sequence[Sequence[Info]] | None:
@@ -529,10 +529,10 @@ class Slots:
 
         shown_infos = {row: info for row, info in self._infos.items() if not ended[row]}  # else of the next game
         last_infos = listed({**shown_infos, **self._last_infos})
-        frame = Frame(lasts, active, masks, last_infos, final_masks, outside)
+        frame = Frame(lasts, active, masks, last_infos, final_masks, external)
         step = Step(frame, self._rewards.copy(), self._terminated | (absent & over[:, None]), self._truncated.copy())
         infos = listed(self._infos)
-        begun = Frame(observations, active, masks, infos, None, outside)
+        begun = Frame(observations, active, masks, infos, None, external)
         self._shown = active
         self._acted |= asks
         self._asked |= asks.any(axis=1)

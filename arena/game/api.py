@@ -46,7 +46,7 @@ class Interface:
     outcome: str | None = None  # who has won: info, zero_sum, higher_return or none, see `arena.records.outcome`
 
 
-class Outside(NamedTuple):
+class ExternalFields(NamedTuple):
     """The fields of a frame that only external games have; see `arena.external`."""
 
     void: NDArray[np.bool_]  # [L, E] no algorithm is to learn from the transition that ends here
@@ -65,7 +65,7 @@ class Frame(NamedTuple):
     # [E] as `masks`, after a step in which episodes ended: the last masks of these rows, and `masks` in other rows;
     # None: `masks` holds the last masks too.
     final_masks: Sequence[NDArray[np.int8] | None] | None = None
-    outside: Outside | None = None  # of external games alone
+    external: ExternalFields | None = None  # of external games alone
 
 
 class Step(NamedTuple):

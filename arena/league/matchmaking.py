@@ -24,10 +24,10 @@ from scipy.special import betainc
 
 from arena.config.matches import (
     NO_SNAPSHOTS,
+    CustomRule,
     Exploiters,
     Fictitious,
     MatchmakingConfig,
-    OwnRule,
     PastSelves,
     Uncertainty,
 )
@@ -93,7 +93,7 @@ def draw(
                 standings = Standings(pool.results, [*own, *current, *pool.past(members)])
             pairs = [standings.next_pair(of=learner) for _ in range(free)]
             drawn = [second if first == learner else first for first, second in pairs]
-        elif isinstance(entry.rule, OwnRule):
+        elif isinstance(entry.rule, CustomRule):
             assert view is not None, "given where the rule is the user's own"
             seen = view
             if entry.versus:  # the policies of the learner's population, the players of the other one

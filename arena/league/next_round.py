@@ -23,11 +23,11 @@ import numpy as np
 
 from arena.config.league import LeagueConfig
 from arena.config.matches import (
+    CustomPairings,
     Generator,
     KnockoutConfig,
     MatchConfig,
     MatchmakingConfig,
-    OwnPairings,
     SwissConfig,
 )
 from arena.config.members import gated, matchmaking_of, players, populations, snapshotted
@@ -313,7 +313,7 @@ def _written_out(
             view = _view(config, history, pool, place, generator)
             drawn = matchmaking.draw(generator, pool, rng, tested=tested, view=view, path=place)
             made = generator.drawn(drawn, number=history.number, tested=tested)
-        elif isinstance(generator, OwnPairings):
+        elif isinstance(generator, CustomPairings):
             view = _view(config, history, pool, place, generator)
             made = generator.written_out(make_pairings(generator, view, rng, path=place))
         else:

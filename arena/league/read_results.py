@@ -27,7 +27,7 @@ from arena.records.folder import RunFolder
 from arena.records.formats import PlanFile, Round, read_document, round_of
 from arena.records.journal import JournalReader
 from arena.records.metrics import EpisodeRecord
-from arena.records.outcome import side_returns, without_winner_words
+from arena.records.outcome import side_returns, without_winner_text
 
 _PARTS = 8  # of a round in which policies learn; with few rounds, ratings have a node for each part
 
@@ -185,7 +185,7 @@ class GamesSoFar:
             aborted=self._counts["aborted"],
             unfinished=reader.unfinished,
             cut={} if len(self._lengths) == 1 else missed,
-            without_winner=without_winner_words(rules),
+            without_winner=without_winner_text(rules),
         )
 
     def _rounds_until(self, last: int | None) -> list[Round]:

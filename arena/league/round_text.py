@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _SHOWN = 6  # pairings of a round
 
 
-def round_words(plan: Plan) -> str:
+def round_text(plan: Plan) -> str:
     """A round of a league: its number, from 0, and who meets whom in it."""
     games = Counter[str]()
     for match in plan.matches:  # a policy that plays against itself is named on both sides, on each of them once
@@ -28,7 +28,7 @@ def round_words(plan: Plan) -> str:
     return f"round {plan.round} of 0 to {plan.config.rounds - 1}: {', '.join([*shown, *more])}"
 
 
-def change_words(line: Round) -> list[str]:
+def change_text(line: Round) -> list[str]:
     """The changes at the beginning of a round, from its line of `rounds.jsonl`: a phrase for each kind of change."""
     joined, dropped, resets = map(", ".join, (line.snapshots, line.dropped, line.resets))
     parts = [
@@ -43,32 +43,32 @@ def change_words(line: Round) -> list[str]:
         )
         parts.append(f"{policy} is a copy of {fork.source}" + (f" with {options}" if options else ""))
     for gate in line.gates:
-        claim = claim_words(gate.verdict, policy=gate.policy, against=gate.against)
+        claim = claim_text(gate.verdict, policy=gate.policy, against=gate.against)
         parts.append(f"{claim} ({pluralize(gate.games, 'game')})")
     return [part for part in parts if part]
 
 
-class VerdictWords(NamedTuple):
+class VerdictText(NamedTuple):
     """A verdict in words."""
 
     gate: str  # the decision of the gate
     claim: str  # a sentence about the policy and its snapshot
 
 
-VERDICTS: Mapping[str, VerdictWords] = {
-    "better": VerdictWords("gate passed", "{policy} is better than {against}"),
-    "not_better": VerdictWords("gate not passed", "{policy} is no better than {against}"),
-    "open": VerdictWords("gate undecided", "gate undecided: {policy} against {against}"),
+VERDICTS: Mapping[str, VerdictText] = {
+    "better": VerdictText("gate passed", "{policy} is better than {against}"),
+    "not_better": VerdictText("gate not passed", "{policy} is no better than {against}"),
+    "open": VerdictText("gate undecided", "gate undecided: {policy} against {against}"),
 }
 
 
-def gate_words(verdict: str) -> str:
+def gate_text(verdict: str) -> str:
     """The decision of a gate; an unknown verdict, of another version of the arena, is shown unchanged."""
     return VERDICTS[verdict].gate if verdict in VERDICTS else f"gate {verdict}"
 
 
-def claim_words(verdict: str, *, policy: str, against: str) -> str:
+def claim_text(verdict: str, *, policy: str, against: str) -> str:
     """What a gate has found out about a policy and its newest snapshot."""
     if verdict not in VERDICTS:
-        return f"{gate_words(verdict)}: {policy} against {against}"
+        return f"{gate_text(verdict)}: {policy} against {against}"
     return VERDICTS[verdict].claim.format(policy=policy, against=against)

@@ -14,7 +14,7 @@ from arena.errors import listed, pluralize
 from arena.plan.plan import Plan
 
 
-def waiting_words(plan: Plan, schedules: Mapping[str, str]) -> tuple[str, bool]:
+def waiting_text(plan: Plan, schedules: Mapping[str, str]) -> tuple[str, bool]:
     """Why the matches of a plan cannot wait for each other in a circle, or where they may, and what helps.
 
     Args:

@@ -17,7 +17,7 @@ from arena.plan.hosts import Host, allocated
 if TYPE_CHECKING:
     from arena.config import Config
 
-RanksWanted = Literal["auto", "one_per_role"] | int
+RankCount = Literal["auto", "one_per_role"] | int
 
 _HOST_FILES = {"PBS_NODEFILE": "PBS", "LSB_DJOB_HOSTFILE": "LSF", "PE_HOSTFILE": "Grid Engine"}
 
@@ -31,7 +31,7 @@ class ProcessCount(NamedTuple):
 
 def process_count(
     config: Config,
-    given: RanksWanted | None,
+    given: RankCount | None,
     environment: Mapping[str, str],
     *,
     hosts: Sequence[Host] = (),

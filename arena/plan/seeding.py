@@ -32,12 +32,12 @@ def environment_seed(run_seed: int, *, entry: int, copy: int, lane: int) -> int:
 
 def worker_seed(run_seed: int, *, policy: str, entry: int, copy: int, seat: int) -> int:
     """The seed of one worker's own stream: exploration, shuffling."""
-    return _draw(run_seed, _Stream.WORKER, *_name_words(policy), entry, copy, seat)
+    return _draw(run_seed, _Stream.WORKER, *_name_text(policy), entry, copy, seat)
 
 
 def policy_seed(run_seed: int, *, policy: str) -> int:
     """The seed that all workers of a policy share: initial weights."""
-    return _draw(run_seed, _Stream.POLICY, *_name_words(policy))
+    return _draw(run_seed, _Stream.POLICY, *_name_text(policy))
 
 
 def process_seed(run_seed: int, *, tick: int) -> int:
@@ -45,7 +45,7 @@ def process_seed(run_seed: int, *, tick: int) -> int:
     return _draw(run_seed, _Stream.PROCESS, tick)
 
 
-def seed_anew(seed: int, *, restarts: int) -> int:
+def reseed(seed: int, *, restarts: int) -> int:
     """The seed of a lane with the first seed `seed`, whose game has been created again `restarts` times."""
     return _draw(seed, _Stream.ANEW, restarts)
 
@@ -55,7 +55,7 @@ def _draw(run_seed: int, stream: _Stream, *place: int) -> int:
     return int(sequence.generate_state(1, np.uint32)[0])
 
 
-def _name_words(name: str) -> tuple[int, ...]:
+def _name_text(name: str) -> tuple[int, ...]:
     """A name as 32-bit words, the same in every process (`hash` is not)."""
     digest = hashlib.sha256(name.encode()).digest()[:_NAME_BYTES]
     return tuple(int(word) for word in np.frombuffer(digest, "<u4"))

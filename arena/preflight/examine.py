@@ -219,7 +219,7 @@ class _Layout(NamedTuple):
                 kwargs = f" with {game.kwargs}" if game.kwargs else ""
                 keeps = ", keeps the interface" if conformance is not None and not breaches else ""
                 report(
-                    f"environment {match.env} ({game.make}){kwargs}{wrapped_words(match)}: "
+                    f"environment {match.env} ({game.make}){kwargs}{wrapped_text(match)}: "
                     f"{pluralize(len(entities), 'entity', 'entities')}: {', '.join(entities)}{keeps}"
                 )
                 for breach in breaches:
@@ -433,6 +433,6 @@ def check_idle_action(match: MatchPlan, interface: Interface) -> None:
             raise ConfigError(words, path=f"envs.{match.env}.idle_action") from error
 
 
-def wrapped_words(match: MatchPlan) -> str:
+def wrapped_text(match: MatchPlan) -> str:
     """The wrappers of a match's environment in words, the innermost first; empty if there are none."""
     return f" wrapped in {', '.join(name for name, _ in match.game.wrapped_in)}" if match.game.wrapped_in else ""

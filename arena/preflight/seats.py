@@ -13,7 +13,7 @@ from arena.plan.plan import Plan, PolicyPlan
 from arena.plan.seats import choose_face
 from arena.preflight.spec import spec_of
 
-SpaceWords = tuple[str, str]
+SpaceText = tuple[str, str]
 """An entity's observation space and action space, as text."""
 
 
@@ -24,7 +24,7 @@ class SeatSpaces(NamedTuple):
     actions: tuple[Space[Any], ...]
     mask_sizes: tuple[int, ...]
 
-    def words(self) -> tuple[SpaceWords, ...]:
+    def words(self) -> tuple[SpaceText, ...]:
         """The spaces as text, which is cheap to send and to compare."""
         return tuple((repr(seen), repr(done)) for seen, done in zip(self.observations, self.actions, strict=True))
 
@@ -62,7 +62,7 @@ def seat_face(cls: type[Any], seat: SeatSpaces, *, lanes: int) -> str:
     return face
 
 
-def check_shared(cls: type[Any], first: Sequence[SpaceWords], seat: Sequence[SpaceWords]) -> None:
+def check_shared(cls: type[Any], first: Sequence[SpaceText], seat: Sequence[SpaceText]) -> None:
     """Refuses a seat with other spaces than the first one: a policy has one set of weights.
 
     Raises:

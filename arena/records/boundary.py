@@ -90,7 +90,7 @@ def save(folder: RunFolder, boundary: Boundary, digests: FileDigests | None = No
     paths: list[Path] = []
     for policy, tick in boundary.checkpoints.items():
         paths.append(boundary.checkpoint(folder, policy))
-        paths += sorted(checkpoint.own_files(folder.checkpoints_path(policy), tick))
+        paths += sorted(checkpoint.worker_files(folder.checkpoints_path(policy), tick))
     if snapshots := sorted((folder.path / "snapshots").glob("*/*.ckpt")):
         left = digests.dropped(folder)
         paths += [path for path in snapshots if f"{path.parent.name}@{checkpoint.ticks_of(path)}" not in left]

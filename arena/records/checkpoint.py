@@ -97,7 +97,7 @@ def save(
     # Incomplete files of single workers stay: another worker may be writing them, for any boundary.
     present = list_checkpoints(folder)
     kept = {present[0], written, *present[-keep:]}
-    own = [path for path in own_files(folder) if ticks_of(path) < ticks_of(present[-keep:][0])]
+    own = [path for path in worker_files(folder) if ticks_of(path) < ticks_of(present[-keep:][0])]
     unfinished = [
         path for path in _unfinished(folder) if _NAME.fullmatch(path.name.removeprefix(".").removesuffix(".part"))
     ]
@@ -150,7 +150,7 @@ def path_of(folder: Path, boundary: int) -> Path:
     return folder / f"{boundary:012d}.ckpt"
 
 
-def own_path_of(folder: Path, boundary: int, seat: tuple[int, int]) -> Path:
+def worker_path_of(folder: Path, boundary: int, seat: tuple[int, int]) -> Path:
     """The path of the state of the worker of a seat, as (match, seat), at a boundary; the file may not exist."""
     return folder / f"{boundary:012d}.match-{seat[0]}-seat-{seat[1]}.ckpt"
 
@@ -186,14 +186,14 @@ def discard_after(folder: Path | str, ticks: int) -> None:
 
     No process may be writing here.
     """
-    for path in [*list_checkpoints(folder), *own_files(Path(folder))]:
+    for path in [*list_checkpoints(folder), *worker_files(Path(folder))]:
         if ticks_of(path) > ticks:
             path.unlink()
     for path in _unfinished(Path(folder)):
         path.unlink()
 
 
-def own_files(folder: Path, boundary: int | None = None) -> list[Path]:
+def worker_files(folder: Path, boundary: int | None = None) -> list[Path]:
     """The files with the own states of single workers at a boundary; None: at any."""
     found = [path for path in folder.glob("*.match-*.ckpt") if _OWN_NAME.fullmatch(path.name)]
     return [path for path in found if boundary is None or ticks_of(path) == boundary]

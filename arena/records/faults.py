@@ -47,17 +47,17 @@ def process_faults(path: Path) -> int:
 
 
 def fault_of(line: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A line of a file of faults, with a time, a kind, and what `fault_words` needs of its kind.
+    """A line of a file of faults, with a time, a kind, and what `fault_text` needs of its kind.
 
     Raises:
         KeyError: a field is missing.
     """
     found = {**line, "time": str(line["time"]), "kind": str(line["kind"])}
-    fault_words(found)
+    fault_text(found)
     return found
 
 
-def fault_words(line: Mapping[str, Any]) -> str:
+def fault_text(line: Mapping[str, Any]) -> str:
     """A line of a file of faults in words, without its time; raises as `fault_of`."""
     if line["kind"] == FaultKind.PROCESS.value:
         return f"{line['done']}; {line['seconds']:.2f} s lost"

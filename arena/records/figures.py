@@ -276,7 +276,7 @@ def repeated(lines: Iterable[EpisodeRecord], *, random: Collection[str] = ()) ->
     )
 
 
-def repetition_words(alike: Sequence[Sequence[str]], *, remedy: str) -> list[str]:
+def repetition_text(alike: Sequence[Sequence[str]], *, remedy: str) -> list[str]:
     """A line on games that were all alike, see `repeated`; the remedy is what makes their players play with chance."""
     if not alike:
         return []

@@ -122,7 +122,7 @@ def sharing(folder: Path | str) -> Iterator[None]:
         os.close(descriptor)
 
 
-def refuse_held(folder: Path | str) -> None:
+def refuse_locked(folder: Path | str) -> None:
     """Refuses a folder into which a process writes now; leaves the lock, and the text of a killed writer, as they are.
 
     Raises:

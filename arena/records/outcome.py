@@ -142,7 +142,7 @@ def suggested(
     return "zero_sum" if won else None
 
 
-def without_winner_words(rules: Mapping[str, OutcomeRule | None]) -> list[str]:
+def without_winner_text(rules: Mapping[str, OutcomeRule | None]) -> list[str]:
     """A line for each game, by its rule of the configuration, in which no episode had a winner: why, and what helps."""
     return [
         f"no winners in {env!r}: `envs.{env}.outcome` is none, so its games are not rated"
@@ -155,13 +155,13 @@ def without_winner_words(rules: Mapping[str, OutcomeRule | None]) -> list[str]:
     ]
 
 
-def place_words(place: tuple[int, int, int, int]) -> str:
+def place_text(place: tuple[int, int, int, int]) -> str:
     """`round 0, match 1, lane 2, episode 3`."""
     names = ("round", "match", "lane", "episode")
     return ", ".join(f"{name} {number}" for name, number in zip(names, place, strict=True))
 
 
-def returns_words(returns: Sequence[float]) -> str:
+def returns_text(returns: Sequence[float]) -> str:
     """`returns 4.5 and 2`."""
     *others, last = (f"{value:.6g}" for value in returns)
     return f"returns {', '.join(others)} and {last}" if others else f"return {last}"

@@ -10,7 +10,7 @@ from typing import Any
 
 from arena.league.metagame.measures import Measures
 from arena.league.ratings.ratings import Interval
-from arena.league.round_text import gate_words
+from arena.league.round_text import gate_text
 from arena.report.colors import Colors, faded
 from arena.report.episodes import Curve
 from arena.report.learning import Evaluation, Rewards
@@ -166,10 +166,10 @@ def _lineage(lineage: Lineage, ticks: int, colors: Colors) -> Figure:
         text = f"{shot.name}, {shot.matches} matches{left}"
         symbol = "circle-open" if left else "circle"
         snapshots.append((shot.tick, rows[shot.policy], colors[shot.policy], symbol, text))
-    forks = [(f.tick, rows[f.policy] + _ABOVE, colors[f.source], "diamond", _fork_words(f)) for f in lineage.forks]
-    resets = [(r.tick, rows[r.policy] + _ABOVE, colors[r.policy], "x", _reset_words(r)) for r in lineage.resets]
+    forks = [(f.tick, rows[f.policy] + _ABOVE, colors[f.source], "diamond", _fork_text(f)) for f in lineage.forks]
+    resets = [(r.tick, rows[r.policy] + _ABOVE, colors[r.policy], "x", _reset_text(r)) for r in lineage.resets]
     for gate in lineage.gates:
-        text = f"{gate.policy} against {gate.against}: {gate_words(gate.verdict)}"
+        text = f"{gate.policy} against {gate.against}: {gate_text(gate.verdict)}"
         text += f"<br>{gate.games:g} games, log-likelihood ratio {gate.llr:.2f}"
         gates.append((gate.tick, rows[gate.policy] - _ABOVE, _PLAIN, _VERDICTS.get(gate.verdict, "x"), text))
     traces += [_marks(marks) for marks in (snapshots, forks, resets, gates) if marks]
@@ -341,8 +341,8 @@ def _strengths(curves: Mapping[str, StrengthCurve], lineage: Lineage, colors: Co
             for name, point in one.snapshots.items()
         ]
         begun = {
-            **{fork.tick: ("diamond", _fork_words(fork)) for fork in lineage.forks if fork.policy == policy},
-            **{reset.tick: ("x", _reset_words(reset)) for reset in lineage.resets if reset.policy == policy},
+            **{fork.tick: ("diamond", _fork_text(fork)) for fork in lineage.forks if fork.policy == policy},
+            **{reset.tick: ("x", _reset_text(reset)) for reset in lineage.resets if reset.policy == policy},
         }
         for before, after in zip(one.points, one.points[1:], strict=False):
             if before.curve != after.curve and after.tick in begun:
@@ -352,11 +352,11 @@ def _strengths(curves: Mapping[str, StrengthCurve], lineage: Lineage, colors: Co
     return _figure(traces, yaxis={"title": {"text": "Elo"}}, hovermode="closest")
 
 
-def _reset_words(reset: Reset) -> str:
+def _reset_text(reset: Reset) -> str:
     return f"{reset.policy} began anew"
 
 
-def _fork_words(fork: Fork) -> str:
+def _fork_text(fork: Fork) -> str:
     changes = ", ".join(f"{name} {value}" for name, value in fork.options.items())
     return f"{fork.policy} is a copy of {fork.source}" + (f"<br>{changes}" if changes else "")
 

@@ -19,9 +19,9 @@ from plotly.offline import get_plotlyjs  # type: ignore[import-untyped]
 
 from arena.diagnostics.start_folder import anchored
 from arena.league.ratings.standings import ENOUGH
-from arena.league.round_text import gate_words
+from arena.league.round_text import gate_text
 from arena.records.atomic import check_place, replacing
-from arena.records.faults import fault_words
+from arena.records.faults import fault_text
 from arena.records.folder import RunFolder
 from arena.report.charts import activity_colors, figures, without_few
 from arena.report.colors import Colors
@@ -89,7 +89,7 @@ def page(files: RunFiles, *, live: str = "", replays: int = MOST_REPLAYS, episod
     drawn, few = without_few(figures(data, colors))
     templates = numbered_templates(numbers)
     templates.globals.update(few=few, color=colors.__getitem__, zip=zip)
-    templates.globals.update(told=fault_words, gate_words=gate_words)
+    templates.globals.update(told=fault_text, gate_text=gate_text)
     return templates.get_template("report.html").render(
         contents=CONTENTS,
         page=data,

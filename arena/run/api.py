@@ -27,7 +27,7 @@ import numpy as np
 from arena.config import Config, load_config, parse_config, resolved_yaml
 from arena.diagnostics.start_folder import started_here
 from arena.errors import ConfigError, RunFailed, located
-from arena.plan.process_count import RanksWanted, process_count
+from arena.plan.process_count import RankCount, process_count
 from arena.records.boundary import newest_tick
 from arena.records.folder import RunFolder
 from arena.roles.process import note_threads
@@ -66,7 +66,7 @@ class RunResult(NamedTuple):
 def train(
     config: Config | Mapping[str, Any] | Path | str,
     run_dir: Path | str | None = None,
-    ranks: RanksWanted | None = None,
+    ranks: RankCount | None = None,
     on_event: Callable[[Event], None] | None = None,
 ) -> RunResult:
     """Runs a configuration to its end.

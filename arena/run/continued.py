@@ -34,7 +34,7 @@ from arena.preflight.later_seats import later_plans
 from arena.records import boundary
 from arena.records.folder import RunFolder
 from arena.records.formats import Player
-from arena.records.lock import refuse_held
+from arena.records.lock import refuse_locked
 from arena.run.planning import checked_plan
 
 _OPTION = "--continue"
@@ -55,7 +55,7 @@ def continued(config: Config, run: Path | str) -> tuple[Config, list[str]]:
     """
     with located(path=_OPTION):
         folder = RunFolder.existing(run)
-        refuse_held(folder.path)
+        refuse_locked(folder.path)
         earlier = load_config(folder.config)
         snapshots = History(earlier, rounds_file.read_played(folder, earlier)).snapshots
         tables = league_table(read(folder).timeline, {}, earlier).tables

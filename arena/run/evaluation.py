@@ -22,7 +22,7 @@ from arena.league.ratings.intervals import half_of_mean, of_share
 from arena.preflight.later_seats import evaluation_config
 from arena.records import evaluations
 from arena.records.atomic import make_folder
-from arena.records.figures import repeated, repetition_words
+from arena.records.figures import repeated, repetition_text
 from arena.records.journal import JournalReader
 from arena.records.metrics import EpisodeRecord
 from arena.records.scoreboard import Score, Scoreboard
@@ -87,8 +87,8 @@ def record_evaluation(run: Run, evaluation: Run, scoreboard: Scoreboard) -> Iter
     evaluations.keep(run.folder, run.leg.start, scoreboard)
     for name, score in scoreboard.policies.items():
         if score.episodes:
-            yield f"tick {run.leg.start}, evaluation of {name}: {result_words(score)}"
-    for line in alike_words(evaluation, remedy="`greedy: false`"):
+            yield f"tick {run.leg.start}, evaluation of {name}: {result_text(score)}"
+    for line in alike_text(evaluation, remedy="`greedy: false`"):
         yield f"tick {run.leg.start}, evaluation: {line}"
 
 
@@ -101,12 +101,12 @@ def alike(evaluation: Run) -> list[tuple[str, ...]]:
     return repeated(JournalReader(episodes).lines(EpisodeRecord), random=random | evaluation.sampled)
 
 
-def alike_words(evaluation: Run, *, remedy: str) -> list[str]:
+def alike_text(evaluation: Run, *, remedy: str) -> list[str]:
     """A line on games of an evaluation that were all alike, if there were any.
 
     `remedy` is the setting that makes its policies sample their actions.
     """
-    return repetition_words(alike(evaluation), remedy=remedy)
+    return repetition_text(alike(evaluation), remedy=remedy)
 
 
 def episodes_per_lane(run: Run, policies: Collection[str], episodes: int) -> int:
@@ -117,7 +117,7 @@ def episodes_per_lane(run: Run, policies: Collection[str], episodes: int) -> int
     return math.ceil(episodes / min(lanes[policy] for policy in policies))
 
 
-def result_words(score: Score) -> str:
+def result_text(score: Score) -> str:
     """A result with its 95 % intervals."""
     if score.episodes == 0:
         return "took no part" if score.absent else "no episode"

@@ -297,7 +297,7 @@ def with_changes(plan: Plan, config: Config) -> Plan:
     return replace(plan, matches=matches, policies=policies)
 
 
-def frozen_words(before: Plan, now: Plan) -> list[str]:
+def frozen_text(before: Plan, now: Plan) -> list[str]:
     """Lines about the policies that have stopped to learn, or go on."""
     lines = []
     for name, policy in now.policies.items():

@@ -40,7 +40,7 @@ from arena.run.evaluation import is_due, measure_alone, record_evaluation
 from arena.run.mpirun import Restart
 from arena.run.prepare import abandon, begin
 from arena.run.resume import forget, rule_met
-from arena.run.stages import is_over, newest_result, opened, stop_words, write_boundary
+from arena.run.stages import is_over, newest_result, opened, stop_text, write_boundary
 from arena.run.watchdog import RootWatchdog
 from arena.terminal.display import profile_file, silent_display
 from arena.transport import Endpoint
@@ -180,7 +180,7 @@ class Leader:
                 before, newest = run.plan, newest_result(run, state.results)
                 run, state.unrecorded_change = hooks.changed(run, state.curriculum, state.changes, newest)
                 state.changes = {}
-                for line in hooks.frozen_words(before, run.plan):
+                for line in hooks.frozen_text(before, run.plan):
                     self._output.say(line)
         return self._next_stage(run, state)
 
@@ -222,7 +222,7 @@ class Leader:
         with _results(run, self._state) as results:
             pass  # this writes the result of the last boundary
         self._end(run)
-        for line in () if results is None else stop_words(run, results):
+        for line in () if results is None else stop_text(run, results):
             self._output.say(line)
         run.folder.requeue.unlink(missing_ok=True)
         return 0
@@ -240,7 +240,7 @@ class Leader:
             abandon(run)
             words = "before any tick was played"
         elif run.episodes is not None:
-            words = _played_words(run)
+            words = _played_text(run)
         else:
             hint = run.resume_hint("the newest boundary", resumable=self._state.resumable)
             words = f"what was played is in {shown(run.path)}, {hint}"
@@ -257,7 +257,7 @@ class Leader:
         elif stop.number is None:  # stopped by a callback: the run is over
             run.folder.requeue.unlink(missing_ok=True)
         by = f", {stop.phrase}" if stop.by else ""
-        hint = run.resume_hint(resumable=self._state.resumable) if run.episodes is None else _played_words(run)
+        hint = run.resume_hint(resumable=self._state.resumable) if run.episodes is None else _played_text(run)
         self._output.complain(f"arena: stopped at tick {tick}{by}; {hint}")
         if stop.number in ENDING_SIGNALS:
             self._output.complain(f"arena: ended by {signal.Signals(stop.number).name}")
@@ -369,7 +369,7 @@ def scored(folder: RunFolder, players: Iterable[str]) -> Scoreboard:
     return found
 
 
-def _played_words(run: Run) -> str:
+def _played_text(run: Run) -> str:
     """Where the games of a run without learning are, and how a run of several rounds can be continued."""
     more = (
         "; the same command with --resume goes on after the last batch that is whole"

@@ -18,11 +18,11 @@ from arena.records import boundary as boundaries
 from arena.records import checksums
 from arena.records.folder import RunFolder
 from arena.records.formats import Boundary, plan_file, write_document
-from arena.records.lock import refuse_held
+from arena.records.lock import refuse_locked
 from arena.roles.run import Leg, Run
 from arena.run.mpirun import Restart
 from arena.run.planning import checked_plan
-from arena.run.resume import checkpoints_given, forget, resumed, rolled_back
+from arena.run.resume import forget, initial_checkpoints, resumed, rolled_back
 
 
 def prepare(config: Config, *, ranks: int | None, run_dir: str | None = None, resume: bool = False) -> Run:
@@ -51,7 +51,7 @@ def prepare(config: Config, *, ranks: int | None, run_dir: str | None = None, re
         from arena.preflight.examine import examine
 
         examine(plan, later=later)
-    restore = checkpoints_given(plan)
+    restore = initial_checkpoints(plan)
     place, named = anchored(Path("runs") / config.name if run_dir is None else run_dir), run_dir is not None
     made = not (named and place.exists())
     folder = RunFolder.open(place, given=named)
@@ -88,7 +88,7 @@ def existing_folder(config: Config, run_dir: str | None) -> RunFolder:
     """
     place = anchored(Path("runs") / config.name if run_dir is None else run_dir)
     folder = RunFolder.open(place, resume=True, given=run_dir is not None)
-    refuse_held(folder.path)  # refuses a second writer before it starts anything
+    refuse_locked(folder.path)  # refuses a second writer before it starts anything
     return folder
 
 

@@ -79,7 +79,7 @@ def resumed(run: Run, config: Config) -> Run:
     met = rule_met(run)
     if met is not None and done:
         raise ConfigError(
-            f"a stop rule has ended the run at tick {run.leg.start}: {met.rule.met_words(met.value)}; "
+            f"a stop rule has ended the run at tick {run.leg.start}: {met.rule.met_text(met.value)}; "
             f"go on with another bound, such as --set stop.{met.rule.key}=..., or without it: --set stop={{}}",
             source=str(run.path),
         )
@@ -95,9 +95,7 @@ def resumed(run: Run, config: Config) -> Run:
             f"nothing left to do; ask for more with {more}",
             source=str(folder.path),
         )
-    return replace(
-        run, words=(*passed_over, *_resume_words(before, config, found, run), *_length_words(before, config))
-    )
+    return replace(run, words=(*passed_over, *_resume_text(before, config, found, run), *_length_text(before, config)))
 
 
 def rolled_back(run: Run) -> Run:
@@ -135,7 +133,9 @@ def _at(found: Boundary, run: Run, config: Config) -> Run:
             taken |= match_workers(seats_of(run.plan, name), last)
         left = frozenset(worker for worker, other in taken.items() if other in leg.left)
         own = {
-            (match, seat): checkpoint.own_path_of(run.folder.checkpoints_path(policy), found.tick, taken[match, seat])
+            (match, seat): checkpoint.worker_path_of(
+                run.folder.checkpoints_path(policy), found.tick, taken[match, seat]
+            )
             for match, seat, policy, _ in seats
             if (match, seat) in taken
         }
@@ -143,7 +143,7 @@ def _at(found: Boundary, run: Run, config: Config) -> Run:
     here = [line for line in changes if line.tick == found.tick]
     if run.plan.config.curriculum is None:  # else it is asked between two stages
         run = hooks.with_change_lines(run, here)
-    restore = {**checkpoints_given(run.plan, without=leg.restore), **leg.restore}
+    restore = {**initial_checkpoints(run.plan, without=leg.restore), **leg.restore}
     return replace(
         run,
         recorded_change=here[0].set if here else None,
@@ -153,7 +153,7 @@ def _at(found: Boundary, run: Run, config: Config) -> Run:
     )
 
 
-def checkpoints_given(plan: Plan, *, without: Container[str] = ()) -> dict[str, Path]:
+def initial_checkpoints(plan: Plan, *, without: Container[str] = ()) -> dict[str, Path]:
     """The checkpoints that the configuration's `load` names, except of the policies in `without`."""
     found = {}
     for policy in plan.policies.values():
@@ -217,7 +217,7 @@ def rule_met(run: Run, kept: RunResults | None = None) -> Met | None:
     return next(filter(None, met), None)
 
 
-def _resume_words(before: Config, config: Config, found: Boundary, run: Run) -> Iterator[str]:
+def _resume_text(before: Config, config: Config, found: Boundary, run: Run) -> Iterator[str]:
     """Lines about what begins without a checkpoint, and about the effects of a changed configuration."""
     plan = run.plan
     for name, policy in plan.policies.items() if found.tick else ():
@@ -246,7 +246,7 @@ def _resume_words(before: Config, config: Config, found: Boundary, run: Run) -> 
         yield f"round {plan.round} goes on as it was planned; {then}"
 
 
-def _length_words(before: Config, config: Config) -> Iterator[str]:
+def _length_text(before: Config, config: Config) -> Iterator[str]:
     """A line about the options that follow the length of the run, if that has grown."""
     was, now = before.ticks * before.rounds, config.ticks * config.rounds
     found = []

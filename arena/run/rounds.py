@@ -153,7 +153,7 @@ def _private_states(
         reseated = run.leg.own if is_last else None  # the run was resumed with other seats
         for worker, other in match_workers(seats_of(plan, name), seats_of(last, source)):
             if reseated is None:
-                yield worker, checkpoint.own_path_of(folder, checkpoint.ticks_of(learned), other)
+                yield worker, checkpoint.worker_path_of(folder, checkpoint.ticks_of(learned), other)
             elif other in reseated:
                 yield worker, reseated[other]
 

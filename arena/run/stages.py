@@ -99,10 +99,10 @@ def newest_result(run: Run, results: RunResults | None) -> dict[str, Any] | None
     return known[-1] if known else None
 
 
-def stop_words(run: Run, results: RunResults) -> Iterator[str]:
+def stop_text(run: Run, results: RunResults) -> Iterator[str]:
     """Lines about the stop rules of a run that is over: which has ended it, and which could never be met."""
     if results.met is not None:
-        yield f"stopped at tick {run.leg.start}: {results.met.rule.met_words(results.met.value)}"
+        yield f"stopped at tick {run.leg.start}: {results.met.rule.met_text(results.met.value)}"
     if results.rules_without_match:
         keys, names = ", ".join(results.rules_without_match), listed(results.names)
         yield f"stop rules of which no result had the key: {keys}; the keys were: {names}"

@@ -92,7 +92,7 @@ class SeatClient:
         self.lanes, self.part, self.alone, self.entities = welcome.lanes, welcome.part, welcome.alone, welcome.entities
         self.observation_spaces, self.action_spaces = welcome.observation_spaces, welcome.action_spaces
         self.mask_sizes = welcome.mask_sizes
-        self.uniform, self.outside = layout.uniform, layout.outside
+        self.uniform, self.external = layout.uniform, layout.external
         self.ragged, self.rows = layout.ragged, layout.rows
         self.seed = seed
         self.request = RequestView(layout, link.outbox)
@@ -123,7 +123,7 @@ class SeatClient:
     def begin(self) -> None:
         """Waits for the first observations; further calls do nothing."""
         if not self.begun:
-            if self.outside:  # external games are played after the root's Go, which waits until all are ready
+            if self.external:  # external games are played after the root's Go, which waits until all are ready
                 self._before_first_request()
             self._wait()
             self.begun = True
@@ -322,7 +322,7 @@ class SeatClient:
     def info(self, entity: int) -> Infos:
         """An entity's info in the only lane."""
         masks, given, action = self.reply.masks_by_entity[entity], None, None
-        if self.outside and (given := bool(self.reply.given[0, entity])):
+        if self.external and (given := bool(self.reply.given[0, entity])):
             action = row_of(self.action_spaces[entity], self.reply.given_actions[entity], 0)
         mask = None if masks is None else masks[0].copy()
         active = bool(self.reply.active[0, entity])
@@ -330,7 +330,7 @@ class SeatClient:
         return _infos(fields, self.infos.get(entity, {}))
 
     def _is_void(self, entity: int) -> bool | None:
-        return bool(self.reply.void[0, entity]) if self.outside else None
+        return bool(self.reply.void[0, entity]) if self.external else None
 
 
 def _infos(fields: StepFields, info: Info) -> Infos:

@@ -16,7 +16,7 @@
         ended       number of rows that ended: the number of rows of `final` that are sent
         heap        as of a request
         terminated, truncated, active, fresh, rewards [L, E]
-        void, given [L, E]                     only of external games, see `arena.game.api.Outside`
+        void, given [L, E]                     only of external games, see `arena.game.api.ExternalFields`
         masks       action masks, per block
         observations per block; on the tick that ends a lane's episode, the next episode's first ones (fresh)
         given actions per block                only of external games
@@ -68,7 +68,7 @@ class SeatLayout:
 
     lanes: int
     blocks: tuple[Block, ...]
-    outside: bool = False  # whether the games are external
+    external: bool = False  # whether the games are external
 
     @classmethod
     def of(
@@ -78,12 +78,12 @@ class SeatLayout:
         action_spaces: Sequence[Space[Any]],
         mask_sizes: Sequence[int],
         *,
-        outside: bool = False,
+        external: bool = False,
     ) -> SeatLayout:
         kinds = list(zip(observation_spaces, action_spaces, mask_sizes, strict=True))
         if all(kind == kinds[0] for kind in kinds):
-            return cls(lanes, (Block(tuple(range(len(kinds))), *kinds[0]),), outside)
-        return cls(lanes, tuple(Block((index,), *kind) for index, kind in enumerate(kinds)), outside)
+            return cls(lanes, (Block(tuple(range(len(kinds))), *kinds[0]),), external)
+        return cls(lanes, tuple(Block((index,), *kind) for index, kind in enumerate(kinds)), external)
 
     @property
     def entities(self) -> int:
@@ -116,12 +116,12 @@ class Welcome:
     alone: bool  # whether it is the only seat of its match, which may reset the game
     part: int = 0  # which block of the match's lanes; there is one Welcome per block, in order
     parts: int = 1  # number of blocks
-    outside: bool = False  # whether the games are external
+    external: bool = False  # whether the games are external
     seat: int = 0  # its number in the match
 
     def layout(self) -> SeatLayout:
         return SeatLayout.of(
-            self.lanes, self.observation_spaces, self.action_spaces, self.mask_sizes, outside=self.outside
+            self.lanes, self.observation_spaces, self.action_spaces, self.mask_sizes, external=self.external
         )
 
 
@@ -277,7 +277,7 @@ class ReplyArrays(NamedTuple):
         lanes, entities = layout.lanes, layout.entities
         terminated, truncated, active, fresh = (allocator.take(np.bool_, lanes, entities) for _ in range(4))
         rewards = allocator.take(np.float64, lanes, entities)
-        void, given = (allocator.take(np.bool_, lanes, entities if layout.outside else 0) for _ in range(2))
+        void, given = (allocator.take(np.bool_, lanes, entities if layout.external else 0) for _ in range(2))
         return cls(
             terminated,
             truncated,
@@ -288,7 +288,7 @@ class ReplyArrays(NamedTuple):
             given,
             [allocator.take(np.int8, lanes, len(b.entities), b.mask_size) for b in layout.blocks],
             [allocator.sample(b.observation_space, lanes, len(b.entities)) for b in layout.blocks],
-            [allocator.sample(b.action_space, lanes, len(b.entities)) for b in layout.blocks if layout.outside],
+            [allocator.sample(b.action_space, lanes, len(b.entities)) for b in layout.blocks if layout.external],
         )
 
 
@@ -325,7 +325,7 @@ class ReplyView(_View):
         ]
         # Per entity [L, *shape], and as `rows`; empty if the games are not external.
         given = arrays.given_actions
-        self.given_actions = _by_entity(layout, given, [b.action_space for b in blocks]) if layout.outside else []
+        self.given_actions = _by_entity(layout, given, [b.action_space for b in blocks]) if layout.external else []
         self.given_rows: list[list[NDArray[Any]]] = [[_flat(leaf) for leaf in of_block] for of_block in given]
 
     def write_rows(

@@ -119,12 +119,12 @@ class SeatServer:
                 mask = frame.masks[entity]
                 if target is not None and mask is not None:
                     target[lanes] = mask[lanes]
-        if (outside := frame.outside) is not None:
-            reply.void[lanes] = outside.void[lanes][:, self._columns]
-            reply.given[lanes] = outside.given[lanes][:, self._columns]
-            if outside.given.any():
+        if (external := frame.external) is not None:
+            reply.void[lanes] = external.void[lanes][:, self._columns]
+            reply.given[lanes] = external.given[lanes][:, self._columns]
+            if external.given.any():
                 for entity, space, into in zip(self.entities, self._actions, reply.given_actions, strict=True):
-                    copy_rows(space, outside.given_actions[entity], into, lanes)
+                    copy_rows(space, external.given_actions[entity], into, lanes)
 
     def shown(self) -> list[Any]:
         """Per entity the batched observations [L, ...] that were sent last."""
@@ -228,7 +228,7 @@ def step_writer(
     first, spaces = layouts[0], [[block.observation_space for block in layout.blocks] for layout in layouts]
     entities = [entity for server in servers for entity in server.entities]
     if (
-        not first.outside
+        not first.external
         and not first.ragged
         and first.uniform
         and entities == list(range(len(entities)))

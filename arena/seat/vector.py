@@ -90,7 +90,7 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
         self.metadata = {"render_modes": [], "autoreset_mode": AutoresetMode.SAME_STEP}
         self.seat_entities = seat.entities
         self.masked = bool(seat.mask_sizes[0])
-        self._ragged, self._outside = seat.ragged, seat.outside
+        self._ragged, self._outside = seat.ragged, seat.external
         self._composite = isinstance(self.single_observation_space, (spaces.Dict, spaces.Tuple))
         self._all_rows = np.ones(self.num_envs, np.bool_)
         self._unseen = True  # whether there are first observations that `reset` has not returned yet

@@ -178,8 +178,8 @@ class Server:
         self.tick = tick
         self._ticks += 1
         table, games, frame = self.table, self._connection.games, tick.begun
-        assert frame.outside is not None, "external games have it"
-        asks = frame.active & ~frame.outside.given
+        assert frame.external is not None, "external games have it"
+        asks = frame.active & ~frame.external.given
         self._batches += bool(asks.any())
         for slot in np.flatnonzero(asks.any(axis=1)).tolist():
             game = table.game(slot)

@@ -92,7 +92,7 @@ class PlainDisplay:
         self._printed = ticks_done, policies = self._state(*self._pending)
         self._pending = None
         self._line_at = self._clock() + LINE_EVERY
-        progress = _progress_words(ticks_done, self._total, self._rate.per_second)
+        progress = _progress_text(ticks_done, self._total, self._rate.per_second)
         self.message(" | ".join(filter(None, [progress, policies])))
 
     @staticmethod
@@ -197,7 +197,7 @@ class LiveDisplay:
                 Text(printable("  ".join(f"{name} {_number(score.values[name])}" for name in losses[:2]))),
             )
         rate = self._rate.per_second
-        progress = _progress_words(ticks_done, self._total, rate)
+        progress = _progress_text(ticks_done, self._total, rate)
         bar: RenderableType = Text(progress)
         if self._total is not None:
             left = "-:--"
@@ -270,7 +270,7 @@ def fault_lines(losses: Losses) -> list[str]:
     ]
 
 
-def _progress_words(done: int, total: int | None, rate: float | None) -> str:
+def _progress_text(done: int, total: int | None, rate: float | None) -> str:
     speed = f"{'-' if rate is None else round(rate)} ticks/s"
     if total is None:
         return f"{pluralize(done, 'tick')} of all matches  {speed}"
@@ -290,7 +290,7 @@ def _percent(value: float | None) -> str:
     return "-" if value is None else f"{100 * value:.0f} %"
 
 
-def processes_words(processes: int, roles: int) -> str:
+def processes_text(processes: int, roles: int) -> str:
     """`6 processes`, or where they host several roles each, `151 roles on 3 processes`."""
     words = pluralize(processes, "process", "processes")
     return words if processes >= roles else f"{roles} roles on {words}"

@@ -9,6 +9,8 @@ from arena.config import Config
 from arena.config.check_league import most_gate_games
 from arena.config.league import GateConfig, LeagueConfig
 from arena.config.matches import (
+    CustomPairings,
+    CustomRule,
     Exploiters,
     Fictitious,
     GauntletConfig,
@@ -17,8 +19,6 @@ from arena.config.matches import (
     MatchConfig,
     MatchmakingConfig,
     MixturesConfig,
-    OwnPairings,
-    OwnRule,
     PastSelves,
     RoundRobinConfig,
     SwissConfig,
@@ -51,7 +51,7 @@ def rounds_lines(config: Config) -> list[str]:
         gate = "" if rule.gate is None else f", if better than the newest one by {rule.gate.elo:g} Elo"
         lines.append(f"  snapshots: of {_each(names)} {_often(rule.every)}{gate}; {stay}")
     if rule.gate is not None:
-        lines += [f"  {line}" for line in gate_lines(config) or [f"gate: {_gate_words(rule.gate)}"]]
+        lines += [f"  {line}" for line in gate_lines(config) or [f"gate: {_gate_text(rule.gate)}"]]
     if evolution is not None:
         groups = "; ".join(", ".join(names) for names in populations(config, evolution))
         options = f", with another {', '.join(evolution.perturb)}" if evolution.perturb else ""
@@ -84,12 +84,12 @@ def _who(entry: Generator) -> str:
         return f"the winners of {names}, until one is left after {pluralize(entry.rounds, 'round')}{bye}"
     if isinstance(entry, SwissConfig):
         return f"neighbors in the standings of {names} who have not met{bye}"
-    if isinstance(entry, OwnPairings):
+    if isinstance(entry, CustomPairings):
         return f"pairings of {names} by {entry.generator}"
     assert isinstance(entry, MatchmakingConfig), entry
     matches = pluralize(entry.copies, "match", "matches")
     if entry.versus:
-        how = entry.rule.class_ if isinstance(entry.rule, OwnRule) else entry.rule.kind
+        how = entry.rule.class_ if isinstance(entry.rule, CustomRule) else entry.rule.kind
         return (
             f"{matches} of {_each(entry.policies)} (first side) and of {_each(entry.versus)} (second side), against "
             f"the other population and snapshots of it, by {how}"
@@ -117,12 +117,12 @@ def _opponents(entry: MatchmakingConfig) -> str:
         return f"as {', '.join(shown)}"
     if isinstance(entry.rule, Uncertainty):
         return f"against those of {members} whose results would change the standings most"
-    if isinstance(entry.rule, OwnRule):
+    if isinstance(entry.rule, CustomRule):
         return f"against {members}, by {entry.rule.class_}"
     raise TypeError(f"rule {entry.rule.kind!r}: arena.terminal.rounds has no words for it")
 
 
-def _gate_words(gate: GateConfig) -> str:
+def _gate_text(gate: GateConfig) -> str:
     games = pluralize(_expected_games(gate), "game that is won or lost", "games that are won or lost")
     return f"a policy that is better by just {gate.elo:g} Elo is found so after about {games}"
 
@@ -134,7 +134,7 @@ def gate_lines(config: Config) -> list[str]:
         return []
     most = {name: most_gate_games(config, name) for name in gated(config)}
     return [
-        f"gate: {_gate_words(gate)}; {name} has {games} at most until it is asked for the last time: set a larger "
+        f"gate: {_gate_text(gate)}; {name} has {games} at most until it is asked for the last time: set a larger "
         "`elo`, or more `rounds` or `ticks`"
         for name, games in most.items()
         if games < _expected_games(gate)

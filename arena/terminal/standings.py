@@ -26,7 +26,7 @@ _ONE_SCALE = (
 )
 
 
-def elo_words(value: float) -> str:
+def elo_text(value: float) -> str:
     """`+23`, `-7`; a value that is rounded to 0 is `+0`."""
     return f"{round(value):+d}"
 
@@ -119,8 +119,8 @@ def standings_lines(rows: Sequence[Row], *, most: int | None = None, always: Col
             if row.share is not None:
                 low, high = of_share(row.score.points, row.score.games)
                 share, ends = f"{row.share:.1%}", f"[{low:.1%}, {high:.1%}]"
-            interval = f"[{elo_words(row.low)}, {elo_words(row.high)}]"
-            cells.append((str(row.rank), row.player, elo_words(row.elo), interval, str(row.score.games), share, ends))
+            interval = f"[{elo_text(row.low)}, {elo_text(row.high)}]"
+            cells.append((str(row.rank), row.player, elo_text(row.elo), interval, str(row.score.games), share, ends))
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = []
     for rank, player, *numbers in cells:

@@ -164,7 +164,7 @@ class ObservationNormalizer:
 
     def describe_new(self, batch: NStepBatch) -> list[Statistics]:
         """Statistics of the observations that are new in a worker's experience; for `pooled`, then `update`."""
-        return self.describe(batch.sights.observations)
+        return self.describe(batch.points.observations)
 
     def minibatch(self, batch: Transitions) -> Transitions:
         """A minibatch as the networks take it, by the current statistics, not those of the time of playing."""

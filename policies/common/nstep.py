@@ -1,12 +1,12 @@
-"""From ticks to transitions: what the rows of a vector environment see and do, as n-step transitions between sights.
+"""From ticks to transitions: what the rows of a vector environment see and do, as n-step transitions between points.
 
-A *sight* is an observation at which a row may act, or the last observation of an episode that was cut; sights are
-numbered in the order in which they were seen. A *transition* begins at a sight where the row acts and is complete at
-the row's n-th sight after it, or where the episode ends (see `policies.common.rollout`): it has
-the rewards between, discounted per transition, and the numbers of the sight where it begins and of the one that
+A *point* is an observation at which a row may act, or the last observation of an episode that was cut; points are
+numbered in the order in which they were seen. A *transition* begins at a point where the row acts and is complete at
+the row's n-th point after it, or where the episode ends (see `policies.common.rollout`): it has
+the rewards between, discounted per transition, and the numbers of the point where it begins and of the one that
 follows. So no observation is kept twice, and a row that does not act costs nothing.
 
-    sights          7          9         12        13
+    points          7          9         12        13
     actions           a          b          c          episode ends
     n_step = 2        |----------a--------->|
                                  |----------b------->| 13 where it was cut; nothing follows where it terminated
@@ -29,31 +29,31 @@ from arena.game.spaces import flatten
 from policies.common.columns import Columns, Storage, kept_leaves, last_leaves, stored_leaves, to_mask
 from policies.common.tensors import to_arrays, to_tensors
 
-NO_DECISION = -1  # no sight
+NO_DECISION = -1  # no point
 
 
 class NStepBatch(NamedTuple):
-    """Sights that follow each other, `K` of them, and the transitions that became complete meanwhile, `C` of them."""
+    """Points that follow each other, `K` of them, and the transitions that became complete meanwhile, `C` of them."""
 
-    first: int  # number of the first sight
-    sights: Columns  # [K]
-    starts: Tensor  # [C] int64: numbers of the sights where transitions begin, here or before
+    first: int  # number of the first point
+    points: Columns  # [K]
+    starts: Tensor  # [C] int64: numbers of the points where transitions begin, here or before
     actions: Tensor  # [C, *action_shape], as learned from
     rewards: Tensor  # [C, *reward_shape] float32: the sum of gamma^i r_i
     discounts: Tensor  # [C, *reward_shape] float32: gamma^k after k actions; 0 where the episode terminated
-    followings: Tensor  # [C] int64: numbers of the sights that follow; the start itself if there is none
+    followings: Tensor  # [C] int64: numbers of the points that follow; the start itself if there is none
 
     def to_samples(self) -> dict[str, Any]:
         """The same as the dict of arrays that a group gathers and a checkpoint keeps."""
-        first, sights, *_ = self
-        sample = {"first": first, "observations": list(sights.observations), "masks": sights.masks}
+        first, points, *_ = self
+        sample = {"first": first, "observations": list(points.observations), "masks": points.masks}
         return to_arrays({**sample, **dict(zip(self._fields[2:], self[2:], strict=True))})  # type: ignore[no-any-return]
 
     @classmethod
     def from_samples(cls, samples: Mapping[str, Any]) -> NStepBatch:
         """The inverse of `to_samples`."""
         fields = to_tensors(dict(samples))
-        return cls(sights=Columns(tuple(fields.pop("observations")), fields.pop("masks")), **fields)
+        return cls(points=Columns(tuple(fields.pop("observations")), fields.pop("masks")), **fields)
 
 
 class NStepBuilder:
@@ -107,11 +107,11 @@ class NStepBuilder:
         self._starts = np.full((rows, n_step), NO_DECISION)
         self._rewards = np.zeros((rows, n_step, *reward_shape))
         self._actions = torch.zeros(rows, n_step, *action_shape, dtype=action_dtype).numpy()
-        self._count = 0  # sights so far, in all fragments
+        self._count = 0  # points so far, in all fragments
         self._all_rows = np.arange(rows)
         self.given: NDArray[np.bool_] | None = None
         self.given_actions: NDArray[Any] | None = None
-        self._no_sights = Columns(Storage(self._layout, mask_size, 0).leaves, None)
+        self._no_points = Columns(Storage(self._layout, mask_size, 0).leaves, None)
         numbers, sums = np.zeros(0, np.int64), np.zeros((0, *reward_shape), np.float32)
         self._nothing_done = numbers, self._actions[:0, 0].copy(), sums, sums, numbers  # in a fragment's dtypes
         self._clear()
@@ -149,40 +149,40 @@ class NStepBuilder:
         self.ticks += 1
 
     def cut(self) -> NStepBatch:
-        """The sights and the complete transitions since the last cut."""
+        """The points and the complete transitions since the last cut."""
         fragment = self._fragment()
         self._clear()
         return fragment
 
     def state_dict(self) -> dict[str, Any]:
-        """The sights and complete transitions since the last cut, as arrays; transitions under way end with a leg."""
+        """The points and complete transitions since the last cut, as arrays; transitions under way end with a leg."""
         return self._fragment().to_samples()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on from what was kept, with the numbers of its sights."""
+        """Goes on from what was kept, with the numbers of its points."""
         fragment = NStepBatch.from_samples(state)
         self._count = fragment.first
         self._clear()
-        self._keep(fragment.sights)
+        self._keep(fragment.points)
         self._done.append(tuple(column.numpy() for column in fragment[2:]))
 
     def _clear(self) -> None:
         self._first = self._count
-        self._sights = [self._no_sights]
+        self._points = [self._no_points]
         self._done: list[tuple[NDArray[Any], ...]] = []  # the last five columns of a fragment, [C_i, ...] each
 
     def _fragment(self) -> NStepBatch:
         columns = zip(self._nothing_done, *self._done, strict=True)
         with np.errstate(over="ignore"):  # what float32 does not hold is infinite: refused later
             joined = [np.concatenate(parts, dtype=parts[0].dtype, casting="same_kind") for parts in columns]
-        return NStepBatch(self._first, Columns.cat(self._sights), *map(torch.from_numpy, joined))
+        return NStepBatch(self._first, Columns.cat(self._points), *map(torch.from_numpy, joined))
 
     def _see(self, observations: Any, fields: StepFields) -> None:
         """Each row that acts next begins a transition, and completes its oldest one if that has n actions."""
         self.given, self.given_actions = fields.given, fields.given_action
-        acting, sights = self._look(observations, fields)
+        acting, points = self._look(observations, fields)
         self._acting: Any = acting
-        numbers = self._keep(sights if isinstance(acting, slice) else sights.take(torch.from_numpy(acting)))
+        numbers = self._keep(points if isinstance(acting, slice) else points.take(torch.from_numpy(acting)))
         full = self._starts[acting, -1] != NO_DECISION
         if np.count_nonzero(full):
             complete, last = self._all_rows[acting][full], self._starts.shape[1] - 1
@@ -208,25 +208,25 @@ class NStepBuilder:
         return found
 
     def _end(self, ended: NDArray[np.bool_], terminated: NDArray[np.bool_], fields: StepFields) -> None:
-        """Completes what is under way where an episode has ended; one that was only cut has a last sight."""
+        """Completes what is under way where an episode has ended; one that was only cut has a last point."""
         rows, columns = np.nonzero((self._starts != NO_DECISION) & ended[:, None])
         cut = np.unique(rows[~terminated[rows]])
         following = np.full(self.rows, NO_DECISION)
         if len(cut):
             mask = to_mask(fields.final_mask, self._mask_size)  # without one everything is allowed
             leaves = last_leaves(self._space, fields.final_obs, cut, double=self._double)
-            sights = Columns(tuple(leaves), None if mask is None else mask[torch.from_numpy(cut)])
-            following[cut] = self._keep(sights)
+            points = Columns(tuple(leaves), None if mask is None else mask[torch.from_numpy(cut)])
+            following[cut] = self._keep(points)
         is_over = terminated[rows]
         discounts = np.where(is_over, 0.0, self._powers[columns + 1])
         self._complete(rows, columns, discounts, np.where(is_over, self._starts[rows, columns], following[rows]))
         self._starts[ended] = NO_DECISION
 
-    def _keep(self, sights: Columns) -> NDArray[np.int64]:
-        """Takes new sights; returns their numbers."""
-        self._sights.append(sights)
-        self._count += sights.size
-        return np.arange(self._count - sights.size, self._count)
+    def _keep(self, points: Columns) -> NDArray[np.int64]:
+        """Takes new points; returns their numbers."""
+        self._points.append(points)
+        self._count += points.size
+        return np.arange(self._count - points.size, self._count)
 
     def _complete(
         self, rows: NDArray[np.intp], columns: Any, discounts: NDArray[np.float64], followings: NDArray[np.int64]

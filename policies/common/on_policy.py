@@ -307,7 +307,7 @@ class OnPolicy(Algorithm):
 
         more: dict[str, Any] = {}
         if isinstance(self.head, BoxHead):
-            more = {"log_std": numbers(self.head.log_std.tolist()), **self.head.scale_words()}
+            more = {"log_std": numbers(self.head.log_std.tolist()), **self.head.scale_text()}
         return exported(
             self.network,
             self.env.single_observation_space,

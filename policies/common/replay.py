@@ -1,11 +1,11 @@
 """Replay: a buffer of transitions, drawn uniformly or by priority (arXiv 1511.05952).
 
-    fragment of a worker --extend--> ring of sights, one per worker, each with the transition that begins there
+    fragment of a worker --extend--> ring of points, one per worker, each with the transition that begins there
                                      --sample--> minibatch --td errors--> priorities
 
-The columns are allocated once. A sight is stored once, although it ends one transition and begins the next: a
-transition says where its next sight lies (see `policies.common.nstep`). The oldest sights are overwritten first; the
-sight that follows another is always younger. torch allocates the columns and takes minibatches from them; NumPy writes
+The columns are allocated once. A point is stored once, although it ends one transition and begins the next: a
+transition says where its next point lies (see `policies.common.nstep`). The oldest points are overwritten first; the
+point that follows another is always younger. torch allocates the columns and takes minibatches from them; NumPy writes
 the few new items into the same memory in half the time.
 """
 
@@ -173,7 +173,7 @@ class ReplayRatio:
 
 
 Slots = NDArray[np.int64]
-"""Places of sights in the replay, [N]."""
+"""Places of points in the replay, [N]."""
 
 
 class Transitions(Columns, frozen=True):
@@ -194,19 +194,19 @@ class Transitions(Columns, frozen=True):
 
 
 class Ring:
-    """The slots of one worker's sights, by their numbers: from `base` on, the last `length` of them."""
+    """The slots of one worker's points, by their numbers: from `base` on, the last `length` of them."""
 
     def __init__(self, base: int, length: int) -> None:
         self.base, self.length = base, length
         self.begin(0)
 
     def begin(self, first: int) -> None:
-        """Empties it; the next sight has the number `first`."""
+        """Empties it; the next point has the number `first`."""
         self._first = self.end = first
 
     @property
     def oldest(self) -> int:
-        """The number of the oldest sight that is kept."""
+        """The number of the oldest point that is kept."""
         return max(self._first, self.end - self.length)
 
     @property
@@ -218,7 +218,7 @@ class Ring:
 
 
 class Replay:
-    """A ring of sights for each of some workers.
+    """A ring of points for each of some workers.
 
     With priorities, P(i) = p_i^alpha / sum of p^alpha is how likely transition i is drawn (Schaul et al. 2016, eq.
     1). p_i is its last temporal-difference error, as a distance, plus epsilon (section 3.3, proportional); a new one
@@ -226,7 +226,7 @@ class Replay:
 
     Args:
         space, action_shape, action_dtype, mask_size, reward_shape, double: as of `NStepBuilder`.
-        capacity: sights that are kept at most, an equal part for each worker, rounded up.
+        capacity: points that are kept at most, an equal part for each worker, rounded up.
         workers: whose fragments it takes.
         alpha, epsilon: see above; alpha None: all transitions are equally likely.
 
@@ -253,12 +253,12 @@ class Replay:
         length = -(-capacity // workers)  # of each ring
         slots = length * workers
         self._rings = [Ring(base, length) for base in range(0, slots, length)]
-        self._sights = Storage(kept_leaves(space, double=double), mask_size, slots)
+        self._points = Storage(kept_leaves(space, double=double), mask_size, slots)
         self._columns = (  # of the transition that begins in a slot
             torch.empty(slots, *action_shape, dtype=action_dtype),
             torch.empty(slots, *reward_shape),
             torch.empty(slots, *reward_shape),  # discounts
-            torch.empty(slots, dtype=torch.int64),  # slot of the sight that follows
+            torch.empty(slots, dtype=torch.int64),  # slot of the point that follows
         )
         self._arrays = [column.numpy() for column in self._columns]
         self._complete = np.zeros(slots, np.bool_)  # whether a transition begins there
@@ -272,7 +272,7 @@ class Replay:
         A fragment that does not continue the last one comes from a restarted worker: its ring is emptied first. An
         empty fragment changes nothing.
         """
-        count = fragment.sights.size
+        count = fragment.points.size
         if count == 0 and len(fragment.starts) == 0:
             return 0
         ring = self._rings[worker]
@@ -282,11 +282,11 @@ class Replay:
         ring.end += count
         slots = ring.slots(np.arange(max(fragment.first, ring.oldest), ring.end))
         self._forget(slots)
-        sights = fragment.sights.map(lambda column: column[count - len(slots) :])  # a long fragment does not fit
-        masks = None if sights.masks is None else sights.masks.numpy()
-        self._sights.write(slots, [leaf.numpy() for leaf in sights.observations], masks)
+        points = fragment.points.map(lambda column: column[count - len(slots) :])  # a long fragment does not fit
+        masks = None if points.masks is None else points.masks.numpy()
+        self._points.write(slots, [leaf.numpy() for leaf in points.observations], masks)
         starts, *columns, followings = (column.numpy() for column in fragment[2:])
-        alive = starts >= ring.oldest  # the sight of a row that waited for long may be overwritten
+        alive = starts >= ring.oldest  # the point of a row that waited for long may be overwritten
         slots = ring.slots(starts[alive])
         for array, column in zip(self._arrays, (*columns, ring.slots(followings)), strict=True):
             array[slots] = column[alive]
@@ -338,19 +338,19 @@ class Replay:
         def below(end: int, count: int) -> NDArray[np.int64]:
             return torch.randint(end, (count,), generator=generator).numpy()
 
-        sights = sum(ring.filled for ring in self._rings)
-        if 2 * self.size < sights:  # in the very beginning
+        points = sum(ring.filled for ring in self._rings)
+        if 2 * self.size < points:  # in the very beginning
             complete = self._complete.nonzero()[0]
             return complete[below(len(complete), n)]
-        slots = self._nth(below(sights, n))
-        while True:  # nearly all sights begin a complete transition; the others are drawn again
+        slots = self._nth(below(points, n))
+        while True:  # nearly all points begin a complete transition; the others are drawn again
             missed = (~self._complete[slots]).nonzero()[0]
             if not len(missed):
                 return slots
-            slots[missed] = self._nth(below(sights, len(missed)))
+            slots[missed] = self._nth(below(points, len(missed)))
 
     def _nth(self, places: NDArray[np.int64]) -> Slots:
-        """The slots of the n-th sights of all that are kept, ring after ring."""
+        """The slots of the n-th points of all that are kept, ring after ring."""
         if len(self._rings) == 1:
             return self._rings[0].slots(places + self._rings[0].oldest)
         ends = np.cumsum([ring.filled for ring in self._rings])
@@ -363,7 +363,7 @@ class Replay:
 
     def _at(self, indices: Tensor, weights: Tensor) -> Transitions:
         actions, rewards, discounts, followings = (column.index_select(0, indices) for column in self._columns)
-        seen, following = self._sights.take(indices), self._sights.take(followings)
+        seen, following = self._points.take(indices), self._points.take(followings)
         return Transitions(
             observations=seen.observations,
             masks=seen.masks,
@@ -388,7 +388,7 @@ class Replay:
         actions, rewards, discounts, followings = (column[kept] for column in self._columns)
         return NStepBatch(
             first=ring.oldest,
-            sights=self._sights.take(torch.from_numpy(slots)),
+            points=self._points.take(torch.from_numpy(slots)),
             starts=starts,
             actions=actions,
             rewards=rewards,

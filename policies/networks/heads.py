@@ -478,7 +478,7 @@ class BoxHead(ActionHead):
             )
         super()._load_from_state_dict(state_dict, prefix, *others)
 
-    def scale_words(self) -> dict[str, list[float]]:
+    def scale_text(self) -> dict[str, list[float]]:
         """The scale, for the description of an exported model; empty where actions are as learned from."""
         if not hasattr(self, "scale"):
             return {}

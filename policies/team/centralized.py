@@ -207,7 +207,7 @@ class JointNormalizer(ObservationNormalizer):
 
     def describe_new(self, batch: NStepBatch) -> list[Statistics]:
         """Statistics of the entities that act in the observations that are new."""
-        *seen, acts = batch.sights.observations
+        *seen, acts = batch.points.observations
         return self.describe([leaf.flatten(0, 1) for leaf in seen], acts.bool().flatten().numpy())
 
     def minibatch(self, batch: Transitions) -> Transitions:

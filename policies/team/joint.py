@@ -2,11 +2,11 @@
 
     rows of the vector face [L * E, ...]  --reshape-->  lanes [L, E, ...], each of them a row of `policies.common.nstep`
 
-A joint sight is a tick on which any entity of the lane acts. It has the observations of all, and says which act: the
+A joint point is a tick on which any entity of the lane acts. It has the observations of all, and says which act: the
 observation of an entity that does not (it is out of the game, or waits for its turn) is zeros, or the first choice
-where it is one, and its action stands for nothing. A joint transition ends at the n-th joint sight after it, or
+where it is one, and its action stands for nothing. A joint transition ends at the n-th joint point after it, or
 earlier: where any entity's episode ends. It has a reward and a discount for each entity; where one has terminated, or
-was out before, its discount is 0. The last sight has the last observations of entities that have ended there, and the
+was out before, its discount is 0. The last point has the last observations of entities that have ended there, and the
 current ones of the others.
 
 The workers of a team that drive an entity each (`TeamNStepBuilder`) pool their ticks before transitions are made:
@@ -75,7 +75,7 @@ def check_team(name: str, own: int, first: int, *, instead: str) -> None:
 
 
 def joint_space(space: Space[Any], entities: int) -> spaces.Tuple[Any]:
-    """The space of joint sights: what `entities` of them see, of one space each, and a flag for each that acts.
+    """The space of joint points: what `entities` of them see, of one space each, and a flag for each that acts.
 
     Its leaves are those of one entity, [E, ...] each, then the flags [E].
     """
@@ -253,7 +253,7 @@ class TeamNStepBuilder(JointNStepBuilder):
         self._add_tick(outcome, observations, fields, terminated | truncated)
 
     def cut(self) -> NStepBatch:
-        """The joint sights and complete transitions since the last cut, at the team's first worker; else nothing."""
+        """The joint points and complete transitions since the last cut, at the team's first worker; else nothing."""
         parts = self._group.pool_team([tuple(tick) for tick in self._ticks])
         self._ticks = []
         if self._learns:

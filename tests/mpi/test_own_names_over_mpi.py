@@ -8,7 +8,7 @@ from run_cli import arena, episodes, write
 
 OWN = {
     "ticks": 10,
-    "imports": ["own_names"],
+    "imports": ["registered_names"],
     "envs": {"game": {"make": "countdown", "kwargs": {"length": 3}, "wrappers": ["doubled"]}},
     "policies": {"a": {"algorithm": "uniform"}},
     "matches": [{"env": "game", "seats": ["a"]}],

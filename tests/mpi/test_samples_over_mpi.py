@@ -41,7 +41,7 @@ def test_workers_of_different_speed_lose_no_samples(seconds: tuple[float, float]
     updates = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
     folder = tmp_path / "run" / "checkpoints" / "blue"
     assert checkpoint.load(folder).state["updates"] == len(updates) == json.loads(updates[-1])["update"]
-    own = checkpoint.own_path_of(folder, 60, (0, 0))
+    own = checkpoint.worker_path_of(folder, 60, (0, 0))
     waiting = checkpoint.load(own).state["fragments"]["waiting"] if own.exists() else []
     left = sum(fragment[0] for queue in waiting for fragment in queue)
     assert 10 * len(updates) + left == 60 * 2, "each fragment has 5 transitions, each batch 10"

@@ -49,7 +49,7 @@ def leg(folder: RunFolder, tick: int, *, own: bool = False) -> Path:
     line(folder, tick)
     home, about = folder.checkpoints_path("blue"), {"policy": "blue", "algorithm": "ppo", "ticks": tick, "update": 1}
     if own:
-        path = checkpoint.own_path_of(home, tick, (0, 0))
+        path = checkpoint.worker_path_of(home, tick, (0, 0))
         checkpoint.write(path, checkpoint.Checkpoint("mine", boundary=tick, **about))
     checkpoint.save(home, tick, boundary=tick, **about)
     boundary.save(folder, Boundary(tick=tick, checkpoints={"blue": tick}, journals=boundary.journal_bytes(folder)))

@@ -66,7 +66,7 @@ def made_up(learner: Any, count: int, *, masked: bool = False, seed: int = 3) ->
     rows = batch_space(space, count * E)
     rows.seed(seed)
 
-    def sight() -> tuple[Tensor, ...]:
+    def point() -> tuple[Tensor, ...]:
         acts = (torch.rand(count, E, generator=draw) < 0.8).to(torch.uint8)
         acts[:, 1] = 1
         leaves = [leaf.view(count, E, *leaf.shape[1:]) for leaf in to_leaves(space, rows.sample())]
@@ -82,11 +82,11 @@ def made_up(learner: Any, count: int, *, masked: bool = False, seed: int = 3) ->
     now = mask()
     actions = learner.act_randomly(count * E, None if now is None else now.view(count * E, -1))
     return Transitions(
-        observations=sight(),
+        observations=point(),
         masks=now,
         actions=actions.view(count, E, *learner.actions.shape),
         rewards=torch.randn(count, E, generator=draw),
-        next_observations=sight(),
+        next_observations=point(),
         next_masks=mask(),
         discounts=0.9 * (torch.rand(count, E, generator=draw) < 0.8).float(),
         weights=0.5 + torch.rand(count, generator=draw),

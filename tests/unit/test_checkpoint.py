@@ -185,13 +185,13 @@ def put(folder: Path, *boundaries: int, late: int = 0) -> None:
 
 def put_own(folder: Path, boundary: int, seat: tuple[int, int] = (0, 1), state: Any = "mine") -> Path:
     """Saves a worker's own state; returns its path."""
-    path = checkpoint.own_path_of(folder, boundary, seat)
+    path = checkpoint.worker_path_of(folder, boundary, seat)
     checkpoint.write(path, checkpoint.Checkpoint(state, folder.name, "ppo", boundary, 1, boundary))
     return path
 
 
-def own_names(folder: Path) -> list[str]:
-    return sorted(path.name for path in checkpoint.own_files(folder))
+def registered_names(folder: Path) -> list[str]:
+    return sorted(path.name for path in checkpoint.worker_files(folder))
 
 
 def test_file_name_is_its_boundary_and_header_has_ticks(tmp_path: Path) -> None:
@@ -209,8 +209,8 @@ def test_worker_state_file_is_not_taken_for_a_checkpoint(tmp_path: Path) -> None
     assert checkpoint.load(tmp_path).state == 40
     held = checkpoint.load(path)
     assert (bits(held.state), held.boundary) == (bits({"replay": np.arange(3)}), 40)
-    assert checkpoint.own_files(tmp_path, 40) == [path]
-    assert checkpoint.own_files(tmp_path, 4) == []
+    assert checkpoint.worker_files(tmp_path, 40) == [path]
+    assert checkpoint.worker_files(tmp_path, 4) == []
 
 
 def test_worker_states_are_removed_with_their_boundary(tmp_path: Path) -> None:
@@ -218,12 +218,12 @@ def test_worker_states_are_removed_with_their_boundary(tmp_path: Path) -> None:
         put_own(tmp_path, boundary)
         put(tmp_path, boundary)
     assert names(tmp_path) == [0, 20, 30, 40]
-    assert own_names(tmp_path) == [f"{boundary:012d}.match-0-seat-1.ckpt" for boundary in (20, 30, 40)]
+    assert registered_names(tmp_path) == [f"{boundary:012d}.match-0-seat-1.ckpt" for boundary in (20, 30, 40)]
 
 
 @pytest.mark.parametrize("boundary", [33, 40, 50])
 def test_save_leaves_temporary_files_of_other_workers(tmp_path: Path, boundary: int) -> None:
-    being_written = part_of(checkpoint.own_path_of(tmp_path, boundary, (0, 1)))
+    being_written = part_of(checkpoint.worker_path_of(tmp_path, boundary, (0, 1)))
     left_by_a_kill = part_of(checkpoint.path_of(tmp_path, 30))
     for path in (being_written, left_by_a_kill):
         path.write_bytes(b"PK")
@@ -247,7 +247,9 @@ def test_resume_removes_checkpoints_after_its_tick(tmp_path: Path) -> None:
         put_own(tmp_path, ticks)
     checkpoint.discard_after(tmp_path, 10)
     assert checkpoint.load(tmp_path).state == 10
-    assert own_names(tmp_path) == ["000000000010.match-0-seat-1.ckpt"], "the file of boundary 0 was removed before"
+    assert registered_names(tmp_path) == ["000000000010.match-0-seat-1.ckpt"], (
+        "the file of boundary 0 was removed before"
+    )
 
 
 def test_more_ticks_than_fit_the_name_still_sort(tmp_path: Path) -> None:
@@ -493,7 +495,7 @@ def test_file_of_another_policy_or_boundary_is_refused_in_a_run(tmp_path: Path) 
         checkpoint.load(path.with_name("000000000020.ckpt"))
     with pytest.raises(checkpoint.Damaged, match="is a checkpoint of the policy 'red'"):
         checkpoint.load(in_run(tmp_path, {}, policy="red"))
-    own = checkpoint.own_path_of(tmp_path / "checkpoints" / "blue", 20, (0, 1))
+    own = checkpoint.worker_path_of(tmp_path / "checkpoints" / "blue", 20, (0, 1))
     checkpoint.write(own, checkpoint.Checkpoint({}, "blue", "ppo", 10, 1, 10))
     with pytest.raises(checkpoint.Damaged, match=r"match-0-seat-1\.ckpt.*boundary at tick 10"):
         checkpoint.load(own)

@@ -43,7 +43,7 @@ def experience(rows: int, *, n_step: int = 1, gamma: float = 0.5, mask_size: int
 def transitions(fragment: NStepBatch) -> list[Transition]:
     """The transitions of a fragment that begins with the first observation."""
     assert fragment.first == 0
-    seen = fragment.sights.observations[0].squeeze(1)
+    seen = fragment.points.observations[0].squeeze(1)
     columns = seen[fragment.starts], *fragment[3:6], seen[fragment.followings]
     return [Transition(*values) for values in zip(*(column.tolist() for column in columns), strict=True)]
 
@@ -151,9 +151,9 @@ def test_missing_final_mask_allows_all_actions() -> None:
     tick(lived, [0], column(1), [0], "-", {"action_mask": np.array([[0, 1]], np.int8)})
     tick(lived, [1], column(2), [0], "c", {"action_mask": np.array([[0, 0]], np.int8), **final(9)})
     fragment = lived.cut()
-    assert fragment.sights.observations[0].squeeze(1).tolist() == [0, 1, 9, 2]
-    assert fragment.sights.masks is not None
-    assert fragment.sights.masks.tolist() == [[True, False], [False, True], [True, True], [False, False]]
+    assert fragment.points.observations[0].squeeze(1).tolist() == [0, 1, 9, 2]
+    assert fragment.points.masks is not None
+    assert fragment.points.masks.tolist() == [[True, False], [False, True], [True, True], [False, False]]
 
 
 def test_final_mask_of_the_game_is_used() -> None:
@@ -161,7 +161,7 @@ def test_final_mask_of_the_game_is_used() -> None:
     mask = {"action_mask": np.array([[1, 1]], np.int8)}
     lived.begin(column(0), mask)
     tick(lived, [0], column(2), [0], "c", {**mask, **final(9), "final_info": {"action_mask": np.array([[0, 1]])}})
-    masks = lived.cut().sights.masks
+    masks = lived.cut().points.masks
     assert masks is not None
     assert masks.tolist() == [[True, True], [False, True], [True, True]]
 
@@ -245,8 +245,8 @@ def test_fragments_cut_at_any_tick_are_one_when_joined() -> None:
                 cuts.append(lived.cut())
     cuts.append(parts.cut())
     joined = whole.cut()
-    assert [cut.first for cut in cuts] == np.cumsum([0, *(cut.sights.size for cut in cuts[:-1])]).tolist()
-    assert torch.equal(torch.cat([cut.sights.observations[0] for cut in cuts]), joined.sights.observations[0])
+    assert [cut.first for cut in cuts] == np.cumsum([0, *(cut.points.size for cut in cuts[:-1])]).tolist()
+    assert torch.equal(torch.cat([cut.points.observations[0] for cut in cuts]), joined.points.observations[0])
     for index in range(2, 7):
         assert torch.equal(torch.cat([cut[index] for cut in cuts]), joined[index])
 
@@ -269,8 +269,8 @@ def test_fragment_samples_round_trip_is_exact() -> None:
     fragment = lived.cut()
     back = NStepBatch.from_samples(decode(*encode(fragment.to_samples())))
     assert back.first == fragment.first
-    assert back.sights.masks is None
-    assert torch.equal(back.sights.observations[0], fragment.sights.observations[0])
+    assert back.points.masks is None
+    assert torch.equal(back.points.observations[0], fragment.points.observations[0])
     for index in range(2, 7):
         assert torch.equal(back[index], fragment[index])
         assert back[index].dtype == fragment[index].dtype

@@ -201,7 +201,7 @@ def test_end_replaces_a_pending_request() -> None:
     table.ask(0, 0, seen(2), mask=[0, 1, 0])
     table.end(0, 0, truncated=True)
     step = played(table).step
-    assert step.truncated.all() and not step.frame.active.any() and not step.frame.outside.void.any()
+    assert step.truncated.all() and not step.frame.active.any() and not step.frame.external.void.any()
     assert step.frame.observations[0].tolist() == [[2, 2]] and step.frame.final_masks[0].tolist() == [[0, 1, 0]]
 
 
@@ -214,7 +214,7 @@ def test_absent_entity_does_not_show_the_next_games_observation() -> None:
     table.begin("b")
     table.ask(0, 0, seen(7, 1))
     tick = played(table)
-    assert tick.step.frame.outside.absent.tolist() == [[True, False]]
+    assert tick.step.frame.external.absent.tolist() == [[True, False]]
     assert not tick.step.frame.observations[0].any() and tick.begun.observations[0].tolist() == [[7]]
 
 
@@ -253,8 +253,8 @@ def test_given_actions_are_shown_recorded_and_not_answered() -> None:
     table.ask(1, 0, seen(1))
     tick = table.form(at_once=True)
     assert tick is not None and tick.begun.active.all()
-    outside = tick.begun.outside
-    assert outside.given.tolist() == [[True], [False]] and outside.given_actions[0][0] == 2
+    external = tick.begun.external
+    assert external.given.tolist() == [[True], [False]] and external.given_actions[0][0] == 2
     answers = table.answers(actions(table), [8])
     assert (answers.slots.tolist(), answers.entity.tolist(), list(answers.versions)) == ([1], [0], [8])
     table.end(0, 0)
@@ -682,8 +682,8 @@ class TableMachine(RuleBasedStateMachine):
     def form(self) -> None:
         tick = self.table.form(at_once=True)
         assert tick is not None
-        step, begun, outside = tick.step, tick.begun, tick.step.frame.outside
-        assert outside is not None
+        step, begun, external = tick.step, tick.begun, tick.step.frame.external
+        assert external is not None
         assert tick.over.tolist() == [slot in self.over for slot in range(SLOTS)]
         for slot in range(SLOTS):
             for entity in range(2):
@@ -701,31 +701,31 @@ class TableMachine(RuleBasedStateMachine):
 
     def check_row(self, tick: Tick, slot: int, entity: int) -> None:
         """What the tick shows of one row; then the row is as after the tick."""
-        step, begun, outside = tick.step, tick.begun, tick.step.frame.outside
-        assert outside is not None
+        step, begun, external = tick.step, tick.begun, tick.step.frame.external
+        assert external is not None
         at = (slot, entity)
         row = self.games[slot].rows.get(entity) if slot in self.games else None
         absent = slot in self.over and entity not in self.over[slot].rows
-        assert outside.absent[at] == absent
+        assert external.absent[at] == absent
         if at in self.ends:
             sees, reward, truncated, void = self.ends[at]
             assert (step.terminated[at], step.truncated[at]) == (not truncated, truncated)
-            assert step.rewards[at] == reward and outside.void[at] == void
+            assert step.rewards[at] == reward and external.void[at] == void
             assert step.frame.observations[entity][slot, 0] == sees
         else:
             assert (step.terminated[at], step.truncated[at]) == (absent, False)
             assert step.rewards[at] == (row.reward if row is not None else 0.0)
-            assert outside.void[at] == (row is not None and row.void)
+            assert external.void[at] == (row is not None and row.void)
         if row is None:
-            assert not begun.active[at] and not outside.given[at]
+            assert not begun.active[at] and not external.given[at]
             assert begun.observations[entity][slot, 0] == 0.0
             return
         assert begun.active[at] == (row.asks is not None)
-        assert outside.given[at] == (row.asks is not None and row.given is not None)
+        assert external.given[at] == (row.asks is not None and row.given is not None)
         if row.asks is not None:
             row.sees, row.shown, row.acted, row.under_way = row.asks, True, True, False
             if row.given is not None:
-                assert outside.given_actions[entity][slot] == row.given
+                assert external.given_actions[entity][slot] == row.given
         if row.plays:
             assert begun.observations[entity][slot, 0] == row.sees
         row.reward, row.later = row.later, 0.0

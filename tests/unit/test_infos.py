@@ -93,7 +93,7 @@ def test_fields_survive_copies_and_cannot_be_written_as_keys() -> None:
         assert fields_of(one).void is None and fields_of(one).active.tolist() == [True] and one["x"] == 1
 
 
-def seat(*infos: dict[str, Any], entities: int = 1, outside: bool = False) -> tuple[SeatClient, ReplyView]:
+def seat(*infos: dict[str, Any], entities: int = 1, external: bool = False) -> tuple[SeatClient, ReplyView]:
     """A seat of one lane whose replies are always there, with the infos of its rows."""
     welcome = Welcome(
         lanes=1,
@@ -102,7 +102,7 @@ def seat(*infos: dict[str, Any], entities: int = 1, outside: bool = False) -> tu
         action_spaces=(Bits.action_space,) * entities,
         mask_sizes=(0,) * entities,
         alone=True,
-        outside=outside,
+        external=external,
     )
     size = link_size(welcome.layout())
     link: Any = SimpleNamespace(
@@ -120,24 +120,24 @@ def seat(*infos: dict[str, Any], entities: int = 1, outside: bool = False) -> tu
     return client, reply
 
 
-@pytest.mark.parametrize("outside", [False, True])
-def test_a_games_keys_are_data_on_every_face(outside: bool) -> None:
+@pytest.mark.parametrize("external", [False, True])
+def test_a_games_keys_are_data_on_every_face(external: bool) -> None:
     """The arena's own statements stay what they are, also in external games, which have all of them."""
     theirs = {("game/" + key if key in ARENA_KEYS or key[0] == "_" or "/" in key else key): OURS[key] for key in OURS}
-    _, single = EnvProxy(seat(OURS, outside=outside)[0]).reset()
+    _, single = EnvProxy(seat(OURS, external=external)[0]).reset()
     assert single == theirs and isinstance(single, Infos)
     assert single.fields.active is True and not single.fields.void and not single.fields.given
 
-    _, agents = ParallelEnvProxy(seat(OURS, OURS, entities=2, outside=outside)[0]).reset()
+    _, agents = ParallelEnvProxy(seat(OURS, OURS, entities=2, external=external)[0]).reset()
     assert agents["a"] == agents["b"] == {**theirs, "active": True}
 
-    client, reply = seat(OURS, outside=outside)
+    client, reply = seat(OURS, external=external)
     env = VectorEnvProxy([client])
     _, infos = env.reset()
     assert infos["active"].tolist() == [True] and infos["game/active"].tolist() == [False]
     assert infos["lives"].tolist() == [3] and infos["_lives"].tolist() == [True]
     assert infos["game/_lives"].tolist() == [4] and infos["episode"][0] == OURS["episode"]
-    if outside:
+    if external:
         reply.void[:] = True
         *_, infos = env.step(np.zeros(1, np.int64))
         assert infos["void"].tolist() == infos.fields.void.tolist() == [True]

@@ -50,7 +50,7 @@ def experience(lanes: int, entities: int, *, n_step: int = 1, mask_size: int = 0
 def transitions(fragment: NStepBatch) -> list[Transition]:
     """The transitions of a fragment that begins with the first observation."""
     assert fragment.first == 0
-    seen, acts = fragment.sights.observations[0].squeeze(-1), fragment.sights.observations[1]
+    seen, acts = fragment.points.observations[0].squeeze(-1), fragment.points.observations[1]
     columns = seen[fragment.starts], acts[fragment.starts], *fragment[3:6], seen[fragment.followings]
     rows = zip(*(column.tolist() for column in (*columns, acts[fragment.followings])), strict=True)
     return sorted(Transition(*values) for values in rows)
@@ -164,9 +164,9 @@ def test_masks_are_joined_and_final_ones_come_from_the_last_info() -> None:
         final_info=last,
     )
     fragment = lived.cut()
-    assert fragment.sights.masks is not None
-    assert fragment.sights.masks[fragment.starts].tolist() == [[True, False, False, True]]
-    assert fragment.sights.masks[fragment.followings].tolist() == [[True, True, True, False]]
+    assert fragment.points.masks is not None
+    assert fragment.points.masks[fragment.starts].tolist() == [[True, False, False, True]]
+    assert fragment.points.masks[fragment.followings].tolist() == [[True, True, True, False]]
 
 
 @pytest.mark.parametrize("n_step", [1, 3])
@@ -186,7 +186,7 @@ def test_joint_experience_of_one_entity_equals_the_plain_builder(n_step: int) ->
             tick(lived, actions, seen, rewards.tolist(), "".join(ends), last=last, active=acts)
     one, other = plain.cut(), joint.cut()
     assert len(one.starts) > 100
-    assert torch.equal(one.sights.observations[0], other.sights.observations[0].squeeze(1))
+    assert torch.equal(one.points.observations[0], other.points.observations[0].squeeze(1))
     assert torch.equal(one.starts, other.starts)
     assert torch.equal(one.followings, other.followings)
     for mine, theirs in zip(one[3:6], other[3:6], strict=True):
@@ -205,11 +205,11 @@ def test_observations_of_all_kinds_are_joined_and_stored_exactly() -> None:
     lived.add(np.ones((6, 2), np.float32), second, np.arange(6.0), never, never, {})
     stored = decode(*encode(lived.state_dict()))
     fragment = lived.cut()
-    for leaf, of_rows in zip(fragment.sights.observations, to_leaves(MIXED, first), strict=False):
+    for leaf, of_rows in zip(fragment.points.observations, to_leaves(MIXED, first), strict=False):
         assert torch.equal(leaf[:2].flatten(0, 1).double(), of_rows.double())
     assert fragment.rewards.tolist() == [[0, 1, 2], [3, 4, 5]]
     kept = NStepBatch.from_samples(stored)
-    assert all(torch.equal(a, b) for a, b in zip(kept.sights.observations, fragment.sights.observations, strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(kept.points.observations, fragment.points.observations, strict=True))
     assert len(joint_space(MIXED, 3).spaces) == 2
 
 
@@ -226,9 +226,9 @@ def test_absent_observations_are_valid_samples() -> None:
     never = np.zeros(2, np.bool_)
     lived.add(np.zeros(2, np.int64), seen, np.zeros(2), never, never, {"active": active(0, 1)})
     fragment = lived.cut()
-    sights = [leaf.tolist() for leaf in fragment.sights.observations]
-    assert sights[0] == [[6, 5], [5, 7]]
-    assert sights[1] == [[[8, -8], [7, -9]], [[7, -9], [8, -6]]]
-    assert sights[2] == [[[0.5, 0.5], [0, 0]], [[0, 0], [0.5, 0.5]]]
+    points = [leaf.tolist() for leaf in fragment.points.observations]
+    assert points[0] == [[6, 5], [5, 7]]
+    assert points[1] == [[[8, -8], [7, -9]], [[7, -9], [8, -6]]]
+    assert points[2] == [[[0.5, 0.5], [0, 0]], [[0, 0], [0.5, 0.5]]]
     encoder = JointEncoder(space, 2, torch.Generator())
-    assert encoder(fragment.sights.observations).shape == (2, encoder.features)
+    assert encoder(fragment.points.observations).shape == (2, encoder.features)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from arena.config import Config, parse_config, resolved_yaml, yaml
-from arena.config.matches import OwnPairings
+from arena.config.matches import CustomPairings
 from arena.errors import ConfigError
 from arena.league import LeagueView
 from arena.league.custom import check_custom
@@ -279,5 +279,5 @@ def test_later_round_names_the_entry_of_the_configuration() -> None:
 
 
 def test_own_pairings_struct_counts_its_roles() -> None:
-    made = OwnPairings(env="g", policies=("a", "b"), generator="m:C", opening=(("a", "b"),), team_size=2, copies=3)
+    made = CustomPairings(env="g", policies=("a", "b"), generator="m:C", opening=(("a", "b"),), team_size=2, copies=3)
     assert made.roles == 3 * 5

@@ -173,7 +173,7 @@ def test_after_a_pause_seats_are_of_the_last_round_played(tmp_path: Path, monkey
     planned_as(monkeypatch, DUEL)
     again = following(run)
     assert again.leg.own is not None
-    assert again.leg.own[0, 0] == checkpoint.own_path_of(again.folder.checkpoints_path("one"), TICKS, (0, 0))
+    assert again.leg.own[0, 0] == checkpoint.worker_path_of(again.folder.checkpoints_path("one"), TICKS, (0, 0))
 
 
 # ------------------------------------------------------------------------------------------------------------ snapshots

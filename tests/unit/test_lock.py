@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from arena.errors import ConfigError
-from arena.records.lock import RunLock, is_left, refuse_held
+from arena.records.lock import RunLock, is_left, refuse_locked
 
 ROOT = Path(__file__).resolve().parents[2]
 HOLDS = (
@@ -69,15 +69,15 @@ def test_lock_is_free_after_a_kill(tmp_path: Path) -> None:
 
 
 def test_is_locked_has_no_side_effects(tmp_path: Path) -> None:
-    refuse_held(tmp_path)
+    refuse_locked(tmp_path)
     assert not (tmp_path / "lock").exists()
     with another(tmp_path) as process:
         before = (tmp_path / "lock").read_bytes()
         with pytest.raises(ConfigError, match=f"another run writes into this folder: process {process.pid} on host"):
-            refuse_held(tmp_path)
+            refuse_locked(tmp_path)
         process.kill()
     assert is_left(tmp_path)
-    refuse_held(tmp_path)
+    refuse_locked(tmp_path)
     assert (tmp_path / "lock").read_bytes() == before
     assert is_left(tmp_path), "the folder still shows the kill"
 

@@ -58,8 +58,8 @@ def test_critic_input_is_all_entities_active_flags_and_index() -> None:
         return np.array([True, tick != 2, True, True, True, tick < 5])
 
     mappo = played(worker(game(length=99, active=active)))
-    sights, rollout = mappo.inputs(), mappo.rollout
-    found = np.concatenate([seen_by_critic(mappo, sights.played), seen_by_critic(mappo, sights.last)])
+    points, rollout = mappo.inputs(), mappo.rollout
+    found = np.concatenate([seen_by_critic(mappo, points.played), seen_by_critic(mappo, points.last)])
     for t in range(8):
         acts = active(t)
         for lane in range(L):

@@ -104,7 +104,7 @@ def test_actions_are_random_until_the_group_has_collected_enough() -> None:
 def test_replay_size_of_the_group_is_independent_of_workers() -> None:
     def work(group: ThreadGroup) -> Any:
         dqn = trained(env_of(group, rows=2, ticks=200), group, buffer_size=90)
-        return len(dqn.replay.fragment().sights.observations[0])
+        return len(dqn.replay.fragment().points.observations[0])
 
     assert together(3, work) == [30, 30, 30]
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from arena.config.fields import OutcomeRule
 from arena.errors import NotZeroSum
-from arena.records.outcome import Outcome, outcomes, suggested, without_winner_words
+from arena.records.outcome import Outcome, outcomes, suggested, without_winner_text
 
 
 def judged(
@@ -147,7 +147,7 @@ def test_suggested_rule_fits_the_episodes(episodes: list[tuple[list[float], list
 
 
 def test_line_on_a_game_without_winners_names_the_key() -> None:
-    assert "`envs.game.outcome` is none" in without_winner_words({"game": "none"})[0]
-    assert "set `envs.game.outcome` to zero_sum" in without_winner_words({"game": None})[0]
-    assert "its infos name none" in without_winner_words({"game": "info"})[0]
-    assert without_winner_words({}) == []
+    assert "`envs.game.outcome` is none" in without_winner_text({"game": "none"})[0]
+    assert "set `envs.game.outcome` to zero_sum" in without_winner_text({"game": None})[0]
+    assert "its infos name none" in without_winner_text({"game": "info"})[0]
+    assert without_winner_text({}) == []

@@ -23,7 +23,7 @@ from in_process import play
 OWN: dict[str, Any] = {
     "ticks": 10,
     "checkpoint_every": 5,
-    "imports": ["own_names"],
+    "imports": ["registered_names"],
     "envs": {"game": {"make": "countdown", "kwargs": {"length": 3}, "wrappers": ["doubled"]}},
     "policies": {"a": {"algorithm": "uniform"}},
     "matches": [{"env": "game", "seats": ["a"]}],
@@ -44,7 +44,7 @@ def forget(known: dict[str, dict[str, Any]]) -> None:
     for kind, names in known.items():
         vars(getattr(registry.OWN, kind)).clear()
         vars(getattr(registry.OWN, kind)).update(names)
-    sys.modules.pop("own_names", None)
+    sys.modules.pop("registered_names", None)
 
 
 def test_registered_names_are_used_as_built_in_ones(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_unimportable_module_is_reported_with_its_own_error(tmp_path: Path) -> N
     for imports, words in [
         (["no_such_module"], r"imports\[0\]: 'no_such_module': there is no module 'no_such_module'"),
         (
-            ["own_names", "faulty_import"],
+            ["registered_names", "faulty_import"],
             r"imports\[1\]: 'faulty_import': .* failed with ZeroDivisionError",
         ),
     ]:
@@ -103,7 +103,7 @@ def test_unimportable_module_is_reported_with_its_own_error(tmp_path: Path) -> N
 
 
 def test_list_shows_registered_names_and_their_arguments(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["list", "--import", "own_names"]) == 0
+    assert main(["list", "--import", "registered_names"]) == 0
     shown = capsys.readouterr().out
     assert "registered:\n" in shown and " wrapper: Doubles all rewards\n" in shown
     assert main(["list", "countdown", "uniform"]) == 0

@@ -12,11 +12,11 @@ import arena
 from arena.config import parse_config
 from arena.errors import pluralize, shorten
 from arena.league.ratings.sprt import Verdict
-from arena.league.round_text import VERDICTS, change_words, claim_words, gate_words, round_words
+from arena.league.round_text import VERDICTS, change_text, claim_text, gate_text, round_text
 from arena.plan.build import make_plan
-from arena.records.faults import fault_words
+from arena.records.faults import fault_text
 from arena.records.formats import Round
-from arena.terminal.standings import elo_words
+from arena.terminal.standings import elo_text
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def test_count_of_one_is_singular(number: int, words: str) -> None:
 
 @pytest.mark.parametrize(("value", "words"), [(-0.4, "+0"), (0.0, "+0"), (-0.6, "-1"), (1234.5, "+1234")])
 def test_elo_rounded_to_zero_has_no_minus_sign(value: float, words: str) -> None:
-    assert elo_words(value) == words
+    assert elo_text(value) == words
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_round_line_lists_pairings_by_side(seats: list[str], sides: list[list[in
         "policies": {name: {"algorithm": "random"} for name in sorted({*seats})},
         "matches": [{"env": "game", "seats": seats, "sides": sides, "copies": 2}],
     }
-    assert round_words(make_plan(parse_config(data, source="league.yaml"))) == f"round 0 of 0 to 2: {words} x2"
+    assert round_text(make_plan(parse_config(data, source="league.yaml"))) == f"round 0 of 0 to 2: {words} x2"
 
 
 def test_long_name_lists_are_abbreviated() -> None:
@@ -64,12 +64,12 @@ def test_long_name_lists_are_abbreviated() -> None:
 
 
 def test_unknown_kind_of_fault_is_shown_verbatim() -> None:
-    assert fault_words({"time": "2026-03-01", "kind": "weather", "wind": 9}) == "weather: wind 9"
+    assert fault_text({"time": "2026-03-01", "kind": "weather", "wind": 9}) == "weather: wind 9"
 
 
 def test_every_gate_verdict_has_a_description() -> None:
     assert {verdict.value for verdict in Verdict} == VERDICTS.keys()
-    assert (gate_words("odd"), claim_words("odd", policy="a", against="a@5")) == ("gate odd", "gate odd: a against a@5")
+    assert (gate_text("odd"), claim_text("odd", policy="a", against="a@5")) == ("gate odd", "gate odd: a against a@5")
 
 
 def test_descriptions_of_verdicts_are_defined_once() -> None:
@@ -94,7 +94,7 @@ def test_round_line_lists_changes_if_any() -> None:
         "forks": {"p": {"from": "q", "options": {"learning_rate": 0.00123456, "n_steps": 8}}, "r": {"from": "q"}},
         "gates": gates,
     }
-    assert change_words(round_line(**line)) == [
+    assert change_text(round_line(**line)) == [
         "a@10, b@10 joined",
         "a@5 left",
         "c began anew",
@@ -104,4 +104,4 @@ def test_round_line_lists_changes_if_any() -> None:
         "a is no better than a@5 (2 games)",
         "gate undecided: a against a@5 (0 games)",
     ]
-    assert change_words(round_line()) == []
+    assert change_text(round_line()) == []

@@ -83,7 +83,7 @@ def test_single_valid_transition_is_found() -> None:
     memory = replay()
     fragment = walk(49)
     one = [part[:1] for part in fragment[2:]]
-    memory.extend(NStepBatch(0, fragment.sights, *one))
+    memory.extend(NStepBatch(0, fragment.points, *one))
     assert memory.sample(20, stream()).observations[0].unique().tolist() == [0.0]
 
 
@@ -96,16 +96,16 @@ def test_full_ring_overwrites_its_oldest(workers: int, pieces: int) -> None:
         memory.extend(_part(whole, part, pieces), 0)
     batch = memory.sample(2000, stream())
     check(batch)
-    assert batch.observations[0].unique().tolist() == list(range(71, 100))  # the 30 last sights are 71 to 100
+    assert batch.observations[0].unique().tolist() == list(range(71, 100))  # the 30 last points are 71 to 100
     assert (memory.size, memory.added) == (29, 100)
 
 
 def _part(whole: NStepBatch, index: int, pieces: int) -> NStepBatch:
     """The n-th part of a fragment, as if the fragment had arrived in parts."""
-    sights = whole.sights.size
-    low, high = whole.first + sights * index // pieces, whole.first + sights * (index + 1) // pieces
+    points = whole.points.size
+    low, high = whole.first + points * index // pieces, whole.first + points * (index + 1) // pieces
     mine = (whole.followings >= low) & (whole.followings < high)
-    part = whole.sights.take(torch.arange(low - whole.first, high - whole.first))
+    part = whole.points.take(torch.arange(low - whole.first, high - whole.first))
     return NStepBatch(low, part, *(column[mine] for column in whole[2:]))
 
 
@@ -123,7 +123,7 @@ def test_restarted_worker_keeps_other_workers_data() -> None:
     memory = replay(100, workers=2, alpha=0.6)
     memory.extend(walk(20), 0)
     memory.extend(walk(10, begin=1000.0), 1)
-    memory.extend(walk(5, begin=2000.0), 1)  # from sight 0 again
+    memory.extend(walk(5, begin=2000.0), 1)  # from point 0 again
     found = memory.sample(2000, stream()).observations[0].unique().tolist()
     assert found == [*range(20), *range(2000, 2005)]
 
@@ -234,7 +234,7 @@ def test_overwritten_transitions_are_not_drawn() -> None:
     memory.extend(walk(15, first=16, begin=16.0, length=999))
     batch = memory.sample(500, stream())
     check(batch)
-    assert batch.observations[0].min() == 12  # 32 sights in a ring of 20
+    assert batch.observations[0].min() == 12  # 32 points in a ring of 20
 
 
 # ------------------------------------------------------------------------------------------------------------- state

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from arena.config.load import parse_config
 from arena.plan.build import make_plan
-from arena.plan.deadlock import waiting_words
+from arena.plan.deadlock import waiting_text
 from arena.plan.plan import Plan
 
 Worker = tuple[int, int]
@@ -63,7 +63,7 @@ def plan_of(*matches: str, ticks: int = 10, **policies: Mapping[str, object]) ->
 def is_refused(*matches: str, ticks: int = 10) -> bool:
     names = {*"".join(matches)}
     schedules = {name: "episodes" if name.isupper() else "ticks" for name in names}
-    return waiting_words(plan_of(*matches, ticks=ticks), schedules)[1]
+    return waiting_text(plan_of(*matches, ticks=ticks), schedules)[1]
 
 
 # ------------------------------------------------------------------------------------------------------------ the rule
@@ -155,25 +155,25 @@ def settled(held: League, ticks: Mapping[int, int], waiting: frozenset[Worker]) 
 
 def test_schedule_ticks_is_trusted_and_missing_means_episodes() -> None:
     plan = plan_of("ab", "ab")
-    assert not waiting_words(plan, {"a": "ticks", "b": "ticks"})[1]
-    assert waiting_words(plan, {"a": "ticks", "b": "episodes"})[1]
-    assert waiting_words(plan, {"a": "ticks"})[1]
+    assert not waiting_text(plan, {"a": "ticks", "b": "ticks"})[1]
+    assert waiting_text(plan, {"a": "ticks", "b": "episodes"})[1]
+    assert waiting_text(plan, {"a": "ticks"})[1]
 
 
 @pytest.mark.parametrize("still", [{"algorithm": "random"}, {"algorithm": "own:B", "frozen": True}])
 def test_non_learning_policies_do_not_synchronize(still: Mapping[str, object]) -> None:
-    assert not waiting_words(plan_of("ab", "ab", b=still), {})[1]
+    assert not waiting_text(plan_of("ab", "ab", b=still), {})[1]
 
 
 def test_finding_is_one_sentence_that_names_the_remedies() -> None:
-    assert waiting_words(plan_of("ab", "ab"), {"a": "ticks", "b": "ticks"})[0] == (
+    assert waiting_text(plan_of("ab", "ab"), {"a": "ticks", "b": "ticks"})[0] == (
         "no deadlock: every match plays exactly 10 ticks, and the match with the fewest ticks done can always go on"
     )
-    assert waiting_words(plan_of("ab", "a"), {})[0] == (
+    assert waiting_text(plan_of("ab", "a"), {})[0] == (
         "no deadlock: every match plays exactly 10 ticks, and a, whose workers may meet whenever an episode of theirs "
         "is over, shares one match at most"
     )
-    assert waiting_words(plan_of("ab", "ab", "cc"), {"b": "ticks"})[0] == (
+    assert waiting_text(plan_of("ab", "ab", "cc"), {"b": "ticks"})[0] == (
         "can deadlock: the workers of a, c may meet whenever an episode of theirs is over; such a policy may have one "
         "seat in a match, and share one match with policies whose workers meet, but a shares the matches 0, 1 with b; "
         "c has several seats in match 2. What helps: `schedule = 'ticks'` in the algorithm's class, if all workers of "

@@ -14,7 +14,7 @@ from arena.records.figures import results_of
 from arena.records.metrics import EpisodeRecord, Place, SeatRecord, UpdateRecord
 from arena.records.outcome import Outcome
 from arena.records.scoreboard import Scoreboard, Series
-from arena.run.evaluation import result_words
+from arena.run.evaluation import result_text
 from arena.terminal.display import summary_lines
 
 
@@ -141,13 +141,13 @@ def test_decided_games_keep_their_places() -> None:
 def test_episodes_without_a_policy_are_not_its_own() -> None:
     board = Scoreboard()
     board.add(results_of([episode(seat("blue", math.nan, None), seat("red", 3, None))]))
-    assert [result_words(board.policies[name]) for name in ("blue", "red")] == [
+    assert [result_text(board.policies[name]) for name in ("blue", "red")] == [
         "took no part",
         "1 episode, return 3.00, length 10.0",
     ]
     assert "blue  took no part" in summary_lines(board, "run")
     board.add(results_of([episode(seat("blue", 2, None), seat("red", 5, None), length=20)]))
-    assert result_words(board.policies["blue"]) == "1 episode, return 2.00, length 20.0"
+    assert result_text(board.policies["blue"]) == "1 episode, return 2.00, length 20.0"
     assert board.policies["red"].returns.mean == 4
 
 
@@ -174,13 +174,13 @@ def test_a_result_has_the_interval_of_student() -> None:
     board = Scoreboard()
     board.add(results_of([episode(seat("blue", value, None)) for value in (1.0, 2.0, 3.0, 6.0)]))
     # by hand: mean 3, deviation sqrt(14 / 3), t(0.975, 3) = 3.1824 (tables), half = t * deviation / 2
-    assert result_words(board.policies["blue"]) == "4 episodes, return 3.00 +- 3.44, length 10.0"
+    assert result_text(board.policies["blue"]) == "4 episodes, return 3.00 +- 3.44, length 10.0"
 
 
 def test_one_episode_has_no_interval() -> None:
     board = Scoreboard()
     board.add(results_of([episode(seat("blue", 1.0, None))]))
-    assert "return 1.00, length" in result_words(board.policies["blue"])
+    assert "return 1.00, length" in result_text(board.policies["blue"])
 
 
 @given(st.permutations(range(5)))

@@ -53,7 +53,7 @@ def state_at(played: Played, tick: int) -> Any:
 
 
 def own_at(played: Played, tick: int, match: int = 0) -> Any:
-    return checkpoint.load(checkpoint.own_path_of(played.folder.checkpoints_path("blue"), tick, (match, 0))).state
+    return checkpoint.load(checkpoint.worker_path_of(played.folder.checkpoints_path("blue"), tick, (match, 0))).state
 
 
 @pytest.mark.parametrize(

@@ -307,7 +307,7 @@ def test_worker_state_is_needed_for_bit_equality(tmp_path: Path, monkeypatch: py
     data = CASES["ppo"]()
     whole = played_in(tmp_path / "whole", data)
     half = played_in(tmp_path / "parted", {**data, "ticks": 2 * LEG}).folder
-    assert len(checkpoint.own_files(half.checkpoints_path("blue"), 2 * LEG)) == 2
+    assert len(checkpoint.worker_files(half.checkpoints_path("blue"), 2 * LEG)) == 2
     monkeypatch.setattr(PPO, "load_worker_state_dict", lambda _self, _state: None)
     parted = played_in(tmp_path / "parted", data, resume=True)
     assert left_by(parted.folder) != left_by(whole.folder)

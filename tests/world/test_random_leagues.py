@@ -8,7 +8,7 @@ import pytest
 
 from arena.config import parse_config
 from arena.plan.build import make_plan
-from arena.plan.deadlock import waiting_words
+from arena.plan.deadlock import waiting_text
 from arena.roles.root.root import RoleFailed
 from in_process import play
 from leagues import random_league
@@ -24,7 +24,7 @@ def test_accepted_leagues_end_and_others_are_refused(block: int, tmp_path: Path)
     refused = 0
     for seed in range(block * BLOCK, (block + 1) * BLOCK):
         league = random_league(seed)
-        if not waiting_words(make_plan(parse_config(league.data(), source="test")), league.schedules())[1]:
+        if not waiting_text(make_plan(parse_config(league.data(), source="test")), league.schedules())[1]:
             play(league.data(), tmp_path)
             continue
         refused += 1

@@ -23,7 +23,7 @@ from arena.records.journal import JournalReader
 from arena.records.lock import is_left
 from arena.roles.root.root import RoleFailed
 from arena.run.prepare import prepare
-from arena.run.resume import LENGTH_DEFAULTS, _length_words
+from arena.run.resume import LENGTH_DEFAULTS, _length_text
 from in_process import Played, play
 
 COUNTS = {"algorithm": "workers:Counts"}
@@ -149,7 +149,7 @@ def test_bad_file_of_a_boundary_is_named_and_the_run_stays_the_same(harm: str, t
     (tmp_path / "parted").mkdir()
     folder = play(data, tmp_path / "parted", given=True).folder
     (folder.boundaries / "000000000080.json").unlink()  # as if it had been killed before
-    bad = checkpoint.own_path_of(folder.checkpoints_path("blue"), 60, (0, 0))
+    bad = checkpoint.worker_path_of(folder.checkpoints_path("blue"), 60, (0, 0))
     if harm == "missing replay buffer":
         bad.unlink()
     else:
@@ -163,7 +163,7 @@ def test_bad_file_of_a_boundary_is_named_and_the_run_stays_the_same(harm: str, t
     assert any(f"the boundary at tick 60 is passed over: {bad}: is " in line for line in run.words)
     resume(data, tmp_path / "parted")
     assert folder.episodes.read_bytes() == whole.folder.episodes.read_bytes()
-    last = checkpoint.own_path_of(Path("checkpoints/blue"), 80, (0, 0))
+    last = checkpoint.worker_path_of(Path("checkpoints/blue"), 80, (0, 0))
     for path in (last, last.with_name(f"{80:012d}.ckpt")):
         assert (folder.path / path).read_bytes() == (whole.folder.path / path).read_bytes()
 
@@ -330,8 +330,8 @@ def test_resume_accepts_changed_ticks_copies_lanes_and_options(
 def test_options_that_follow_the_length_of_a_run_are_named(algorithm: str, options: Any, named: list[str]) -> None:
     blue = {"algorithm": algorithm, "options": options}
     short, longer = (parse_config({"name": "test", **duel(ticks=ticks, blue=blue)}, source="") for ticks in (40, 80))
-    assert [*_length_words(short, short)] == []
-    said = "".join(_length_words(short, longer))
+    assert [*_length_text(short, short)] == []
+    said = "".join(_length_text(short, longer))
     assert [key for key in named if f"policies.blue.options.{key}" in said] == named
     assert said.count("policies.") == len(named)
     assert not named or "had 40 ticks, has 80" in said

@@ -64,7 +64,7 @@ def saved(folder: RunFolder, policy: str, number: int) -> Bits:
 
 def own(folder: RunFolder, policy: str, number: int, seat: tuple[int, int]) -> Bits:
     """The own state of its worker in a seat at that time."""
-    path = checkpoint.own_path_of(folder.checkpoints_path(policy), number * TICKS, seat)
+    path = checkpoint.worker_path_of(folder.checkpoints_path(policy), number * TICKS, seat)
     return Bits.of(checkpoint.load(path).state)
 
 

@@ -17,7 +17,7 @@ from arena.config.schema import TickRules
 from arena.errors import ConfigError, LinkError, PeerGone
 from arena.external.shared_memory.driver import Driver, close_drivers
 from arena.external.shared_memory.layout import GroupSpec, Rows
-from arena.external.shared_memory.lives import AskedRows, Lives, interface_of_groups
+from arena.external.shared_memory.lives import Lives, RequestRows, interface_of_groups
 from arena.external.shared_memory.messages import Channel, Reported
 from arena.external.shared_memory.settings import Settings, checked_split
 from arena.external.slots import Answers, Slots
@@ -345,7 +345,7 @@ class _Simulator:
     number: int
     driver: Driver | None = None
     rows: dict[str, Rows] | None = None  # rows of the first hand-over, before the table gets them
-    asked: dict[str, AskedRows] | None = None  # rows that wait for actions
+    asked: dict[str, RequestRows] | None = None  # rows that wait for actions
     waiting: set[int] = field(default_factory=set)  # slots of these
     failure: LinkError | None = None  # for the next `poll`
     starts: int = 0

@@ -44,7 +44,7 @@ class LifeCounts:
     first_rewards: int = 0  # rewards of first rows, which belong to no action
 
 
-class AskedRows(NamedTuple):
+class RequestRows(NamedTuple):
     """The rows of one group that wait for actions."""
 
     rows: Rows
@@ -99,7 +99,7 @@ class Lives:
 
     def pass_on(
         self, table: Slots, simulator: int, handover: Mapping[str, Rows], offset_of: OffsetOf
-    ) -> dict[str, AskedRows]:
+    ) -> dict[str, RequestRows]:
         """Passes a hand-over to the table: first the ends of all groups, then the agents that ask.
 
         Returns:
@@ -162,7 +162,7 @@ class Lives:
                     dropped.append(position)
                 else:
                     by_entity[life.entity].append((position, life.slot))
-            found[group] = asked = AskedRows(rows, {}, {}, dropped)
+            found[group] = asked = RequestRows(rows, {}, {}, dropped)
             for entity, pairs in by_entity.items():
                 positions, slots = asked.positions[entity], asked.slots[entity] = np.array(pairs, np.intp).T
                 masks = None if rows.masks is None else (~rows.masks[positions]).astype(np.int8)
@@ -231,7 +231,7 @@ class Lives:
         return lost
 
     def actions(
-        self, asked: Mapping[str, AskedRows], answers: Answers | None, waiting: Set[int]
+        self, asked: Mapping[str, RequestRows], answers: Answers | None, waiting: Set[int]
     ) -> dict[str, NDArray[Any]]:
         """The actions of a hand-over, by group [n, A]: zeros for rows that ended, no-ops for rows without an answer."""
         found = {}

@@ -21,7 +21,7 @@ from arena.game.api import Frame, Interface, Step
 from arena.game.infos import mean_metrics, stated_metrics
 from arena.plan.plan import MatchPlan
 from arena.records.metrics import EpisodeRecord, SeatRecord
-from arena.records.outcome import Outcome, outcomes, place_words, returns_words
+from arena.records.outcome import Outcome, outcomes, place_text, returns_text
 
 
 class _Tracker:
@@ -79,9 +79,9 @@ class _Tracker:
         try:
             return outcomes(returns, stated, entities=entities, rule=self._rule, sides=match.sides)
         except NotZeroSum as error:
-            place = place_words((self._round, match.match, self._lanes[lane], episode))
+            place = place_text((self._round, match.match, self._lanes[lane], episode))
             taking = [(value, count) for value, count in zip(returns, entities, strict=True) if value is not None]
-            found = returns_words([value * count for value, count in taking])  # of all entities of a seat
+            found = returns_text([value * count for value, count in taking])  # of all entities of a seat
             key = f"`envs.{match.env}.outcome`"
             declared = f"{key} is zero_sum" if match.game.outcome else f"{match.game.make!r} declares zero_sum"
             raise NotZeroSum(
@@ -293,9 +293,9 @@ class GameTracker(_Tracker):
         """Truncates all rows whose game goes on, on the last tick of a leg."""
         goes_on, void = self._games.table.cut()
         self.cut_now[:] = goes_on.any(axis=1)
-        outside = step.frame.outside
-        assert outside is not None, "external games have it"
-        frame = step.frame._replace(outside=outside._replace(void=outside.void | void))
+        external = step.frame.external
+        assert external is not None, "external games have it"
+        frame = step.frame._replace(external=external._replace(void=external.void | void))
         return step._replace(frame=frame, truncated=step.truncated | (goes_on & ~step.terminated))
 
     def finish(self, lanes: NDArray[np.bool_], tick: int) -> list[EpisodeRecord]:

@@ -111,7 +111,7 @@ class LaneBlock:
                     alone=len(match.seats) == 1,
                     part=part,
                     parts=parts,
-                    outside=connection is not None,
+                    external=connection is not None,
                     seat=seat,
                 )
                 for seat, entities in enumerate(seat_entities)

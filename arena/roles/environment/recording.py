@@ -81,11 +81,11 @@ class SampleRecording:
 
     def _keep_given(self, frame: Frame) -> None:
         """Keeps the actions that external games have taken by themselves: the next requests overwrite them."""
-        outside = frame.outside
-        if outside is not None:
+        external = frame.external
+        if external is not None:
             self._given = [
-                (outside.given[:, entity].copy(), copy.deepcopy(actions)) if outside.given[:, entity].any() else None
-                for entity, actions in enumerate(outside.given_actions)
+                (external.given[:, entity].copy(), copy.deepcopy(actions)) if external.given[:, entity].any() else None
+                for entity, actions in enumerate(external.given_actions)
             ]
 
 

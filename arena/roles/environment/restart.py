@@ -161,7 +161,7 @@ class RestartingGame:
         if self._game.interface != self.interface:
             raise GameError("another interface after a restart; all games of a match must have the same one")
         self.restarts += 1
-        fresh = [seeding.seed_anew(seed, restarts=self.restarts) for seed in self._seeds]
+        fresh = [seeding.reseed(seed, restarts=self.restarts) for seed in self._seeds]
         given = seeds or [None] * len(fresh)
         used = [new if seed is None else seed for seed, new in zip(given, fresh, strict=True)]
         return self._reset(np.ones(len(self._lanes), np.bool_), Reset(used, options, new_game=True))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from arena.errors import ConfigError
-from arena.plan.deadlock import waiting_words
+from arena.plan.deadlock import waiting_text
 from arena.plan.plan import Plan, Role, RoleKind
 from arena.records.folder import RunFolder
 from arena.records.formats import Boundary, SeatKey, Worker
@@ -40,7 +40,7 @@ def check_playable(run: Run, ready: Collection[Ready]) -> None:
     if fragile:
         with run.origin.located():
             run.plan.refuse_fragile(fragile)
-    words, refused = waiting_words(run.plan, {policy: message.schedule for policy, message in workers})
+    words, refused = waiting_text(run.plan, {policy: message.schedule for policy, message in workers})
     if refused:
         raise ConfigError(f"the run {words}", source=run.origin.source)
 

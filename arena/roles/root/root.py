@@ -16,7 +16,7 @@ from typing import Any
 
 from arena.diagnostics.profile import Activity, RoleProfile, stopwatch
 from arena.errors import ArenaError, ConfigError
-from arena.league.round_text import change_words, round_words
+from arena.league.round_text import change_text, round_text
 from arena.plan.plan import Role, RoleKind
 from arena.records import boundary as boundaries
 from arena.records import checkpoint
@@ -141,8 +141,8 @@ class Root:
         try:
             self._display.start()
             if plan.config.rounds > 1 and not (run.begun and self._leg.start > plan.start):  # else already shown
-                changes = change_words(next(islice(JournalReader(run.folder.rounds).made(round_of), plan.round, None)))
-                self._display.message("; ".join([round_words(plan), *changes]))
+                changes = change_text(next(islice(JournalReader(run.folder.rounds).made(round_of), plan.round, None)))
+                self._display.message("; ".join([round_text(plan), *changes]))
             while (step := self._play(progress)).leg is not None:
                 self._leg = step.leg
                 self.wait_until_ready()

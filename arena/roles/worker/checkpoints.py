@@ -53,10 +53,10 @@ class WorkerCheckpoints:
         checkpoint.check_mapping(loaded, path)
         return loaded
 
-    def load_own(self) -> Any:
+    def load_worker_state(self) -> Any:
         """Reads the worker's own state at the end of the leg before; None if there is none."""
         leg = self._run.leg
-        here = checkpoint.own_path_of(self._folder, leg.start, self._seat)
+        here = checkpoint.worker_path_of(self._folder, leg.start, self._seat)
         path = here if leg.own is None else leg.own.get(self._seat)
         return checkpoint.load(path).state if path is not None and path.exists() else None
 
@@ -75,10 +75,10 @@ class WorkerCheckpoints:
         self._offered = self.newest = boundary
         checkpoint.save(self._folder, state, **self._described(boundary))
 
-    def save_own(self, state: Any, *, boundary: int) -> None:
+    def save_worker_state(self, state: Any, *, boundary: int) -> None:
         """Writes the worker's own state, if it has any."""
         if state:
-            path = checkpoint.own_path_of(self._folder, boundary, self._seat)
+            path = checkpoint.worker_path_of(self._folder, boundary, self._seat)
             checkpoint.write(path, checkpoint.Checkpoint(state, **self._described(boundary)))
 
     def _described(self, boundary: int) -> dict[str, Any]:

@@ -115,7 +115,7 @@ class Worker:
             check_checkpoint(loaded, path, self._policy, type(self._algorithm))
             with located(path=f"{self._path}.load", who=str(path)):
                 self._algorithm.load_state_dict(loaded.state)
-                if self._spec.loads_worker and (own_state := self._checkpoints.load_own()) is not None:
+                if self._spec.loads_worker and (own_state := self._checkpoints.load_worker_state()) is not None:
                     self._algorithm.load_worker_state_dict(own_state)
         self._ready()
 
@@ -256,7 +256,7 @@ class Worker:
             self._checkpoints.save(self._algorithm.state_dict(), boundary=boundary)
         # After `leave`, the root has received all samples of the other workers: see `AsyncSamples`.
         if self._spec.saves_worker:
-            self._checkpoints.save_own(self._algorithm.worker_state_dict(), boundary=boundary)
+            self._checkpoints.save_worker_state(self._algorithm.worker_state_dict(), boundary=boundary)
         return self._checkpoints.newest
 
 
