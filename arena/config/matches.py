@@ -482,9 +482,9 @@ class CustomPairings(PairsConfig, frozen=True, kw_only=True, forbid_unknown_fiel
             return itertools.starmap(self.pair, itertools.combinations(self.policies, 2))
         return ((self.seated(first, 0), self.seated(second, 1)) for first, second in self.opening)
 
-    def seated(self, said: SeatEntry, side: int) -> Team:
+    def seated(self, entry: SeatEntry, side: int) -> Team:
         """The seats of a side, given as the policy of all its seats, or as the policy of each."""
-        return self.team(said, side) if isinstance(said, str) else tuple(said)
+        return self.team(entry, side) if isinstance(entry, str) else tuple(entry)
 
 
 GeneratorEntry: TypeAlias = (

@@ -14,12 +14,10 @@ from httptools import HttpParserError, HttpParserUpgrade
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from arena.external.access import Access
+from arena.external.http_requests import HEALTH
 
 HEAD_S = 10.0
 """Seconds from the first byte of a request to the end of its headers."""
-
-HEALTH = ("/healthz", "/readyz")
-"""Pages that are also answered on connections beyond the limits, for load balancers."""
 
 _LINGER_S = 2.0  # seconds in which a client may read why its request was refused
 _MOST_HEAD = 2**15  # bytes without a byte of a body: request line and headers, or framing between two parts of a body

@@ -14,8 +14,9 @@ from arena.external.http_sessions import STATUS_OF, Refused, Sessions
 _KINDS = {b"start": "start", b"tick": "tick", b"end": "end", b"auto": "auto"}
 _LATER_KINDS = {**_KINDS, b"stop": "end"}
 _NAME = re.compile(rb"[\x21-\x7e]{1,256}")
-_HEALTH = ("/healthz", "/readyz")
-_PAGES = (*_HEALTH, "/metrics", "/interface")
+HEALTH = ("/healthz", "/readyz")
+"""Pages that need no token and are also answered on connections beyond the limits, for load balancers."""
+_PAGES = (*HEALTH, "/metrics", "/interface")
 _BYTES = [(b"content-type", b"application/octet-stream")]
 _JSON = [(b"content-type", b"application/json")]
 _TEXT = [(b"content-type", b"text/plain; charset=utf-8")]
@@ -55,7 +56,7 @@ class Requests:
             elif path not in _PAGES:
                 raise Refused("not_found", f"there is no {path[:256]}; games call /step")
             else:
-                self._check(scope, b"GET", needs_token=path not in _HEALTH)
+                self._check(scope, b"GET", needs_token=path not in HEALTH)
                 body = b"ok"
                 if path == "/interface":
                     body, content = self._interface, _JSON

@@ -181,7 +181,7 @@ def encounters_of(
             if (outcome := compared(mine, theirs)) is not None
         )
     found = [{outcomes[seat] for seat in side} for side in sides]
-    if any(len(said) != 1 for said in found):
+    if any(len(stated) != 1 for stated in found):
         return ()
     (mine,), (theirs,) = found
     if mine is None or _OTHER[mine] != theirs:

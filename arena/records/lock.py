@@ -182,7 +182,7 @@ def _lock(descriptor: int, folder: Path | str, *, shared: bool = False) -> bool:
         text = json.loads(os.pread(descriptor, _MOST_BYTES, 0))
         holder = f"process {text['pid']!r:.80} on host {text['host']!r:.80} since {text['since']!r:.80}"
     except (ValueError, KeyError, TypeError):  # it may not have been written yet
-        holder = "a process that has not said who it is, as trials of an experiment that are run alone do not"
+        holder = "an unnamed process, such as a trial of an experiment that is run alone"
     found = f"another run writes into this folder: {holder}; wait for its end, or name another folder"
     raise ConfigError(found, source=str(folder))
 

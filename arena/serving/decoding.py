@@ -74,7 +74,7 @@ class Decoder:
             if isinstance(decoding, Gaussian):
                 self._middle, self._reach = (np.array(part, np.float64) for part in scale)
             else:
-                with np.errstate(invalid="ignore"):  # infinite bounds are refused by who describes the model
+                with np.errstate(invalid="ignore"):  # a model with infinite bounds is refused when it is described
                     self._middle, self._reach = self._low / 2 + self._high / 2, self._high / 2 - self._low / 2
         if any(len(numbers) != size for numbers in given):
             raise ValueError(f"actions of the shape {decoding.shape} do not have {max(map(len, given))} numbers")

@@ -283,11 +283,11 @@ class Trainer:
         status: int | None = None
         try:
             if self._remote.play(run.leg.start, memory.changes) is None:
-                status, said = self._remote.ended()
+                status, errors = self._remote.ended()
                 self._end_remote()
                 if status:
                     exit_code = _MISTAKE if status == _MISTAKE else 1
-                    self._fail(Failed("a process", said.removeprefix("arena: error: "), exit_code=exit_code))
+                    self._fail(Failed("a process", errors.removeprefix("arena: error: "), exit_code=exit_code))
         except KeyboardInterrupt:
             if self._remote is not None:
                 self._remote.interrupt()

@@ -117,7 +117,7 @@ def test_the_lock_is_private_and_its_release_is_idempotent(tmp_path: Path) -> No
 def test_anonymous_holder_still_holds_the_lock(tmp_path: Path, text: str) -> None:
     with RunLock.take(tmp_path) as lock:
         lock.path.write_text(text)
-        with pytest.raises(ConfigError, match="a process that has not said who it is"):
+        with pytest.raises(ConfigError, match="an unnamed process"):
             RunLock.take(tmp_path)
 
 
