@@ -82,7 +82,7 @@ class Digests:
         self._rest = list(views)
         first = np.cumsum([0, *map(len, seen)]).tolist()
         self._parts = [slice(edges[start], edges[end]) for start, end in pairwise(first)]
-        self._shown_text = edges[first[-1]] // _WORD
+        self._shown_words = edges[first[-1]] // _WORD
         self._words = self._rows.view(np.uint32)
         self._multipliers = _multipliers(self._words.shape[1])
         self._state = np.zeros(lanes, np.uint64)
@@ -90,8 +90,8 @@ class Digests:
     def begin(self, frame: Frame, lanes: Flags) -> NDArray[np.uint16]:
         """Episodes begin in some lanes [L]; returns the digests [L], of first observations in these lanes."""
         self._see(frame, frame.active)
-        words = self._words[lanes, : self._shown_text]
-        self._state[lanes] = words @ self._multipliers[: self._shown_text]
+        words = self._words[lanes, : self._shown_words]
+        self._state[lanes] = words @ self._multipliers[: self._shown_words]
         return self._kept()
 
     def add(self, actions: Iterable[Any], step: Step) -> NDArray[np.uint16]:

@@ -162,7 +162,12 @@ class _Listener(Output):
         self._failure = failure
 
     def line(self, event: str) -> None:
-        self._emit(Event(**json.loads(event)))
+        try:
+            found = Event(**json.loads(event))
+        except (ValueError, TypeError):  # a game's own line, or a damaged one
+            self.complain(event)
+        else:
+            self._emit(found)
 
     def _emit(self, event: Event) -> None:
         if event.kind == "start":

@@ -289,6 +289,7 @@ class Rank:
         if status == 0 and self._world.rank == 0:
             mpirun.report(self._stderr, ended=True)
         mpirun.leave()
+        self._world.wait_for_all()  # no process ends before all are marked, else the launcher would take it for a death
         gc.freeze()  # skips the garbage collection at exit, which would traverse all objects
         return status
 

@@ -273,15 +273,14 @@ class ProcessWatch:
         self._opened: dict[int, int] = {}  # number -> descriptor
         self.dead: list[Started | None] = []
         self.since: float | None = None
-        if launcher is not None:
-            self._open(launcher)  # so that its end ends a `look`
+        if launcher is not None and (descriptor := self._open(launcher)) is not None:
+            self._poll.register(descriptor, select.EPOLLIN)  # so that its end ends a `look`
 
     def _open(self, pid: int) -> int | None:
         """The descriptor of a process; None if it has ended, or if the system has none (before Linux 5.3)."""
         if pid not in self._opened and hasattr(os, "pidfd_open"):
             with suppress(OSError):
                 self._opened[pid] = os.pidfd_open(pid)
-                self._poll.register(self._opened[pid], select.EPOLLIN)
         return self._opened.get(pid)
 
     def add(self, started: Started) -> None:
@@ -292,9 +291,11 @@ class ProcessWatch:
         self._daemons.add(started.daemon)
         with suppress(ValueError):  # the watch has ended
             for pid, process in new.items():
-                descriptor = self._open(pid)
-                if descriptor is not None:
+                if (descriptor := self._open(pid)) is not None:
+                    # Known before it is registered: another thread waits in `look`.
                     self._known[descriptor] = process
+                    with suppress(FileExistsError):  # the launcher
+                        self._poll.register(descriptor, select.EPOLLIN)
 
     def look(self, seconds: float) -> None:
         """Waits for so long, or until a process ends."""

@@ -50,3 +50,23 @@ def test_failures_and_late_mistakes_of_processes_are_raised(
     with pytest.raises(arena.ConfigError, match="hidden_sizes"):
         arena.train(config(policies=wrong), tmp_path / "refused", ranks=2)
     assert tuple(capfd.readouterr()) == ("", "")
+
+
+def test_a_line_of_a_game_that_looks_like_an_event_is_a_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", run_cli.environment()["PYTHONPATH"])
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "prints.py").write_text(
+        "import sys\nfrom games import Countdown\n"
+        "class Prints(Countdown):\n"
+        "    def reset(self, **settings):\n"
+        '        sys.stderr.write("arena-event: [1]\\n")\n'
+        "        return super().reset(**settings)\n"
+    )
+    events: list[arena.Event] = []
+    matches = [{"env": "g", "seats": ["blue"]}]
+    alone = config(envs={"g": {"make": "prints:Prints"}}, policies={"blue": RANDOM}, matches=matches)
+    result = arena.train(alone, tmp_path / "run", ranks=2, on_event=events.append)
+    assert len(run_cli.episodes(result.run_dir)) > 0
+    assert "[1]" in [event.data.get("text", "").strip() for event in events if event.kind == "message"]
