@@ -239,7 +239,7 @@ class RoleScheduler:
     def statuses(self, *, stacks: bool = False) -> tuple[RoleStatus, ...]:
         """What each role does, on request with its stack. May be called from any thread."""
         frames = sys._current_frames() if stacks else {}
-        ready = set(map(id, self._ready))
+        ready = {id(one) for one in tuple(self._ready)}  # a copy: other threads change it meanwhile
         found = []
         for address, task in self._tasks.items():
             wait = self._lone_wait if self._alone else self._asleep.get(address)

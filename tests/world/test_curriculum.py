@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -110,15 +110,24 @@ def test_frozen_policy_is_unchanged_and_learns_again_when_thawed(tmp_path: Path)
     assert weights(run, 5 * LEG) != kept
 
 
+def _count_lines(monkeypatch: pytest.MonkeyPatch, name: str, read: list[int]) -> None:
+    """Notes the bytes of each line that is read from the files of this name."""
+    decoded = JournalReader._decoded
+
+    def counted(self: JournalReader, decode: Callable[[bytes], Any], **settings: Any) -> Iterator[Any]:
+        def noted(raw: bytes) -> Any:
+            read.append(len(raw) if self.path.name == name else 0)
+            return decode(raw)
+
+        return decoded(self, noted, **settings)
+
+    monkeypatch.setattr(JournalReader, "_decoded", counted)
+
+
 def test_results_are_not_read_again_at_every_leg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    read, lines = [], JournalReader._whole
+    read: list[int] = []
+    _count_lines(monkeypatch, "result.json", read)
 
-    def counted(self: JournalReader) -> Iterator[tuple[int, bytes]]:
-        for number, line in lines(self):
-            read.append(len(line) if self.path.name == "result.json" else 0)
-            yield number, line
-
-    monkeypatch.setattr(JournalReader, "_whole", counted)
     data = {**LONGER, "ticks": 100, "checkpoint_every": 10, "policies": {"blue": RANDOM, "red": RANDOM}}
     says = {"class": "curricula:Says", "options": {"what": {}}}
     rules = {"curriculum": says, "stop": {"ticks": 1000}, "best": {"metric": "episode_len_mean"}}
@@ -133,18 +142,13 @@ def test_changes_are_neither_read_nor_applied_again_at_later_boundaries(
     """The work of a boundary is the same after any number of them: its own line, of which 64 KiB at most are read."""
     read: list[int] = []
     checked: list[str] = []
-    lines, check = JournalReader._whole, hooks.check_change
-
-    def counted(self: JournalReader) -> Iterator[tuple[int, bytes]]:
-        for number, line in lines(self):
-            read.append(len(line) if self.path.name == "changes.jsonl" else 0)
-            yield number, line
+    _count_lines(monkeypatch, "changes.jsonl", read)
+    check = hooks.check_change
 
     def check_counted(config: Config, key: str, value: Any) -> None:
         checked.append(key)
         check(config, key, value)
 
-    monkeypatch.setattr(JournalReader, "_whole", counted)
     monkeypatch.setattr(hooks, "check_change", check_counted)
     says = {"class": "curricula:Says", "options": {"what": {"envs.game.kwargs.max_steps": 7}}}
     data = {**LONGER, "policies": {"blue": RANDOM, "red": RANDOM}, "curriculum": says}

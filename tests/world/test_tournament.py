@@ -565,7 +565,7 @@ def interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     def ended(progress: Any, report: Any) -> None:
         advance(progress, report)
         if progress._run.plan.round == 2:
-            progress.sync()
+            progress.recorder.sync()
             raise KeyboardInterrupt
 
     arguments = [written(tmp_path, dice()), *BUDGET]
