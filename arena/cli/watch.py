@@ -212,7 +212,7 @@ class FollowedRun:
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:
-    """Identifies a version of a file, which changes when it is written anew; None where it is not there."""
+    """Identifies a version of a file, which changes when it is written again; None where it is not there."""
     try:
         found = path.stat()
     except FileNotFoundError:

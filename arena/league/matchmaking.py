@@ -127,9 +127,9 @@ def systematic(weights: Weights, count: int, rng: np.random.Generator) -> list[s
 def due(
     entry: MatchmakingConfig, pool: OpponentPool, ages: Mapping[str, int], rng: np.random.Generator
 ) -> dict[str, bool]:
-    """The exploiters whose snapshots join, after enough rounds or with success; true for those that begin anew.
+    """The exploiters whose snapshots join, after enough rounds or with success; true for those that start over.
 
-    The ages are the rounds that each has learned; `rng` decides whether a league exploiter begins anew.
+    The ages are the rounds that each has learned; `rng` decides whether a league exploiter starts over.
     """
     if not isinstance(entry.rule, Exploiters):
         return {}

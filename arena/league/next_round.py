@@ -6,7 +6,7 @@
     is_over       whether the league is decided
     champions     the winners of the knockouts that are over
 
-Between two rounds, in this order: exploiters that are due begin anew; snapshots join and leave; the worst of a
+Between two rounds, in this order: exploiters that are due start over; snapshots join and leave; the worst of a
 population become copies of the best; every generator says who meets whom. All of it is pure and deterministic: whatever
 is drawn comes from (seed of the run, number of the round, purpose).
 """
@@ -105,7 +105,7 @@ def next_round(
     history = History(config, before, played)
     number, tick = history.number, history.number * config.ticks
     rule = config.league or LeagueConfig()
-    # Exploiters that are due begin anew; their snapshots join, and those of policies that have passed their gates.
+    # Exploiters that are due start over; their snapshots join, and those of policies that have passed their gates.
     pool = OpponentPool(results, history.snapshots, config.learners)
     rng, exploiters, resets = _stream(config, number, Purpose.RESETS), dict[str, None](), dict[str, None]()
     for _, entry in _generators(config):

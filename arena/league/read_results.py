@@ -1,7 +1,7 @@
 """The results of a run, read from its folder: finished games, and which of them say who is better.
 
     config.yaml                    which policies learn
-    rounds.jsonl, or plan.json     the sides of each match; in a league also who has begun anew, and when
+    rounds.jsonl, or plan.json     the sides of each match; in a league also who has started over, and when
     episodes.jsonl                 how the games ended
 
 A game does not count if it has no winner, if it has not two sides (unless its record ranks them), if it was not played

@@ -34,7 +34,7 @@ def change_text(line: Round) -> list[str]:
     parts = [
         f"{joined} joined" if joined else "",
         f"{dropped} left" if dropped else "",
-        f"{resets} began anew" if resets else "",
+        f"{resets} started over" if resets else "",
     ]
     for policy, fork in line.forks.items():
         options = ", ".join(

@@ -163,7 +163,7 @@ class History:
         return ([*made.described(games)] for made, games in zip(self._rounds, self._played, strict=True))
 
     def games_since_begun(self, policy: str) -> Iterator[list[tuple[MatchConfig, Sequence[Encounter]]]]:
-        """Per round all games since a policy began anew or became a copy of another one, if it did."""
+        """Per round all games since a policy started over or became a copy of another one, if it did."""
         changed = [made.number for made in self._rounds if policy in made.forks or policy in made.resets]
         return itertools.islice(self.games(), max(changed, default=0), None)
 
@@ -176,7 +176,7 @@ class History:
         return any(policy in match.names for made in since for match in made.matches)
 
     def age(self, policy: str) -> int:
-        """For how many rounds a policy has learned since it began anew, or since its newest snapshot joined."""
+        """For how many rounds a policy has learned since it started over, or since its newest snapshot joined."""
         events = (
             made.number
             for made in self._rounds

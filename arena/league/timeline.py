@@ -1,7 +1,7 @@
 """Timelines: the games of a league by the ticks at which they ended, with snapshots, resets and copies.
 
 A period is a stretch of ticks: its games ended within it, at ticks that are not kept. Periods never cross the border of
-two rounds, at which snapshots join and policies begin anew.
+two rounds, at which snapshots join and policies start over.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Timeline:
         return together(period.results for period in self.periods)
 
     def tallies(self) -> Mapping[str, Score]:
-        """The games of each player as it is now, by side: of a policy, those since it began anew."""
+        """The games of each player as it is now, by side: of a policy, those since it started over."""
         found: dict[str, Score] = {}
         for period in self.periods:
             for player, score in period.results.tallies().items():
@@ -69,13 +69,13 @@ class Timeline:
         return found
 
     def _is_now(self, player: str, period: Period) -> bool:
-        """Whether a player is still what it was in a period, or has learned since, but not begun anew."""
+        """Whether a player is still what it was in a period, or has learned since, but not started over."""
         began = self.newest_beginnings.get(player)
         return began is None or began.tick <= period.start
 
     @cached_property
     def newest_beginnings(self) -> Mapping[str, Beginning]:
-        """The newest beginning of each policy that has begun anew."""
+        """The newest beginning of each policy that has started over."""
         return {name: times[-1] for name, times in self.beginnings.items() if times}
 
     @property

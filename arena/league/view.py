@@ -40,7 +40,7 @@ class LeagueView:
     def ratings(self) -> Mapping[str, Rating]:
         """The rating of each player that has played as it is now: `elo`, `low` and `high` (95 %), `games`.
 
-        A policy that learns has its current rating; if it has begun anew and not played since, it has none.
+        A policy that learns has its current rating; if it has started over and not played since, it has none.
         """
         if not self.results.players:
             return MappingProxyType({})

@@ -327,7 +327,7 @@ def _meta(rows: Sequence[Measures], estimates: Sequence[Interval], colors: Color
 
 
 def _strengths(curves: Mapping[str, StrengthCurve], lineage: Lineage, colors: Colors) -> Figure:
-    """Strength over ticks with its band; snapshots on it, and marks where a policy begins anew."""
+    """Strength over ticks with its band; snapshots on it, and marks where a policy starts over."""
     traces: list[Trace] = []
     for policy, one in curves.items():
         for number in sorted({point.curve for point in one.points}):
@@ -353,7 +353,7 @@ def _strengths(curves: Mapping[str, StrengthCurve], lineage: Lineage, colors: Co
 
 
 def _reset_text(reset: Reset) -> str:
-    return f"{reset.policy} began anew"
+    return f"{reset.policy} started over"
 
 
 def _fork_text(fork: Fork) -> str:

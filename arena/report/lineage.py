@@ -30,7 +30,7 @@ class Fork(msgspec.Struct, frozen=True):
 
 
 class Reset(msgspec.Struct, frozen=True):
-    """A policy began anew."""
+    """A policy started over."""
 
     tick: int
     policy: str

@@ -86,7 +86,7 @@ def continued(config: Config, run: Path | str) -> tuple[Config, list[str]]:
             if error.path != f"policies.{name}.load" or name not in loaded:
                 raise
             del loaded[name]
-            lines.append(f"{name} {'stays behind' if name in past else 'begins anew'}: {error.message}")
+            lines.append(f"{name} {'stays behind' if name in past else 'starts over'}: {error.message}")
             continue
         names = {snapshot_name(player.policy, player.tick): name for name, player in past.items()}
         elo = {names.get(row.player, row.player): row.elo for row in chain(*tables[:1])}

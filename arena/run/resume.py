@@ -222,7 +222,7 @@ def _resume_text(before: Config, config: Config, found: Boundary, run: Run) -> I
     plan = run.plan
     for name, policy in plan.policies.items() if found.tick else ():
         if name not in found.checkpoints and policy.config.learns and policy.workers:
-            yield f"policy {name!r} has no checkpoint: it begins anew"
+            yield f"policy {name!r} has no checkpoint: it starts over"
     if before.best is not None and plan.config.best is not None and not run.folder.best.exists():
         earlier = [line for line in results_in(run.folder.results) if line["ticks"] < found.tick]
         had = [line for line in earlier if line["ticks"] % before.checkpoint_every == 0]

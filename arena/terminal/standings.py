@@ -150,7 +150,9 @@ def begun_lines(rows: Sequence[Row]) -> list[str]:
         for row in rows
         if row.began and row.began.source
     ]
-    resets = [f"{row.player} began anew at tick {row.began.tick}" for row in rows if row.began and not row.began.source]
+    resets = [
+        f"{row.player} started over at tick {row.began.tick}" for row in rows if row.began and not row.began.source
+    ]
     return [f"{', '.join([*copies, *resets])}: games and score count from then on"] if copies or resets else []
 
 

@@ -100,7 +100,7 @@ def test_rounds_and_faults_are_printed_as_they_occur(folder: RunFolder) -> None:
     ]
     folder.rounds.write_text("".join(whole))
     assert run.look() == [
-        "round 2 from tick 2000: 3 matches; p0@2000, p1@2000 joined; p1 began anew; "
+        "round 2 from tick 2000: 3 matches; p0@2000, p1@2000 joined; p1 started over; "
         "p1 is a copy of p0 with learning_rate 0.0012"
     ]
 

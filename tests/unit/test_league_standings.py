@@ -226,12 +226,12 @@ def test_table_of_an_earlier_tick_has_the_players_of_that_tick() -> None:
 
 
 def test_table_names_copies_and_resets_with_their_ticks() -> None:
-    """`b` becomes a copy of `a` at tick 100, and `c` begins anew at 200; the table of tick 150 knows the copy alone."""
+    """`b` becomes a copy of `a` at tick 100, and `c` starts over at 200; the table of tick 150 knows the copy alone."""
     played = timeline(*[met(a_b=10, b_c=6)] * 3, learners="abc")
     whole = replace(played, beginnings={"b": [Beginning(100, "a")], "c": [Beginning(200, None)]})
     until = replace(whole, periods=whole.periods[:2])
     now, then = (standings_at(whole, counted, {}, league(PAIR), at=at) for counted, at in ((whole, None), (until, 150)))
-    said = "b is a copy of a since tick 100, c began anew at tick 200: games and score count from then on"
+    said = "b is a copy of a since tick 100, c started over at tick 200: games and score count from then on"
     assert said in league_lines(now)
     assert {one["player"]: one.get("began") for one in table_data(now.tables)} == {
         "a": None,

@@ -245,7 +245,7 @@ def test_running_returns_continue_after_a_resume() -> None:
     second.update(second.describe(rewards[10:], all_active(10, 2), ended[10:]))
     assert all_equal(second.state_dict(), whole.state_dict())
     other = RewardNormalizer(3, gamma=0.9)
-    other.load_worker_state_dict(first.worker_state_dict())  # of a seat with other rows: begins anew
+    other.load_worker_state_dict(first.worker_state_dict())  # of a seat with other rows: starts over
     assert not other.worker_state_dict()["returns"].any()
 
 

@@ -97,7 +97,7 @@ def test_round_line_lists_changes_if_any() -> None:
     assert change_text(round_line(**line)) == [
         "a@10, b@10 joined",
         "a@5 left",
-        "c began anew",
+        "c started over",
         "p is a copy of q with learning_rate 0.00123, n_steps 8",
         "r is a copy of q",
         "a is better than a@5 (1 game)",

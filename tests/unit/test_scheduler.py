@@ -82,12 +82,12 @@ def test_scheduler_runs_one_role_at_a_time() -> None:
 
 
 def test_messages_keep_their_order_by_sender_and_tag_and_their_bytes() -> None:
-    heard: dict[Any, list[Any]] = {}
+    received: dict[Any, list[Any]] = {}
 
     def hear(endpoint: RoleEndpoint) -> None:
         for source, tag in itertools.product((2, 1), (Tag.GROUP, Tag.WELCOME)):
-            heard[source, tag] = [endpoint.receive(source, tag)[1][0] for _ in range(5)]
-        heard["anyone"] = sorted(endpoint.receive(ANY_SOURCE, Tag.TO_ROOT)[0] for _ in range(2))
+            received[source, tag] = [endpoint.receive(source, tag)[1][0] for _ in range(5)]
+        received["anyone"] = sorted(endpoint.receive(ANY_SOURCE, Tag.TO_ROOT)[0] for _ in range(2))
 
     def speak(endpoint: RoleEndpoint) -> None:
         buffer = bytearray(1)
@@ -104,11 +104,11 @@ def test_messages_keep_their_order_by_sender_and_tag_and_their_bytes() -> None:
         for source in (2, 1)
         for tag, numbers in ((Tag.GROUP, odd), (Tag.WELCOME, even))
     }
-    assert heard == {**expected, "anyone": [1, 2]}
+    assert received == {**expected, "anyone": [1, 2]}
 
 
 def test_links_of_the_same_roles_keep_their_messages_apart() -> None:
-    heard: list[Any] = []
+    received: list[Any] = []
 
     def environment(endpoint: RoleEndpoint) -> None:
         links = [endpoint.open_links([1], [LinkSize(1, 1)], part).links[0] for part in (0, 1)]
@@ -118,20 +118,20 @@ def test_links_of_the_same_roles_keep_their_messages_apart() -> None:
             links[part].post_extra(b"of %d" % part)
         for link in links:
             link.wait()
-            heard.append((link.inbox.tolist(), bytes(link.wait_extra())))
+            received.append((link.inbox.tolist(), bytes(link.wait_extra())))
 
     def seat(endpoint: RoleEndpoint) -> None:
         links = [endpoint.link(0, LinkSize(1, 1), part) for part in (0, 1)]
         for link in links:
             link.wait()
-            heard.append((link.inbox.tolist(), bytes(link.wait_extra())))
+            received.append((link.inbox.tolist(), bytes(link.wait_extra())))
         for part in (1, 0):
             links[part].outbox[:] = 10 + part
             links[part].post(1)
             links[part].post_extra(b"to %d" % part)
 
     run(environment, seat)
-    assert heard == [([0], b"of 0"), ([1], b"of 1"), ([10], b"to 0"), ([11], b"to 1")]
+    assert received == [([0], b"of 0"), ([1], b"of 1"), ([10], b"to 0"), ([11], b"to 1")]
 
 
 def test_deadlock_names_what_each_role_waits_for() -> None:
@@ -403,31 +403,31 @@ def test_remote_order_does_not_end_the_wait_of_a_single_role() -> None:
 
 @pytest.mark.parametrize("names", [{0: "role 0"}, {0: "role 0", 1: "role 1"}])
 def test_listen_returns_a_message_in_time_or_none(names: dict[int, str]) -> None:
-    heard: list[Any] = []
+    received: list[Any] = []
 
     def listens(endpoint: RoleEndpoint) -> None:
-        heard.append(endpoint.listen(2, Tag.GROUP, 0.01))
-        heard.append(endpoint.listen(2, Tag.GROUP, 60.0))
+        received.append(endpoint.listen(2, Tag.GROUP, 0.01))
+        received.append(endpoint.listen(2, Tag.GROUP, 60.0))
 
     def late(arrivals: Inbox) -> None:
         time.sleep(0.02)
 
     remote = Quiet(late, lambda arrivals: arrivals.deliver(0, Tag.GROUP, 2, b"word"))
     RoleScheduler(names, remote, size=3).run({address: listens if address == 0 else nothing for address in names})
-    assert heard == [None, (2, b"word")]
+    assert received == [None, (2, b"word")]
     assert all(seconds is not None and seconds <= 60.0 for seconds in remote.waited)
 
 
 def test_listen_without_time_returns_a_message_that_has_arrived() -> None:
-    heard: list[Any] = []
+    received: list[Any] = []
     remote = Quiet(lambda arrivals: arrivals.deliver(0, Tag.GROUP, 2, b"word"))
 
     def listens(endpoint: RoleEndpoint) -> None:
-        heard.append(endpoint.listen(2, Tag.GROUP, 0.0))
-        heard.append(endpoint.listen(2, Tag.GROUP, 0.0))
+        received.append(endpoint.listen(2, Tag.GROUP, 0.0))
+        received.append(endpoint.listen(2, Tag.GROUP, 0.0))
 
     RoleScheduler({0: "role 0"}, remote, size=3).run({0: listens})
-    assert heard == [(2, b"word"), None]
+    assert received == [(2, b"word"), None]
 
 
 class Lost(Quiet):

@@ -78,7 +78,7 @@ def test_policies_start_with_their_learned_weights(old: Path, tmp_path: Path) ->
     data["policies"]["green"] = data["policies"]["blue"]
     ended = continued(tmp_path, old, data | {"rounds": 2, "ticks": 2, "checkpoint_every": 2})
     assert ended.code == 0, ended.err
-    assert "red begins anew: the checkpoint" in ended.out and "goes on with" in ended.out
+    assert "red starts over: the checkpoint" in ended.out and "goes on with" in ended.out
     (last,) = checkpoint.list_checkpoints(old / "checkpoints" / "blue")[-1:]
     held, first = checkpoint.load(last).state, {}
     for name in ("blue", "red"):

@@ -389,7 +389,7 @@ def test_departed_worker_is_matched_by_policy(tmp_path: Path) -> None:
 def test_learner_without_state_is_reported(tmp_path: Path) -> None:
     data = duel(ticks=40, red={"algorithm": "odd_workers:Forgetful"}, lanes=1)
     play(data, tmp_path, given=True)
-    assert resume({**data, "ticks": 80}, tmp_path).run.words == ("policy 'red' has no checkpoint: it begins anew",)
+    assert resume({**data, "ticks": 80}, tmp_path).run.words == ("policy 'red' has no checkpoint: it starts over",)
 
 
 def test_resume_at_tick_0_reports_no_restart(tmp_path: Path) -> None:

@@ -174,8 +174,8 @@ def test_every_round_starts_with_a_line_of_pairings(tmp_path: Path) -> None:
     assert [head for head, _, _ in told] == [f"round {number} of 0 to 2" for number in range(3)]
     assert [words.split("; ")[1:] for _, _, words in told] == [
         [],
-        ["one@20, two@20 joined", "two began anew"],
-        ["one@40, two@40 joined", "one@20, two@20 left", "two began anew"],
+        ["one@20, two@20 joined", "two started over"],
+        ["one@40, two@40 joined", "one@20, two@20 left", "two started over"],
     ]
 
 

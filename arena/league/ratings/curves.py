@@ -24,7 +24,7 @@ class CurvePoint(NamedTuple):
     elo: float  # on the scale of the policy's table
     low: float  # where the 95 % interval begins
     high: float  # where it ends
-    curve: int  # grows whenever the policy begins anew
+    curve: int  # grows whenever the policy starts over
 
 
 def curves(timeline: Timeline, tables: Sequence[Mapping[str, float]]) -> dict[str, list[CurvePoint]]:
@@ -56,7 +56,7 @@ def curves(timeline: Timeline, tables: Sequence[Mapping[str, float]]) -> dict[st
 
 
 def at_tick(points: Sequence[CurvePoint], tick: int) -> CurvePoint | None:
-    """The strength of a policy at a tick, before it begins anew there; None before its first point."""
+    """The strength of a policy at a tick, before it starts over there; None before its first point."""
     times = sorted({point.tick for point in points if point.tick <= tick})
     return next((point for point in points if point.tick == times[-1]), None) if times else None
 

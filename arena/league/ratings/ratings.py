@@ -151,7 +151,7 @@ def fitted(
     played: Results | Timeline, players: Sequence[str], *, coarse: bool = False, at: int | None = None
 ) -> davidson.Fit:
     """The strengths of these players in nats, in their order; as `fit`."""
-    if not players:  # also if all players have begun anew
+    if not players:  # also if all players have started over
         return most_likely(davidson.games_of(Results(), ()))
     if isinstance(played, Timeline) and played.learns:
         found = whole_history.estimate(played, tuple(players), () if at is None else (at,), coarse=coarse)

@@ -41,7 +41,7 @@ class Row(NamedTuple):
     score: Score  # of the sides on which it sat
     population: str = ""  # `first side` or `second side`, where there are two that only meet each other
     scale: int = 0  # players can be compared where these numbers are the same, as games connect them
-    began: Beginning | None = None  # when it began anew, as a copy of another policy or from its first weights
+    began: Beginning | None = None  # when it started over, as a copy of another policy or from its first weights
 
     @property
     def share(self) -> float | None:

@@ -76,7 +76,7 @@ class Point(NamedTuple):
 
     tick: int
     node: int
-    curve: int  # grows whenever the policy begins anew
+    curve: int  # grows whenever the policy starts over
 
 
 class Walk(NamedTuple):
@@ -154,7 +154,7 @@ class History(NamedTuple):
     curves: Mapping[str, Sequence[Point]]  # the nodes of each policy that learns, in the order of their ticks
 
     def node(self, player: str, at: int | None = None) -> int:
-        """The node of a player at the end, or at a tick; if it begins anew at that tick, the node before."""
+        """The node of a player at the end, or at a tick; if it starts over at that tick, the node before."""
         points = self.curves.get(player)
         if at is None or points is None:
             return self.nodes[player]
@@ -377,7 +377,7 @@ class _Chains:
                 self._marks[policy].add(int(tick))
 
     def begin(self, tick: int) -> None:
-        """Begins new curves of policies that begin anew by a tick; a copy begins at its source's node before that."""
+        """Begins new curves of policies that start over by a tick; a copy begins at its source's node before that."""
         before, ages = dict(self.current), dict(self._age)
         for name, times in sorted(self._timeline.beginnings.items()):
             for one in times[self._begun[name] :]:
