@@ -8,7 +8,7 @@ from run_cli import arena, episodes, write
 
 OWN = {
     "ticks": 10,
-    "imports": ["registered_names"],
+    "imports": ["own_names"],
     "envs": {"game": {"make": "countdown", "kwargs": {"length": 3}, "wrappers": ["doubled"]}},
     "policies": {"a": {"algorithm": "uniform"}},
     "matches": [{"env": "game", "seats": ["a"]}],
@@ -17,7 +17,7 @@ OWN = {
 }
 
 
-def test_registered_names_are_known_in_every_process(tmp_path: Path) -> None:
+def test_own_names_are_known_in_every_process(tmp_path: Path) -> None:
     for ranks in ("1", "3"):
         ended = arena(tmp_path, "train", write(tmp_path, OWN), "--run-dir", f"run-{ranks}", "--ranks", ranks)
         assert ended.code == 0, ended.err

@@ -190,7 +190,7 @@ def put_own(folder: Path, boundary: int, seat: tuple[int, int] = (0, 1), state: 
     return path
 
 
-def registered_names(folder: Path) -> list[str]:
+def worker_file_names(folder: Path) -> list[str]:
     return sorted(path.name for path in checkpoint.worker_files(folder))
 
 
@@ -218,7 +218,7 @@ def test_worker_states_are_removed_with_their_boundary(tmp_path: Path) -> None:
         put_own(tmp_path, boundary)
         put(tmp_path, boundary)
     assert names(tmp_path) == [0, 20, 30, 40]
-    assert registered_names(tmp_path) == [f"{boundary:012d}.match-0-seat-1.ckpt" for boundary in (20, 30, 40)]
+    assert worker_file_names(tmp_path) == [f"{boundary:012d}.match-0-seat-1.ckpt" for boundary in (20, 30, 40)]
 
 
 @pytest.mark.parametrize("boundary", [33, 40, 50])
@@ -247,7 +247,7 @@ def test_resume_removes_checkpoints_after_its_tick(tmp_path: Path) -> None:
         put_own(tmp_path, ticks)
     checkpoint.discard_after(tmp_path, 10)
     assert checkpoint.load(tmp_path).state == 10
-    assert registered_names(tmp_path) == ["000000000010.match-0-seat-1.ckpt"], (
+    assert worker_file_names(tmp_path) == ["000000000010.match-0-seat-1.ckpt"], (
         "the file of boundary 0 was removed before"
     )
 

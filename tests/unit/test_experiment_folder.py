@@ -36,7 +36,7 @@ def test_single_trials_share_a_folder_and_lock_out_the_driver(plan: ExperimentPl
     folder = ExperimentFolder(tmp_path / "e")
     with opened(plan, folder, resume=False, only=0), opened(plan, folder, resume=False, only=2):
         refuse(plan, folder, "another process runs this trial", only=2)
-        refuse(plan, folder, "as trials of an experiment that are run alone do not", only=None)
+        refuse(plan, folder, "such as a trial of an experiment that is run alone", only=None)
     with opened(plan, folder, resume=True):
         refuse(plan, folder, f"process {os.getpid()} on host", only=0)
     with opened(plan, folder, resume=False, only=0):

@@ -23,7 +23,7 @@ from in_process import play
 OWN: dict[str, Any] = {
     "ticks": 10,
     "checkpoint_every": 5,
-    "imports": ["registered_names"],
+    "imports": ["own_names"],
     "envs": {"game": {"make": "countdown", "kwargs": {"length": 3}, "wrappers": ["doubled"]}},
     "policies": {"a": {"algorithm": "uniform"}},
     "matches": [{"env": "game", "seats": ["a"]}],
@@ -33,7 +33,7 @@ OWN: dict[str, Any] = {
 
 
 @pytest.fixture(autouse=True)
-def _registered_names_are_forgotten() -> Iterator[None]:
+def _own_names_are_forgotten() -> Iterator[None]:
     before = {kind: dict(vars(found)) for kind, found in vars(registry.OWN).items()}
     yield
     forget(before)
@@ -44,10 +44,10 @@ def forget(known: dict[str, dict[str, Any]]) -> None:
     for kind, names in known.items():
         vars(getattr(registry.OWN, kind)).clear()
         vars(getattr(registry.OWN, kind)).update(names)
-    sys.modules.pop("registered_names", None)
+    sys.modules.pop("own_names", None)
 
 
-def test_registered_names_are_used_as_built_in_ones(tmp_path: Path) -> None:
+def test_own_names_are_used_as_built_in_ones(tmp_path: Path) -> None:
     played = play({**OWN, "record": "replays"}, tmp_path)
     returns = {line["seats"][0]["return"] for line in played.episodes}
     assert returns and all(value % 2 == 0 for value in returns), "the wrapper doubles whole numbers"
@@ -93,7 +93,7 @@ def test_unimportable_module_is_reported_with_its_own_error(tmp_path: Path) -> N
     for imports, words in [
         (["no_such_module"], r"imports\[0\]: 'no_such_module': there is no module 'no_such_module'"),
         (
-            ["registered_names", "faulty_import"],
+            ["own_names", "faulty_import"],
             r"imports\[1\]: 'faulty_import': .* failed with ZeroDivisionError",
         ),
     ]:
@@ -102,8 +102,8 @@ def test_unimportable_module_is_reported_with_its_own_error(tmp_path: Path) -> N
         assert not (tmp_path / "run").exists()
 
 
-def test_list_shows_registered_names_and_their_arguments(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["list", "--import", "registered_names"]) == 0
+def test_list_shows_own_names_and_their_arguments(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "--import", "own_names"]) == 0
     shown = capsys.readouterr().out
     assert "registered:\n" in shown and " wrapper: Doubles all rewards\n" in shown
     assert main(["list", "countdown", "uniform"]) == 0
