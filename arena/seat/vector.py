@@ -247,7 +247,11 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
 
     def _infos(self) -> Infos:
         fields = StepFields(self._active_rows(), _joined(self._masks) if self.masked else None)
-        if any(seat.reply.header[3] for seat in self._seats):  # rows have ended
+        shown = rows_ended = False
+        for seat in self._seats:  # without a generator's frames: this runs at each tick
+            rows_ended = rows_ended or bool(seat.reply.header[3])
+            shown = shown or bool(seat.infos)
+        if rows_ended:
             observed, ended = np.full(self.num_envs, None, object), np.zeros(self.num_envs, np.bool_)
             last: Any = np.zeros_like(fields.action_mask) if self.masked else None
             for seat, rows in self._places:
@@ -264,7 +268,7 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
                 given=_joined([reply.given.reshape(-1) for reply in replies]),
                 given_action=unflatten(self.single_action_space, [_joined(parts) for parts in actions]),
             )
-        infos = Infos(fields, self._grouped("infos") if any(seat.infos for seat in self._seats) else {})
+        infos = Infos(fields, self._grouped("infos") if shown else {})
         if fields.ended is not None:
             infos["final_obs"], infos["_final_obs"] = fields.final_obs, fields.ended
             infos["final_info"], infos["_final_info"] = self._grouped("final_infos"), fields.ended.copy()
