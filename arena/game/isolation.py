@@ -29,6 +29,7 @@ class Isolation:
     """Calls the functions of one game, in a context of `contextvars` of its own, to which NumPy's settings belong."""
 
     _left: _Settings | None = None  # by the games of this process; None: those of the arena
+    _before = _Settings([], None, None)  # those of the arena, as last read
 
     def __init__(self) -> None:
         self._context = contextvars.copy_context()
@@ -38,38 +39,48 @@ class Isolation:
 
     def run(self, function: Callable[..., Result], *args: Any) -> Result:
         """Calls a function of the game."""
-        before = _read()
+        before = Isolation._before
+        if not _in_force(before):  # at most ticks they are: comparing is faster than reading
+            before = Isolation._before = _read()
         if Isolation._left is not None:
             _apply(Isolation._left)
         try:
             return self._context.run(function, *args)
         finally:
-            after = _read()
-            Isolation._left = None if after == before else after
-            if after != before:
+            if _in_force(before):
+                Isolation._left = None
+            else:
+                after = Isolation._left = _read()
                 if before.torch is None and after.torch is not None:  # the game has imported it
                     torch = sys.modules["torch"]
                     before = before._replace(torch=(torch.float32, True, False, False, None))
                 _apply(before)
 
 
+def _in_force(settings: _Settings) -> bool:
+    return (
+        warnings.filters == settings.filters
+        and (_torch_settings() if "torch" in sys.modules else None) == settings.torch
+        and (not _ERRORS_PER_THREAD or np.geterr() == settings.errors)
+    )
+
+
 def _read() -> _Settings:
+    return _Settings([*warnings.filters], np.geterr() if _ERRORS_PER_THREAD else None, _torch_settings())
+
+
+def _torch_settings() -> tuple[Any, ...] | None:
     torch = sys.modules.get("torch")
-    errors = np.geterr() if _ERRORS_PER_THREAD else None
     if torch is None or not hasattr(torch, "set_default_device"):  # not imported, or not yet to its end
-        return _Settings([*warnings.filters], errors, None)
+        return None
     # `torch.get_default_device` takes as long as a tick.
     device = getattr(getattr(torch, "_GLOBAL_DEVICE_CONTEXT", None), "device_context", None)
-    return _Settings(
-        [*warnings.filters],
-        errors,
-        (
-            torch.get_default_dtype(),
-            torch.is_grad_enabled(),
-            torch.are_deterministic_algorithms_enabled(),
-            torch.is_deterministic_algorithms_warn_only_enabled(),
-            getattr(device, "device", None),
-        ),
+    return (
+        torch.get_default_dtype(),
+        torch.is_grad_enabled(),
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
+        getattr(device, "device", None),
     )
 
 
