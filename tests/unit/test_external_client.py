@@ -9,20 +9,16 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete
 
-from arena.config.matches import MatchConfig
-from arena.config.schema import EnvConfig, TickRules
+from arena.config.schema import TickRules
 from arena.external import ExternalClosed, ExternalError, PolicyClient
-from arena.external.connection import Connection
 from arena.external.http import HttpGames
 from arena.game.api import Interface
-from arena.plan.plan import MatchPlan, SeatPlan
 from arena.testing import Played, check_external_games
 from external_actors import HttpWire
 from external_connections import INTERFACE, Playing, entities_of, free_port, play_episode
@@ -124,17 +120,6 @@ def test_an_episode_of_a_part_of_the_entities_from_which_no_algorithm_learns() -
         assert (game.takes_part.tolist(), game.training) == ([False, True], False)
 
 
-def test_token_is_needed_where_there_is_one(tmp_path: Path) -> None:
-    file = tmp_path / "token"
-    file.write_text("secret\n")
-    file.chmod(0o600)
-    with Playing(served(token_file=str(file)), 1) as playing:
-        for token in (None, "", "secre"):
-            assert refused(lambda token=token: PolicyClient(playing.games.address, token=token)) == "unauthorized"  # type: ignore[misc]
-        with PolicyClient(playing.games.address, token="secret") as client:
-            assert client.start_episode("a") == "a"
-
-
 def test_an_actor_other_than_json_and_another_server_are_named() -> None:
     with Playing(served(actor="raw"), 1) as playing, pytest.raises(ExternalError, match="the actor raw; `actor: json`"):
         PolicyClient(playing.games.address)
@@ -221,17 +206,6 @@ def test_a_closed_client_leaves_its_slots() -> None:
         assert (game.name, game.truncated, game.lost) == ("a", True, "")
 
 
-def test_a_client_is_refused_new_episodes_and_finishes_its_own() -> None:
-    with Playing(served(), 2) as playing, PolicyClient(playing.games.address) as client:
-        client.start_episode("a")
-        playing.table.most = 1
-        with pytest.raises(ExternalClosed, match="no game may begin any more"):
-            client.start_episode("b")
-        client.get_action("a", SEEN)
-        client.end_episode("a")
-        assert playing.account().name == "a"
-
-
 def test_an_episode_that_is_given_up_says_why() -> None:
     rules = TickRules(max_delay_s=60.0, min_asking=2, answer_s=0.05)
     with Playing(served(), 2, rules) as playing, PolicyClient(playing.games.address) as client:
@@ -289,21 +263,3 @@ def test_the_client_imports_no_mpi_and_no_torch() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
-
-
-def test_recreated_games_are_played_at_once() -> None:
-    described = MatchConfig(env="live", seats=("blue",))
-    match = MatchPlan(0, 0, 0, described, EnvConfig(make="http"), (SeatPlan(0, "blue", ("hero",)),))
-    connection = Connection(served, match, seed=0)
-    try:
-        connection.remake()
-        with HttpWire(connection.games.address) as wire:
-            thread = threading.Thread(target=lambda: replies.append(wire.step("start", "a")))
-            replies: list[Any] = []
-            thread.start()
-            while not connection.table.held:
-                connection.games.poll(connection.table)
-            thread.join(60)
-            assert replies[0].status == 200
-    finally:
-        connection.close("over")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete, Sequence, Space
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import random_spaces
@@ -19,6 +19,7 @@ from arena.game.api import Interface
 from arena.game.spaces import flatten
 
 
+@settings(max_examples=30)
 @given(random_spaces.spaces(), st.integers(0, 2**16))
 def test_sample_round_trip_is_exact(space: Space[Any], seed: int) -> None:
     space.seed(seed)

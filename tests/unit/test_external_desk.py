@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import numpy as np
@@ -37,16 +36,6 @@ def test_a_freed_slot_goes_to_the_game_that_has_waited_longest() -> None:
     assert table.counts.refused == 0, "waiting is no refusal"
 
 
-def test_refused_game_is_unknown_to_later_requests() -> None:
-    desk, table = Desk(INTERFACE), Slots(INTERFACE, 1)
-    table.most = 0
-    game, codes = DeskGame("game", (0,)), []
-    desk.begin(game, lambda error: codes.append(error and error.code))
-    desk.ask(game, {0: Ask(SEEN)}, lambda error: codes.append(error and error.code))
-    desk.poll(table)
-    assert codes == ["draining", "unknown_game"]
-
-
 def test_requests_from_one_that_fails_on_are_refused_at_the_end() -> None:
     class Broken:
         def __array__(self, *_: Any, **__: Any) -> Any:
@@ -61,22 +50,6 @@ def test_requests_from_one_that_fails_on_are_refused_at_the_end() -> None:
         desk.poll(table)
     desk.close("the game has failed")
     assert codes == ["over", "over"], "their threads would wait for ever"
-
-
-def test_an_info_is_copied() -> None:
-    desk, table = Desk(INTERFACE), Slots(INTERFACE, 1)
-    game, info = DeskGame("game", (0,)), {"outcome": "win"}
-    desk.begin(game, accept)
-    desk.ask(game, {0: Ask(SEEN)}, accept)
-    desk.poll(table)
-    table.form(at_once=True)
-    table.answers([np.zeros(1, np.int64)])
-    desk.end(game, None, End(SEEN, info=info), accept)
-    desk.poll(table)
-    info["outcome"] = "loss"
-    tick = table.form(at_once=True)
-    assert tick is not None
-    assert tick.step.frame.infos == [[{"outcome": "win"}]]
 
 
 def test_info_of_a_reward_arrives_with_the_next_observation() -> None:
@@ -95,16 +68,3 @@ def test_info_of_a_reward_arrives_with_the_next_observation() -> None:
     desk.poll(table)
     tick = table.form(at_once=True)
     assert tick is not None and tick.step.frame.infos == [[{"speed": 5}]]
-
-
-def test_joint_requests_are_delivered_in_one_poll() -> None:
-    desk, table = Desk(INTERFACE), Slots(INTERFACE, 1)
-    game = DeskGame("game", (0,))
-    polling = threading.Thread(target=lambda: [desk.poll(table) for _ in range(3)])
-    with desk.lock:
-        desk.begin(game, accept)
-        polling.start()
-        assert not table.held
-        desk.ask(game, {0: Ask(SEEN)}, accept)
-    polling.join(60)
-    assert table.held == 1 and table.form(at_once=True) is not None

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import os
 import struct
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,14 +17,12 @@ from typing import Any
 import numpy as np
 import pytest
 import uvicorn.server
-from gymnasium.spaces import Box, Dict, Discrete
+from gymnasium.spaces import Box, Discrete
 
 import external_actors
 from arena.config.schema import TickRules
 from arena.errors import ConfigError
 from arena.external.http import HttpGames
-from arena.external.http_connection import FewRecords
-from arena.game.api import Interface
 from arena.testing import check_external_games
 from external_actors import ONE, HttpWire, Reply, chunked, play_http, request
 from external_connections import INTERFACE, Playing, entities_of
@@ -93,15 +89,10 @@ def test_a_game_from_start_to_end(playing: Playing, wire: HttpWire) -> None:
 
 CASES: dict[str, tuple[bytes, str | None]] = {
     "other path": (request("tick", path="/other"), "not_found"),
-    "path before method": (request("tick", path="/other", method="GET"), "not_found"),
     "get": (request("tick", method="GET"), "method_not_allowed"),
-    "put": (request("tick", method="PUT"), "method_not_allowed"),
     "no kind": (request(None), "missing_step_kind"),
-    "kind before game": (request(None, None), "missing_step_kind"),
     "empty kind": (request(""), "bad_step_kind"),
     "other kind": (request("stop"), "bad_step_kind"),
-    "case of kind": (request("Start"), "bad_step_kind"),
-    "bad kind before game": (request("tock", None), "bad_step_kind"),
     "no game": (request("start", None), "missing_game_id"),
     "empty game": (request("start", ""), "bad_game_id"),
     "long game": (request("start", "x" * 257), "bad_game_id"),
@@ -111,10 +102,8 @@ CASES: dict[str, tuple[bytes, str | None]] = {
     "two spellings": (request("start", "a", b"", "X-Game-Id: b"), "conflicting_headers"),
     "two kinds": (request("start", "a", b"", "step-kind: end"), "conflicting_headers"),
     "unknown game": (request("tick", "other"), "unknown_game"),
-    "unknown end": (request("end", "other"), "unknown_game"),
-    "case of game": (request("tick", "G"), "unknown_game"),
-    "session is no game": (request("start", None, b"", "session: a"), "missing_game_id"),
     "the same twice": (request("tick", "g", SEEN, "game-id: g", "Step-Kind: tick"), None),
+    "other spelling": (request(None, None, SEEN, "X-Game-Id: g", "step-kind: tick"), None),
 }
 
 
@@ -136,34 +125,6 @@ def test_wrong_requests_are_refused_and_the_game_goes_on(playing: Playing, wire:
         assert wire.step("tick", data=SEEN).status == 200, case
 
 
-def test_both_spellings_of_headers_mean_the_same(wire: HttpWire) -> None:
-    for spelling in ("game_id", "GAME_ID", "game-id", "X-Game-Id", "x_game_id"):
-        wire.send(request("start", None, b"", f"{spelling}: a"))
-        assert wire.read().status == 200, spelling
-        assert wire.step("end", "a").status == 200
-
-
-def test_accepted_end_is_answered_while_the_server_closes() -> None:
-    with actor("Echo") as playing, HttpWire(playing.games.address) as wire:
-        games, gate = playing.games, threading.Event()
-        wire.step("start")
-        polled = games.poll
-
-        def poll(table: Any) -> Any:
-            if games.desk.idle:
-                return polled(table)
-            games._loop.deliver(gate.wait)
-            again = polled(table)
-            games._loop.deliver(games._sessions.end_all)
-            gate.set()
-            return again
-
-        games.poll = poll
-        reply = wire.step("end")
-        assert (reply.status, reply.body) == (200, b"ended ")
-        assert wire.step("tick").error == "over"
-
-
 def test_later_dialect_has_other_names() -> None:
     with server(dialect="later") as playing, HttpWire(playing.games.address) as wire:
         wire.send(request("start", None, b"", "session: a"))
@@ -180,44 +141,32 @@ def test_later_dialect_has_other_names() -> None:
 MIB = bytes(range(256)) * 4096
 
 
-@pytest.mark.parametrize("how", ["keep-alive", "new", "chunked", "1.0", "expect", "pipelined", "in pieces"])
+@pytest.mark.parametrize("how", ["chunked", "1.0", "expect", "pipelined", "in pieces"])
 def test_bodies_arrive_in_every_encoding(how: str) -> None:
     with actor("Echo") as playing, HttpWire(playing.games.address) as wire:
         wire.step("start")
         for data in (b"", b"x", MIB):
+            whole = request("tick", "g", data)
             if how == "chunked":
                 wire.send(request("tick", "g", b"", "Transfer-Encoding: chunked") + chunked(data))
-                assert wire.read().body == data
             elif how == "expect":
                 top, _, _ = request("tick", "g", data, "Expect: 100-continue").partition(b"\r\n\r\n")
                 wire.send(top + b"\r\n\r\n")
                 assert wire.read().status == 100
                 wire.send(data)
-                assert wire.read().body == data
             elif how == "pipelined":
-                wire.send(request("tick", "g", data) * 3 + request("tick", "g", b"last"))
-                assert [wire.read().body for _ in range(4)] == [data] * 3 + [b"last"]
+                wire.send(request("tick", "g", b"first") + whole)
+                assert wire.read().body == b"first"
             elif how == "in pieces":
-                whole = request("tick", "g", data)
                 for at in range(0, 140, 7):
                     wire.send(whole[at : at + 7])
                 wire.send(whole[140:])
-                assert wire.read().body == data
-            elif how == "keep-alive":
-                assert wire.step("tick", data=data).body == data
             else:
                 with HttpWire(playing.games.address) as other:
-                    version = "1.0" if how == "1.0" else "1.1"
-                    other.send(request("tick", "g", data, "connection: close", version=version))
-                    assert other.read().body == data
-                    assert other.at_end()
-
-
-def test_actor_replies_are_sent_unchanged() -> None:
-    with actor("Balancer") as playing, HttpWire(playing.games.address) as wire:
-        wire.step("start")
-        for word, body in (("none", b""), ("text", "ü".encode()), ("array", b"a"), ("view", b"v")):
-            assert wire.step("tick", data=f"return {word}".encode()).body == body
+                    other.send(request("tick", "g", data, "connection: close", version="1.0"))
+                    assert (other.read().body, other.at_end()) == (data, True)
+                continue
+            assert wire.read().body == data
 
 
 def test_start_waits_until_the_actor_is_made_and_has_its_reply() -> None:
@@ -422,14 +371,7 @@ def test_request_that_is_answered_slowly_is_no_half_sent_one(monkeypatch: pytest
 
 
 def test_one_header_host_names_the_server() -> None:
-    allowed = (
-        "localhost",
-        "LOCALHOST:80",
-        "127.0.0.1:8000",
-        "[::1]:8000",
-        "games.example.org",
-        "games.example.org:443",
-    )
+    allowed = ("LOCALHOST:80", "127.0.0.1:8000", "[::1]:8000", "games.example.org", "games.example.org:443")
     foreign = (
         "evil.example",
         "localhost.evil.example",
@@ -452,26 +394,6 @@ def test_one_header_host_names_the_server() -> None:
                 assert wire.at_end()
 
 
-def test_bad_requests_are_logged_at_a_bounded_rate(playing: Playing, caplog: pytest.LogCaptureFixture) -> None:
-    for _ in range(50):
-        with HttpWire(playing.games.address) as wire:
-            wire.send(b"nonsense\r\n\r\n")
-            assert wire.read().status == 400
-    assert sum("nonsense" in record.getMessage() or "HTTP" in record.getMessage() for record in caplog.records) <= 10
-
-
-def test_records_left_out_are_counted() -> None:
-    now = [0.0]
-    few = FewRecords(lambda: now[0])
-    records = [logging.LogRecord("x", logging.WARNING, "", 0, "%s is bad", ("this",), None) for _ in range(32)]
-    assert [few.filter(record) for record in records[:30]] == [True] * 10 + [False] * 20
-    now[0] = 60.0
-    assert few.filter(records[30])
-    assert records[30].getMessage() == "this is bad (20 more messages were left out)"
-    assert few.filter(records[31])
-    assert records[31].getMessage() == "this is bad"
-
-
 # --- games ----------------------------------------------------------------------------------------------------------
 
 
@@ -487,17 +409,6 @@ def test_starts_are_refused_by_name_and_slot_until_an_end(playing: Playing, wire
     assert wire.step("start", "b").status == 200  # a new game
     assert wire.step("end", "b").status == 200
     assert playing.table.counts.begun == 3
-
-
-def test_a_connection_takes_the_slot_that_it_left_last() -> None:
-    with server(slots=3) as playing, HttpWire(playing.games.address) as one, HttpWire(playing.games.address) as other:
-        for name, wire in (("a", one), ("b", one), ("c", other)):
-            wire.step("start", name)
-        for name, wire in (("a", one), ("c", other), ("b", one)):
-            wire.step("end", name)
-        other.step("start", "d")
-        one.step("start", "e")
-        assert [playing.table._games[slot].name for slot in (1, 2)] == ["e", "d"]  # type: ignore[union-attr]
 
 
 def together(calls: list[Callable[[], Any]]) -> list[Any]:
@@ -516,11 +427,10 @@ def together(calls: list[Callable[[], Any]]) -> list[Any]:
 
 
 def test_requests_of_one_game_are_served_one_at_a_time_and_in_order() -> None:
+    external_actors.Slow.most.clear()
     with actor("Slow", slots=8) as playing:
-        address = playing.games.address
-        wires = [HttpWire(address) for _ in range(8)]
+        wires = [HttpWire(playing.games.address) for _ in range(8)]
         wires[0].step("start", "one")
-        begin = time.monotonic()
         for number, wire in enumerate(wires):
             wire.send(request("tick", "one", str(number).encode()))
             time.sleep(0.002)
@@ -533,12 +443,7 @@ def test_requests_of_one_game_are_served_one_at_a_time_and_in_order() -> None:
 
         assert together([lambda n=n: read(n) for n in range(8)]) == [str(n).encode() for n in range(8)]  # type: ignore[misc]
         assert ended == sorted(ended)
-        assert time.monotonic() - begin >= 0.16  # eight sleeps of 20 ms: not a limit of speed
-        assert external_actors.Slow.most["one"] == 1
-        for number, wire in enumerate(wires):
-            wire.step("start" if number else "tick", f"game{number}" if number else "one")
-        external_actors.Slow.most.clear()
-        assert together([lambda n=n: wires[n].step("tick", f"game{n}").status for n in range(1, 8)]) == [200] * 7  # type: ignore[misc]
+        assert external_actors.Slow.most == {"one": 1}
         for wire in wires:
             wire.socket.close()
 
@@ -580,15 +485,6 @@ def test_incomplete_request_does_not_change_the_game(playing: Playing, wire: Htt
     playing.until(lambda: wire.step("start", "h").status == 200)
 
 
-@pytest.mark.slow
-def test_connection_without_a_request_is_closed() -> None:
-    with server(keep_alive_s=0.5) as playing, HttpWire(playing.games.address) as wire:
-        assert wire.at_end()
-        with HttpWire(playing.games.address) as other:
-            assert other.step("start").status == 200
-            assert other.at_end()
-
-
 # --- times ----------------------------------------------------------------------------------------------------------
 
 
@@ -610,20 +506,6 @@ def test_silent_games_expire_and_slow_actors_time_out() -> None:
         assert external_actors.Balancer.closed == [("a", "expired"), ("b", "timeout")]
         assert not external_actors.Balancer.overlapping
         playing.until(lambda: sorted(game.lost for game in playing.finished) == ["expired", "timeout"])
-
-
-@pytest.mark.slow
-def test_time_in_a_pause_does_not_count() -> None:
-    rules = TickRules(max_delay_s=0.0, idle_s=0.5, answer_s=0.5)
-    with server(rules=rules) as playing, HttpWire(playing.games.address) as wire:
-        wire.step("start")
-        playing.stop()
-        playing.games.pause(True)
-        wire.send(request("tick", "g", SEEN))
-        time.sleep(1.2)
-        playing.games.pause(False)
-        playing.resume()
-        assert wire.read().status == 200
 
 
 def test_the_end_of_the_run_answers_all_requests() -> None:
@@ -725,37 +607,6 @@ def test_requests_without_a_game_are_answered_and_not_recorded() -> None:
         wire.step("start", "b")
         assert wire.step("auto", None, b"ask 1").error == "no_slot"
         assert playing.table.counts.void == 2
-
-
-@pytest.mark.slow
-def test_requests_without_a_game_fail_independently() -> None:
-    rules = TickRules(max_delay_s=0.0, answer_s=1.0)
-    with actor("Balancer", rules=rules) as playing:
-        wires = [HttpWire(playing.games.address) for _ in range(4)]
-        wires[0].send(request("auto", None, b"ask 1")[:-2])  # never complete
-        wires[1].send(request("auto", None, b"sleep 1.6"))
-        time.sleep(0.5)
-        wires[2].send(request("auto", None, b"ask 1"))
-        time.sleep(0.2)
-        assert wires[1].read().error == "timeout"
-        assert wires[2].read().body == b"2"
-        assert playing.table.counts.begun == 0
-        for wire in wires:
-            wire.socket.close()
-
-
-@pytest.mark.slow
-def test_waiting_request_learns_that_its_game_timed_out() -> None:
-    rules = TickRules(max_delay_s=0.0, answer_s=0.6)
-    with actor("Balancer", rules=rules) as playing, HttpWire(playing.games.address) as wire:
-        wire.step("start")
-        wire.send(request("tick", "g", b"sleep 1.5"))
-        time.sleep(0.2)
-        with HttpWire(playing.games.address) as other:
-            other.send(request("tick", "g", b"ask 1"))
-            assert wire.read().error == "timeout"
-            late = other.read()
-            assert (late.status, json.loads(late.body)["reason"]) == (404, "timeout")
 
 
 # --- built-in actors ------------------------------------------------------------------------------------------------
@@ -917,23 +768,7 @@ def test_occupied_port_is_a_configuration_error() -> None:
         one.close("over")
 
 
-def test_host_of_other_machines_is_allowed_with_insecure() -> None:
-    games = HttpGames("0.0.0.0", 0, entities=ONE, insecure=True)
-    games.open(1, lambda: None)
-    games.close("over")
-
-
 # --- other people's clients -----------------------------------------------------------------------------------------
-
-
-def test_curl_plays(playing: Playing) -> None:
-    def curl(kind: str, data: str) -> str:
-        command = ["curl", "-sS", "-H", "game_id: c", "-H", f"step_kind: {kind}", "-d", data, playing.games.address]
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
-
-    assert curl("start", "") == "Game started."
-    assert curl("tick", '{"observation": [1, 2]}') == '{"action":2}'
-    assert curl("end", '{"reward": 1}') == "{}"
 
 
 # --- robustness -----------------------------------------------------------------------------------------------------
@@ -983,14 +818,3 @@ def test_vanished_clients_leave_nothing(count: int) -> None:
                 if number % 2:
                     wire.send(request("tick", "g", SEEN)[: number % 50 * 2])
         playing.until(lambda: (threading.active_count(), len(list(Path("/proc/self/fd").iterdir()))) <= before)
-
-
-def test_missing_and_unknown_leaves_are_named() -> None:
-    space = Dict(a=Box(-1, 1, (1,), np.float32), b=Discrete(2))
-    interface = Interface(("hero",), (space,), (Discrete(2),), (0,))
-    with server(entities=entities_of(interface)) as playing, HttpWire(playing.games.address) as wire:
-        wire.step("start")
-        for observation, named in (({"a": [0.5]}, "['b'] is missing"), ({"a": [0.5], "b": 1, "c": 1}, "['c']")):
-            reply = wire.step("tick", data=json.dumps({"observation": observation}).encode())
-            assert named in json.loads(reply.body)["detail"]
-        assert wire.step("tick", data=b'{"observation": {"a": [0.5], "b": 1}}').status == 200

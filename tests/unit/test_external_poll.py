@@ -74,19 +74,6 @@ def test_agents_may_come_late_leave_early_and_take_turns(env: QueuedEnv, playing
     assert game.returns.tolist() == [7.0, 1.0] and game.lengths.tolist() == [1, 1]
 
 
-def test_an_agent_that_never_appears_ends_with_its_game(env: QueuedEnv, playing: Playing) -> None:
-    env.show(observations={"hero": seen(1)})
-    assert env.hear() == {"hero": 1}
-    env.show(terminateds={ALL: True})
-    assert playing.account().lengths.tolist() == [1, 0]
-
-
-def test_given_actions_are_not_sent(env: QueuedEnv, playing: Playing) -> None:
-    env.show(observations={"hero": seen(1), "rival": seen(1)}, given={"hero": 2})
-    assert env.hear() == {"rival": 2}
-    assert playing.table.counts.given == 1
-
-
 def test_games_continue_with_the_observations_of_try_reset() -> None:
     env = QueuedEnv(TWO, resets={"hero": seen(5)})
     with Playing(PolledGames(env), 1, actions=(1, 2)) as playing:
@@ -188,15 +175,6 @@ def test_try_reset_with_infos_is_refused() -> None:
             playing.until(lambda: False)
 
 
-def test_error_in_poll_is_a_failure_of_the_environment() -> None:
-    env = QueuedEnv(TWO)
-    with Playing(PolledGames(env), 1) as playing:
-        env.results.put(ZeroDivisionError("in the game"))
-        with pytest.raises(AssertionError, match="in the game"):
-            playing.until(lambda: False)
-        assert isinstance(playing.error, ZeroDivisionError)
-
-
 def test_an_environment_without_spaces_is_named() -> None:
     with pytest.raises(ConfigError, match="QueuedEnv has no spaces"):
         PolledGames(QueuedEnv(Interface((), (), (), ())))
@@ -210,26 +188,6 @@ def test_games_are_notified_of_the_end_of_the_run() -> None:
         env.heard["a"].get(timeout=60)
     with pytest.raises(ExternalClosed):
         env.hear()
-
-
-class Racing(QueuedEnv):
-    """Polls return data of the old game while it is reset."""
-
-    def try_reset(self, env_id: Any) -> dict[str, Any] | None:
-        self.show(env_id, observations={"hero": seen(9)})
-        while not self.results.empty():
-            time.sleep(0.001)
-        time.sleep(0.01)
-        return {"hero": seen(1)}
-
-
-def test_poll_during_a_reset_starts_no_second_game() -> None:
-    env = Racing(TWO)
-    with Playing(PolledGames(env), 2, TickRules(idle_s=0.05)) as playing:
-        env.show(observations={"hero": seen(1)})
-        assert env.hear() == {"hero": 0}
-        playing.until(lambda: playing.table.counts.begun >= 3)
-        assert playing.table.held <= 1
 
 
 def test_an_environment_that_is_ahead_of_the_ticks_is_not_polled() -> None:
@@ -274,19 +232,3 @@ def test_stale_poll_results_do_not_enter_the_next_game() -> None:
         assert env.hear("a") == {"hero": 0}
         time.sleep(0.05)
         assert playing.error is None and not playing.table.counts.refused
-
-
-def test_the_next_game_takes_the_slot_of_the_one_before() -> None:
-    env = QueuedEnv(TWO)
-    with Playing(PolledGames(env), 3) as playing:
-        for env_id in "abc":
-            env.show(env_id, observations={"hero": seen(1)})
-            env.hear(env_id)
-        for env_id in "cab":
-            env.show(env_id, terminateds={ALL: True})
-        playing.until(lambda: len(playing.finished) == 3)
-        slots = {game.name: game.slot for game in playing.finished}
-        for env_id in "bca":
-            env.show(env_id, observations={"hero": seen(2)})
-            env.hear(env_id)
-        assert {playing.table.game(slot).name: slot for slot in range(3)} == slots

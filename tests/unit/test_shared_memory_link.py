@@ -53,9 +53,13 @@ def _nothing_is_left(tmp_path: Path) -> Iterator[None]:
     assert not list(tmp_path.glob("mpi-policy-arena-*/*"))
 
 
-def test_rows_and_actions_are_exchanged(tmp_path: Path) -> None:
+def test_rows_and_actions_are_exchanged_a_turn_at_a_time(tmp_path: Path) -> None:
     with driver("plays", tmp_path) as link:
+        with pytest.raises(ProtocolError, match="call `reset` first"):
+            link.step({})
         rows = link.reset()
+        with pytest.raises(ProtocolError, match="nothing to wait for"):
+            link.await_rows()
         for step in range(50):
             assert (rows["walker"].rewards == step).all()
             assert (rows["walker"].observations[0] == step).all()
@@ -68,6 +72,9 @@ def test_rows_and_actions_are_exchanged(tmp_path: Path) -> None:
         assert (link.groups, link.handovers, link.changes) == ({"walker": WALKER, "chooser": CHOOSER}, 51, 1)
         assert decode(link.path.read_bytes()).groups[0].actions.tolist() == [[0.5, 0.5]] * 3
         assert (link.reset()["walker"].rewards == 0).all()
+        link.give()
+        with pytest.raises(ProtocolError, match="simulator's turn"):
+            link.give()
 
 
 def test_a_program_of_release_02_plays(tmp_path: Path) -> None:
@@ -113,20 +120,6 @@ def test_wrong_actions_are_refused_before_a_byte_is_written(tmp_path: Path) -> N
         assert link.path.read_bytes() == before
 
 
-def test_a_turn_is_given_once(tmp_path: Path) -> None:
-    with driver("plays", tmp_path) as link:
-        with pytest.raises(ProtocolError, match="call `reset` first"):
-            link.step({})
-        with pytest.raises(ProtocolError, match="nothing to wait for"):
-            link.await_rows()
-        link.reset()
-        with pytest.raises(ProtocolError, match="nothing to wait for"):
-            link.await_rows()
-        link.give()
-        with pytest.raises(ProtocolError, match="simulator's turn"):
-            link.give()
-
-
 @pytest.mark.parametrize(
     ("kind", "kind_of_error", "message"),
     [
@@ -146,7 +139,9 @@ def test_a_program_that_fails_is_named(kind: str, kind_of_error: type[LinkError]
             link.await_rows()
 
 
-@pytest.mark.parametrize("size", [5, 15, 155, 440])
+@pytest.mark.parametrize(
+    "size", [pytest.param(5, marks=pytest.mark.long), 15, 155, pytest.param(440, marks=pytest.mark.long)]
+)
 def test_truncated_file_is_an_error(size: int, tmp_path: Path) -> None:
     with driver("cuts", tmp_path, str(size), step_s=0.5, close_s=0.2) as link:
         with pytest.raises((LayoutError, PeerSilent)) as caught:
@@ -205,7 +200,7 @@ class ModelDriver:
             os.pwrite(file.fileno(), b"\1", 8)
 
 
-@pytest.mark.parametrize("handovers", [300, pytest.param(10_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("handovers", [100, pytest.param(10_000, marks=pytest.mark.long)])
 def test_a_simulator_writes_what_an_independent_model_expects(handovers: int, tmp_path: Path) -> None:
     drawn = np.random.default_rng(5)
     model = ModelDriver(
@@ -280,7 +275,7 @@ def foreign(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("block", [0, *(pytest.param(block, marks=pytest.mark.long) for block in range(1, 40))])
 def test_file_truncated_at_any_moment_is_an_error_and_no_signal(block: int, foreign: Path, tmp_path: Path) -> None:
     drawn = random.Random(block)
-    for _ in range(25):
+    for _ in range(12):
         with Driver([str(foreign), "--books", "/dev/null"], folder=tmp_path) as driver:
             rows = driver.reset()
             path, size = driver.path, driver.path.stat().st_size
@@ -290,14 +285,6 @@ def test_file_truncated_at_any_moment_is_an_error_and_no_signal(block: int, fore
                 for _ in range(1_000_000):
                     rows = driver.step({name: no_op_actions(driver.groups[name], one) for name, one in rows.items()})
             cut.join()
-
-
-def test_program_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with (
-        Driver(["/no/such/program"], folder=tmp_path) as link,
-        pytest.raises(PeerGone, match="/no/such/program: No such file or directory"),
-    ):
-        link.reset()
 
 
 @pytest.mark.parametrize("kind", ["symbolic link", "hard link", "pipe", "folder", "nothing"])
@@ -325,7 +312,7 @@ def test_next_file_must_be_a_private_one(kind: str, foreign: Path, tmp_path: Pat
     assert victim.read_bytes() == b"precious"
 
 
-@pytest.mark.parametrize("mode", [0o755, 0o770, 0o702])
+@pytest.mark.parametrize("mode", [0o755, 0o702])
 def test_a_folder_that_others_may_access_is_refused(mode: int, tmp_path: Path) -> None:
     outer = tmp_path / f"mpi-policy-arena-{os.getuid()}"
     outer.mkdir()
@@ -383,7 +370,7 @@ def test_too_many_changes_are_refused(tmp_path: Path) -> None:
         next_path(tmp_path / ("name" + 200 * "_"))
 
 
-@pytest.mark.parametrize("kind", ["hangs", "silent"])
+@pytest.mark.parametrize("kind", ["hangs", pytest.param("silent", marks=pytest.mark.long)])
 def test_nothing_is_left_when_the_driver_is_killed(kind: str, tmp_path: Path) -> None:
     script = (
         "import sys, time; sys.path[:0] = sys.argv[3:]; import link_programs\n"
@@ -407,18 +394,3 @@ def test_nothing_is_left_when_the_driver_is_killed(kind: str, tmp_path: Path) ->
     process.wait()
     process.stdout.close()
     wait_for(lambda: not processes_of({path: None}) and not list(tmp_path.glob("mpi-policy-arena-*/*")), timeout=600)
-
-
-def test_an_idle_driver_costs_little(tmp_path: Path) -> None:
-    with driver("hangs", tmp_path, close_s=0.1) as link:
-        link.reset()
-        for _ in range(4):
-            link.give()
-            link.await_rows()
-        link.give()
-        looks, began = 0, time.monotonic()
-        while time.monotonic() < began + 2.0:
-            assert link.poll() is None
-            time.sleep(link.pause_s())
-            looks += 1
-    assert looks < 4500  # 0.5 ms in the first second, 5 ms later

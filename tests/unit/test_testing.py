@@ -117,7 +117,6 @@ def test_unseeded_randomness_is_detected() -> None:
     check_batched_env(Unseeded(), ticks=20, repeatable=False)
 
 
-@pytest.mark.slow
 def test_game_that_cannot_take_every_seed_of_a_run_fails() -> None:
     class Short(Countdown):
         def reset(self, lanes: Any, seeds: Any = None, options: Any = None) -> Frame:
@@ -125,7 +124,7 @@ def test_game_that_cannot_take_every_seed_of_a_run_fails() -> None:
             return super().reset(lanes, seeds, options)
 
     with pytest.raises(ContractBroken, match=r"fails with the seed 4294967295: OverflowError.*seed % 2\*\*31"):
-        check_batched_env(Short())
+        check_batched_env(Short(), ticks=20)
 
 
 def test_two_given_objects_are_compared() -> None:
@@ -191,14 +190,13 @@ def test_object_that_is_no_batched_env_is_refused() -> None:
         check_batched_env(3)  # type: ignore[arg-type]
 
 
-@pytest.mark.slow
 def test_picture_has_three_channels() -> None:
     class Flat(Countdown):
         def render(self) -> Any:
             return np.zeros((4, 4), np.uint8)
 
     with pytest.raises(ContractBroken, match=r"render\(\) gave uint8\(4, 4\)"):
-        check_batched_env(Flat())
+        check_batched_env(Flat(), ticks=20)
 
 
 def test_observations_of_any_length_are_ragged() -> None:
@@ -219,7 +217,7 @@ def test_observations_of_any_length_are_ragged() -> None:
 
     for wrong, message in ((Listed, "expected a Ragged"), (Wide, "expected an array float32"), (Short, "has 1 rows")):
         with pytest.raises(ContractBroken, match=message):
-            check_batched_env(wrong())
+            check_batched_env(wrong(), ticks=20)
 
 
 def test_games_with_units_are_played_with_allowed_choices() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from arena.external import Answers, Slots
 from arena.testing import ContractBroken, Played, check_external_games
-from external_connections import FakeGames, Script, play_fake
+from external_connections import FakeGames, play_fake
 
 
 def check(make: Any, limit_s: float) -> None:
@@ -280,9 +280,3 @@ def test_an_error_of_the_player_is_named() -> None:
 
     with pytest.raises(ContractBroken, match="ended with ZeroDivisionError"):
         check_external_games(FakeGames, play, requests=3)
-
-
-def test_observations_of_scripts_differ() -> None:
-    one, other = Script(FakeGames.interface, "one"), Script(FakeGames.interface, "other")
-    assert not np.array_equal(one.observation(0), one.observation(0))
-    assert not np.array_equal(one.observation(0), other.observation(0))
