@@ -19,10 +19,9 @@ from arena.game.spaces import empty_batch, flatten, leaves_of, mask_size
 from arena.seat.client import SeatClient
 from arena.seat.layout import ReplyView, RequestView, SeatLayout, Welcome
 from arena.seat.server import SeatServer
-from arena.transport.pickling import unpack
 from random_spaces import bits, discretes, scramble, spaces
 
-QUICK = settings(max_examples=25)
+QUICK = settings(max_examples=15)
 SEEDS = st.integers(0, 2**32 - 1)
 FLAGS = ("terminated", "truncated", "active", "fresh")
 
@@ -72,17 +71,6 @@ def test_request_round_trip_is_exact(layout: SeatLayout, seed: int) -> None:
     inbox[: written.nbytes] = outbox[: written.nbytes]
     assert read.kind is RequestKind.ACT
     assert told(read, layout, "action_space") == told(written, layout, "action_space")
-
-
-@pytest.mark.slow
-@QUICK
-@given(layouts())
-def test_a_request_without_actions_is_its_header_alone(layout: SeatLayout) -> None:
-    outbox, inbox = buffer_of(RequestView, layout), buffer_of(RequestView, layout)
-    written, read = RequestView(layout, outbox), RequestView(layout, inbox)
-    written.kind = RequestKind.LEAVE
-    inbox[: written.header_bytes] = outbox[: written.header_bytes]
-    assert (read.kind, written.header_bytes) == (RequestKind.LEAVE, 8)
 
 
 @pytest.mark.slow
@@ -164,20 +152,6 @@ def seat_finals(inbox: NDArray[np.uint8], layout: SeatLayout) -> tuple[dict[int,
 
 @pytest.mark.slow
 @QUICK
-@given(layouts(), SEEDS)
-def test_reply_without_ended_rows_has_no_final_part(layout: SeatLayout, seed: int) -> None:
-    reply = ReplyView(layout, buffer_of(ReplyView, layout))
-    reply.pack_final()
-    shortest = reply.message_bytes()
-    reply.truncated[:] = True
-    reply.pack_final()
-    assert shortest <= reply.message_bytes() <= reply.nbytes
-    told = [*(leaf for block in reply.rows for leaf in block), *reply.mask_rows]
-    assert (shortest < reply.message_bytes()) == any(array.nbytes for array in told)
-
-
-@pytest.mark.slow
-@QUICK
 @given(layouts())
 def test_all_arrays_are_aligned_and_none_overlaps_another(layout: SeatLayout) -> None:
     for view in (RequestView, ReplyView):
@@ -194,36 +168,6 @@ def test_all_arrays_are_aligned_and_none_overlaps_another(layout: SeatLayout) ->
         assert all(offset % 8 == 0 for offset, _ in places)
         assert all(a + n <= b for (a, n), (b, _) in pairwise(places))
         assert all(offset + nbytes <= made.nbytes for offset, nbytes in places)
-
-
-@pytest.mark.slow
-@QUICK
-@given(layouts(), SEEDS)
-def test_rows_of_a_block_are_lane_major_views(layout: SeatLayout, seed: int) -> None:
-    reply = ReplyView(layout, buffer_of(ReplyView, layout))
-    fill(reply, np.random.default_rng(seed))
-    for block, rows in zip(layout.blocks, reply.rows, strict=True):
-        for position, entity in enumerate(block.entities):
-            mine = flatten(block.observation_space, reply.by_entity[entity])
-            for leaf, all_rows in zip(mine, rows, strict=True):
-                assert np.shares_memory(leaf, all_rows)
-                assert leaf.tobytes() == all_rows[position :: len(block.entities)].tobytes()
-
-
-def test_equal_spaces_make_one_block_and_different_ones_a_block_each() -> None:
-    box, two = Box(0, 1, (3,)), Discrete(2)
-    assert SeatLayout.of(2, [box, box], [two, two], [0, 0]).uniform
-    for observed, acted, masks in (
-        ([box, two], [two, two], [0, 0]),
-        ([box, box], [two, box], [0, 0]),
-        (
-            [box, box],
-            [two, two],
-            [0, 2],
-        ),
-    ):
-        layout = SeatLayout.of(2, observed, acted, masks)
-        assert (layout.uniform, layout.entities, layout.rows) == (False, 2, 4)
 
 
 def test_a_view_without_a_buffer_counts_bytes_and_takes_no_memory() -> None:
@@ -309,7 +253,7 @@ def messages(entities: tuple[int, ...], marks: tuple[int, ...], ended: NDArray[n
 ENDINGS = st.lists(st.booleans(), min_size=LANES * 4, max_size=LANES * 4).map(lambda f: np.reshape(f, (LANES, 4)))
 
 
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(ENDINGS)
 def test_seat_receives_no_byte_of_another_seat(ended: NDArray[np.bool_]) -> None:
     for entities in SEATS:
@@ -317,37 +261,6 @@ def test_seat_receives_no_byte_of_another_seat(ended: NDArray[np.bool_]) -> None
         for entity, mark in enumerate(MARKS):
             run = bytes([mark]) * 2
             assert (run in sent) == (entity in entities), f"seat of {entities} and entity {entity}"
-
-
-@pytest.mark.slow
-@settings(max_examples=30)
-@given(ENDINGS, st.lists(st.integers(0, 255), min_size=4, max_size=4))
-def test_bytes_of_a_seat_do_not_depend_on_other_seats(ended: NDArray[np.bool_], others: list[int]) -> None:
-    for entities in SEATS:
-        marks = tuple(MARKS[entity] if entity in entities else others[entity] for entity in range(4))
-        mine = np.zeros_like(ended)
-        mine[:, list(entities)] = ended[:, list(entities)]
-        assert messages(entities, marks, mine) == messages(entities, MARKS, mine)
-
-
-def test_new_episodes_do_not_overwrite_last_observations() -> None:
-    port = port_of((1, 3))
-    ended, over = np.zeros((LANES, 4), np.bool_), np.array([False, True, False])
-    ended[over] = True
-    begin = marked_frame((1, 2, 3, 4))
-    begin.active[:] = False
-    port.write_step(Step(marked_frame(MARKS), np.zeros((LANES, 4)), ended, np.zeros_like(ended)), ends=True)
-    port.write_begin(begin, over)
-    reply = port.reply
-    for position, (old, new) in enumerate([(MARKS[1], 2), (MARKS[3], 4)]):
-        shown, masks = reply.by_entity[position], reply.masks_by_entity[position]
-        assert masks is not None
-        assert [sorted(set(shown[lane].ravel().tolist())) for lane in range(LANES)] == [[old], [new], [old]]
-        assert [sorted(set(masks.view(np.uint8)[lane].tolist())) for lane in range(LANES)] == [[old], [new], [old]]
-    assert reply.fresh.tolist() == reply.terminated.tolist() == [[False] * 2, [True] * 2, [False] * 2]
-    assert reply.active.tolist() == [[True] * 2, [False] * 2, [True] * 2]
-    ((_, (first,)), (_, (second,))) = reply.final()
-    assert (set(first.ravel().tolist()), set(second.ravel().tolist())) == ({MARKS[1]}, {MARKS[3]})
 
 
 def test_last_masks_are_kept_apart_from_current_ones() -> None:
@@ -363,54 +276,6 @@ def test_last_masks_are_kept_apart_from_current_ones() -> None:
     everything = [1, 1]  # the last lane's mask is all zeros
     assert [masks.tolist() for _, masks in port.reply.final_masks()] == [[[0, 1], [1, 0], everything]] * 2
     assert [masks.tolist() for masks in port.reply.mask_rows] == [[everything] * LANES] * 2
-
-
-def test_final_mask_is_hidden_without_a_current_mask() -> None:
-    port = port_of((1, 3))
-    everywhere, nowhere = np.ones((LANES, 4), np.bool_), np.zeros((LANES, 4), np.bool_)
-    port.write_begin(marked_frame((1, 1, 1, 1)), everywhere[:, 0])
-    shown = [masks.tolist() for masks in port.reply.mask_rows]
-    last = [np.full((LANES, 2), (0, 1), np.int8)] * 4
-    frame = marked_frame(MARKS)._replace(masks=[None] * 4, final_masks=last)
-    port.write_step(Step(frame, np.zeros((LANES, 4)), everywhere, nowhere), ends=True)
-    assert [masks.tolist() for masks in port.reply.mask_rows] == shown
-    assert [masks.tolist() for _, masks in port.reply.final_masks()] == [[[0, 1]] * LANES] * 2
-
-
-def test_infos_of_an_ended_episode_are_apart_from_the_next_ones() -> None:
-    port = port_of((1, 3))
-    ended = np.zeros((LANES, 4), np.bool_)
-    ended[0, :], ended[1, 3] = True, True
-    ended[2, 3], over = True, np.array([True, False, True])  # in lane 2 entity 1 had ended on an earlier tick
-    step = [[{"step": (lane, entity)} for entity in range(4)] for lane in range(LANES)]
-    begin = [[{"begin": (lane, entity)} if entity == 3 else {} for entity in range(4)] for lane in range(LANES)]
-    port.write_step(Step(marked_frame(MARKS), np.zeros((LANES, 4)), ended, np.zeros_like(ended)), ends=True)
-    packed = port.pack_infos(step, begin, over)
-    assert packed is not None
-    current, final = unpack(packed)
-    assert current == {1: {"begin": (0, 3)}, 2: {"step": (1, 1)}, 5: {"begin": (2, 3)}}
-    assert final == {
-        0: {"step": (0, 1)},
-        1: {"step": (0, 3)},
-        3: {"step": (1, 3)},
-        5: {"step": (2, 3)},
-    }
-
-
-def test_without_infos_nothing_is_packed() -> None:
-    port = port_of((0,))
-    empty = [[{} for _ in range(4)] for _ in range(LANES)]
-    assert port.pack_infos(None, None, np.ones(LANES, np.bool_)) is None
-    assert port.pack_infos(empty, empty, np.ones(LANES, np.bool_)) is None
-
-
-@pytest.mark.parametrize(("chosen", "expected"), [(None, [1, 0, 0]), (1, [1, 1, 1])])
-def test_idle_seat_plays_an_allowed_or_configured_action(chosen: int | None, expected: list[int]) -> None:
-    port = port_of((0,))
-    mask = port.reply.masks_by_entity[0]
-    assert mask is not None
-    mask[:] = [[0, 1], [1, 0], [1, 1]]
-    assert [action.tolist() for action in port.idle_actions(chosen)] == [expected]
 
 
 def test_leaves_of_the_game_spaces_are_bytes() -> None:

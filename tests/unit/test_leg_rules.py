@@ -13,22 +13,14 @@ from arena.config import parse_config
 from arena.errors import ConfigError
 from arena.plan.build import make_plan
 from arena.plan.plan import Plan, Role, RoleKind
-from arena.records.folder import RunFolder
 from arena.roles.protocol import Done, Ready
 from arena.roles.root.legs import (
-    NextStep,
     boundary_at,
     check_playable,
     check_synchronized,
-    idle_checkpoints,
-    leg_from,
-    next_step,
-    planned_end,
-    seats_of,
 )
-from arena.roles.run import Leg, Run
+from arena.roles.run import Run
 
-FOLDER = RunFolder(Path("run"))
 ENVIRONMENT = Role(RoleKind.ENVIRONMENT, 0)
 BLUE, RED = (Role(RoleKind.WORKER, 0, seat) for seat in (0, 1))
 DATA = {
@@ -89,57 +81,6 @@ def test_round_that_can_deadlock_is_rejected() -> None:
     check_playable(frozen, all_ready(frozen, episodic=["blue", "red"]))
 
 
-@pytest.mark.parametrize(("start", "end"), [(0, 100), (99, 100), (100, 200), (200, 250)])
-def test_planned_end_is_the_next_multiple_or_the_last_tick(start: int, end: int) -> None:
-    assert planned_end(run_of(), start, resumable=True) == end
-    assert (
-        planned_end(run_of(), start, resumable=False) == planned_end(run_of(episodes=3), start, resumable=True) == 250
-    )
-
-
-EVERY_100 = {"evaluation": {"every": 100}}
-
-
-@pytest.mark.parametrize(
-    ("changes", "tick", "stopping", "step"),
-    [
-        ({}, 100, False, "leg"),
-        ({}, 100, True, "stopped_at"),
-        ({}, 250, False, "following"),
-        ({}, 250, True, "following"),
-        (EVERY_100, 100, False, "following"),
-        (EVERY_100, 250, False, "following"),
-        ({"rounds": 2}, 100, False, "leg"),
-        ({"rounds": 2}, 250, False, "following"),
-        ({"rounds": 2}, 250, True, "stopped_at"),
-        ({"rounds": 2, "number": 1}, 500, True, "following"),
-    ],
-)
-def test_next_step_is_a_leg_or_new_roles_or_a_stop(
-    changes: dict[str, Any], tick: int, stopping: bool, step: str
-) -> None:
-    leg = Leg(start=tick)
-    found = next_step(run_of(**changes), leg, stopping=stopping)
-    assert found == NextStep(**{step: tick if step == "stopped_at" else leg})
-
-
-def test_next_step_after_games_is_the_next_round() -> None:
-    leg, run = Leg(start=70), run_of(episodes=5, rounds=2)
-    assert next_step(run, leg, stopping=False) == NextStep(following=leg)
-    assert next_step(run, leg, stopping=True) == NextStep(stopped_at=70)
-
-
-def test_boundary_holds_the_content_of_the_done_messages() -> None:
-    messages = (Done(RED, 100, returned=True), Done(ENVIRONMENT, 100, episodes=(4, 0, 7)), Done(BLUE, 100, saved=100))
-    idle = {"rests": 50}
-    found = boundary(100, *messages, updates={"blue": 3}, idle=idle, journals={"episodes.jsonl": 9})
-    assert (found.tick, found.updates, found.journals) == (100, {"blue": 3}, {"episodes.jsonl": 9})
-    assert found.episodes == [(0, 0, 4), (0, 2, 7)]
-    assert found.left == [(0, 1)]
-    assert found.seats == seats_of(plan_of())
-    assert found.checkpoints == {"rests": 50, "blue": 100}
-
-
 @pytest.mark.parametrize(("saved", "newest"), [((80, 100), 80), ((60, 70), 70), ((None, 90), 90)])
 def test_boundary_of_an_early_end_has_the_newest_checkpoint(saved: tuple[int | None, ...], newest: int) -> None:
     plan = plan_of(matches=[{"env": "game", "seats": ["blue", "blue"]}])
@@ -167,24 +108,3 @@ def test_check_synchronized_rejects_diverged_workers(
         check_synchronized(100, plan, done, left)
     if refused:
         assert caught is not None and caught.value.path == "policies.blue"
-
-
-def test_idle_policies_have_a_checkpoint_of_this_run() -> None:
-    other = Path("other/checkpoints/blue/000000000100.ckpt")
-    for path, found in ((FOLDER.checkpoints_path("blue") / "000000000100.ckpt", True), (other, False)):
-        assert idle_checkpoints(plan_of(), Leg(restore={"rests": path}), FOLDER) == ({"rests": path} if found else {})
-        assert idle_checkpoints(plan_of(), Leg(restore={"blue": path}), FOLDER) == {}, "blue plays"
-
-
-def test_next_leg_has_the_checkpoints_of_the_boundary() -> None:
-    last = Leg(restore={"blue": Path("given.ckpt"), "red": Path("red.ckpt")})
-    leg = leg_from(boundary(100, Done(BLUE, 100, saved=100)), plan_of(), last, FOLDER)
-    assert leg.start == 100
-    assert leg.restore == {"blue": FOLDER.checkpoints_path("blue") / "000000000100.ckpt", "red": Path("red.ckpt")}
-
-
-def test_next_leg_is_unchanged_by_later_updates() -> None:
-    updates, seconds = {"blue": 3}, {"blue": 1.0}
-    leg = leg_from(boundary(updates=updates, seconds=seconds), plan_of(), Leg(), FOLDER)
-    updates["blue"], seconds["blue"] = 4, 2.0
-    assert (leg.updates, leg.seconds) == ({"blue": 3}, {"blue": 1.0})

@@ -7,21 +7,19 @@ import itertools
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arena.transport.endpoint import Channel, Endpoint, LinkSet, LinkSize, Side, Tag
+from arena.transport.endpoint import Endpoint, LinkSet, LinkSize, Side, Tag
 from arena.transport.links import (
     LinkLayout,
     LinkMemory,
     LinkPlace,
     SharedCounters,
-    SharedEnvironmentLink,
-    SharedLink,
     SharedSeatLink,
 )
 from arena.transport.scheduler import RoleEndpoint, RoleScheduler
@@ -74,43 +72,6 @@ def test_seat_link_that_is_closed_is_not_waited_for() -> None:
     seats[2].post(8)
     seats[1].post(8)
     assert woken == ["by 2", "by 1"]
-
-
-def test_link_wait_returns_each_message_once() -> None:
-    woken = Woken()
-    counters = SharedCounters.on(np.zeros(64, np.uint8), 1)
-    endpoint, box = NeverWaiting(), np.zeros(8, np.uint8)
-    environment = SharedLink(endpoint, 1, Side.ENVIRONMENT, 0, 0, counters, box, box, woken.by("seat"))  # type: ignore[arg-type]
-    (seat,) = seats_at(counters, woken)
-    environment.post(8)
-    seat.wait()
-    seat.post(8)
-    environment.wait()
-    assert woken == ["seat", "by 0"]
-    with pytest.raises(AssertionError, match="REQUEST"):
-        environment.wait()
-    with pytest.raises(AssertionError, match="REPLY"):
-        seat.wait()
-
-
-def test_environment_reports_a_seat_that_has_not_posted() -> None:
-    class Records:
-        """An endpoint that records for which role it sleeps, while seats post."""
-
-        address = 0
-        roles: ClassVar[list[int]] = []
-
-        def sleep(self, awaited: Channel, *, awaited_role: Callable[[], int]) -> None:
-            for seat in seats_at(counters, Woken()):
-                self.roles.append(awaited_role())
-                seat.post(8)
-
-    counters = SharedCounters.on(np.zeros(64, np.uint8), 3)
-    endpoint, box = Records(), np.zeros(8, np.uint8)
-    link = SharedEnvironmentLink(endpoint, 4, Side.ENVIRONMENT, 0, 0, counters, box, box, Woken().by("seat"))  # type: ignore[arg-type]
-    link.peers = [4, 5, 6]
-    link.wait()
-    assert endpoint.roles == [4, 5, 6]
 
 
 @given(st.integers(1, 600), st.integers(0, 9000), st.integers(0, 9000))
@@ -257,25 +218,6 @@ def test_unmappable_link_names_the_remedy(heaps: bool, nbytes: int, monkeypatch:
 
 def cannot_map(memory: SharedMemory, part: slice | None = None) -> None:
     raise OSError("out of memory")
-
-
-@pytest.mark.parametrize("heaps", [False, True])
-def test_open_links_of_many_legs_holds_as_many_descriptors_as_one(heaps: bool) -> None:
-    transport = LocalTransport()
-    endpoint: Any = FakeEndpoint(0, transport)
-    remote: Any = transport
-    memory = LinkMemory({0}.__contains__, remote)
-    held: list[int] = []
-    for leg in range(5):
-        transport.near = {1, 2}
-        blocks = [memory.open_links(endpoint, [1, 2], [LinkSize(8, 24, heaps)] * 2, part) for part in range(2)]
-        seat = seat_of(1, transport)
-        blocks[0].outboxes[0] = leg
-        assert seat.inbox.tolist() == [leg] * 24
-        transport.messages.clear()
-        held.append(sum("arena-link" in os.readlink(path) for path in descriptors()))
-        del blocks, seat
-    assert held == held[:1] * 5
 
 
 def descriptors() -> list[Path]:

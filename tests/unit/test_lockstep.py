@@ -29,13 +29,6 @@ def test_every_order_of_arrival_gives_the_same_joint_step(kinds: list[RequestKin
         assert (match.joint(), match.tick) == (expected, 1)
 
 
-def test_idle_seats_play_no_op_and_departed_seats_get_no_reply() -> None:
-    match = Lockstep(3, budget=10)
-    for seat, kind in enumerate([ACT, IDLE, LEAVE]):
-        match.put(seat, kind)
-    assert match.joint() == Joint(None, frozenset({1, 2}), (0, 1))
-
-
 def test_missing_lists_seats_without_a_request_in_every_tick() -> None:
     match = Lockstep(3, budget=10)
     assert match.missing() == (0, 1, 2)
@@ -57,6 +50,8 @@ def test_each_joint_step_counts_a_tick_until_the_budget_is_used() -> None:
         match.joint()
         seen.append(match.tick)
     assert seen == [5, 6, 7]
+    with pytest.raises(ProtocolError, match="seat 0 sent ACT at tick 7, but it has no tick left"):
+        match.put(0, ACT)
 
 
 def test_reset_costs_no_tick_and_names_its_seat() -> None:
@@ -91,26 +86,25 @@ def test_a_match_with_one_seat_is_alone() -> None:
     assert not Lockstep(2, budget=1).alone
 
 
-def test_put_refuses_a_second_request() -> None:
-    match = Lockstep(2, budget=10)
-    match.put(1, ACT)
-    with pytest.raises(ProtocolError, match="seat 1 sent IDLE at tick 0, but it has sent a request already"):
-        match.put(1, IDLE)
-
-
-def test_put_refuses_a_seat_that_has_left() -> None:
-    match = Lockstep(2, budget=10)
-    match.put(1, LEAVE)
-    with pytest.raises(ProtocolError, match="seat 1 sent ACT at tick 0, but it has left"):
-        match.put(1, ACT)
-
-
-def test_put_refuses_requests_after_the_last_tick() -> None:
-    match = Lockstep(1, budget=1)
-    match.put(0, ACT)
-    match.joint()
-    with pytest.raises(ProtocolError, match="seat 0 sent ACT at tick 1, but it has no tick left"):
-        match.put(0, ACT)
+@pytest.mark.parametrize(
+    ("seats", "before", "seat", "words"),
+    [
+        (2, (1, ACT), 1, "seat 1 sent ACT at tick 0, but it has sent a request already"),
+        (2, (1, LEAVE), 1, "seat 1 sent ACT at tick 0, but it has left"),
+        (2, (1, ACT), 2, "seat 2 sent ACT at tick 0, but there are 2 seats"),
+        (2, (1, ACT), -1, "seat -1 sent ACT at tick 0, but there are 2 seats"),
+        (3, (1, ACT), None, r"cannot step at tick 0: the requests of seats \(0, 2\) are missing"),
+        (1, (0, LEAVE), None, "cannot step at tick 0: it is over"),
+    ],
+)
+def test_invalid_requests_are_refused(
+    seats: int, before: tuple[int, RequestKind], seat: int | None, words: str
+) -> None:
+    match = Lockstep(seats, budget=10)
+    match.put(*before)
+    with pytest.raises(ProtocolError, match=words):
+        match.joint() if seat is None else match.put(seat, ACT)
+    assert match.tick == 0
 
 
 def test_put_refuses_a_reset_of_a_shared_match() -> None:
@@ -120,25 +114,3 @@ def test_put_refuses_a_reset_of_a_shared_match() -> None:
         match.put(0, RESET)
     match.put(0, ACT)  # the refused request was not counted
     assert match.joint() == Joint(None, frozenset({1}), (0,))
-
-
-@pytest.mark.parametrize("seat", [-1, 2])
-def test_a_seat_that_the_match_does_not_have_is_refused(seat: int) -> None:
-    with pytest.raises(ProtocolError, match=rf"seat {seat} sent ACT at tick 0, but there are 2 seats"):
-        Lockstep(2, budget=10).put(seat, ACT)
-
-
-def test_joint_needs_the_requests_of_all_seats() -> None:
-    match = Lockstep(3, budget=10)
-    match.put(1, ACT)
-    with pytest.raises(ProtocolError, match=r"cannot step at tick 0: the requests of seats \(0, 2\) are missing"):
-        match.joint()
-    assert match.tick == 0
-
-
-def test_joint_refuses_a_match_that_all_seats_have_left() -> None:
-    match = Lockstep(1, budget=10)
-    match.put(0, LEAVE)
-    with pytest.raises(ProtocolError, match="cannot step at tick 0: it is over"):
-        match.joint()
-    assert match.tick == 0

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
-from arena.diagnostics.profile import Activity, StoppedWatch, Stopwatch
+from arena.diagnostics.profile import Activity, Stopwatch
 
 
 class Clock:
@@ -55,33 +53,3 @@ def test_time_between_ticks_with_an_update_is_learning() -> None:
         "inference": 1,
         "learning": 12,
     }
-
-
-def test_initial_broadcast_is_not_learning() -> None:
-    stopwatch, clock = watch()
-    clock.seconds += 1
-    stopwatch.count_update()
-    clock.seconds += 2
-    profile = stopwatch.profile()
-    assert profile is not None
-    assert profile.seconds == {"starting": 3}
-
-
-def test_a_stopped_watch_measures_nothing() -> None:
-    stopwatch = StoppedWatch()
-    stopwatch.begin_inference()
-    stopwatch.count_update()
-    assert stopwatch.switch(Activity.LEARNING) is Activity.LEARNING
-    assert stopwatch.profile() is None
-
-
-@pytest.mark.parametrize("updates", [1, 3])
-def test_several_updates_between_two_ticks_are_all_learning(updates: int) -> None:
-    stopwatch, clock = watch()
-    stopwatch.begin_inference()
-    for _ in range(updates):
-        clock.seconds += 2
-        stopwatch.count_update()
-    profile = stopwatch.profile()
-    assert profile is not None
-    assert profile.seconds == {"learning": 2 * updates}

@@ -89,49 +89,6 @@ def test_peek_waits_for_a_process_that_is_stopped_while_it_writes(monkeypatch: p
     assert seen_later == seen
 
 
-NOTED = """
-import os, sys
-from arena.diagnostics.remote_stacks import note_role, this_process
-descriptor = this_process("here").descriptor
-note_role(7)
-if os.fork() == 0:  # shares the file offset, so it writes where its parent would
-    sys.stdin.readline()
-    note_role(0)
-    os._exit(0)
-print(descriptor, flush=True)
-os.wait()
-sys.stdin.readline()
-"""
-
-
-def test_peek_does_not_take_a_note_of_a_role_for_the_stacks(monkeypatch: pytest.MonkeyPatch) -> None:
-    root, kill, pipe = str(Path(__file__).parents[2]), os.kill, subprocess.PIPE
-
-    def stop_before_signal(pid: int, number: int) -> None:
-        """Stops the process before it takes the signal; meanwhile a note of a role is written."""
-        kill(pid, signal.SIGSTOP)
-        os.waitid(os.P_PID, pid, os.WSTOPPED)
-        kill(pid, number)
-        file = Path(f"/proc/{pid}/fd/{process.descriptor}")
-        before = file.stat().st_size
-        child.stdin.write("\n")
-        child.stdin.flush()
-        while file.stat().st_size == before:
-            pass
-        patch.setattr(os, "kill", kill)
-        continue_after_looks(patch, pid)
-
-    with subprocess.Popen([sys.executable, "-c", NOTED], cwd=root, stdin=pipe, stdout=pipe, text=True) as child:
-        assert child.stdin is not None and child.stdout is not None
-        process = Process("here", child.pid, int(child.stdout.readline()))
-        with monkeypatch.context() as patch:
-            patch.setattr(remote_stacks, "_ANSWER_SECONDS", math.inf)
-            patch.setattr(os, "kill", stop_before_signal)
-            seen = peek(process)
-        child.kill()
-    assert [frame.function for frame in seen[7]] == ["<module>"]
-
-
 def test_peek_gives_a_threads_stack_to_its_newest_role() -> None:
     process, begun, free = this_process("here"), threading.Event(), threading.Event()
 
@@ -150,7 +107,3 @@ def test_peek_gives_a_threads_stack_to_its_newest_role() -> None:
     thread.join()
     assert any(frame.function == "play_role" for frame in seen[3])
     assert any(frame.function.startswith("test_peek_gives") for frame in seen[1])
-
-
-def test_peek_is_empty_for_a_process_without_a_file_of_stacks() -> None:
-    assert peek(Process("here", os.getpid(), -1)) == {}

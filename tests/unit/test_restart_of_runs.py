@@ -7,30 +7,23 @@ import signal
 import time
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from arena.config import parse_config, resolved_yaml
-from arena.diagnostics.profile import RoleProfile
 from arena.errors import ConfigError
 from arena.plan.build import make_plan
-from arena.plan.plan import Role, RoleKind
 from arena.records import boundary
 from arena.records.folder import RunFolder
 from arena.records.formats import Boundary
 from arena.records.journal import JournalReader
-from arena.records.scoreboard import Scoreboard
-from arena.roles.perform import failure_of
-from arena.roles.protocol import Failed
 from arena.roles.run import Leg, Run
-from arena.roles.state import Profiled, RunState
+from arena.roles.state import RunState
 from arena.roles.stop import Stop
-from arena.run.lead import Leader, RunCommand, log_death
-from arena.run.loop import Rank
+from arena.run.lead import Leader, log_death
 from arena.run.mpirun import RESTART_VARIABLE, Restart
-from arena.run.prepare import prepare, restarted
+from arena.run.prepare import restarted
 from arena.run.resume import forget
 
 DATA = {
@@ -131,18 +124,6 @@ def test_death_is_recorded_with_the_roles_of_the_rank(tmp_path: Path) -> None:
     assert f"{line['done']}; {line['seconds']:.2f} s lost" == words
 
 
-def test_the_time_of_a_role_adds_up_over_the_legs() -> None:
-    memory, who = RunState(), Profiled(Role(RoleKind.ROOT), None, 0)
-    for wall in (1.0, 2.0):
-        memory.add_profile(who, RoleProfile(wall, wall / 2, {"recording": wall}))
-    assert memory.profiles == {who: RoleProfile(3.0, 1.5, {"recording": 3.0})}
-
-
-def test_signal_between_two_stages_is_reported() -> None:
-    failure = failure_of(KeyboardInterrupt(signal.SIGTERM), "rank 0")
-    assert failure == Failed("rank 0", "ended by SIGTERM", exit_code=128 + signal.SIGTERM)
-
-
 def test_run_without_state_is_not_called_resumable(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run, memory = run_of(tmp_path), RunState(stop=Stop(number=signal.SIGINT))
     memory.resumable = False
@@ -156,50 +137,3 @@ def test_run_without_state_is_not_called_resumable(tmp_path: Path, capsys: pytes
     for words in told:
         assert "--resume" not in words
         assert "it cannot be resumed: what some algorithm has learned cannot be saved and loaded" in words
-
-
-class First:
-    """The team of rank 0, without any failure."""
-
-    rank, size = 0, 6
-
-    def private(self) -> First:
-        return self
-
-    def wait_for_all(self) -> None:
-        pass
-
-    def broadcast(self, data: bytes) -> bytes:
-        return data
-
-    def is_peer_failure(self, error: BaseException) -> bool:
-        return False
-
-    def abort(self, status: int) -> None:
-        raise SystemExit(status)
-
-
-class Interrupted(RunCommand):
-    """Is asked to end while it determines the first stage."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def prepare(self, ranks: int, restart: Restart | None = None) -> Run:
-        return prepare(parse_config({**DATA, "rounds": 2}, source="test"), ranks=ranks, run_dir=str(self._path))
-
-    def present(self, run: Run, scoreboard: Scoreboard) -> None:
-        raise AssertionError("a game was played")
-
-    def next_stage(self, run: Run, memory: RunState) -> Run | None:
-        assert self._path.exists()
-        raise KeyboardInterrupt(signal.SIGINT)
-
-
-def test_signal_before_play_leaves_no_folder(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    mpi = SimpleNamespace(World=lambda *_, **__: First(), world=lambda: None)
-    rank = Rank(mpi, lambda: Interrupted(tmp_path / "run"), RunState())
-    with pytest.raises(SystemExit, match="130"), rank._stderr:
-        rank.take_part()
-    assert "ended by SIGINT; before any tick was played" in capfd.readouterr().err
-    assert not (tmp_path / "run").exists()

@@ -1,21 +1,17 @@
-"""The seeds of a run, the descriptions of its roles, and the connections of its processes."""
+"""The seeds of a run, and the addresses and descriptions of its roles."""
 
 from __future__ import annotations
 
 import pickle
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
-
-import pytest
 
 from arena.config import parse_config
 from arena.plan.build import make_plan
 from arena.plan.plan import Role, RoleKind
+from arena.plan.seeding import environment_seed, policy_seed, worker_seed
 from arena.roles.run import Leg, Run
-from arena.run.loop import Processes
 
 DUEL = {"env": "game", "seats": ["blue", "red"], "lanes": 3}
 MIRROR = {"env": "game", "seats": ["blue", "blue"]}
@@ -64,6 +60,15 @@ def test_seeds_of_a_match_do_not_depend_on_the_others() -> None:
     assert alone.policy_seed("blue") == among.policy_seed("blue")
 
 
+def test_seeds_equal_those_of_earlier_versions_and_fit_in_32_bits() -> None:
+    assert environment_seed(7, entry=0, copy=0, lane=0) == 4150711411
+    assert environment_seed(7, entry=3, copy=2, lane=1) == 822793632
+    assert worker_seed(7, policy="blue", entry=0, copy=0, seat=1) == 2811166876
+    assert policy_seed(7, policy="blue") == 927074662
+    seeds = [environment_seed(2**80, entry=0, copy=0, lane=lane) for lane in range(200)]
+    assert 2**31 < max(seeds) < 2**32 and min(seeds) >= 0
+
+
 def test_run_seed_determines_all_seeds() -> None:
     assert all_seeds(run_of(DUEL)) == all_seeds(run_of(DUEL))
     assert not set(all_seeds(run_of(DUEL))) & set(all_seeds(run_of(DUEL, seed=8)))
@@ -76,22 +81,11 @@ def test_legs_have_new_streams_and_one_seed_of_initial_weights() -> None:
     assert len({run.policy_seed("blue") for run in runs}) == 1
 
 
-def test_seeds_fit_in_32_bits() -> None:
-    assert all(0 <= seed < 2**32 for tick in (0, 3) for seed in all_seeds(run_of(DUEL, start=tick)))
-
-
 def test_role_address_is_its_index_and_equals_its_rank() -> None:
     run = run_of(DUEL, MIRROR)
     assert [run.address(role) for role in run.roles] == list(range(7))
     assert [run.plan.rank_of(role) for role in run.roles] == list(range(7))
     assert run.roles[0].kind is RoleKind.ROOT
-
-
-def test_addresses_do_not_depend_on_how_many_ranks_host_the_roles() -> None:
-    run = run_of(DUEL, MIRROR)
-    in_one = replace(run, plan=replace(run.plan, ranks=(run.roles,)))
-    assert in_one.roles == run.roles
-    assert {in_one.plan.rank_of(role) for role in in_one.roles} == {0}
 
 
 def test_roles_have_descriptions() -> None:
@@ -107,38 +101,3 @@ def test_run_is_sent_to_other_processes_unchanged() -> None:
     copy = pickle.loads(pickle.dumps(run))
     assert copy == run
     assert all_seeds(copy) == all_seeds(run)
-
-
-class World:
-    """All processes; keeps in `calls` what was called, in order."""
-
-    rank, size = 0, 4
-
-    def __init__(self, calls: list[str]) -> None:
-        self.calls = calls
-
-    def split(self, color: int | None) -> None:
-        return None
-
-
-class Transport:
-    """Connects to nothing."""
-
-    def __init__(self, world: World, ranks: Any, *, shared_memory: bool) -> None:
-        self._world = world
-
-    def close(self) -> None:
-        self._world.calls.append("close")
-
-
-def test_transport_is_closed_if_the_roles_cannot_be_set_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_memory(*_: Any, **__: Any) -> Any:
-        raise MemoryError
-
-    monkeypatch.setattr("arena.run.loop.RoleScheduler", no_memory)
-    calls: list[str] = []
-    run = replace(run_of(DUEL), path=tmp_path)
-    team = Processes(SimpleNamespace(MpiTransport=Transport), World(calls))
-    with pytest.raises(MemoryError), team.hosting(run):
-        pass
-    assert calls == ["close"]

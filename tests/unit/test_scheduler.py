@@ -16,7 +16,7 @@ import pytest
 
 from arena.errors import Deadlock, PeerLost, RunStopped
 from arena.transport import ANY_SOURCE, Tag
-from arena.transport.endpoint import Bytes, Inbox, LinkSize, Order, RemoteTransport
+from arena.transport.endpoint import Bytes, Inbox, Order, RemoteTransport
 from arena.transport.pickling import pack, unpack
 from arena.transport.scheduler import RoleEndpoint, RoleScheduler
 from arena.transport.status import RoleStatus, State, StatusQuery
@@ -61,7 +61,7 @@ def test_scheduler_runs_roles_in_the_same_order_every_time() -> None:
 
     first = log_of_one_run()
     assert len(first) == 60
-    assert all(log_of_one_run() == first for _ in range(19))
+    assert all(log_of_one_run() == first for _ in range(4))
 
 
 def test_scheduler_runs_one_role_at_a_time() -> None:
@@ -107,33 +107,6 @@ def test_messages_keep_their_order_by_sender_and_tag_and_their_bytes() -> None:
     assert received == {**expected, "anyone": [1, 2]}
 
 
-def test_links_of_the_same_roles_keep_their_messages_apart() -> None:
-    received: list[Any] = []
-
-    def environment(endpoint: RoleEndpoint) -> None:
-        links = [endpoint.open_links([1], [LinkSize(1, 1)], part).links[0] for part in (0, 1)]
-        for part in (1, 0):  # in another order than they are waited for
-            links[part].outbox[:] = part
-            links[part].post(1)
-            links[part].post_extra(b"of %d" % part)
-        for link in links:
-            link.wait()
-            received.append((link.inbox.tolist(), bytes(link.wait_extra())))
-
-    def seat(endpoint: RoleEndpoint) -> None:
-        links = [endpoint.link(0, LinkSize(1, 1), part) for part in (0, 1)]
-        for link in links:
-            link.wait()
-            received.append((link.inbox.tolist(), bytes(link.wait_extra())))
-        for part in (1, 0):
-            links[part].outbox[:] = 10 + part
-            links[part].post(1)
-            links[part].post_extra(b"to %d" % part)
-
-    run(environment, seat)
-    assert received == [([0], b"of 0"), ([1], b"of 1"), ([10], b"to 0"), ([11], b"to 1")]
-
-
 def test_deadlock_names_what_each_role_waits_for() -> None:
     def waits_for(source: int, tag: Tag) -> Main:
         return lambda endpoint: endpoint.receive(source, tag)
@@ -172,39 +145,6 @@ def test_first_failure_is_raised_and_ends_all_other_roles() -> None:
         run(waits, waits, fails, waits)
     assert sorted(ended) == [0, 1]  # the last one had not started
     assert_all_threads_end()
-
-
-def test_sending_after_a_failure_stops_the_role() -> None:
-    said: list[str] = []
-
-    def busy(endpoint: RoleEndpoint) -> None:
-        try:
-            endpoint.receive(1, Tag.GROUP)
-        except RunStopped:
-            said.append("stopped while it waited")
-            endpoint.send(1, Tag.GROUP, b"")
-            said.append("went on")  # pragma: no cover
-
-    def fails(endpoint: RoleEndpoint) -> None:
-        raise SystemExit(3)
-
-    with pytest.raises(SystemExit):
-        run(busy, fails)
-    assert said == ["stopped while it waited"]
-
-
-def test_first_failure_is_raised_if_another_role_fails_while_stopping() -> None:
-    def stumbles(endpoint: RoleEndpoint) -> None:
-        try:
-            endpoint.receive(1, Tag.GROUP)
-        except RunStopped as stopped:
-            raise OSError("while it ended") from stopped
-
-    def fails(endpoint: RoleEndpoint) -> None:
-        raise ValueError("the first")
-
-    with pytest.raises(ValueError, match="the first"):
-        run(stumbles, fails)
 
 
 @pytest.fixture
@@ -313,26 +253,6 @@ def test_bell_of_another_thread_wakes_a_role(others: int) -> None:
     assert came == list(range(200))
 
 
-def test_several_roles_have_alarms_of_their_own() -> None:
-    late: list[float] = []  # seconds after the alarm
-    rings: list[Callable[[], None]] = []
-
-    def waits(endpoint: RoleEndpoint) -> None:
-        seconds, begun = 0.03 * (3 - endpoint.address), time.monotonic()
-        waits_for_games(endpoint, seconds)
-        late.append(time.monotonic() - begun - seconds)
-        if len(late) == 2:
-            rings[0]()
-
-    def waits_for_the_bell(endpoint: RoleEndpoint) -> None:
-        rings.append(endpoint.bell())
-        waits_for_games(endpoint, 3600.0)
-        assert len(late) == 2
-
-    run(waits_for_the_bell, waits, waits)
-    assert min(late) >= 0.0, "none is woken by the alarm of another one"
-
-
 def test_wait_for_games_is_no_deadlock_and_is_reported_as_such() -> None:
     seen: list[tuple[RoleStatus, ...]] = []
     host = RoleScheduler({0: "role 0", 1: "role 1"})
@@ -355,18 +275,6 @@ def test_wait_for_games_is_no_deadlock_and_is_reported_as_such() -> None:
     host.run({0: waits, 1: lambda endpoint: endpoint.receive(0, Tag.GROUP)})
     assert [role.awaits_games for role in seen[0]] == [True, False]
     assert "an external game that asks for an action" in seen[0][0].describe(str)
-
-
-@pytest.mark.usefixtures("interruptible")
-def test_interrupted_wait_for_games_ends_the_role() -> None:
-    def waits(endpoint: RoleEndpoint) -> None:
-        endpoint.bell()
-        threading.Timer(0.05, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT)).start()
-        waits_for_games(endpoint)
-
-    with pytest.raises(KeyboardInterrupt):
-        run(waits, nothing)
-    assert_all_threads_end()
 
 
 class Quiet(RemoteTransport):
@@ -416,18 +324,6 @@ def test_listen_returns_a_message_in_time_or_none(names: dict[int, str]) -> None
     RoleScheduler(names, remote, size=3).run({address: listens if address == 0 else nothing for address in names})
     assert received == [None, (2, b"word")]
     assert all(seconds is not None and seconds <= 60.0 for seconds in remote.waited)
-
-
-def test_listen_without_time_returns_a_message_that_has_arrived() -> None:
-    received: list[Any] = []
-    remote = Quiet(lambda arrivals: arrivals.deliver(0, Tag.GROUP, 2, b"word"))
-
-    def listens(endpoint: RoleEndpoint) -> None:
-        received.append(endpoint.listen(2, Tag.GROUP, 0.0))
-        received.append(endpoint.listen(2, Tag.GROUP, 0.0))
-
-    RoleScheduler({0: "role 0"}, remote, size=3).run({0: listens})
-    assert received == [(2, b"word"), None]
 
 
 class Lost(Quiet):

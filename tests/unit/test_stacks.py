@@ -8,6 +8,9 @@ import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from arena.diagnostics.stacks import (
     StackFrame,
@@ -53,26 +56,25 @@ def test_faulthandler_output_is_parsed_exactly() -> None:
     assert [[frame[::2] for frame in stack] for stack in found] == [[frame[::2] for frame in told]]
 
 
-def test_shortened_shows_the_frames_of_a_game_that_hangs() -> None:
-    assert shortened((START, STAGE, PLAY, GAME, GAME)) == (GAME, GAME)
+@pytest.mark.parametrize(
+    ("stack", "shown"),
+    [
+        ((START, STAGE, PLAY, GAME, GAME), (GAME, GAME)),
+        ((START, STAGE, PLAY, PLAYER, PROXY, HOST), (PLAYER,)),
+        ((START, STAGE, PLAY, HOST), (PLAY,)),
+        ((START, STAGE, PLAY, PROXY), (PLAY, PROXY)),
+        ((GAME, STAGE, HOST), (STAGE,)),  # it waits for the next leg
+        ((STAGE, *[GAME] * 100), (GAME,) * 8),
+        ((START,), (START,)),
+        ((), ()),
+    ],
+)
+def test_shortened_shows_the_frames_that_matter(stack: Any, shown: Any) -> None:
+    assert shortened(stack) == shown
 
 
-def test_shortened_shows_the_waiting_line_of_an_algorithm() -> None:
-    stack = (START, STAGE, PLAY, PLAYER, PROXY, HOST)
-    assert waits(stack)
-    assert shortened(stack) == (PLAYER,)
-
-
-def test_shortened_shows_the_frames_of_an_arena_role() -> None:
-    assert shortened((START, STAGE, PLAY, HOST)) == (PLAY,)
-    assert shortened((START, STAGE, PLAY, PROXY)) == (PLAY, PROXY)
-
-
-def test_unknown_stack_is_kept_and_a_deep_one_cut() -> None:
-    assert shortened((START,)) == (START,)
-    assert shortened((GAME, STAGE, HOST)) == (STAGE,), "it waits for the next leg"
-    assert shortened((STAGE, *[GAME] * 100)) == (GAME,) * 8
-    assert shortened(()) == ()
+def test_a_role_waits_in_the_scheduler() -> None:
+    assert waits((START, STAGE, PLAY, PLAYER, PROXY, HOST)) and not waits((START, STAGE, PLAY, GAME))
 
 
 def test_lines_show_the_source_where_there_is_one() -> None:

@@ -7,12 +7,9 @@ from hypothesis import strategies as st
 
 from arena.diagnostics.stacks import StackFrame
 from arena.transport import ANY_SOURCE, Tag
-from arena.transport.pickling import pack, unpack
 from arena.transport.status import (
     RoleStatus,
     State,
-    StatusQuery,
-    StatusReply,
     find_circle,
     report,
 )
@@ -69,8 +66,3 @@ def test_report_of_a_large_run_is_short() -> None:
     lines = report([], [waiting(i, 0)._replace(stack=(frame,)) for i in range(150)], name).splitlines()
     assert len(lines) < 50
     assert lines[-1] == "and 126 more roles"
-
-
-def test_pack_and_unpack_keep_a_status_reply() -> None:
-    answer = StatusReply(StatusQuery(stacks=True), (waiting(1, 2),), ({3: ()},))
-    assert unpack(pack(answer)) == answer

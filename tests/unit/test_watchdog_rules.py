@@ -49,7 +49,6 @@ class World:
         self.pending: list[tuple[int, Bytes]] = []
         self.calls: dict[int, tuple[tuple[str, int], ...]] = {}  # by address, the number of calls of its role by name
         self.shown: list[str] = []
-        self.is_prompt = True  # whether answers arrive with the query; else when time passes
 
     def clock(self) -> float:
         return self.now
@@ -70,8 +69,7 @@ class World:
         assert order is Order.QUERY_STATUS
         self.queried.append(to)
         self.pending.append((to, data))
-        if self.is_prompt:
-            self.answer()
+        self.answer()
 
     def answer(self) -> None:
         """Answers the pending queries of all roles that wait."""
@@ -182,25 +180,6 @@ def test_watchdog_gets_stacks_of_another_node_from_a_neighbor() -> None:
     assert failure.message.splitlines()[1] == '  File "/home/user/game.py", line 7, in step'
 
 
-def test_watchdog_gets_stacks_from_a_temporarily_starved_neighbor(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World(node="there")
-    checker = watchdog_of(world)
-    world.waits(RED, ENVIRONMENT, Tag.REPLY)
-    sleep = world.sleep
-
-    def starve_neighbor() -> None:
-        if world.now >= 107.0:
-            world.runs(RED)
-
-    def return_neighbor(awaited: Channel, seconds: float) -> None:
-        world.waits(RED, ENVIRONMENT, Tag.REPLY)
-        sleep(awaited, seconds)
-
-    monkeypatch.setattr(world, "sleep", return_neighbor)
-    failure = pass_time(world, checker, 20.0, each=starve_neighbor)
-    assert '  File "/home/user/game.py", line 7, in step' in failure.message
-
-
 def test_watchdog_accepts_any_number_of_short_calls(world: World) -> None:
     checker = watchdog_of(world)
 
@@ -265,23 +244,6 @@ def test_watchdog_sends_no_query_while_all_matches_play(world: World) -> None:
     assert world.queried == []
 
 
-def test_watchdog_reports_calls_of_ranks_that_answer_between_two_checks(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(watchdog, "_STACK_TIMEOUT", 0.5)
-    checker = watchdog_of(world)
-    world.is_prompt = False
-    world.calls = {BLUE: (("maximum", 120),)}
-
-    def keep_moving() -> None:  # no role waits long, and none sends a message to the root
-        for address in range(1, 7):
-            world.waits(address, 0, Tag.FROM_ROOT)
-
-    assert pass_time(world, checker, 100.0, each=keep_moving) is None
-    assert len(world.shown) == 1
-    assert "maximum 120 times" in world.shown[0]
-
-
 def test_watchdog_reports_calls_without_ticks_at_growing_intervals(world: World) -> None:
     checker = watchdog_of(world)
     world.calls = {BLUE: (("average", 120),), RED: (("reset", 1), ("pool", 2))}
@@ -303,22 +265,6 @@ def test_watchdog_reports_calls_without_ticks_at_growing_intervals(world: World)
         "worker of policy 'blue' in seat 0 of match 0 (rank 2): average 120 times; "
         "worker of policy 'red' in seat 1 of match 0 (rank 3): reset once, pool 2 times"
     )
-
-
-def test_watchdog_reports_no_calls_if_a_match_plays_or_none_occur(world: World) -> None:
-    checker = watchdog_of(world)
-    world.calls = {BLUE: (("average", 120),)}
-    for address in range(1, 7):
-        world.waits(address, ENVIRONMENT, Tag.REPLY)
-
-    def play_second_match() -> None:
-        checker.note_message(1, Progress(0, 0, ()))
-        checker.note_message(4, Progress(1, int(world.now), ()))
-
-    pass_time(world, checker, 200.0, each=play_second_match)
-    world.calls = {}
-    pass_time(world, checker, 200.0, each=lambda: checker.note_message(4, Progress(1, 0, ())))
-    assert world.shown == []
 
 
 def test_watchdog_does_not_count_time_in_which_the_root_slept(world: World) -> None:
