@@ -112,15 +112,3 @@ def test_dict_spaces_with_other_key_orders_are_not_alike() -> None:
     for port, seen in zip(seats.ports, step.frame.observations, strict=True):
         for key in "ab":
             assert port.reply.by_entity[0][key].tobytes() == seen[key].tobytes()
-
-
-def test_seats_with_entities_in_another_order_get_their_rows() -> None:
-    space: list[Space[Any]] = [Box(0, 1, (1,), np.float32)] * 3
-    seats = Seats(1, [(2,), (0,), (1,)], space, 0)
-    rewards = np.array([[0.0, 10.0, 20.0]])
-    observations = [np.full((1, 1), entity, np.float32) for entity in range(3)]
-    no_ends = np.zeros((1, 3), np.bool_)
-    step = Step(Frame(observations, ~no_ends, (None,) * 3), rewards, no_ends, no_ends)
-    step_writer(seats.ports, seats.layouts, seats.outboxes)(step, False)
-    assert [float(port.reply.rewards[0, 0]) for port in seats.ports] == [20.0, 0.0, 10.0]
-    assert [float(port.reply.by_entity[0][0, 0]) for port in seats.ports] == [2.0, 0.0, 1.0]

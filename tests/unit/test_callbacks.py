@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from arena import callbacks
-from arena.callbacks import Callback, Callbacks, made
+from arena.callbacks import Callbacks, made
 from arena.cli.main import main
 from arena.config import parse_config, resolved_yaml, yaml
 from arena.config.schema import CallbackConfig
-from arena.errors import CallbackFailed, ConfigError
+from arena.errors import ConfigError
 from arena.records.folder import RunFolder
-from arena.records.journal import JournalReader, as_read
+from arena.records.journal import JournalReader
 from arena.records.metrics import EpisodeRecord, SeatRecord, UpdateRecord
 from arena.records.recorder import Recorder
 from arena.roles.stop import Stop
 from in_process import NOTES
-from recorders import RecordsAll
 
 DATA: dict[str, Any] = {
     "name": "test",
@@ -100,7 +97,7 @@ def test_class_without_callback_methods_is_refused(plan: str | CallbackConfig, w
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", ["plan", "check", "train"])
+@pytest.mark.parametrize("command", [*(pytest.param(it, marks=pytest.mark.long) for it in ("plan", "check")), "train"])
 def test_mistake_is_reported_before_the_start(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -124,46 +121,12 @@ def test_check_lists_the_callbacks(
     assert NOTES == []
 
 
-def test_called_methods_are_those_of_the_base_class() -> None:
-    told = {name for name in vars(Callbacks) if not name.startswith("_")}
-    assert {f"on_{name}" for name in told} == set(callbacks.METHODS)
-    assert all(getattr(Callback, name).__doc__ for name in callbacks.METHODS)
-
-
 # ------------------------------------------------------------------------------------------------------------- calls
 
 
 def test_callbacks_are_called_in_configuration_order() -> None:
     Callbacks([of("RecordsAll", name="b"), of("RecordsAll", name="a")], Stop().ask).round(0, 10)
     assert NOTES == [("b", "round", 0), ("a", "round", 0)]
-
-
-def test_a_run_starts_once(tmp_path: Path) -> None:
-    told = Callbacks([of("RecordsAll")], Stop().ask)
-    for resumed in (False, True):
-        told.start(tmp_path, lambda: {"processes": 3}, resumed=resumed)
-    (note,) = NOTES
-    assert note == ("start", (tmp_path, {"processes": 3}, False))
-
-
-def test_stop_request_carries_the_name_of_its_callback() -> None:
-    stop = Stop()
-    told = Callbacks([of("RecordsAll"), of("Stops", where="round", nth=2)], stop.ask)
-    told.round(0, 10)
-    assert not stop.requested
-    told.round(1, 20)
-    assert (stop.requested, stop.status, stop.phrase) == (True, 0, "asked to stop by callback recorders:Stops")
-
-
-@pytest.mark.parametrize(("name", "words"), [("Fails", "ZeroDivisionError: fails at end"), ("Leaves", "SystemExit: 5")])
-def test_callback_that_raises_is_named_and_later_ones_are_not_called(name: str, words: str) -> None:
-    told = Callbacks([of(name, where="end"), of("RecordsAll", name="later")], Stop().ask)
-    with pytest.raises(CallbackFailed) as info:
-        told.end()
-    assert info.value.who == f"callback recorders:{name}"
-    assert info.value.trace.endswith(words)
-    assert info.value.trace.count("Traceback") == 1
-    assert NOTES == [("end",)]
 
 
 # ------------------------------------------------------------------------------------------------ lines on record
@@ -195,31 +158,9 @@ def test_callback_is_called_after_the_files_are_written(tmp_path: Path) -> None:
     assert NOTES[2][1]["loss"] is None
 
 
-def test_lines_are_decoded_only_for_callbacks_that_use_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    read: list[Any] = []
-
-    def counting(line: Any) -> Mapping[str, Any]:
-        read.append(line)
-        return as_read(line)
-
-    monkeypatch.setattr("arena.records.recorder.as_read", counting)
-    recorded(tmp_path, None)
-    recorded(tmp_path / "b", Callbacks([], Stop().ask))
-    assert read == []
-    told = Callbacks([of("RecordsUpdates")], Stop().ask)
-    assert (told.needs_episodes, told.needs_updates) == (False, True)
-
-
 def test_callback_needs_no_base_class() -> None:
     told = Callbacks([of("RecordsUpdates")], Stop().ask)
     told.update({"update": 4})
     told.round(0, 10)
     told.end()
     assert NOTES == [("update alone", 4)]
-
-
-def test_base_class_methods_do_nothing() -> None:
-    listener = Callback()
-    for name in callbacks.METHODS:
-        assert getattr(listener, name)(*range(getattr(Callback, name).__code__.co_argcount - 1)) is None
-    assert RecordsAll()._wants_end is False

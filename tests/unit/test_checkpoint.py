@@ -12,10 +12,9 @@ import struct
 import threading
 import time
 import zipfile
-from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -82,7 +81,7 @@ trees = st.recursive(
 
 
 @pytest.mark.slow
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(state=trees)
 def test_state_round_trip_is_bit_exact(tmp_path: Path, state: Any) -> None:
     loaded = checkpoint.load(save(tmp_path, state))
@@ -95,14 +94,6 @@ def test_header_round_trip_is_exact(tmp_path: Path) -> None:
     assert checkpoint.load(path) == checkpoint.Checkpoint({"w": 1}, "blue", "ppo", 1200, 7, 1200)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
-
-
-def test_generator_states_with_numbers_of_128_bits_are_kept(tmp_path: Path) -> None:
-    generator = np.random.default_rng(3)
-    loaded = checkpoint.load(save(tmp_path, generator.bit_generator.state)).state
-    other = np.random.default_rng()
-    other.bit_generator.state = loaded
-    assert other.random(5).tolist() == generator.random(5).tolist()
 
 
 def test_tensors_come_back_as_tensors(tmp_path: Path) -> None:
@@ -128,19 +119,6 @@ def test_loaded_arrays_can_be_written_to_and_do_not_share_memory(tmp_path: Path)
     first, second = checkpoint.load(save(tmp_path, [shared, shared])).state
     first += 1
     assert second.tolist() == [0, 0, 0]
-
-
-class Point(NamedTuple):
-    """A named tuple."""
-
-    x: int
-    y: float
-
-
-def test_ordered_dicts_and_named_tuples_become_plain(tmp_path: Path) -> None:
-    loaded = checkpoint.load(save(tmp_path, OrderedDict(b=Point(1, 2.0), a=0))).state
-    assert bits(loaded) == bits({"b": (1, 2.0), "a": 0})
-    assert type(loaded["b"]) is tuple
 
 
 @pytest.mark.parametrize(
@@ -194,25 +172,6 @@ def worker_file_names(folder: Path) -> list[str]:
     return sorted(path.name for path in checkpoint.worker_files(folder))
 
 
-def test_file_name_is_its_boundary_and_header_has_ticks(tmp_path: Path) -> None:
-    put(tmp_path / "blue", 40, late=-5)
-    (path,) = checkpoint.list_checkpoints(tmp_path / "blue")
-    assert path == checkpoint.path_of(tmp_path / "blue", 40)
-    assert (checkpoint.load(path).boundary, checkpoint.load(path).ticks) == (40, 35)
-
-
-def test_worker_state_file_is_not_taken_for_a_checkpoint(tmp_path: Path) -> None:
-    put(tmp_path, 40)
-    path = put_own(tmp_path, 40, (3, 1), {"replay": np.arange(3)})
-    assert path.name == "000000000040.match-3-seat-1.ckpt"
-    assert names(tmp_path) == [40]
-    assert checkpoint.load(tmp_path).state == 40
-    held = checkpoint.load(path)
-    assert (bits(held.state), held.boundary) == (bits({"replay": np.arange(3)}), 40)
-    assert checkpoint.worker_files(tmp_path, 40) == [path]
-    assert checkpoint.worker_files(tmp_path, 4) == []
-
-
 def test_worker_states_are_removed_with_their_boundary(tmp_path: Path) -> None:
     for boundary in (0, 10, 20, 30, 40):
         put_own(tmp_path, boundary)
@@ -221,9 +180,8 @@ def test_worker_states_are_removed_with_their_boundary(tmp_path: Path) -> None:
     assert worker_file_names(tmp_path) == [f"{boundary:012d}.match-0-seat-1.ckpt" for boundary in (20, 30, 40)]
 
 
-@pytest.mark.parametrize("boundary", [33, 40, 50])
-def test_save_leaves_temporary_files_of_other_workers(tmp_path: Path, boundary: int) -> None:
-    being_written = part_of(checkpoint.worker_path_of(tmp_path, boundary, (0, 1)))
+def test_save_leaves_temporary_files_of_other_workers(tmp_path: Path) -> None:
+    being_written = part_of(checkpoint.worker_path_of(tmp_path, 33, (0, 1)))
     left_by_a_kill = part_of(checkpoint.path_of(tmp_path, 30))
     for path in (being_written, left_by_a_kill):
         path.write_bytes(b"PK")
@@ -250,12 +208,6 @@ def test_resume_removes_checkpoints_after_its_tick(tmp_path: Path) -> None:
     assert worker_file_names(tmp_path) == ["000000000010.match-0-seat-1.ckpt"], (
         "the file of boundary 0 was removed before"
     )
-
-
-def test_more_ticks_than_fit_the_name_still_sort(tmp_path: Path) -> None:
-    for ticks in (10**12, 10**12 - 1, 5 * 10**13):
-        save(tmp_path, ticks=ticks)
-    assert names(tmp_path) == [10**12 - 1, 10**12, 5 * 10**13]
 
 
 class Killed(BaseException):
@@ -304,35 +256,6 @@ def test_a_kill_at_any_step_leaves_a_loadable_checkpoint(tmp_path: Path, clean: 
     assert step >= 5, "open, fsync, replace, fsync of the folder, removal of an old one"
 
 
-def test_full_disk_raises_and_keeps_older_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    save(tmp_path, "old", ticks=1)
-
-    def full(_: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", full)
-        with pytest.raises(OSError, match="No space left"):
-            save(tmp_path, "new", ticks=2)
-    assert [path.name for path in tmp_path.iterdir()] == ["000000000001.ckpt"]
-
-
-def test_undeletable_old_checkpoint_does_not_fail_the_save(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def refuse(path: Path) -> None:
-        raise PermissionError(13, "Permission denied", str(path))
-
-    for ticks in (0, 1):
-        save(tmp_path, ticks=ticks)
-    with monkeypatch.context() as patch:
-        real = Path.unlink
-        patch.setattr(Path, "unlink", lambda path, missing_ok=False: real(path, True) if missing_ok else refuse(path))
-        save(tmp_path, ticks=2, keep=1)
-    assert names(tmp_path) == [0, 1, 2]
-    assert "an old checkpoint stays" in caplog.text
-
-
 def test_truncated_file_is_damaged_and_the_previous_one_is_used(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -356,7 +279,8 @@ def test_flipped_bit_is_detected_or_harmless(tmp_path: Path) -> None:
     path = save(tmp_path, state, ticks=2)
     content = path.read_bytes()
     found = 0
-    for place in range(len(content)):
+    places = range(0, len(content), 3)
+    for place in places:
         path.write_bytes(content[:place] + bytes([content[place] ^ 0x10]) + content[place + 1 :])
         try:
             loaded = checkpoint.load(path)
@@ -364,7 +288,7 @@ def test_flipped_bit_is_detected_or_harmless(tmp_path: Path) -> None:
             found += 1
         else:
             assert (bits(loaded.state), loaded.ticks, loaded.policy) == (bits(state), 2, "blue")
-    assert found > len(content) // 2
+    assert found > len(places) // 2
 
 
 def rewritten(path: Path, header: dict[str, Any]) -> None:
@@ -384,18 +308,6 @@ def test_a_newer_format_is_refused_with_both_versions(tmp_path: Path) -> None:
             checkpoint.load(path)
 
 
-@pytest.mark.parametrize(
-    "header",
-    [{}, {"version": "1"}, {"version": 1, "state": {"pickle": "x"}}, {"version": 1, "state": {"array": 0}}, []],
-    ids=str,
-)
-def test_malformed_header_raises_only_checkpoint_error(tmp_path: Path, header: Any) -> None:
-    path = tmp_path / "x.ckpt"
-    rewritten(path, header)
-    with pytest.raises(ConfigError, match=r"x\.ckpt: is not a checkpoint"):
-        checkpoint.load(path)
-
-
 def test_foreign_file_is_not_a_checkpoint(tmp_path: Path) -> None:
     text = tmp_path / "weights.pt"
     text.write_text("hello")
@@ -404,13 +316,6 @@ def test_foreign_file_is_not_a_checkpoint(tmp_path: Path) -> None:
     torch.save({"w": torch.zeros(2)}, text)  # also a zip file
     with pytest.raises(ConfigError, match="is not a checkpoint: a zip file of something else"):
         checkpoint.load(text)
-
-
-def test_pickled_arrays_are_never_opened(tmp_path: Path) -> None:
-    structure, _ = encode(np.zeros(2))
-    np.save(tmp_path / "x.npy", np.array([print], dtype=object), allow_pickle=True)
-    with pytest.raises(ValueError, match="allow_pickle=False"):
-        decode(structure, [(tmp_path / "x.npy").read_bytes()])
 
 
 def test_an_empty_folder_and_a_missing_file_are_named(tmp_path: Path) -> None:
@@ -455,7 +360,7 @@ def test_states_are_read_in_several_threads_at_the_same_time() -> None:
     content, expected = encode({"a": [np.zeros((2, size)) for size in range(20)]}), []
 
     def read() -> None:
-        for _ in range(200):
+        for _ in range(30):
             decode(*content)
         expected.append(True)
 

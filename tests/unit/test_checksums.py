@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from arena.errors import ConfigError, WriteError
+from arena.errors import ConfigError
 from arena.records import checksums
 from arena.records.journal import Journal
 from arena.records.lock import RunLock
@@ -94,11 +93,13 @@ def test_opening_a_damaged_journal_does_not_hide_it(tmp_path: Path) -> None:
 
 
 def test_kill_at_any_call_of_the_system_is_no_damage(tmp_path: Path) -> None:
-    statuses = [written_until_killed(tmp_path / str(calls), calls) for calls in range(50)]
-    assert statuses[0] == KILLED
-    assert statuses[-1] == 0
     for calls in range(50):
+        status = written_until_killed(tmp_path / str(calls), calls)
         checksums.check_folder(tmp_path / str(calls))
+        if not status:
+            break
+        assert status == KILLED
+    assert calls > 20 and status == 0
 
 
 KILLED = 9
@@ -125,24 +126,6 @@ def written_until_killed(home: Path, calls: int) -> int:
     except BaseException:
         os._exit(1)
     os._exit(0)
-
-
-def test_growing_journal_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    opened = Journal(tmp_path / "episodes.jsonl")
-    read, count = checksums._read, 0
-
-    def growing(path: Path) -> Any:
-        nonlocal count
-        found, count = read(path), count + 1
-        if count <= 3:  # the journal grows after its sum was read
-            opened.append({"number": count})
-            opened.flush()
-        return found
-
-    monkeypatch.setattr(checksums, "_read", growing)
-    checksums.check_folder(tmp_path)
-    assert count == 5  # two looks fail, each reads the sum twice
-    opened.close()
 
 
 @pytest.mark.parametrize("content", [b"nonsense\n", b"000000000001 00000000\n" * 3, b"1 2\n1 2\n"])
@@ -174,51 +157,12 @@ def test_pipe_or_link_in_place_of_a_file_is_refused(tmp_path: Path) -> None:
     assert "no regular file" in refused(path)
 
 
-def test_lines_after_a_full_disk_fit_the_checksum(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = journal(tmp_path / "episodes.jsonl", LINES[:2])
-    opened, before = Journal(path), path.read_bytes()
-
-    class Full:
-        """The file, whose disk takes only three more bytes."""
-
-        def __init__(self, file: Any) -> None:
-            self.file, self.left = file, 3
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self.file, name)
-
-        def write(self, data: bytes) -> int:
-            if not self.left:
-                raise OSError(errno.ENOSPC, "no space")
-            written, self.left = self.file.write(data[: self.left]), 0
-            return int(written)
-
-    file = opened._file
-    monkeypatch.setattr(opened, "_file", Full(file))
-    opened.append(LINES[2])
-    with pytest.raises(WriteError):
-        opened.flush()
-    assert path.read_bytes() == before
-    checksums.check_folder(tmp_path)
-    monkeypatch.setattr(opened, "_file", file)
-    opened.append(LINES[3])
-    opened.close()
-    assert path.read_bytes() == journal(tmp_path / "other.jsonl", LINES[:4]).read_bytes()
-    checksums.check_folder(tmp_path)
-
-
 def test_short_journal_of_a_run_that_goes_on_is_late(tmp_path: Path) -> None:
     path = journal(tmp_path / "episodes.jsonl")
     os.truncate(path, 10)
     with RunLock.take(tmp_path):
         checksums.check_folder(tmp_path)
     refused(path)
-
-
-def test_files_of_other_programs_among_the_checksums_are_left_alone(tmp_path: Path) -> None:
-    journal(tmp_path / "episodes.jsonl")
-    (tmp_path / "checksums" / ".DS_Store").write_bytes(b"x")
-    checksums.check_folder(tmp_path)
 
 
 def test_no_checksum_is_written_through_a_link(tmp_path: Path) -> None:

@@ -49,24 +49,6 @@ def digests(told: tuple[Frame, list[tuple[list[NDArray[Any]], Step]]]) -> NDArra
     return np.stack([made.begin(first, np.ones(lanes, np.bool_)), *(made.add(*tick) for tick in played)])
 
 
-def test_digests_do_not_depend_on_other_lanes() -> None:
-    whole = digests(story())
-    first, played = story()
-    one = slice(2, 3)
-
-    def of_lane(shown: Frame) -> Frame:
-        seen = [{key: array[one] for key, array in shown.observations[0].items()}, shown.observations[1][one]]
-        mask = shown.masks[1]
-        assert mask is not None
-        return Frame(seen, shown.active[one], (None, mask[one]))
-
-    alone = [
-        ([a[one] for a in actions], Step(of_lane(said.frame), *(array[one] for array in said[1:])))
-        for actions, said in played
-    ]
-    assert digests((of_lane(first), alone)).tolist() == whole[:, 2:3].tolist()
-
-
 def test_digests_equal_those_of_existing_files() -> None:
     first = Frame(
         [{"near": np.zeros((1, 3), np.float32), "far": np.array([5])}, np.ones((1, 5), np.int8)],

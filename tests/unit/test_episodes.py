@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from arena.config.fields import OutcomeRule
 from arena.config.matches import MatchConfig
 from arena.config.schema import EnvConfig
-from arena.errors import NotZeroSum
 from arena.game.api import Frame, Info, Step
 from arena.plan.plan import MatchPlan, SeatPlan
 from arena.records.metrics import EpisodeRecord
@@ -42,9 +41,6 @@ def step(rewards: Any, terminated: Any, truncated: Any = None, infos: Any = NOTH
 def finish_one(episodes: EpisodeTracker, lane: int, tick: int) -> EpisodeRecord:
     (record,) = episodes.finish(np.arange(len(episodes.episodes)) == lane, tick)
     return record
-
-
-GOES_ON = step([[0, 0]], [[0, 0]])
 
 
 def test_resumed_lanes_keep_their_numbers_and_count_on() -> None:
@@ -89,15 +85,6 @@ def test_lengths_and_returns_are_the_sums_over_the_ticks_of_the_episode(lanes: i
                 played[lane], done[lane] = [], False
                 finished[lane] += 1
     assert episodes.episodes.tolist() == finished
-
-
-def test_lane_ends_when_all_entities_have_ended() -> None:
-    episodes = account()
-    assert not episodes.tick(step([[0, 0]], [[1, 0]]))[0].any()
-    assert not episodes.tick(GOES_ON)[0].any()
-    assert episodes.tick(step([[0, 0]], [[0, 0]], [[0, 1]]))[0].all()
-    record = finish_one(episodes, 0, 3)
-    assert (record.terminated, record.truncated, record.length) == (True, True, 3)
 
 
 @pytest.mark.parametrize(("terminated", "truncated"), [(True, False), (False, True)])
@@ -154,13 +141,6 @@ def test_rule_of_the_game_decides(rule: OutcomeRule | None, expected: list[str |
     episodes = account(rule=rule)
     episodes.tick(step([[1, -1]], [[1, 1]], infos=[[{"outcome": "loss"}, {"outcome": "win"}]]))
     assert outcomes(episodes) == expected
-
-
-def test_declared_zero_sum_game_that_is_not_ends_with_episode_and_rule() -> None:
-    episodes = account(rule="zero_sum")
-    episodes.tick(step([[2, -1]], [[1, 1]]))
-    with pytest.raises(NotZeroSum, match=r"round 0, match 3, lane 0, episode 0 has the returns 2 and -1, .*'game'"):
-        outcomes(episodes)
 
 
 def test_more_than_two_sides_are_marked_as_ranked_by_the_higher_return() -> None:
@@ -230,13 +210,6 @@ def test_end_of_a_leg_truncates_and_gives_no_outcome() -> None:
     assert [seat.outcome for record in records for seat in record.seats] == [None] * 4, "two-sided, but undecided"
 
 
-def test_outcome_of_a_cut_episode_is_ignored() -> None:
-    episodes = account()
-    episodes.tick(step([[0, 0]], [[1, 0]], infos=[[{"outcome": "loss"}, {}]]))
-    _, (record,) = cut_tick(episodes, step([[0, 0]], [[0, 0]], infos=[[{}, {"outcome": "win"}]]))
-    assert [seat.outcome for seat in record.seats] == [None, None]
-
-
 def test_lanes_that_end_by_themselves_on_the_last_tick_are_not_cut() -> None:
     episodes = account(lanes=3, rule="zero_sum")
     ends = [[1, 1], [0, 0], [1, 0]]
@@ -252,22 +225,6 @@ def test_truncation_by_the_game_is_not_a_cut() -> None:
     told, (record,) = cut_tick(episodes, step([[1, -1]], [[0, 0]], [[1, 1]]))
     assert told.truncated.all()
     assert (record.cut, record.truncated, record.seats[0].outcome) == (False, True, "win")
-
-
-def test_ended_entities_are_not_truncated_at_the_end_of_a_leg() -> None:
-    episodes = account()
-    episodes.tick(step([[0, 0]], [[1, 0]]))
-    told, (record,) = cut_tick(episodes, step([[0, 3]], [[0, 0]]))
-    assert told.truncated.tolist() == [[False, True]]
-    assert (record.cut, record.terminated, record.truncated, record.length) == (True, True, True, 2)
-
-
-def test_episode_that_ends_on_the_last_tick_is_complete() -> None:
-    episodes = account(rule="zero_sum")
-    episodes.tick(step([[1, 0]], [[1, 0]]))
-    told, (record,) = cut_tick(episodes, step([[0, -1]], [[0, 1]]))
-    assert not told.truncated.any()
-    assert (record.cut, [seat.outcome for seat in record.seats]) == (False, ["win", "loss"])
 
 
 @settings(max_examples=50)

@@ -111,7 +111,10 @@ def check_onnx(algorithm: Any, observation: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "observation", "actions", "options"),
-    [("masac", "dict", "numbers", {}), ("ppo", "mlp", "numbers", {"recurrent": "lstm"})],
+    [
+        pytest.param("masac", "dict", "numbers", {}, marks=pytest.mark.long),
+        ("ppo", "mlp", "numbers", {"recurrent": "lstm"}),
+    ],
 )
 def test_onnx_file_gives_the_outputs_of_the_module(
     name: str, observation: str, actions: str, options: dict[str, Any]

@@ -11,13 +11,10 @@ from typing import Any
 import pytest
 
 from arena.cli.main import main
-from arena.cli.watch import FollowedJournal, FollowedRun, await_start, watch
+from arena.cli.watch import FollowedRun, await_start, watch
 from arena.errors import ConfigError
 from arena.plan.plan import UNBOUNDED_TICKS
 from arena.records.folder import RunFolder
-from arena.records.lock import RunLock, is_held
-from arena.roles.status import RunStatus
-from arena.terminal.display import PlainDisplay
 from league_folders import League, write_league
 
 
@@ -28,17 +25,6 @@ def folder(tmp_path: Path) -> RunFolder:
 
 def followed(folder: RunFolder) -> FollowedRun:
     return FollowedRun(folder)
-
-
-def test_journal_is_read_on_after_its_last_complete_line(tmp_path: Path) -> None:
-    path = tmp_path / "journal.jsonl"
-    journal = FollowedJournal(path)
-    assert journal.fresh(iter) == []
-    path.write_text('{"a": 1}\n{"a":')
-    assert journal.fresh(iter) == [{"a": 1}]
-    path.write_text('{"a": 1}\n{"a": 2}\n')
-    assert journal.fresh(iter) == [{"a": 2}]
-    assert journal.fresh(iter) == []
 
 
 def test_newest_result_is_shown_with_its_rewards_and_its_file(folder: RunFolder) -> None:
@@ -66,18 +52,6 @@ def test_the_scoreboard_counts_every_episode_once(folder: RunFolder) -> None:
         count = sum(any(seat["policy"] == policy for seat in line["seats"]) and not line.get("cut") for line in played)
         assert run.scoreboard.policies[policy].episodes == count
     assert run.ticks == 3000
-
-
-def test_a_resumed_run_is_counted_from_its_beginning(folder: RunFolder) -> None:
-    run = followed(folder)
-    run.look()
-    kept = folder.episodes.read_bytes().splitlines(keepends=True)[:5]
-    folder.episodes.write_bytes(b"".join(kept))
-    run.look()
-    fresh = followed(folder)
-    fresh.look()
-    episodes = {name: score.episodes for name, score in run.scoreboard.policies.items()}
-    assert episodes == {name: score.episodes for name, score in fresh.scoreboard.policies.items()}
 
 
 def test_rounds_and_faults_are_printed_as_they_occur(folder: RunFolder) -> None:
@@ -121,32 +95,6 @@ def test_ticks_count_all_matches_of_all_rounds(folder: RunFolder) -> None:
     assert (run.done, run.total) == (1000, 1000 + 3 * 2000), "three matches from tick 1000 on"
 
 
-def test_only_the_newest_earlier_round_is_printed(folder: RunFolder) -> None:
-    assert [words[:7] for words in followed(folder).look() if words.startswith("round")] == ["round 2"]
-
-
-def test_evaluation_only_policies_are_not_listed(folder: RunFolder) -> None:
-    folder.config.write_text(
-        folder.config.read_text().replace("\npolicies:", "\npolicies:\n  yardstick: {algorithm: random}", 1)
-    )
-    assert list(followed(folder).scoreboard.shown) == ["p0", "p1"]
-
-
-def test_replanned_rounds_are_printed_again(folder: RunFolder) -> None:
-    planned = [json.loads(line) for line in folder.rounds.read_text().splitlines()]
-
-    def told(run: FollowedRun, *rounds: dict[str, Any]) -> list[str]:
-        folder.rounds.write_text("".join(json.dumps(line) + "\n" for line in rounds))
-        return [words[:7] for words in run.look() if words.startswith("round")]
-
-    run, fewer = followed(folder), {**planned[1], "matches": planned[1]["matches"][:1]}
-    assert told(run, planned[0]) == ["round 0"]
-    assert told(run, *planned[:2]) == ["round 1"]
-    assert told(run, planned[0], fewer) == []
-    assert told(run, planned[0], fewer, planned[2]) == ["round 2"]
-    assert told(run, planned[0], fewer) == ["round 1"]
-
-
 def test_starting_run_is_awaited(folder: RunFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     place = tmp_path / "starting"
     steps = [
@@ -181,18 +129,6 @@ def test_ctrl_c_ends_watching_quietly(
     monkeypatch.setattr(f"arena.cli.watch.{where}", interrupted)
     assert main(["watch", str(folder.path)]) == 0
     assert capsys.readouterr() == ("", "")
-
-
-def test_ctrl_c_restores_the_terminal(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    stopped: list[bool] = []
-
-    def wait(_: float) -> None:
-        monkeypatch.setattr(PlainDisplay, "stop", lambda _: stopped.append(True))
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        watch(folder.path, columns=0, wait=wait, running=lambda path: True)
-    assert stopped == [True]
 
 
 def test_folder_without_a_run_is_not_awaited(tmp_path: Path) -> None:
@@ -241,44 +177,6 @@ def test_briefly_free_lock_does_not_end_following(folder: RunFolder, looks: list
     assert len(waited) == waits
 
 
-def test_run_during_a_resume_is_followed(folder: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
-    """Its lock is not held yet when the watching begins."""
-    folder.config.write_text(folder.config.read_text().replace("ticks: 1000", "ticks: 2000"))
-    looks, told = iter([False, False, True, True]), list[str]()
-
-    def running(path: Path) -> bool:
-        told.append(capsys.readouterr().out)
-        return next(looks, False)
-
-    assert watch(folder.path, columns=0, wait=lambda seconds: None, running=running) == 0
-    assert len(told) == 4 + 5
-    assert "has ended early" not in "".join(told)
-    assert "the run has ended early" in capsys.readouterr().out
-
-
-def test_reads_once_more_after_the_writer_has_ended(folder: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
-    whole = folder.episodes.read_bytes()
-    folder.episodes.write_bytes(b"")
-    waited: list[float] = []
-
-    def wait(seconds: float) -> None:
-        waited.append(seconds)
-        if len(waited) == 2:
-            folder.episodes.write_bytes(whole)
-
-    assert watch(folder.path, columns=0, wait=wait, running=lambda path: len(waited) < 2) == 0
-    assert len(waited) == 2
-    assert "won" in capsys.readouterr().out
-
-
-def test_damaged_file_exits_with_2(folder: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
-    folder.episodes.write_text('{"round": 0}\n')
-    assert main(["watch", str(folder.path)]) == 2
-    assert "another version" in capsys.readouterr().err
-    with pytest.raises(ConfigError, match=r"config\.yaml is missing"):
-        watch(folder.path.parent, columns=0)
-
-
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -316,31 +214,3 @@ def test_damaged_file_is_named(
     assert capsys.readouterr().err.startswith(
         f"arena: error: {place}: is damaged, or of another version of the arena: "
     )
-
-
-def test_resumed_run_is_counted_by_its_new_plan(folder: RunFolder) -> None:
-    folder.rounds.unlink()
-    folder.config.write_text(folder.config.read_text().replace("rounds: 3", "rounds: 1"))
-    run = followed(folder)
-    run.look()
-    assert run.total == 1000
-    plan = json.loads(folder.plan.read_text())
-    folder.plan.write_text(json.dumps({**plan, "matches": [{**plan["matches"][0], "match": n} for n in range(4)]}))
-    run.look()
-    assert run.total == 4 * 1000
-    folder.config.write_text(folder.config.read_text().replace("ticks: 1000", "ticks: 5000"))
-    run.look()
-    assert (run.planned, run.total) == (5000, 4 * 5000)
-    assert run.condition is RunStatus.ENDED_EARLY
-
-
-def test_folder_is_in_use_while_it_is_locked(tmp_path: Path) -> None:
-    assert not is_held(tmp_path)
-    with RunLock.take(tmp_path):
-        assert is_held(tmp_path)
-    assert not is_held(tmp_path)
-
-
-def test_lock_file_of_a_killed_run_is_free(tmp_path: Path) -> None:
-    (tmp_path / "lock").write_text('{"pid": 1}')
-    assert not is_held(tmp_path)

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arena.diagnostics.profile import RoleProfile
@@ -48,6 +48,7 @@ def leg_by_leg(every: int, smoothing: int, episodes: list[EpisodeRecord], update
     return lines
 
 
+@settings(max_examples=40)
 @given(
     st.lists(st.tuples(st.integers(1, TICKS), st.integers(0, 1), st.floats(-9, 9)), max_size=30),
     st.lists(st.integers(1, TICKS), max_size=8),
@@ -157,6 +158,7 @@ def test_sampler_perf_leaves_out_learning_and_waiting_for_the_group() -> None:
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e300])
+@settings(max_examples=25)
 @given(st.lists(st.floats(-9, 9), min_size=1, max_size=20), st.integers(1, 300))
 def test_spread_of_many_values_is_exact(scale: float, values: list[float], times: int) -> None:
     spread, numbers = Spread(), [scale * value for value in values for _ in range(times)]
@@ -169,8 +171,8 @@ def test_spread_of_many_values_is_exact(scale: float, values: list[float], times
 def test_spread_is_bounded_in_memory() -> None:
     spread, chance = Spread(), random.Random(0)
     tracemalloc.start()
-    for _ in range(100_000):
+    for _ in range(20_000):
         spread.add(chance.gauss(0, 1))
     held, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert held < 100_000  # bytes, of 3.2 million if it held all
+    assert held < 100_000  # bytes, of 640,000 if it held all

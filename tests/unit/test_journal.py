@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import stat
 from contextlib import closing
 from pathlib import Path
@@ -64,16 +63,6 @@ def test_lines_of_one_call_are_written_atomically(path: Path) -> None:
     assert path.read_bytes() == b'{"tick":1}\n{"tick":2}\n'
 
 
-def test_nothing_is_in_the_file_before_flush(path: Path) -> None:
-    journal = Journal(path)
-    journal.append({"tick": 1})
-    assert path.read_bytes() == b""
-    journal.flush()
-    assert path.read_bytes() == b'{"tick":1}\n'
-    journal.close()
-    journal.close()
-
-
 def test_file_cut_anywhere_reads_whole_lines_and_can_be_continued(path: Path) -> None:
     lines: list[dict[str, Any]] = [{"tick": 1, "x": "a"}, {"tick": 22, "x": "bb"}, {"tick": 333}]
     write(path, *lines)
@@ -96,12 +85,6 @@ def test_a_file_is_read_as_if_it_ended_before_a_byte(path: Path) -> None:
         reader = JournalReader(path, stop=size)
         assert list(reader) == [{"tick": 1}, {"tick": 22}][: content[:size].count(b"\n")]
         assert reader.unfinished == (not content[:size].endswith(b"\n") and size > 0)
-
-
-def test_a_long_unfinished_line_is_cut_off_too(path: Path) -> None:
-    path.write_bytes(b'{"tick":1}\n' + b"x" * 200_000)
-    write(path, {"tick": 2})
-    assert list(JournalReader(path)) == [{"tick": 1}, {"tick": 2}]
 
 
 @pytest.mark.parametrize("middle", [b"{broken\n", b"[1]\n", b"\n", b"\xff\n"])
@@ -135,13 +118,3 @@ def test_lines_without_required_keys_are_refused(path: Path, line: dict[str, Any
         assert next(lines) in (Line(1), 2)
         with pytest.raises(ConfigError, match=r"line 2: is damaged, or of another version of the arena: "):
             next(lines)
-
-
-def test_sync_writes_and_calls_fsync(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    synced: list[bytes] = []
-    with closing(Journal(path)) as journal:
-        journal.append({"tick": 1})
-        with monkeypatch.context() as patch:
-            patch.setattr(os, "fsync", lambda _: synced.append(path.read_bytes()))
-            journal.sync()
-    assert synced == [b'{"tick":1}\n'] * 2, "fsync, of the journal and of its checksum, follows the write of everything"

@@ -12,7 +12,6 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Se
 
 import crowd
 from arena import Frame, Ragged, Step
-from arena.entity_env import RaggedBufferF32
 from arena.errors import GameError, ProtocolError
 from arena.game.lockstep import RequestKind
 from arena.game.spaces import flatten, row, stack, take_rows
@@ -21,7 +20,7 @@ from arena.seat.client import SeatClient
 from arena.seat.layout import ReplyView, RequestView, Welcome, link_size
 from arena.seat.ragged_parts import RaggedParts, packed, read_heap
 from arena.seat.server import SeatServer
-from arena.transport.shared_memory import MOST_BYTES, LocalHeap, SharedHeap, SharedMemory, whole_pages
+from arena.transport.shared_memory import MOST_BYTES, LocalHeap, SharedHeap, SharedMemory
 
 MIXED = Dict(
     a=Box(-1, 1, (2,), np.float64),
@@ -131,30 +130,6 @@ def test_seat_receives_the_observations_of_the_game_exactly(sights: list[Space[A
             lane, entity = divmod(place, len(sights))
             expected = row(sights[entity], shown[entity], lane)
             assert all(map(np.array_equal, flatten(sights[entity], final), flatten(sights[entity], expected)))
-
-
-@pytest.mark.parametrize("sights", [[MIXED], [MIXED, MIXED], [FLAT, MIXED]], ids=["one", "two alike", "two kinds"])
-def test_rows_that_were_sent_outlive_the_games_arrays(sights: list[Space[Any]]) -> None:
-    for number, space in enumerate(sights):
-        space.seed(number)
-    seat = Seat(3, tuple(range(len(sights))), sights, [ANSWER] * len(sights))
-    given = [some(space, 3) for space in sights]
-    expected = copy.deepcopy(given)
-    no = np.zeros((3, len(sights)), np.bool_)
-    seat.server.write_step(Step(Frame(given, ~no, (None,) * len(sights)), np.zeros(no.shape), no, no), ends=False)
-    seat.server.post(1, last=False, infos=None)
-    seat.client._wait()
-    for leaf in (leaf for space, batch in zip(sights, given, strict=True) for leaf in flatten(space, batch)):
-        (leaf.values if isinstance(leaf, Ragged) else leaf)[...] = 0  # the game computes its next result
-    first = [some(space, 3) for space in sights]
-    only = np.array([False, True, False])
-    seat.server.write_begin(Frame(first, ~no, (None,) * len(sights)), only)  # a reset of some lanes
-    seat.server.post(1, last=False, infos=None)
-    seat.client._wait()
-    for entity, space in enumerate(sights):
-        found = seat.client.reply.of_entity(entity)
-        assert same(space, take_rows(space, found, only), take_rows(space, first[entity], only))
-        assert same(space, take_rows(space, found, ~only), take_rows(space, expected[entity], ~only))
 
 
 def test_actions_arrive_to_the_bit_and_only_of_rows_that_act() -> None:
@@ -280,13 +255,6 @@ def test_a_heap_that_its_leaves_do_not_fit_is_refused() -> None:
         read_heap(heap[:0], [(parts, [2])])
 
 
-def test_a_heap_holds_rows_that_are_no_contiguous_arrays() -> None:
-    column: list[Any] = [Ragged.empty(2, np.float32)]
-    sent = Ragged(np.arange(6, dtype=np.float32)[::2], np.array([1, 0, 2, 0])[::2])
-    read_heap(np.frombuffer(packed([sent]), np.uint8), [(RaggedParts([FLAT], [column]), [2])])
-    assert column[0].tolist() == [[0.0], [2.0, 4.0]]
-
-
 def test_fixed_seats_have_no_heap_and_unchanged_headers() -> None:
     plain, units = (
         Seat(2, (0,), [space], [Discrete(2)]).server.reply for space in (Box(0, 1, (2,), np.float32), crowd.SPACE)
@@ -295,50 +263,6 @@ def test_fixed_seats_have_no_heap_and_unchanged_headers() -> None:
     assert isinstance(plain, ReplyView) and not plain.ragged and units.ragged
     layout = Welcome(2, ("e",), (Box(0, 1),), (Discrete(2),), (0,), alone=True).layout()
     assert not link_size(layout).heaps and RequestView(layout).header_bytes == 8
-
-
-def test_a_game_may_give_a_subclass_of_ragged() -> None:
-    seat = Seat(2, (0,), [FLAT], [FLAT])
-    given = RaggedBufferF32([[0.5], [0.25, 1.0]])
-    yes = np.ones((2, 1), np.bool_)
-    seat.server.write_step(Step(Frame([given], ~yes, (None,)), np.zeros((2, 1)), yes, ~yes), ends=True)
-    first = RaggedBufferF32([[0.75], []])
-    seat.server.write_begin(Frame([first], yes, (None,)), np.array([True, False]))
-    seat.server.post(1, last=False, infos=None)
-    seat.client._wait()
-    assert seat.client.reply.of_entity(0).tolist() == [[0.75], [0.25, 1.0]]
-    assert {row: last.tolist() for row, last in seat.client.final_observations().items()} == {0: [0.5], 1: [0.25, 1.0]}
-
-
-def test_failed_allocation_for_actions_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    seat = Seat(2, (0,), [FLAT], [FLAT])
-
-    def no_memory(nbytes: int) -> Any:
-        raise OSError("no space left")
-
-    monkeypatch.setattr(seat.worker, "reserve_heap", no_memory)
-    with pytest.raises(OSError, match=r"actions of \d+ bytes for 2 rows: no space left; use fewer lanes"):
-        seat.client.send(RequestKind.ACT)
-
-
-def test_shared_heap_takes_the_exact_size_if_doubling_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    memory, allocate, room = SharedMemory.make(MOST_BYTES, reserve=True), os.posix_fallocate, whole_pages(2**17 + 1)
-
-    def little(descriptor: int, start: int, nbytes: int) -> None:
-        if nbytes > room:
-            raise OSError("no space left")
-        allocate(descriptor, start, nbytes)
-
-    monkeypatch.setattr("os.posix_fallocate", little)
-    try:
-        heap = SharedHeap(memory, 0, writes=True)
-        heap.reserve(2**17 + 1)[:] = 1
-        assert os.fstat(memory.descriptor).st_blocks * 512 == room < 2**18
-        with pytest.raises(OSError, match="no space left"):
-            heap.reserve(room + 1)
-        assert len(heap.reserve(room)) == room
-    finally:
-        memory.close()
 
 
 def test_shared_heaps_get_memory_as_it_is_needed() -> None:

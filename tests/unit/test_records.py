@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-import pickle
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
@@ -87,15 +82,6 @@ def test_update_line_has_the_fixed_keys_before_the_logged_ones(folder: RunFolder
     ]
 
 
-def test_only_cut_episodes_have_the_cut_key(folder: RunFolder) -> None:
-    cut = replaced(EPISODE, lane=2, cut=True)
-    with Recorder(folder, {3: 0}) as recorder:
-        recorder.episodes(3, 50, [EPISODE, cut])
-    journal = JournalReader(folder.episodes)
-    assert [line.get("cut") for line in journal] == [None, True]
-    assert list(journal.lines(EpisodeRecord)) == [EPISODE, cut]
-
-
 def test_episodes_are_written_by_tick_and_counted_at_once(folder: RunFolder) -> None:
     early, late = replaced(EPISODE, match=1, tick=40), replaced(EPISODE, tick=50)
     with Recorder(folder, {1: 0, 3: 0}) as recorder:
@@ -109,65 +95,11 @@ def test_episodes_are_written_by_tick_and_counted_at_once(folder: RunFolder) -> 
     assert [line["match"] for line in JournalReader(folder.episodes)] == [1, 3]
 
 
-def test_ended_match_holds_back_no_line(folder: RunFolder) -> None:
-    with Recorder(folder, {1: 0, 3: 0}) as recorder:
-        recorder.episodes(1, 8, [], last=True)
-        recorder.episodes(3, 60, [EPISODE])
-        recorder.flush()
-        assert len(list(JournalReader(folder.episodes))) == 1
-
-
 def test_return_that_is_not_finite_is_null_in_the_file(folder: RunFolder) -> None:
     with Recorder(folder, {3: 0}) as recorder:
         recorder.episodes(3, 50, [replaced(EPISODE, seats=(SeatRecord("blue", (0,), math.nan, None),))])
     (line,) = JournalReader(folder.episodes).lines(EpisodeRecord)
     assert line.seats[0].return_ is None
-
-
-def by_hand(row: EpisodeRecord) -> bytes:
-    """The line of an episode, with its keys written out."""
-    keys = ("round", "match", "env", "lane", "episode", "tick", "length", "terminated", "truncated")
-    seat_keys = ("policy", "entities", "return", "outcome", "idle_ticks", "metrics")
-    *head, played, cut, ranked, game, lost = astuple(row)
-    seats = [dict(zip(seat_keys, astuple(seat), strict=True)) for seat in played]
-    seats = [{key: value for key, value in seat.items() if value is not msgspec.UNSET} for seat in seats]
-    marked = {"cut": cut, "ranked": ranked, "game": game, "lost": lost}
-    marked = {name: value for name, value in marked.items() if value not in (None, False)}
-    return msgspec.json.encode({**dict(zip(keys, head, strict=True)), "seats": seats, **marked}) + b"\n"
-
-
-COUNTS = st.integers(0, 2**31 - 1)
-SEATS = st.builds(
-    SeatRecord,
-    st.text(),
-    st.tuples(st.integers(0, 9) | st.text()),
-    st.none() | st.floats(allow_nan=False, allow_infinity=False),
-    st.sampled_from(["win", "loss", "draw", None]),
-    COUNTS,
-    st.just(msgspec.UNSET) | st.dictionaries(st.text(), st.floats(), max_size=2),
-)
-EPISODES = st.builds(
-    EpisodeRecord,
-    *(COUNTS, COUNTS, st.text(), COUNTS, COUNTS, COUNTS, COUNTS, st.booleans(), st.booleans()),
-    st.lists(SEATS, max_size=3).map(tuple),
-    st.booleans(),
-    st.booleans(),
-    st.none() | st.text(),
-    st.booleans(),
-)
-
-
-@pytest.mark.slow
-@given(st.lists(EPISODES, max_size=3))
-def test_file_is_byte_equal_to_handwritten_lines(
-    records: list[EpisodeRecord],
-) -> None:
-    sent = unpack(pack(Progress(0, 1, tuple(records))))
-    assert msgspec.json.Encoder().encode_lines(sent.episodes) == b"".join(map(by_hand, records))
-
-
-def test_records_can_be_sent_between_processes() -> None:
-    assert pickle.loads(pickle.dumps((EPISODE, UPDATE))) == (EPISODE, UPDATE)
 
 
 def test_progress_is_received_as_it_was_sent() -> None:
@@ -206,27 +138,3 @@ def test_closed_recorder_refuses_records(folder: RunFolder) -> None:
     recorder.close()
     with pytest.raises(ValueError, match="closed"):
         recorder.episodes(3, 50, [EPISODE])
-
-
-@pytest.mark.slow
-def test_recording_and_showing_import_neither_torch_nor_mpi(tmp_path: Path) -> None:
-    program = f"""
-import io, sys
-from pathlib import Path
-from arena.records import checkpoint
-from arena.terminal.display import make_display
-from arena.records.recorder import Recorder
-from arena.records.metrics import UpdateRecord
-from arena.records.folder import RunFolder
-from arena.records.scoreboard import Scoreboard
-assert "rich" not in sys.modules, "rich is for terminals only"
-folder = RunFolder.open(Path({str(tmp_path / "run")!r}))
-with Recorder(folder, {{}}) as recorder:
-    recorder.update(UpdateRecord("blue", 1, 1, 1, 0.1, {{"loss": 1.0}}))
-checkpoint.load(checkpoint.save(folder.checkpoints_path("blue"), {{}}, policy="blue", algorithm="x", ticks=1, update=1))
-display = make_display(io.StringIO(), columns=80, total_ticks=1, colors={{}})
-display.start(); display.update(1, Scoreboard()); display.stop()
-print([name for name in ("torch", "mpi4py", "tensorboardX", "google.protobuf") if name in sys.modules])
-"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=600)
-    assert (done.stdout, done.stderr) == ("[]\n", "")

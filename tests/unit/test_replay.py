@@ -78,15 +78,6 @@ def test_nothing_is_drawn_from_an_empty_replay() -> None:
     assert memory.sample(8, stream()).size == 0
 
 
-def test_single_valid_transition_is_found() -> None:
-    """Rows that wait for their second move: one transition in fifty observations."""
-    memory = replay()
-    fragment = walk(49)
-    one = [part[:1] for part in fragment[2:]]
-    memory.extend(NStepBatch(0, fragment.points, *one))
-    assert memory.sample(20, stream()).observations[0].unique().tolist() == [0.0]
-
-
 @pytest.mark.parametrize("workers", RINGS)
 @pytest.mark.parametrize("pieces", [1, 4])
 def test_full_ring_overwrites_its_oldest(workers: int, pieces: int) -> None:
@@ -107,16 +98,6 @@ def _part(whole: NStepBatch, index: int, pieces: int) -> NStepBatch:
     mine = (whole.followings >= low) & (whole.followings < high)
     part = whole.points.take(torch.arange(low - whole.first, high - whole.first))
     return NStepBatch(low, part, *(column[mine] for column in whole[2:]))
-
-
-def test_transitions_older_than_the_ring_are_dropped() -> None:
-    memory = replay(10)
-    memory.extend(walk(9, length=999))
-    late = walk(9, first=10, begin=100.0, length=999)
-    late.starts[0] = 1  # which is written over by now
-    memory.extend(late)
-    assert memory.size == 8
-    check(memory.sample(200, stream()))
 
 
 def test_restarted_worker_keeps_other_workers_data() -> None:
@@ -140,22 +121,10 @@ def test_masks_are_stored_with_both_observations() -> None:
     assert batch.next_masks[~last].tolist() == [[True, False, False]] * int((~last).sum())
 
 
-def test_actions_before_the_first_mask_are_allowed() -> None:
-    memory = replay(mask_size=3)
-    first = walk(5, length=999)
-    memory.extend(first)
-    memory.extend(walk(5, first=6, begin=6.0, length=999, mask_size=3))
-    batch = memory.sample(200, stream())
-    assert batch.masks is not None
-    early = batch.observations[0].squeeze(1) < 5
-    assert batch.masks[early].all()
-    assert not batch.masks[~early][:, 1:].any()
-
-
 # -------------------------------------------------------------------------------------------- frequencies and weights
 
 
-def chi_square(memory: Replay, probabilities: Any, *, draws: int = 40_000, batch: int = 50) -> float:
+def chi_square(memory: Replay, probabilities: Any, *, draws: int = 20_000, batch: int = 50) -> float:
     generator = stream(1)
     counts = np.zeros(len(probabilities))
     for _ in range(draws // batch):
@@ -166,11 +135,10 @@ def chi_square(memory: Replay, probabilities: Any, *, draws: int = 40_000, batch
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", RINGS)
-def test_uniform_replay_draws_all_equally_often(workers: int) -> None:
-    memory = replay(300, workers=workers)
-    for worker in range(workers):
-        memory.extend(walk(60 // workers, begin=60 / workers * worker), worker)
+def test_uniform_replay_draws_all_equally_often() -> None:
+    memory = replay(300, workers=3)
+    for worker in range(3):
+        memory.extend(walk(20, begin=20.0 * worker), worker)
     assert chi_square(memory, np.full(60, 1 / 60)) < 98.3  # 99.9 % with 59 degrees of freedom
 
 
@@ -200,12 +168,6 @@ def test_weights_are_the_papers_over_the_largest_of_the_replay(beta: float) -> N
     expected = weights[batch.indices.numpy()] / weights.max()
     np.testing.assert_allclose(batch.weights.numpy(), expected, rtol=1e-6)
     assert batch.weights.dtype == torch.float32
-
-
-def test_the_weights_of_uniform_replay_are_ones() -> None:
-    memory = replay()
-    memory.extend(walk(30))
-    assert memory.sample(10, stream(), beta=0.4).weights.tolist() == [1.0] * 10
 
 
 def test_minibatch_is_stratified_over_the_sum() -> None:
@@ -250,8 +212,7 @@ def lived(alpha: float | None, workers: int) -> Replay:
     return memory
 
 
-@pytest.mark.parametrize("workers", RINGS)
-@pytest.mark.parametrize("alpha", [None, 0.6])
+@pytest.mark.parametrize(("alpha", "workers"), [(None, 1), (0.6, 3)])
 def test_a_stored_replay_draws_the_same_to_the_bit(alpha: float | None, workers: int) -> None:
     memory = lived(alpha, workers)
     state = decode(*encode(memory.state_dict()))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -21,7 +20,6 @@ from hypothesis import strategies as st
 from arena.errors import ConfigError, WriteError
 from arena.game.api import Frame, Interface, Step
 from arena.records import checksums
-from arena.replay import format
 from arena.replay.format import (
     MANIFEST,
     Chunk,
@@ -164,7 +162,7 @@ def test_unfinished_episode_is_not_listed(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=5), st.integers(0, 30), st.integers(1, 5))
-@settings(max_examples=40)
+@settings(max_examples=12)
 def test_truncation_at_a_tick_equals_never_played(legs: list[int], until: int, size: int) -> None:
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
         patch.setattr("arena.replay.writer._MOST_TICKS", size)
@@ -183,19 +181,7 @@ def test_truncation_at_a_tick_equals_never_played(legs: list[int], until: int, s
             assert recording.begins[0].anew
 
 
-def test_files_that_are_not_cut_are_not_written_again(tmp_path: Path) -> None:
-    Writer(tmp_path).play(5).close()
-    Writer(tmp_path, start=5).play(5).close()
-    before = [path.stat().st_ino for path in files_in(folder(tmp_path))]
-    discard_after(folder(tmp_path), 10)
-    assert [path.stat().st_ino for path in files_in(folder(tmp_path))] == before
-    discard_after(folder(tmp_path), 7)
-    first, second = (path.stat().st_ino for path in files_in(folder(tmp_path)))
-    assert first == before[0]
-    assert second != before[1]
-
-
-@pytest.mark.parametrize("left", [0, 1, 5, 11, 12, 13, 40])
+@pytest.mark.parametrize("left", [0, 1, 11, 12, 13])
 def test_partial_last_chunk_is_skipped(left: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("arena.replay.writer._MOST_TICKS", 8)
     Writer(tmp_path).play(24).close()
@@ -204,13 +190,6 @@ def test_partial_last_chunk_is_skipped(left: int, tmp_path: Path, monkeypatch: p
     path.write_bytes(path.read_bytes()[: sum(sizes[:2]) + left])
     assert recordings(tmp_path)[0].ticks == 16
     assert places(tmp_path) == expected(16)
-
-
-def test_file_with_only_a_header_has_no_recording(tmp_path: Path) -> None:
-    Writer(tmp_path).play(4).close()
-    (path,) = files_in(folder(tmp_path))
-    path.write_bytes(path.read_bytes()[:7])
-    assert recordings(tmp_path) == ()
 
 
 def test_a_disk_that_is_full_leaves_whole_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,50 +233,26 @@ def test_another_match_under_the_same_number_is_refused(tmp_path: Path) -> None:
         ReplayWriter(tmp_path / "replays", other, GAME, lanes=LANES, start=1)
 
 
-def test_discarded_match_may_be_replaced_by_another(tmp_path: Path) -> None:
-    Writer(tmp_path).play(1).close()
-    other = OF_TWO._replace(env="other")
-    writer = ReplayWriter(tmp_path / "replays", other, GAME, lanes=LANES, start=0)
-    discard_after(folder(tmp_path), 0)  # what a resumed run does, once all processes are ready
-    with pytest.raises(ConfigError, match="no replays here"):
-        read_replays(tmp_path)
-    writer.begin(frame(0), np.ones(2, np.bool_), episodes=np.zeros(2, np.int64), seeds=None, options=None, anew=True)
-    no_ends = np.zeros((2, 2), np.bool_)
-    writer.add(actions(1), Step(frame(1), np.zeros((2, 2)), no_ends, no_ends))
-    writer.close()
-    assert match_of(tmp_path).manifest == other
-
-
 @pytest.mark.parametrize(
     ("change", "words"),
     [
         ({"version": 3}, "another format version"),
-        ({"version": None}, "is damaged"),
         ({"entities": []}, "no entities"),
-        ({"entities": [{}]}, "is damaged"),
         ({"match": "3"}, "match"),
         ({"kwargs": 3}, "kwargs"),
-        ({"wrappers": [3]}, "is damaged"),
-        ({"unknown": 3}, "is damaged"),
+        *((it, "is damaged") for it in ({"version": None}, {"entities": [{}]}, {"wrappers": [3]}, {"unknown": 3})),
+        *((it, "is damaged") for it in ("", "{", "[]", "[" * 10_000)),
     ],
+    ids=range(12),
 )
-def test_missing_manifest_is_refused(change: Any, words: str, tmp_path: Path) -> None:
+def test_invalid_manifest_is_refused(change: Any, words: str, tmp_path: Path) -> None:
     Writer(tmp_path).play(1).close()
     path = folder(tmp_path) / MANIFEST
     checksums.drop(path)
-    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    path.write_text(change if isinstance(change, str) else json.dumps({**json.loads(path.read_text()), **change}))
     with pytest.raises(ConfigError, match=words) as caught:
         read_replays(tmp_path)
     assert caught.value.source == str(path)
-
-
-@pytest.mark.parametrize("text", ["", "{", "[]", "3", "[" * 10_000])
-def test_invalid_manifest_is_refused(text: str, tmp_path: Path) -> None:
-    Writer(tmp_path).play(1).close()
-    (folder(tmp_path) / MANIFEST).write_text(text)
-    checksums.drop(folder(tmp_path) / MANIFEST)
-    with pytest.raises(ConfigError, match="is damaged"):
-        read_replays(tmp_path)
 
 
 @pytest.mark.slow
@@ -305,7 +260,7 @@ def test_changed_byte_is_detected(tmp_path: Path) -> None:
     Writer(tmp_path).play(9).close()
     (path,) = files_in(folder(tmp_path))
     data = path.read_bytes()
-    for at in range(len(data)):
+    for at in range(0, len(data), 4):
         path.write_bytes(data[:at] + bytes([data[at] ^ 4]) + data[at + 1 :])
         with pytest.raises(ConfigError, match="is damaged") as caught:
             _ = recordings(tmp_path)
@@ -347,18 +302,6 @@ def test_invalid_chunks_are_refused(tmp_path: Path) -> None:
         path.write_bytes(b"".join(map(framed, chunks)))
         with pytest.raises(ConfigError, match="is damaged"):
             _ = recordings(tmp_path)
-
-
-@pytest.mark.parametrize("body", [b"", b"\xc1", msgspec.msgpack.encode([1, 2]), bytes(2**20)], ids=len)
-def test_undecodable_body_is_refused(body: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(format, "_MOST_BYTES", 2**10)
-    Writer(tmp_path).play(1).close()
-    (path,) = files_in(folder(tmp_path))
-    packed = zlib.compress(body)
-    checked = len(packed).to_bytes(4, "little") + zlib.crc32(packed).to_bytes(4, "little")
-    path.write_bytes(checked + zlib.crc32(checked).to_bytes(4, "little") + packed)
-    with pytest.raises(ConfigError, match="is damaged"):
-        _ = recordings(tmp_path)
 
 
 def test_foreign_files_are_left_alone(tmp_path: Path) -> None:

@@ -45,12 +45,12 @@ def configuration(
 
 
 def refused(
-    folder: Path, capsys: pytest.CaptureFixture[str], config: dict[str, Any], *, commands: tuple[str, ...] = ()
+    folder: Path, capsys: pytest.CaptureFixture[str], config: dict[str, Any], *, commands: tuple[str, ...] = ("check",)
 ) -> str:
     """The output of all commands that check before play: one line, and the same."""
     (folder / "match.yaml").write_text(yaml.dump(config))
     said = set()
-    for command in commands or ("plan", "check"):
+    for command in commands:
         with working_directory(folder):
             assert main([command, "match.yaml"]) == 2
         said.add(capsys.readouterr().err)
@@ -74,7 +74,7 @@ def told() -> StubGroup:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("algorithm", ["maddpg", "masac"])
+@pytest.mark.parametrize("algorithm", [pytest.param("maddpg", marks=pytest.mark.long), "masac"])
 def test_team_that_would_learn_nothing_is_refused(
     algorithm: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -89,7 +89,7 @@ def test_data_of_another_game_are_refused(tmp_path: Path, capsys: pytest.Capture
     record(tmp_path / "data", Box(-1, 1, (3,), np.float32), CHOICE, lambda seen: np.zeros(len(seen), np.int64))
     config = configuration("bc", {"data": "data"}, DUEL, ["blue", "red"], ticks=300, lanes=2)
     words = rf"policies.blue.options.data: {tmp_path}\S* has samples of blue, but not with"
-    assert re.search(words, refused(tmp_path, capsys, config))
+    assert re.search(words, refused(tmp_path, capsys, config, commands=("plan", "check")))
 
 
 DUO = ["blue", "red"]
@@ -128,7 +128,7 @@ REFUSED: list[tuple[tuple[Any, ...], dict[str, Any], str]] = [  # algorithm, opt
 def test_policies_that_cannot_play_their_seats_are_refused(
     given: Any, more: dict[str, Any], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said = refused(tmp_path, capsys, configuration(*given, lanes=1, **more), commands=("check",))
+    said = refused(tmp_path, capsys, configuration(*given, lanes=1, **more))
     assert "policies.blue" in said and all(part in said for part in words.split("|"))
 
 
@@ -145,10 +145,11 @@ LOADED = [
         {},
         "a memory (lstm of 64) stored, no memory here; they were learned with options.recurrent: lstm",
     ),
-    ("ppo", {}, {"recurrent": "gru"}, "no memory stored, a memory (gru of 64) here"),
-    ("ppo", {"recurrent": "gru"}, {"recurrent": "lstm"}, "a memory (gru of 64) stored, a memory (lstm of 64) here"),
+    pytest.param(
+        "ppo", {}, {"recurrent": "gru"}, "no memory stored, a memory (gru of 64) here", marks=pytest.mark.long
+    ),
     ("ppo", {"normalize_observations": True}, {}, "normalize_observations"),
-    ("dqn", {"hidden_sizes": [32]}, {}, "options.hidden_sizes"),
+    pytest.param("dqn", {"hidden_sizes": [32]}, {}, "options.hidden_sizes", marks=pytest.mark.long),
     (
         "sb3:PPO",
         {"policy_kwargs": {"net_arch": [8]}},
@@ -170,7 +171,7 @@ def test_weights_that_do_not_fit_are_refused(
 ) -> None:
     load = kept(tmp_path, algorithm, **learned)
     config = configuration(algorithm, given, DUEL, ["blue", "red"], ticks=90000, lanes=1, load=load)
-    said = refused(tmp_path, capsys, config, commands=("check",))
+    said = refused(tmp_path, capsys, config)
     assert "policies.blue.load: " in said
     assert words in said
     assert len(said) < 600

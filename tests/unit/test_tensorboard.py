@@ -94,19 +94,3 @@ def test_tensorboard_gets_the_means_of_a_second_in_one_point(folder: RunFolder) 
         (128, {"update/policy_loss": 0.25, "update/value_loss": 2.0}),
     ]
     assert scalars(folder, "red") == [(60, {"episode/return": -1.0, "episode/length": 12.0, "episode/win_rate": 0.0})]
-
-
-def test_a_game_without_winners_has_no_win_rate_in_tensorboard(folder: RunFolder) -> None:
-    with Recorder(folder, {0: 0}) as recorder:
-        recorder.episodes(0, 50, [episode(50, 12, SeatRecord("blue", (0,), 7.0, None))])
-    assert scalars(folder, "blue") == [(50, {"episode/return": 7.0, "episode/length": 12.0})]
-
-
-def test_nan_return_does_not_affect_the_next_second(folder: RunFolder) -> None:
-    with Recorder(folder, {0: 0}) as recorder:
-        for gain in (math.nan, 2.0):
-            recorder.episodes(0, 50, [episode(50, 12, SeatRecord("blue", (0,), gain, None))])
-            recorder.flush()
-    (_, first), (_, second) = scalars(folder, "blue")
-    assert math.isnan(first["episode/return"])
-    assert second == {"episode/return": 2.0, "episode/length": 12.0}

@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Sequence, Space
-from hypothesis import given
-from hypothesis import strategies as st
 
 import crowd
 from arena import Ragged
@@ -72,18 +70,11 @@ def test_nan_reward_is_detected_at_any_index(value: float) -> None:
         assert (caught.value.entity, caught.value.lane) == ("ab"[entity], lane)
 
 
-floats = st.floats(allow_nan=False, allow_infinity=False, width=32)
-
-
-@pytest.mark.slow
-@given(
-    st.lists(floats, min_size=12, max_size=12),
-    st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=6, max_size=6),
-)
-def test_finite_numbers_of_any_size_pass(seen: list[float], rewards: list[float]) -> None:
-    observations = list(np.array(seen, np.float32).reshape(ENTITIES, LANES, 2))
-    paid = np.array(rewards).reshape(LANES, ENTITIES)
-    StepValidator(interface(), LANES).check_step(step(observations, rewards=paid))
+def test_finite_numbers_of_any_size_pass() -> None:
+    seen = list(np.full((ENTITIES, LANES, 2), np.finfo(np.float32).max, np.float32))
+    for sign in (1, -1):
+        paid = np.full((LANES, ENTITIES), sign * np.finfo(np.float64).max)
+        StepValidator(interface(), LANES).check_step(step([sign * each for each in seen], rewards=paid))
 
 
 @pytest.mark.parametrize(
@@ -128,15 +119,6 @@ def test_anything_but_a_step_is_refused(given: Any, found: str, mask_size: int) 
 def test_a_reset_that_returns_nothing_is_refused() -> None:
     with pytest.raises(GameError, match="a NoneType as a frame"):
         StepValidator(interface(), LANES).check_frame(None, np.ones(LANES, np.bool_))  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("space", [NUMBERS, Dict(near=NUMBERS)])
-def test_the_fast_test_is_not_tried_where_it_cannot_pass(space: Space[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    mask_size, masks = (4, (np.ones((LANES, 4), np.int8),) * 2) if space is NUMBERS else (0, (None, None))
-    validator = StepValidator(interface(space, mask_size), LANES)
-    monkeypatch.setattr(StepValidator, "_passes_fast_test", lambda *_: pytest.fail("it was tried"))
-    seen = np.zeros((LANES, 2), np.float32)
-    validator.check_step(step([seen if space is NUMBERS else {"near": seen}] * 2, masks))
 
 
 def test_other_dtypes_that_keep_the_values_pass() -> None:
@@ -269,11 +251,6 @@ def test_lanes_that_were_not_reset_may_show_anything_after_a_reset() -> None:
         validator.check_frame(frame, np.array([False, True, True]))
 
 
-def test_a_space_without_anything_in_it_passes() -> None:
-    validator = StepValidator(interface(Dict({})), LANES)
-    validator.check_step(step([{}, {}]))
-
-
 # ------------------------------------------------------------------------------------------------ ragged leaves
 
 ITEMS = Dict(fixed=NUMBERS, items=Sequence(NUMBERS, stack=True))
@@ -306,16 +283,6 @@ def ragged_step(items: Any, fixed: Any = None) -> Step:
 def test_wrong_items_are_named(items: Any, words: str) -> None:
     with pytest.raises(GameError, match=f"the game gave 'a'.*{words}"):
         StepValidator(interface(ITEMS), LANES).check_step(ragged_step(items))
-
-
-def test_items_are_checked_only_in_the_lanes_that_are_shown() -> None:
-    validator = StepValidator(interface(ITEMS), LANES)
-    for dtype in (np.float32, np.float64, np.int64):
-        validator.check_step(ragged_step(Ragged(np.ones((3, 2), dtype), [2, 0, 1])))
-    wrong = ragged_step(Ragged(np.full((1, 2), np.nan, np.float32), [0, 1, 0])).frame
-    validator.check_frame(wrong, np.array([True, False, True]))
-    with pytest.raises(GameError, match="lane 1"):
-        validator.check_frame(wrong, np.array([True, True, True]))
 
 
 def test_fixed_parts_beside_items_are_checked_too() -> None:

@@ -81,31 +81,6 @@ def test_unwritable_video_is_reported(tmp_path: Path) -> None:
         write_video(tmp_path / "full.gif", iter([plain(64, 64)]), per_second=4)
 
 
-@pytest.mark.parametrize("suffix", ["mp4", "gif"])
-def test_unopenable_file_is_reported_in_one_line(tmp_path: Path, suffix: str) -> None:
-    path = tmp_path / f"v.{suffix}"
-    (tmp_path / f".v.part.{suffix}").mkdir()  # where it stands while it is written
-    with pytest.raises(WriteError) as caught:
-        write_video(path, iter([plain(64, 64)]), per_second=4)
-    assert str(caught.value) == f"{path} cannot be written: Is a directory"
-
-
-def test_too_long_file_name_is_a_configuration_error(tmp_path: Path) -> None:
-    path = tmp_path / f"{'v' * 247}.gif"  # what stands beside it while it is written has a longer name
-    with pytest.raises(ConfigError, match=r"--video: .* cannot be written: File name too long"):
-        check_video(path)
-
-
-def test_first_line_of_the_encoders_error_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def write_frames(*given: Any, **settings: Any) -> Any:
-        yield
-        raise OSError("[Errno 32] Broken pipe\n\nFFMPEG COMMAND:\nffmpeg -y")
-
-    monkeypatch.setattr(imageio_ffmpeg, "write_frames", write_frames)
-    with pytest.raises(WriteError, match=r"Broken pipe$"):
-        write_video(tmp_path / "a.mp4", iter([plain(64, 64)]), per_second=4)
-
-
 def test_check_video_refuses_an_unusable_path(tmp_path: Path) -> None:
     (tmp_path / "taken.gif").mkdir()
     for path, words in ((tmp_path / "taken.gif", "is a folder; name a file"), (tmp_path / "no" / "a.gif", "no folder")):
@@ -160,8 +135,3 @@ def test_pieces_are_named_by_entities_and_policy() -> None:
     assert (south.entities, south.policy, south.color) == (tuple(f"south_{n}" for n in range(4)), "a2c", "#445566")
     for unknown in ((), ["#112233"], ["red; background: url(x)"] * 8):
         assert [piece.color for piece in pieces_of(manifest, unknown)] == [None, None]
-
-
-def test_a_player_without_a_color_has_no_mark() -> None:
-    picture = captioned(plain(480, 480), Caption((Player("player_0: ppo", None, 1.5),), "", 0.0))
-    assert {"#1f77b4", "#d62728"}.isdisjoint(colors_of(picture))
