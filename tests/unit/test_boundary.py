@@ -16,7 +16,6 @@ from arena.records import boundary, checkpoint
 from arena.records.folder import RunFolder
 from arena.records.formats import Boundary, FileMark, SeatKey, digest_of
 from arena.records.journal import Journal
-from arena.roles.run import Leg, leg_at
 
 FULL = Boundary(
     tick=40,
@@ -69,17 +68,6 @@ def test_boundary_round_trip_is_exact(folder: RunFolder) -> None:
     assert found.files["episodes.jsonl"] == FileMark(11, hashlib.sha256(b'{"tick":40}').hexdigest())
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(folder.boundaries.stat().st_mode) == 0o700
-
-
-def test_leg_starts_at_its_boundary(folder: RunFolder) -> None:
-    assert leg_at(FULL, folder) == Leg(
-        start=40,
-        episodes={(0, 1): 7, (2, 0): 3},
-        updates={"blue": 4},
-        seconds={"blue": 1.5},
-        left=frozenset({(2, 1)}),
-        restore={"blue": checkpoint.path_of(folder.checkpoints_path("blue"), 40)},
-    )
 
 
 def test_three_newest_boundaries_are_kept(folder: RunFolder) -> None:
@@ -261,22 +249,3 @@ def test_boundary_of_a_newer_version_is_refused(folder: RunFolder) -> None:
     path.write_text(json.dumps({**json.loads(path.read_text()), "version": 3}))
     with pytest.raises(ConfigError, match=r"0020\.json: has format version 3, this arena reads up to 2: install a"):
         boundary.newest(folder)
-
-
-def test_journals_are_cut_to_their_recorded_length(folder: RunFolder) -> None:
-    leg(folder, 10)
-    before = folder.episodes.read_bytes()
-    line(folder, 15)
-    found = boundary.newest(folder)
-    assert found is not None
-    for _ in range(2):  # idempotent
-        boundary.cut_journals(folder, found)
-        assert folder.episodes.read_bytes() == before
-    assert not folder.metrics.exists(), "a missing file is not created"
-
-
-def test_resume_removes_newer_boundaries(folder: RunFolder) -> None:
-    for tick in (10, 20, 30):
-        leg(folder, tick)
-    boundary.discard_after(folder, 20)
-    assert newest(folder) == 20

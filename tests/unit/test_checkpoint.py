@@ -81,7 +81,7 @@ trees = st.recursive(
 
 
 @pytest.mark.slow
-@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(state=trees)
 def test_state_round_trip_is_bit_exact(tmp_path: Path, state: Any) -> None:
     loaded = checkpoint.load(save(tmp_path, state))
@@ -97,18 +97,12 @@ def test_header_round_trip_is_exact(tmp_path: Path) -> None:
 
 
 def test_tensors_come_back_as_tensors(tmp_path: Path) -> None:
-    module, other = torch.nn.Linear(3, 2), torch.nn.Linear(3, 2)
-    optimizer, fresh = (torch.optim.RMSprop(one.parameters(), lr=0.1, momentum=0.9) for one in (module, other))
-    module(torch.ones(3)).sum().backward()
-    optimizer.step()
-    state = {"weights": module.state_dict(), "optimizer": optimizer.state_dict(), "rng": torch.Generator().get_state()}
-    path = save(tmp_path, {**state, "scalar": torch.tensor(2.5), "flags": [torch.ones(2, dtype=torch.bool)]})
+    module, generator = torch.nn.Linear(3, 2), torch.Generator()
+    state = {"weights": module.state_dict(), "rng": generator.get_state(), "scalar": torch.tensor(2.5)}
+    path = save(tmp_path, {**state, "flags": [torch.ones(2, dtype=torch.bool)]})
     loaded = checkpoint.load(path).state
-    other.load_state_dict(loaded["weights"])
-    fresh.load_state_dict(loaded["optimizer"])
-    torch.Generator().set_state(loaded["rng"])
-    torch.testing.assert_close(other.weight, module.weight, rtol=0, atol=0)
-    torch.testing.assert_close(fresh.state_dict(), optimizer.state_dict(), rtol=0, atol=0)
+    generator.set_state(loaded["rng"])
+    torch.testing.assert_close(loaded["weights"], dict(module.state_dict()), rtol=0, atol=0)
     assert loaded["scalar"].shape == () and loaded["flags"][0].dtype == torch.bool
     plain = checkpoint.load(path, tensors=False).state  # of a process without torch
     assert isinstance(plain["scalar"], np.ndarray) and plain["scalar"] == 2.5

@@ -120,12 +120,6 @@ def test_manifest_round_trip_is_exact(round: int | None, place: list[str], tmp_p
     assert written["columns"]["0/observation/0"] == {"axes": ["tick", "lane"], "dtype": "float32", "shape": [2]}
 
 
-def test_another_match_under_the_same_number_is_refused(tmp_path: Path) -> None:
-    played(tmp_path, 1, 1)
-    with pytest.raises(ConfigError, match="holds samples of other entities"):
-        SampleWriter(tmp_path, MANIFEST_OF_TWO._replace(entities=(BLUE,)), LANES)
-
-
 # ---------------------------------------------------------------------------------------------------------- refusals
 
 
@@ -268,32 +262,6 @@ def changed(content: bytearray, data: st.DataObject) -> None:
         content[place : place + data.draw(st.integers(0, 8))] = data.draw(st.binary(max_size=8))
     if data.draw(st.booleans()):
         del content[data.draw(st.integers(0, len(content))) :]
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-3, 10**6) | st.floats() | st.sampled_from(["", "float32", "O", "inf"]),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["box", "n", "tuple"]), inner),
-    max_leaves=4,
-)
-
-
-@pytest.mark.slow
-@settings(max_examples=30)
-@given(data=st.data())
-def test_mutated_manifest_is_read_or_refused(data: st.DataObject) -> None:
-    with tempfile.TemporaryDirectory() as name:
-        home = Path(name)
-        played(home, 1, 1)
-        path = folder_of(home, 3) / MANIFEST
-        checksums.drop(path)
-        written: Any = json.loads(path.read_text())
-        place, within = written, list(written)
-        while data.draw(st.booleans()) and isinstance(place[within[0]], (dict, list)) and place[within[0]]:
-            place = place[within[0]]
-            within = data.draw(st.permutations(list(place) if isinstance(place, dict) else range(len(place))))
-        place[data.draw(st.sampled_from(list(within)))] = data.draw(JSON)
-        path.write_text(json.dumps(written))
-        assert str(home) in refused(home)
 
 
 class Bomb:

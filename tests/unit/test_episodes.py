@@ -43,16 +43,6 @@ def finish_one(episodes: EpisodeTracker, lane: int, tick: int) -> EpisodeRecord:
     return record
 
 
-def test_resumed_lanes_keep_their_numbers_and_count_on() -> None:
-    described = MatchConfig(env="g", seats=("p",), lanes=4)
-    match = MatchPlan(0, 0, 0, described, EnvConfig(make="g"), (SeatPlan(0, "p", (0,)),))
-    episodes = EpisodeTracker(match, [(0,)], range(2, 4), before=[7, 0])
-    for _ in range(2):
-        episodes.tick(step([[1], [2]], [[1], [1]]))
-        records = episodes.finish(np.ones(2, np.bool_), 1)
-    assert [(record.lane, record.episode) for record in records] == [(2, 8), (3, 1)]
-
-
 def outcomes(episodes: EpisodeTracker, lane: int = 0) -> list[str | None]:
     return [seat.outcome for seat in finish_one(episodes, lane, 1).seats]
 
@@ -105,54 +95,6 @@ def test_idle_ticks_count_where_the_seat_should_have_acted() -> None:
     assert idle == [[2, 1], [0, 0], [1, 0]]
 
 
-def test_episodes_share_no_state() -> None:
-    episodes = account()
-    episodes.add_idle(0, np.ones((1, 1), np.bool_))
-    episodes.tick(step([[5, -5]], [[1, 0]], [[0, 1]], [[{"outcome": "win"}, {"outcome": "loss"}]]))
-    finish_one(episodes, 0, 1)
-    episodes.tick(step([[0.5, 1.0]], [[1, 1]]))
-    record = finish_one(episodes, 0, 2)
-    assert (record.length, record.truncated) == (1, False)
-    assert [(seat.return_, seat.idle_ticks, seat.outcome) for seat in record.seats] == [(0.5, 0, None), (1.0, 0, None)]
-
-
-def test_restarted_lane_drops_only_its_unfinished_episode() -> None:
-    episodes = account(lanes=2)
-    said = [[{"outcome": "loss"}, {}]] * 2
-    episodes.tick(step([[1, 0], [2, 0]], [[1, 0], [1, 0]], infos=said))
-    episodes.restart(np.array([0]))
-    assert episodes.tick(step([[4, 0]] * 2, [[1, 1], [0, 1]]))[0].all()
-    first, second = (finish_one(episodes, lane, 2) for lane in range(2))
-    assert (first.episode, first.length, first.seats[0].return_, first.seats[0].outcome) == (0, 1, 4.0, None)
-    assert (second.episode, second.length, second.seats[0].return_, second.seats[0].outcome) == (0, 2, 6.0, "loss")
-
-
-@pytest.mark.parametrize(
-    ("rule", "expected"),
-    [
-        ("info", ["loss", "win"]),
-        ("zero_sum", ["win", "loss"]),
-        ("higher_return", ["win", "loss"]),
-        ("none", [None, None]),
-        (None, [None, None]),
-    ],
-)
-def test_rule_of_the_game_decides(rule: OutcomeRule | None, expected: list[str | None]) -> None:
-    episodes = account(rule=rule)
-    episodes.tick(step([[1, -1]], [[1, 1]], infos=[[{"outcome": "loss"}, {"outcome": "win"}]]))
-    assert outcomes(episodes) == expected
-
-
-def test_more_than_two_sides_are_marked_as_ranked_by_the_higher_return() -> None:
-    ranked = {}
-    for rule in ("info", "higher_return"):
-        for seats in (((0,), (1,), (2,)), ((0, 1), (2,))):
-            episodes = account(seats, rule=rule)
-            episodes.tick(step([[1, 2, 3]], [[1, 1, 1]]))
-            ranked[rule, len(seats)] = finish_one(episodes, 0, 1).ranked
-    assert [key for key, is_ranked in ranked.items() if is_ranked] == [("higher_return", 3)]
-
-
 def test_outcome_is_read_on_the_tick_of_the_entitys_end() -> None:
     episodes = account()
     episodes.tick(step([[0, 0]], [[0, 0]], infos=[[{"outcome": "loss"}, {"outcome": "loss"}]]))  # not yet
@@ -197,17 +139,6 @@ def cut_tick(episodes: EpisodeTracker, last: Step) -> tuple[Step, list[EpisodeRe
     assert ends
     assert over.all(), "no episode goes on into the next leg"
     return told, episodes.finish(over, 9)
-
-
-def test_end_of_a_leg_truncates_and_gives_no_outcome() -> None:
-    episodes = account(lanes=2)
-    episodes.tick(step([[1, -1], [2, -2]], np.zeros((2, 2))))
-    told, records = cut_tick(episodes, step([[1, -1], [0, 0]], np.zeros((2, 2))))
-    assert not told.terminated.any()
-    assert told.truncated.all()
-    assert [(r.cut, r.terminated, r.truncated, r.length, r.tick) for r in records] == [(True, False, True, 2, 9)] * 2
-    assert [[seat.return_ for seat in record.seats] for record in records] == [[2.0, -2.0], [2.0, -2.0]]
-    assert [seat.outcome for record in records for seat in record.seats] == [None] * 4, "two-sided, but undecided"
 
 
 def test_lanes_that_end_by_themselves_on_the_last_tick_are_not_cut() -> None:

@@ -109,31 +109,20 @@ def check_onnx(algorithm: Any, observation: str) -> None:
 
 
 @pytest.mark.slow
+def test_onnx_file_of_a_memory_gives_the_outputs_of_the_module() -> None:
+    check_onnx(algorithm_of("ppo", "mlp", "numbers", recurrent="lstm"), "mlp")
+
+
+@pytest.mark.long
 @pytest.mark.parametrize(
-    ("name", "observation", "actions", "options"),
-    [
-        pytest.param("masac", "dict", "numbers", {}, marks=pytest.mark.long),
-        ("ppo", "mlp", "numbers", {"recurrent": "lstm"}),
-    ],
+    ("name", "actions", "options"),
+    [*((*case, {}) for case in CASES), *((name, "choice", {"recurrent": kind}) for name, kind in RECURRENT)],
 )
-def test_onnx_file_gives_the_outputs_of_the_module(
-    name: str, observation: str, actions: str, options: dict[str, Any]
+@pytest.mark.parametrize("observation", NETWORKS)
+def test_onnx_files_of_all_networks_give_their_outputs(
+    name: str, actions: str, options: dict[str, Any], observation: str
 ) -> None:
     check_onnx(algorithm_of(name, observation, actions, **options), observation)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(("name", "actions"), CASES)
-@pytest.mark.parametrize("observation", NETWORKS)
-def test_onnx_files_of_all_networks_give_their_outputs(name: str, actions: str, observation: str) -> None:
-    check_onnx(algorithm_of(name, observation, actions), observation)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(("name", "kind"), RECURRENT)
-@pytest.mark.parametrize("observation", NETWORKS)
-def test_onnx_files_of_recurrent_networks_give_their_outputs(name: str, kind: str, observation: str) -> None:
-    check_onnx(algorithm_of(name, observation, "choice", recurrent=kind), observation)
 
 
 @pytest.mark.long

@@ -508,22 +508,6 @@ def test_silent_games_expire_and_slow_actors_time_out() -> None:
         playing.until(lambda: sorted(game.lost for game in playing.finished) == ["expired", "timeout"])
 
 
-def test_the_end_of_the_run_answers_all_requests() -> None:
-    playing = server(rules=TickRules(max_delay_s=0.0))
-    with playing, HttpWire(playing.games.address) as wire, HttpWire(playing.games.address) as other:
-        wire.step("start", "a")
-        other.step("start", "b")
-        playing.stop()
-        wire.send(request("tick", "a", SEEN))
-        other.send(request("tick", "b", SEEN))
-        time.sleep(0.1)
-        playing.games.close("over")
-        for one in (wire, other):
-            reply = one.read()
-            assert (reply.status, reply.error) == (503, "over")
-            assert one.at_end()
-
-
 def test_draining_lets_running_games_go_on(playing: Playing, wire: HttpWire) -> None:
     wire.step("start")
     playing.games.drain()

@@ -245,20 +245,6 @@ def test_empty_tick_is_formed_after_idle_tick_s_and_at_leg_end() -> None:
     assert (table.counts.ticks, table.counts.empty_ticks) == (2, 2)
 
 
-def test_asking_slots_are_counted_instead_of_rows() -> None:
-    table = Slots(TWO, 2)
-    for name in "ab":
-        table.begin(name)
-    for slot, entity in ((0, 0), (0, 1), (1, 1)):
-        table.ask(slot, entity, seen(1, 1))
-    played(table)
-    assert (table.counts.asks, table.counts.asking) == (3, 2)
-    table.ask(0, 1, seen(2, 1))
-    table.form()
-    table.cut()  # its content is shown again in the next leg
-    assert (table.counts.asks, table.counts.asking) == (3, 2)
-
-
 def test_a_silent_game_expires_and_one_without_an_answer_times_out() -> None:
     table, clock = timed(idle_s=10.0, answer_s=4.0)
     for name in "abc":

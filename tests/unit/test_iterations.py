@@ -86,28 +86,6 @@ def test_results_do_not_depend_on_the_order_of_messages(
     assert repr(lines) == repr(leg_by_leg(every, smoothing, episodes, updates))
 
 
-def test_result_waits_for_every_match_and_every_policy_that_learns() -> None:
-    found = machine(5, 1)
-    found.begin_leg({0: 0, 1: 0}, LEG, ["blue"])
-    found.reach(0, 9)
-    assert not list(found.known())
-    found.reach(1, 5)
-    assert not list(found.known()), "blue may still log at a tick up to 5"
-    found.update(update(5, 1))
-    assert not list(found.known())
-    found.update(update(6, 2))
-    assert not list(found.known()), "the leg may end at tick 5, early"
-    found.reach(1, 6)
-    (line,) = found.known()
-    assert (line["ticks"], line["info"]["learner"]["blue"]["update"]) == (5, 1)
-    found.reach(1, 12)
-    found.reach(0, 12)
-    assert not list(found.known())
-    found.leave("blue")
-    (line,) = found.known()
-    assert (line["ticks"], line["info"]["learner"]["blue"]["update"]) == (10, 2)
-
-
 def test_match_that_has_ended_early_holds_up_no_result() -> None:
     found = machine(5, 1)
     found.begin_leg({0: 0, 1: 0}, LEG, [])

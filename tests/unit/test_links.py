@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arena.transport.endpoint import Endpoint, LinkSet, LinkSize, Side, Tag
+from arena.transport.endpoint import LinkSet, LinkSize, Side, Tag
 from arena.transport.links import (
     LinkLayout,
     LinkMemory,
@@ -22,7 +22,6 @@ from arena.transport.links import (
     SharedCounters,
     SharedSeatLink,
 )
-from arena.transport.scheduler import RoleEndpoint, RoleScheduler
 from arena.transport.shared_memory import SharedMemory
 
 
@@ -201,21 +200,6 @@ def test_open_links_uses_mpi_if_shared_memory_is_missing(
     assert caplog.messages == ["no shared memory for the links of a match (out of memory): they go over MPI"]
 
 
-@pytest.mark.parametrize(("heaps", "nbytes"), [(False, 8192), (True, 8192 + 2 * 2**28)])
-def test_unmappable_link_names_the_remedy(heaps: bool, nbytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    transport = LocalTransport()
-    links = opened(transport, heaps=heaps)
-    if heaps:
-        transport.messages.pop(0)  # of seat 1, which has none
-    monkeypatch.setattr(SharedMemory, "map", cannot_map)
-    words = (
-        rf"{nbytes} bytes of shared memory of a match cannot be mapped \(out of memory\); `transport: mpi` does without"
-    )
-    with pytest.raises(OSError, match=words):
-        seat_of(2 if heaps else 1, transport)
-    assert len(links.links) == 3
-
-
 def cannot_map(memory: SharedMemory, part: slice | None = None) -> None:
     raise OSError("out of memory")
 
@@ -229,27 +213,3 @@ def shared_memories() -> int:
     """The number of descriptors of shared memory that are open, after what earlier tests have left is freed."""
     gc.collect()
     return sum("arena-link" in os.readlink(path) for path in descriptors())
-
-
-def test_links_work_within_one_process() -> None:
-    heard: list[list[int]] = []
-
-    def environment(endpoint: RoleEndpoint) -> None:
-        links = endpoint.open_links([1, 2], [LinkSize(1, 1), LinkSize(2, 3)])
-        for tick in range(3):
-            links.outboxes[:] = tick
-            for link in links.links:
-                link.post(1)
-            for link in links.links:
-                link.wait()
-            heard.append([int(link.inbox[0]) for link in links.links])
-
-    def seat(endpoint: Endpoint) -> None:
-        link = endpoint.link(0, LinkSize(1, 1))
-        for _ in range(3):
-            link.wait()
-            link.outbox[0] = 10 * endpoint.address + link.inbox[0]
-            link.post(1)
-
-    RoleScheduler({0: "environment", 1: "a", 2: "b"}).run({0: environment, 1: seat, 2: seat})
-    assert heard == [[10, 20], [11, 21], [12, 22]]

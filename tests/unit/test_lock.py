@@ -99,7 +99,7 @@ def test_the_lock_is_private_and_its_release_is_idempotent(tmp_path: Path) -> No
     assert lock.path.read_text() == ""
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "3", '{"pid": 1}', "\x00" * 9])
+@pytest.mark.parametrize("text", ["", "[]", "\x00" * 9])
 def test_anonymous_holder_still_holds_the_lock(tmp_path: Path, text: str) -> None:
     with RunLock.take(tmp_path) as lock:
         lock.path.write_text(text)

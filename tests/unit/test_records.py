@@ -14,8 +14,6 @@ from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.records.metrics import EpisodeRecord, SeatRecord, UpdateRecord
 from arena.records.recorder import Recorder
-from arena.roles.protocol import Progress
-from arena.transport.pickling import pack, unpack
 
 EPISODE = EpisodeRecord(
     round=0,
@@ -102,10 +100,6 @@ def test_return_that_is_not_finite_is_null_in_the_file(folder: RunFolder) -> Non
     assert line.seats[0].return_ is None
 
 
-def test_progress_is_received_as_it_was_sent() -> None:
-    assert unpack(pack(Progress(3, 50, (EPISODE, EPISODE)))) == Progress(3, 50, (EPISODE, EPISODE))
-
-
 def test_a_logged_name_that_is_taken_is_refused() -> None:
     with pytest.raises(ValueError, match="'blue' logs seconds, ticks: taken"):
         replace(UPDATE, values={"ticks": 1.0, "loss": 2.0, "seconds": 0.0})
@@ -131,10 +125,3 @@ def test_closing_twice_or_after_an_error_keeps_every_line(folder: RunFolder) -> 
         raise KeyboardInterrupt
     recorder.close()
     assert len(list(JournalReader(folder.episodes))) == len(list(JournalReader(folder.metrics))) == 1
-
-
-def test_closed_recorder_refuses_records(folder: RunFolder) -> None:
-    recorder = Recorder(folder, {3: 0})
-    recorder.close()
-    with pytest.raises(ValueError, match="closed"):
-        recorder.episodes(3, 50, [EPISODE])

@@ -70,14 +70,6 @@ def test_drawn_transitions_equal_stored_ones(workers: int, alpha: float | None) 
     assert memory.size == memory.added == len(expected)
 
 
-def test_nothing_is_drawn_from_an_empty_replay() -> None:
-    for alpha in (None, 0.6):
-        assert replay(alpha=alpha).sample(8, stream()).size == 0
-    memory = replay()
-    memory.extend(walk(0))
-    assert memory.sample(8, stream()).size == 0
-
-
 @pytest.mark.parametrize("workers", RINGS)
 @pytest.mark.parametrize("pieces", [1, 4])
 def test_full_ring_overwrites_its_oldest(workers: int, pieces: int) -> None:

@@ -148,13 +148,6 @@ def test_options_that_cannot_be_stored_are_reported(options: Any, tmp_path: Path
     assert str(next(iter(options))) in reset.lost
 
 
-def test_repeated_episode_number_replaces_the_episode(tmp_path: Path) -> None:
-    writer = Writer(tmp_path, length=10).play(3)
-    writer.begin((0, 1))
-    writer.play(10).close()
-    assert places(tmp_path) == [(2, 0, 0, 10), (3, 0, 3, 10)]
-
-
 def test_unfinished_episode_is_not_listed(tmp_path: Path) -> None:
     Writer(tmp_path).play(11).close()
     assert places(tmp_path) == expected(11)
@@ -209,28 +202,6 @@ def test_a_disk_that_is_full_leaves_whole_chunks(tmp_path: Path, monkeypatch: py
 def test_missing_replays_name_the_remedy(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="`record: replays`"):
         read_replays(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("ask", "words"),
-    [
-        (lambda found: found.match(4, round=2), "round 2 has no match 4; there is only 3"),
-        (lambda found: found.match(3), "there is no round 0; there is only 2"),
-        (lambda found: found.match(3, round=2).episode(9, lane=2), "no episode 9 of lane 2; there are 0 to 2"),
-        (lambda found: found.match(3, round=2).episode(0, lane=1), "no lane 1; there are 2 to 3"),
-    ],
-)
-def test_missing_replay_lists_existing_ones(ask: Any, words: str, tmp_path: Path) -> None:
-    Writer(tmp_path).play(12).close()
-    with pytest.raises(ConfigError, match=words):
-        ask(read_replays(tmp_path))
-
-
-def test_another_match_under_the_same_number_is_refused(tmp_path: Path) -> None:
-    Writer(tmp_path).play(1).close()
-    other = OF_TWO._replace(make="games:Other")
-    with pytest.raises(ConfigError, match="holds replays of another match"):
-        ReplayWriter(tmp_path / "replays", other, GAME, lanes=LANES, start=1)
 
 
 @pytest.mark.parametrize(

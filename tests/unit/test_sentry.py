@@ -89,19 +89,6 @@ def test_long_call_is_reported_with_its_stack_and_waits(clock: Clock) -> None:
     in_game(run, body)
 
 
-def test_turns_that_change_are_no_hang(clock: Clock) -> None:
-    run = run_of()
-
-    def body(host: RoleScheduler) -> None:
-        watching = RootWatchdog(host, run, clock=clock)
-        for _ in range(100):
-            host.turns += 1
-            assert watching.check() is None
-            clock.now += 2.0
-
-    in_game(run, body)
-
-
 def test_time_while_stopped_or_starved_is_not_counted(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     run = run_of()
 

@@ -88,7 +88,7 @@ def test_random_lives_equal_a_second_computation() -> None:
     rng = np.random.default_rng(3)
     table, living, expected = Table(40), {}, []
     found: list[tuple[str, int, float, bool]] = []
-    for _ in range(400):
+    for _ in range(150):
         rows: dict[str, list[tuple[int, float, str]]] = {"walker": []}
         for number in rng.permutation(30)[: rng.integers(1, 20)].tolist():
             reward, end = float(rng.integers(-3, 4)), str(rng.choice(["", "", "", "done", "max", "step"]))
@@ -106,7 +106,7 @@ def test_random_lives_equal_a_second_computation() -> None:
         finished = table.tick().finished
         found += [(game.name, int(game.lengths[0]), game.returns[0], game.truncated) for game in finished]
     assert sorted(found) == sorted(expected)
-    assert len(found) > 500
+    assert len(found) > 150
 
 
 def test_groups_that_are_split_are_played_by_two_entities() -> None:

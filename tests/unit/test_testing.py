@@ -221,8 +221,8 @@ def test_observations_of_any_length_are_ragged() -> None:
 
 
 def test_games_with_units_are_played_with_allowed_choices() -> None:
-    check_batched_env(crowd.Crowd(3, alone=True), ticks=8)
-    check_batched_env(crowd.Crowd(2, turns=True), ticks=8)
+    check_batched_env(crowd.Crowd(2, alone=True), ticks=4)
+    check_batched_env(crowd.Crowd(2, turns=True), ticks=4)
 
     class Hidden(crowd.Crowd):
         def _frame(self) -> Frame:
@@ -232,4 +232,4 @@ def test_games_with_units_are_played_with_allowed_choices() -> None:
             return frame
 
     with pytest.raises(ContractBroken, match=r"'p0': lane \d: action 'walk': actor \d+ is no unit"):
-        check_batched_env(Hidden(3), ticks=20)
+        check_batched_env(Hidden(2), ticks=4)

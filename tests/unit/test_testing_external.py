@@ -78,19 +78,6 @@ class DropsForAnotherReason(FakeGames):
         super().drop(slot, "failed")
 
 
-class KeepsDroppedSlot(FakeGames):
-    """Counts its games itself, and forgets that a dropped one is gone."""
-
-    held = 0
-
-    def tell(self, table: Slots, kind: str, name: str, *arguments: Any) -> bool:
-        if kind == "begin" and self.held == table.size:
-            return False
-        told = super().tell(table, kind, name, *arguments)
-        self.held += told * ((kind == "begin") - (kind == "end" and arguments[2]))
-        return told
-
-
 class TellsAgainAfterPause(FakeGames):
     last: tuple[Any, ...] = ()
 
@@ -163,15 +150,6 @@ class ShowsStale(FakeGames):
         return super().tell(table, kind, name, *arguments)
 
 
-class LosesAtEnd(FakeGames):
-    def tell(self, table: Slots, kind: str, name: str, *arguments: Any) -> bool:
-        if kind != "end" or not arguments[2] or name not in self.slots:
-            return super().tell(table, kind, name, *arguments)
-        table.lose(self.slots.pop(name), "lost")
-        self.replies[name].put("ended")
-        return True
-
-
 class ClosesInSilence(FakeGames):
     def close(self, reason: str) -> None:
         self.replies = {}
@@ -222,18 +200,6 @@ class KnowsNothing(FakeGames):
         super().open(slots, ring)
 
 
-class OpensOnce(FakeGames):
-    """Its state is that of the class."""
-
-    used: list[bool] = []
-
-    def open(self, slots: int, ring: Any) -> None:
-        if self.used:
-            raise OSError("in use")
-        self.used.append(True)
-        super().open(slots, ring)
-
-
 MUTANTS: dict[type[FakeGames], str] = {
     NeverRings: "ring must say when something has come",
     WaitsInPoll: "poll, while there is no game, has not returned",
@@ -243,24 +209,21 @@ MUTANTS: dict[type[FakeGames], str] = {
     KeepsViews: "received actions, number",
     DropsInSilence: "drop",
     DropsForAnotherReason: "expected the reason 'timeout'",
-    KeepsDroppedSlot: "is free for the next one",
     TellsAgainAfterPause: "already_asking",
     TellsInPause: "in a pause the table went from|in the thread 'pump'",
     TellsInAnswer: "poll alone calls the table",
     ForgetsPayments: "the rewards in the table add up to",
     ForgetsFullSlots: "all games are over",
     ShowsStale: "the table got observations, number 1",
-    LosesAtEnd: "was lost",
     ClosesInSilence: "a caller that waits gets 'over'",
     ClosesOnce: "the second close has raised",
     LeavesThread: "still the thread 'left behind'",
     LeavesDescriptor: "still 1 descriptors",
     StartsEarly: "holds the thread 'too early'",
     KnowsNothing: "interface is None",
-    OpensOnce: "open has raised OSError",
 }
 NEVER = {
-    *(NeverRings, WaitsInPoll, DropsInSilence, KeepsDroppedSlot, ForgetsFullSlots, ClosesInSilence),
+    *(NeverRings, WaitsInPoll, DropsInSilence, ForgetsFullSlots, ClosesInSilence),
     *(LeavesThread, LeavesDescriptor),
 }
 """Something that has to happen never does, so that the limit of time has to pass; the others may take their time."""

@@ -285,17 +285,6 @@ def test_wrong_items_are_named(items: Any, words: str) -> None:
         StepValidator(interface(ITEMS), LANES).check_step(ragged_step(items))
 
 
-def test_fixed_parts_beside_items_are_checked_too() -> None:
-    validator, items = StepValidator(interface(ITEMS), LANES), Ragged.empty(LANES, np.float32, (2,))
-    for fixed, words in (
-        (np.full((LANES, 2), np.nan, np.float32), r"in lane 0 the observation\['fixed'\]"),
-        (np.zeros((LANES, 3), np.float32), r"observations\['fixed'\] as float32 \(3, 3\)"),
-        ([[0, 0]] * LANES, r"observations\['fixed'\] as a list"),
-    ):
-        with pytest.raises(GameError, match=words):
-            validator.check_step(ragged_step(items, fixed))
-
-
 def test_units_are_checked_in_the_lanes_that_are_shown() -> None:
     right = crowd.SPACE.complete({"globals": [0], "units": {"Zebra": [[1, 1]]}})
     wrong = crowd.SPACE.complete({"globals": [0], "actions": {"walk": {"actors": [5]}}})
