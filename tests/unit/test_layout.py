@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,10 +15,9 @@ from numpy.typing import NDArray
 from arena.game.api import Frame, Step
 from arena.game.lockstep import RequestKind
 from arena.game.spaces import empty_batch, flatten, leaves_of, mask_size
-from arena.seat.client import SeatClient
-from arena.seat.layout import ReplyView, RequestView, SeatLayout, Welcome
-from arena.seat.server import SeatServer
+from arena.seat.layout import ReplyView, RequestView, SeatLayout
 from random_spaces import bits, discretes, scramble, spaces
+from seat_ends import Seat
 
 QUICK = settings(max_examples=15)
 SEEDS = st.integers(0, 2**32 - 1)
@@ -132,22 +130,15 @@ def final_mask(reply: ReplyView, lane: int, entity: int) -> list[int] | None:
 
 def seat_finals(inbox: NDArray[np.uint8], layout: SeatLayout) -> tuple[dict[int, list[bytes]], dict[int, list[int]]]:
     """The last observations and masks as a seat takes them out of the message, by row."""
-    observation_spaces = spaces_of(layout, "observation_space")
-    welcome = Welcome(
-        lanes=layout.lanes,
-        entities=tuple(f"e{index}" for index in range(layout.entities)),
-        observation_spaces=tuple(observation_spaces),
-        action_spaces=tuple(spaces_of(layout, "action_space")),
-        mask_sizes=tuple(block.mask_size for block in layout.blocks for _ in block.entities),
-        alone=True,
-    )
-    link = SimpleNamespace(inbox=inbox, outbox=buffer_of(RequestView, layout))
-    seat = SeatClient(welcome, link, seed=0)
+    seen, acted = (spaces_of(layout, kind) for kind in ("observation_space", "action_space"))
+    masks = [block.mask_size for block in layout.blocks for _ in block.entities]
+    seat = Seat(layout.lanes, range(layout.entities), seen, acted, masks, alone=True)
+    seat.worker.inbox[:] = inbox
     observations = {
-        row: [array.tobytes() for array in flatten(observation_spaces[row % layout.entities], observation)]
-        for row, observation in seat.final_observations().items()
+        row: [array.tobytes() for array in flatten(seen[row % layout.entities], observation)]
+        for row, observation in seat.client.final_observations().items()
     }
-    return observations, {row: mask.tolist() for row, mask in seat.final_masks().items()}
+    return observations, {row: mask.tolist() for row, mask in seat.client.final_masks().items()}
 
 
 @pytest.mark.slow
@@ -188,32 +179,8 @@ LANES = 3
 SEATS = ((0,), (1, 3), (2,))
 
 
-class Wire:
-    """The environment's end of a link without another end; keeps what was posted."""
-
-    def __init__(self, layout: SeatLayout) -> None:
-        self.inbox = buffer_of(RequestView, layout)
-        self.outbox = buffer_of(ReplyView, layout)
-        self.posted: list[bytes] = []
-
-    def post(self, nbytes: int) -> None:
-        self.posted.append(self.outbox[:nbytes].tobytes())
-
-    def post_extra(self, data: bytes) -> None:
-        self.posted.append(data)
-
-
-def port_of(entities: tuple[int, ...]) -> SeatServer:
-    welcome = Welcome(
-        lanes=LANES,
-        entities=tuple(f"e{entity}" for entity in entities),
-        observation_spaces=tuple(GAME_SPACES[entity] for entity in entities),
-        action_spaces=(Discrete(2),) * len(entities),
-        mask_sizes=(2,) * len(entities),
-        alone=False,
-    )
-    layout = welcome.layout()
-    return SeatServer(entities, welcome, layout, Wire(layout))  # type: ignore[arg-type]
+def seat_of(entities: tuple[int, ...]) -> Seat:
+    return Seat(LANES, entities, GAME_SPACES, (Discrete(2),) * 4, (2,) * 4)
 
 
 def marked(mark: int, dtype: Any, shape: tuple[int, ...]) -> NDArray[Any]:
@@ -234,7 +201,8 @@ def marked_frame(marks: tuple[int, ...]) -> Frame:
 
 def messages(entities: tuple[int, ...], marks: tuple[int, ...], ended: NDArray[np.bool_]) -> list[bytes]:
     """All messages to a seat for a reset, a tick that ends episodes, and one that does not."""
-    port = port_of(entities)
+    seat = seat_of(entities)
+    port = seat.server
     rewards = np.stack([marked(mark, np.float64, (LANES,)) for mark in marks], axis=1)
     nothing, everywhere = np.zeros_like(ended), np.ones(LANES, np.bool_)
     over = ended.all(axis=1)
@@ -247,7 +215,7 @@ def messages(entities: tuple[int, ...], marks: tuple[int, ...], ended: NDArray[n
         if now.any():
             port.write_begin(frame, over)
         port.post(tick, last=False, infos=port.pack_infos(frame.infos, frame.infos, over & now.any()))
-    return port.link.posted  # type: ignore[attr-defined, no-any-return]
+    return seat.environment.sent
 
 
 ENDINGS = st.lists(st.booleans(), min_size=LANES * 4, max_size=LANES * 4).map(lambda f: np.reshape(f, (LANES, 4)))
@@ -264,7 +232,7 @@ def test_seat_receives_no_byte_of_another_seat(ended: NDArray[np.bool_]) -> None
 
 
 def test_last_masks_are_kept_apart_from_current_ones() -> None:
-    port = port_of((1, 3))
+    port = seat_of((1, 3)).server
     ended = np.zeros((LANES, 4), np.bool_)
     ended[0, 3], ended[1, :] = True, True
     shown = [np.full((LANES, 2), 1, np.int8) for _ in GAME_SPACES]

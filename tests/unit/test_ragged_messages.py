@@ -16,11 +16,10 @@ from arena.errors import GameError, ProtocolError
 from arena.game.lockstep import RequestKind
 from arena.game.spaces import flatten, row, stack, take_rows
 from arena.seat import server as server_module
-from arena.seat.client import SeatClient
 from arena.seat.layout import ReplyView, RequestView, Welcome, link_size
 from arena.seat.ragged_parts import RaggedParts, packed, read_heap
-from arena.seat.server import SeatServer
-from arena.transport.shared_memory import MOST_BYTES, LocalHeap, SharedHeap, SharedMemory
+from arena.transport.shared_memory import MOST_BYTES, SharedHeap, SharedMemory
+from seat_ends import Seat
 
 MIXED = Dict(
     a=Box(-1, 1, (2,), np.float64),
@@ -29,57 +28,6 @@ MIXED = Dict(
 )
 ANSWER = Tuple((Discrete(3), Sequence(MultiDiscrete([2, 4]), stack=True)))
 FLAT = Sequence(Box(0, 1, (), np.float32), stack=True)
-
-
-class Pipe:
-    """One end of a link whose other end is in the same thread; keeps the bytes of every message."""
-
-    def __init__(self, outbox: Any, inbox: Any, heaps: tuple[LocalHeap, LocalHeap]) -> None:
-        self.outbox, self.inbox, self.heaps = outbox, inbox, heaps
-        self.sent: list[bytes] = []
-        self._heap = b""
-
-    def post(self, nbytes: int) -> None:
-        self.sent.append(self.outbox[:nbytes].tobytes() + self._heap)
-        self._heap = b""
-
-    def wait(self) -> None:
-        pass
-
-    def reserve_heap(self, nbytes: int) -> Any:
-        self._reserved = self.heaps[0].reserve(nbytes)
-        self._reserved[:] = 0xEE  # of an earlier message
-        return self._reserved
-
-    def post_heap(self) -> None:
-        self._heap = self._reserved.tobytes()
-
-    def sent_heap(self, nbytes: int) -> Any:
-        return self.heaps[0].view(nbytes)
-
-    def wait_heap(self, nbytes: int) -> Any:
-        return self.heaps[1].view(nbytes)
-
-
-class Seat:
-    """Both ends of a seat of some entities of a game."""
-
-    def __init__(self, lanes: int, entities: tuple[int, ...], sights: list[Space[Any]], acts: list[Space[Any]]) -> None:
-        welcome = Welcome(
-            lanes,
-            tuple(f"e{entity}" for entity in entities),
-            tuple(sights[entity] for entity in entities),
-            tuple(acts[entity] for entity in entities),
-            (0,) * len(entities),
-            alone=False,
-            seat=entities[0],
-        )
-        size = link_size(welcome.layout())
-        request, reply = np.zeros(size.request, np.uint8), np.zeros(size.reply, np.uint8)
-        heaps = LocalHeap(), LocalHeap()
-        self.environment, self.worker = Pipe(reply, request, heaps), Pipe(request, reply, heaps[::-1])
-        self.server = SeatServer(entities, welcome, welcome.layout(), self.environment)  # type: ignore[arg-type]
-        self.client = SeatClient(welcome, self.worker, seed=0)  # type: ignore[arg-type]
 
 
 def some(space: Space[Any], lanes: int) -> Any:

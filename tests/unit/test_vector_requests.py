@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,36 +11,20 @@ from gymnasium.spaces import Box, Dict, Discrete, Space, Tuple
 
 from arena.errors import BudgetReached
 from arena.seat.client import SeatClient
-from arena.seat.layout import ReplyView, Welcome, link_size
+from arena.seat.layout import ReplyView
 from arena.seat.vector import VectorEnvProxy
+from seat_ends import Seat
 
 LANES = 2
 
 
 def environment(observation_space: Space[Any]) -> tuple[VectorEnvProxy, SeatClient, ReplyView]:
     """A vector environment whose replies are always there; its seat, and its reply to write."""
-    welcome = Welcome(
-        lanes=LANES,
-        entities=("only",),
-        observation_spaces=(observation_space,),
-        action_spaces=(Discrete(5),),
-        mask_sizes=(0,),
-        alone=True,
-    )
-    size = link_size(welcome.layout())
-    link: Any = SimpleNamespace(
-        inbox=np.zeros(size.reply, np.uint8),
-        outbox=np.zeros(size.request, np.uint8),
-        post=lambda nbytes: None,
-        wait=lambda: None,
-        close=lambda: None,
-    )
-    seat = SeatClient(welcome, link, seed=1)
-    env = VectorEnvProxy([seat])
-    reply = ReplyView(welcome.layout(), link.inbox)
+    seat = Seat(LANES, [0], [observation_space], [Discrete(5)], alone=True)
+    env, reply = VectorEnvProxy([seat.client]), seat.server.reply
     reply.active[:] = True
     env.reset()
-    return env, seat, reply
+    return env, seat.client, reply
 
 
 def test_refused_actions_do_not_change_a_pending_request() -> None:
