@@ -17,17 +17,11 @@ from arena.config.schema import TickRules
 from arena.external import ExternalError, Slots
 from arena.external.slots import Ask, End, Tick
 from arena.game.api import Interface
+from clock import Clock
 
 ONE = Interface(("hero",), (Box(-np.inf, np.inf, (2,), np.float32),), (Discrete(3),), (3,))
 SEEN = Box(-np.inf, np.inf, (1,), np.float32)
 TWO = Interface(("hero", "rival"), (SEEN, SEEN), (Discrete(3), Discrete(3)), (0, 0))
-
-
-class Clock:
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def seen(value: float, size: int = 2) -> Any:

@@ -3,13 +3,7 @@
 from __future__ import annotations
 
 from arena.diagnostics.profile import Activity, Stopwatch
-
-
-class Clock:
-    seconds = 100.0
-
-    def __call__(self) -> float:
-        return self.seconds
+from clock import Clock
 
 
 def watch() -> tuple[Stopwatch, Clock]:
@@ -20,12 +14,12 @@ def watch() -> tuple[Stopwatch, Clock]:
 def spend(stopwatch: Stopwatch, clock: Clock, *activities: tuple[Activity, float]) -> None:
     for activity, seconds in activities:
         stopwatch.switch(activity)
-        clock.seconds += seconds
+        clock.now += seconds
 
 
 def test_the_shares_add_up_to_the_wall_time() -> None:
     stopwatch, clock = watch()
-    clock.seconds += 2
+    clock.now += 2
     spend(stopwatch, clock, (Activity.COMMUNICATION, 1), (Activity.ENVIRONMENT, 5), (Activity.COMMUNICATION, 0.5))
     profile = stopwatch.profile()
     assert profile is not None
@@ -36,13 +30,13 @@ def test_the_shares_add_up_to_the_wall_time() -> None:
 def test_time_between_ticks_with_an_update_is_learning() -> None:
     stopwatch, clock = watch()
     stopwatch.begin_inference()
-    clock.seconds += 1  # inference
+    clock.now += 1  # inference
     spend(stopwatch, clock, (Activity.WAITING_FOR_MATCH, 10))
     stopwatch.begin_inference()
-    clock.seconds += 3  # learning
+    clock.now += 3  # learning
     spend(stopwatch, clock, (Activity.WAITING_FOR_GROUP, 20), (Activity.INFERENCE, 4))  # and back, still learning
     stopwatch.count_update()
-    clock.seconds += 5  # such as a checkpoint: still learning
+    clock.now += 5  # such as a checkpoint: still learning
     spend(stopwatch, clock, (Activity.COMMUNICATION, 0.25))
     profile = stopwatch.profile()
     assert profile is not None

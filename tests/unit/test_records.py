@@ -14,6 +14,7 @@ from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.records.metrics import EpisodeRecord, SeatRecord, UpdateRecord
 from arena.records.recorder import Recorder
+from clock import Clock
 
 EPISODE = EpisodeRecord(
     round=0,
@@ -29,16 +30,6 @@ EPISODE = EpisodeRecord(
 )
 replaced, astuple = msgspec.structs.replace, msgspec.structs.astuple
 UPDATE = UpdateRecord("blue", 1, 64, 128, 0.5, {"policy_loss": -0.25, "value_loss": 2.0})
-
-
-class Clock:
-    """Time that passes when told to."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-
-    def __call__(self) -> float:
-        return self.seconds
 
 
 @pytest.fixture
@@ -109,10 +100,10 @@ def test_lines_reach_the_file_within_a_second(folder: RunFolder) -> None:
     clock = Clock()
     with Recorder(folder, {3: 0}, clock=clock) as recorder:
         recorder.episodes(3, 50, [EPISODE])
-        clock.seconds = 0.9
+        clock.now = 100.9
         recorder.poll()
         assert folder.episodes.read_bytes() == b""
-        clock.seconds = 1.0
+        clock.now = 101.0
         recorder.poll()
         assert len(list(JournalReader(folder.episodes))) == 1
 

@@ -17,6 +17,7 @@ from arena.run import watchdog
 from arena.run.watchdog import RootWatchdog
 from arena.transport import ANY_SOURCE, Tag
 from arena.transport.scheduler import RoleEndpoint, RoleScheduler
+from clock import Clock
 
 CONFIG = {
     "name": "test",
@@ -26,14 +27,6 @@ CONFIG = {
     "policies": {"blue": {"algorithm": "random"}},
     "matches": [{"env": "game", "seats": ["blue", "blue"]}],
 }
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def run_of(**changes: Any) -> Run:
