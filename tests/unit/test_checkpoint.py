@@ -149,16 +149,15 @@ def test_newest_and_first_checkpoints_are_kept(tmp_path: Path) -> None:
     assert names(tmp_path) == [0, 1000]
 
 
-def put(folder: Path, *boundaries: int, late: int = 0) -> None:
-    for boundary in boundaries:
-        about = {"policy": folder.name, "algorithm": "ppo", "update": 1}
-        checkpoint.save(folder, boundary, ticks=boundary + late, boundary=boundary, **about)
+def put(folder: Path, boundary: int) -> None:
+    about = {"policy": folder.name, "algorithm": "ppo", "update": 1}
+    checkpoint.save(folder, boundary, ticks=boundary, boundary=boundary, **about)
 
 
-def put_own(folder: Path, boundary: int, seat: tuple[int, int] = (0, 1), state: Any = "mine") -> Path:
+def put_own(folder: Path, boundary: int) -> Path:
     """Saves a worker's own state; returns its path."""
-    path = checkpoint.worker_path_of(folder, boundary, seat)
-    checkpoint.write(path, checkpoint.Checkpoint(state, folder.name, "ppo", boundary, 1, boundary))
+    path = checkpoint.worker_path_of(folder, boundary, (0, 1))
+    checkpoint.write(path, checkpoint.Checkpoint("mine", folder.name, "ppo", boundary, 1, boundary))
     return path
 
 

@@ -1,4 +1,4 @@
-"""Whether a leg can be played; at its end the boundary, its checkpoints, and how the run continues."""
+"""Whether a leg can be played, and whether its end is that of a synchronized group."""
 
 from __future__ import annotations
 
@@ -14,11 +14,7 @@ from arena.errors import ConfigError
 from arena.plan.build import make_plan
 from arena.plan.plan import Plan, Role, RoleKind
 from arena.roles.protocol import Done, Ready
-from arena.roles.root.legs import (
-    boundary_at,
-    check_playable,
-    check_synchronized,
-)
+from arena.roles.root.legs import boundary_at, check_playable, check_synchronized
 from arena.roles.run import Run
 
 ENVIRONMENT = Role(RoleKind.ENVIRONMENT, 0)
@@ -37,17 +33,12 @@ DATA = {
 }
 
 
-def plan_of(*, number: int = 0, **changes: Any) -> Plan:
-    return make_plan(parse_config({**DATA, **changes}, source="test"), number=number)
+def plan_of(**changes: Any) -> Plan:
+    return make_plan(parse_config({**DATA, **changes}, source="test"))
 
 
-def boundary(tick: int = 100, *messages: Done, plan: Plan | None = None, **given: Any) -> Any:
-    empty: dict[str, Any] = {"updates": {}, "seconds": {}, "idle": {}, "journals": {}}
-    return boundary_at(tick, plan or plan_of(), {done.role: done for done in messages}, **{**empty, **given})
-
-
-def run_of(*, episodes: int | None = None, **changes: Any) -> Run:
-    return Run(plan_of(**changes), Path("run"), source="test.yaml", episodes=episodes)
+def run_of(**changes: Any) -> Run:
+    return Run(plan_of(**changes), Path("run"), source="test.yaml")
 
 
 def all_ready(run: Run, *, episodic: Collection[str] = (), fragile: Collection[str] = ()) -> list[Ready]:
@@ -84,8 +75,9 @@ def test_round_that_can_deadlock_is_rejected() -> None:
 @pytest.mark.parametrize(("saved", "newest"), [((80, 100), 80), ((60, 70), 70), ((None, 90), 90)])
 def test_boundary_of_an_early_end_has_the_newest_checkpoint(saved: tuple[int | None, ...], newest: int) -> None:
     plan = plan_of(matches=[{"env": "game", "seats": ["blue", "blue"]}])
-    messages = [Done(role, 80, saved=tick) for role, tick in zip((BLUE, RED), saved, strict=True)]
-    assert boundary(80, *messages, plan=plan).checkpoints == {"blue": newest}
+    done = {role: Done(role, 80, saved=tick) for role, tick in zip((BLUE, RED), saved, strict=True)}
+    found = boundary_at(80, plan, done, updates={}, seconds={}, idle={}, journals={})
+    assert found.checkpoints == {"blue": newest}
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import itertools
 import os
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,13 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arena.transport.endpoint import LinkSet, LinkSize, Side, Tag
-from arena.transport.links import (
-    LinkLayout,
-    LinkMemory,
-    LinkPlace,
-    SharedCounters,
-    SharedSeatLink,
-)
+from arena.transport.links import LinkLayout, LinkMemory, LinkPlace, SharedCounters, SharedSeatLink
 from arena.transport.shared_memory import SharedMemory
 
 
@@ -32,18 +27,9 @@ class Woken(list[str]):
         return lambda: self.append(name)
 
 
-class NeverWaiting:
-    """The endpoint of a role that must not have to wait."""
-
-    address, size = 0, 9
-
-    def sleep(self, awaited: Any) -> None:
-        raise AssertionError(f"waits for {awaited}")
-
-
 def seats_at(counters: SharedCounters, woken: Woken) -> list[SharedSeatLink]:
     box = np.zeros(8, np.uint8)
-    endpoint: Any = NeverWaiting()
+    endpoint: Any = SimpleNamespace(address=0, size=9)
     return [
         SharedSeatLink(endpoint, 1, Side.SEAT, 0, seat, counters, box, box, woken.by(f"by {seat}"))
         for seat in range(len(counters.requests))

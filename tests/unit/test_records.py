@@ -28,7 +28,7 @@ EPISODE = EpisodeRecord(
     truncated=False,
     seats=(SeatRecord("blue", (0, "b"), 1.0, "win", 2), SeatRecord("red", (2,), -1.0, "loss")),
 )
-replaced, astuple = msgspec.structs.replace, msgspec.structs.astuple
+replaced = msgspec.structs.replace
 UPDATE = UpdateRecord("blue", 1, 64, 128, 0.5, {"policy_loss": -0.25, "value_loss": 2.0})
 
 

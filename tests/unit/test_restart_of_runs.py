@@ -54,8 +54,8 @@ def begun(path: Path, **config: Any) -> Run:
     return Run(make_plan(parsed), folder.path, leg=Leg(start=100))
 
 
-def death(folder: RunFolder, *, ranks: tuple[int, ...] = (5,), begun: bool = True, processes: int = 7) -> Restart:
-    return Restart(str(folder.path), True, begun, ranks, "rank 5 on n1 has died", processes, time.time())
+def death(folder: RunFolder, *, begun: bool = True) -> Restart:
+    return Restart(str(folder.path), True, begun, (5,), "rank 5 on n1 has died", 7, time.time())
 
 
 @pytest.mark.parametrize("ranks", [7, 2])

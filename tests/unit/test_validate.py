@@ -195,7 +195,7 @@ class Unsendable:
         raise RuntimeError("it has a handle")
 
 
-def with_infos(*infos: Any, space: Space[Any] = NUMBERS, observations: Any = None) -> Step:
+def with_infos(*infos: Any, observations: Any = None) -> Step:
     """A valid step, with infos for the entity "b" of the first lanes."""
     given = [[{}, {}] for _ in range(LANES)]
     for lane, info in enumerate(infos):
@@ -256,11 +256,11 @@ def test_lanes_that_were_not_reset_may_show_anything_after_a_reset() -> None:
 ITEMS = Dict(fixed=NUMBERS, items=Sequence(NUMBERS, stack=True))
 
 
-def ragged_step(items: Any, fixed: Any = None) -> Step:
+def ragged_step(items: Any) -> Step:
     """A step in which the first entity observes these items."""
     seen = [
         {
-            "fixed": np.zeros((LANES, 2), np.float32) if fixed is None else fixed,
+            "fixed": np.zeros((LANES, 2), np.float32),
             "items": items if entity == 0 else Ragged.empty(LANES, np.float32, (2,)),
         }
         for entity in range(ENTITIES)
