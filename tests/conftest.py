@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
 from arena.preflight import examine
+from command import Command
 
 HERE = Path(__file__).parent
 
@@ -39,8 +40,20 @@ def _patient_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(examine, "_PATIENCE", 3600.0)
 
 
+# Modules of `tests/world` whose tests share a browser, a process or the folders of runs.
+SHARED = (
+    *("test_continued", "test_experiment_page", "test_export", "test_hostile_folders", "test_offline"),
+    *("test_replaying", "test_report_in_browser", "test_serve", "test_unit_records"),
+)
+
+
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str]) -> Command:
+    return Command(capsys)
+
+
 class Rows(LoadScopeScheduling):  # type: ignore[misc]  # xdist is not typed
-    """Work units: the tests of `tests/mpi` in a row, those of a unit test's module, and each of the others alone.
+    """Work units: the tests of `tests/mpi` in a row, those of a module that is shared, and each of the others alone.
 
     The longest units are started first. The 6,600 unit tests as units of their own cost the controller 14 s: it counts
     all units after every test. The groups of pytest-xdist itself do not work with pytest 9.2.
@@ -50,7 +63,7 @@ class Rows(LoadScopeScheduling):  # type: ignore[misc]  # xdist is not typed
         module = nodeid.partition("::")[0]
         if "/mpi/" in module:
             return "mpi"
-        return module if "/unit/" in module else nodeid
+        return module if "/unit/" in module or module.rpartition("/")[2].removesuffix(".py") in SHARED else nodeid
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Rows:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import os
-import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -48,7 +46,7 @@ class Learner(Player):
             self.weights = _DECAY * self.weights + [self.group.mean(float(value)) for value in mine]
             self.seen.clear()
             self.meetings += 1
-            self.group.log(first=self.weights[0], last=self.weights[2])
+            self.group.log(first=self.weights[0], last=self.weights[2], drawn=mine[2])
             self.group.save(self.state_dict)
 
     def state_dict(self) -> dict[str, Any]:
@@ -159,20 +157,10 @@ class NotesFirstTicks(VectorLearner):
         super().run()
 
 
-class HoldsMemory(VectorLearner):
-    """Records the memory allocated by Python at every sixtieth synchronization."""
-
-    def run(self) -> None:
-        if self.meetings % 60 == 0 and self.group.is_root:
-            gc.collect()
-            NOTES.append(tracemalloc.get_traced_memory()[0])
-        super().run()
-
-
 class LearnerWithActor(VectorLearner):
     """A learner with an actor, whose actions depend on the weights."""
 
-    def actor(self) -> Any:
+    def actor(self, *, greedy: bool = False) -> Any:
         space, choice = self.env.single_action_space, int(abs(self.weights).sum() * 1e6)
         return lambda observations, infos: np.full(len(observations), space.start + choice % space.n)
 

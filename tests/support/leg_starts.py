@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from arena.records.state_codec import encode
 from in_process import NOTES
-from learners import VectorLearner
+from learners import LearnerWithActor
 from policies.ppo import PPO
 
 
@@ -42,7 +42,7 @@ class _Notes:
         super().run()  # type: ignore[misc]
 
 
-class RecordsLegStarts(_Notes, VectorLearner):
+class RecordsLegStarts(_Notes, LearnerWithActor):
     """A learner of the tests."""
 
 

@@ -119,7 +119,7 @@ class Measures(Callback):
 
     def on_update(self, line: Mapping[str, Any]) -> None:
         if line["ticks"] % 3 == 0:
-            self.measure(entropy=line["entropy"])
+            self.measure(updates=line["update"])
 
     def on_checkpoint(self, tick: int, checkpoints: Mapping[str, Path]) -> None:
         self.measure(at_checkpoint=tick)

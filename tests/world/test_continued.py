@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from arena.cli.main import main
 from arena.records import checkpoint
-from run_cli import arena, write
+from command import Command, Printed
+from run_cli import write
 
 TICKS = 60
 
@@ -19,9 +22,12 @@ TICKS = 60
 def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a league of three rounds."""
     home = tmp_path_factory.mktemp("old")
-    ended = arena(home, "train", write(home, league()), "--run-dir", "old", "--ranks", "1")
-    assert ended.code == 0, ended.err
+    assert main(["train", written(home, league()), "--ranks", "1", "--run-dir", str(home / "old")]) == 0
     return home / "old"
+
+
+def written(home: Path, data: dict[str, Any]) -> str:
+    return str(home / write(home, data, "new.yaml"))
 
 
 def league(**keys: Any) -> dict[str, Any]:
@@ -45,18 +51,23 @@ OTHERS = {
 }
 
 
-def continued(home: Path, old: Path, data: dict[str, Any]) -> Any:
-    return arena(
-        home, "train", write(home, data, "new.yaml"), "--continue", str(old), "--run-dir", "new", "--ranks", "1"
-    )
+@pytest.fixture
+def train(tmp_path: Path, command: Command) -> Callable[..., Printed]:
+    """Trains a new run in the folder `new`, or in another one."""
+
+    def trained(data: dict[str, Any], *more: object, into: str = "new", code: int = 0) -> Printed:
+        given = ["--ranks", "1", "--run-dir", tmp_path / into, *more]
+        return command("train", written(tmp_path, data), *given, code=code)
+
+    return trained
 
 
-def test_policies_snapshots_and_ratings_are_taken_over(old: Path, tmp_path: Path) -> None:
+def test_policies_snapshots_and_ratings_are_taken_over(
+    command: Command, train: Callable[..., Printed], old: Path, tmp_path: Path
+) -> None:
     before = {path: path.read_bytes() for path in old.rglob("*") if path.is_file()}
     data = league(envs={"game": {"make": "touchdown", "kwargs": {"max_steps": 30}}})
-    ended = continued(tmp_path, old, data)
-    assert ended.code == 0, ended.err
-    assert f"goes on with {old}: blue, red; 4 snapshots of its league" in ended.out
+    assert f"goes on with {old}: blue, red; 4 snapshots of its league" in train(data, "--continue", old).out
     assert {path: path.read_bytes() for path in old.rglob("*") if path.is_file()} == before, "it is left as it was"
     new = yaml.safe_load((tmp_path / "new" / "config.yaml").read_text())
     past = {f"{name}-{tick}": (name, tick) for name in ("blue", "red") for tick in (TICKS, 2 * TICKS)}
@@ -67,18 +78,17 @@ def test_policies_snapshots_and_ratings_are_taken_over(old: Path, tmp_path: Path
         assert new["policies"][name]["load"] == str(old / "snapshots" / policy / f"{tick:012d}.ckpt")
         assert new["policies"][name]["frozen"]
     assert new["matches"][0]["matchmaking"]["against"] == ["rock", *past]
-    shown = json.loads(arena(tmp_path, "standings", str(old), "--json").out)["players"]
+    shown = json.loads(command("standings", old, "--json").out)["players"]
     assert new["league"]["prior"] == {row["player"].replace("@", "-"): round(row["elo"], 1) for row in shown}
     played = {seat["policy"] for line in episodes(tmp_path / "new") for seat in line["seats"]}
     assert played & past.keys(), "past selves are met"
 
 
-def test_policies_start_with_their_learned_weights(old: Path, tmp_path: Path) -> None:
+def test_policies_start_with_their_learned_weights(train: Callable[..., Printed], old: Path, tmp_path: Path) -> None:
     data = league(policies={**league()["policies"], "red": {"algorithm": "learners:RenamedLearner"}})
     data["policies"]["green"] = data["policies"]["blue"]
-    ended = continued(tmp_path, old, data | {"rounds": 2, "ticks": 2, "checkpoint_every": 2})
-    assert ended.code == 0, ended.err
-    assert "red starts over: the checkpoint" in ended.out and "goes on with" in ended.out
+    told = train(data | {"rounds": 2, "ticks": 2, "checkpoint_every": 2}, "--continue", old).out
+    assert "red starts over: the checkpoint" in told and "goes on with" in told
     (last,) = checkpoint.list_checkpoints(old / "checkpoints" / "blue")[-1:]
     held, first = checkpoint.load(last).state, {}
     for name in ("blue", "red"):
@@ -86,12 +96,13 @@ def test_policies_start_with_their_learned_weights(old: Path, tmp_path: Path) ->
     assert first["blue"]["meetings"] >= held["meetings"] > first["red"]["meetings"]
 
 
-def test_resumed_run_equals_an_uninterrupted_one(old: Path, tmp_path: Path) -> None:
-    assert continued(tmp_path, old, league()).code == 0
-    half = ["--run-dir", "half", "--ranks", "1"]
-    assert arena(tmp_path, "train", "new.yaml", "--continue", str(old), *half, "--set", "rounds=2").code == 0
-    ended = arena(tmp_path, "train", "half/config.yaml", "--resume", *half, "--set", "rounds=3")
-    assert ended.code == 0, ended.err
+def test_resumed_run_equals_an_uninterrupted_one(
+    command: Command, train: Callable[..., Printed], old: Path, tmp_path: Path
+) -> None:
+    train(league(), "--continue", old)
+    train(league(), "--continue", old, "--set", "rounds=2", into="half")
+    half = tmp_path / "half"
+    command("train", half / "config.yaml", "--ranks", "1", "--resume", "--run-dir", half, "--set", "rounds=3")
     assert episodes(tmp_path / "half") == episodes(tmp_path / "new")
     for name in ("blue", "red"):
         whole, mine = (
@@ -115,14 +126,11 @@ def test_resumed_run_equals_an_uninterrupted_one(old: Path, tmp_path: Path) -> N
     ],
 )
 def test_run_that_cannot_be_continued_is_refused_before_play(
-    arguments: list[str], change: dict[str, Any], message: str, old: Path, tmp_path: Path
+    arguments: list[str], change: dict[str, Any], message: str, old: Path, tmp_path: Path, train: Callable[..., Printed]
 ) -> None:
     given = [one.replace("OLD", str(old)) for one in arguments]
-    ended = arena(
-        tmp_path, "train", write(tmp_path, league(**change), "new.yaml"), *given, "--run-dir", "r", "--ranks", "1"
-    )
-    assert ended.code == 2 and message in ended.err and "Traceback" not in ended.err
-    assert not (tmp_path / "r").exists()
+    assert message in train(league(**change), *given, code=2).err
+    assert not (tmp_path / "new").exists()
 
 
 def episodes(run: Path) -> list[Any]:

@@ -19,43 +19,37 @@ from arena.records import boundary, checkpoint
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.records.lock import RunLock
-from arena.roles.stop import STOP_SIGNALS
 from arena.run import evaluation as evaluating
 from arena.run import lead, loop
 from arena.run.prepare import prepare
 
 PPO = {"algorithm": "ppo", "options": {"n_steps": 16, "minibatch_size": 32, "hidden_sizes": [8]}}
+LEARNER = {"algorithm": "learners:LearnerWithActor"}
+RANDOM = {"algorithm": "random"}
+STILL = {"algorithm": "scripted", "options": {"action": 0}}
 EVALUATION = {"every": 40, "episodes": 6}
 
 
-@pytest.fixture(autouse=True)
-def own_signals() -> Any:
-    """A run takes this process's signals."""
-    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
-
-
 def duel(evaluation: Mapping[str, Any] | None = EVALUATION, *, ticks: int = 100, **changes: Any) -> dict[str, Any]:
-    """PPO against random actions, in legs of 20 ticks."""
+    """A learner against random actions, in legs of 20 ticks."""
     return {
         "name": "duel",
         "ticks": ticks,
         "seed": 5,
         "checkpoint_every": 20,
         "envs": {"game": {"make": "touchdown", "kwargs": {"max_steps": 15}}},
-        "policies": {"blue": PPO, "red": {"algorithm": "random"}},
+        "policies": {"blue": LEARNER, "red": RANDOM},
         "matches": [{"env": "game", "seats": ["blue", "red"], "lanes": 2, "copies": 2}],
         "evaluation": evaluation,
         **changes,
     }
 
 
-def train(data: Mapping[str, Any], path: Path, *, resume: bool = False) -> tuple[int, RunFolder]:
-    """The exit status, and what is left."""
+def train(data: Mapping[str, Any], path: Path, *, resume: bool = False, code: int = 0) -> RunFolder:
+    """Plays and prints as `arena train`, to the exit status `code`; what is left."""
     run = prepare(parse_config(data, source="test"), ranks=1, run_dir=str(path), resume=resume)
-    return loop.run_single_process(run, present), run.folder
+    assert loop.run_single_process(run, present) == code
+    return run.folder
 
 
 def weights(folder: RunFolder) -> bytes:
@@ -66,24 +60,8 @@ def lines(folder: RunFolder) -> list[dict[str, Any]]:
     return list(JournalReader(folder.evaluations))
 
 
-def test_identical_evaluation_games_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    changes = {
-        "envs": {"game": {"make": "matrix", "kwargs": {"game": "rock_paper_scissors", "rounds": 1}}},
-        "policies": {"blue": PPO, "rock": {"algorithm": "scripted", "options": {"action": 0}}},
-        "matches": [{"env": "game", "seats": ["blue", "rock"]}],
-    }
-    evaluation = {"every": 20, "episodes": 10}
-    assert train(duel(evaluation, ticks=20, **changes), tmp_path / "greedy")[0] == 0
-    said = capsys.readouterr().out
-    assert "tick 20, evaluation: all games between blue and rock were alike" in said
-    assert "`greedy: false` plays with chance" in said
-    assert train(duel({**evaluation, "greedy": False}, ticks=20, **changes), tmp_path / "sampled")[0] == 0
-    assert "alike" not in capsys.readouterr().out
-
-
 def test_each_policy_has_a_line_per_interval_and_at_the_end(tmp_path: Path) -> None:
-    status, folder = train(duel(), tmp_path / "run")
-    assert status == 0
+    folder = train(duel(), tmp_path / "run")
     found = lines(folder)
     assert [(line["ticks"], line["policy"]) for line in found] == [
         (tick, name) for tick in (40, 80, 100) for name in ("blue", "red")
@@ -96,39 +74,27 @@ def test_each_policy_has_a_line_per_interval_and_at_the_end(tmp_path: Path) -> N
 
 
 def test_evaluation_does_not_change_the_training(tmp_path: Path) -> None:
-    _, without = train(duel(None), tmp_path / "without")
-    _, one = train(duel(), tmp_path / "one")
-    _, other = train(duel({"every": 20, "episodes": 30, "seats": ["red", "blue"]}), tmp_path / "other")
-    for folder in (one, other):
-        assert folder.episodes.read_bytes() == without.episodes.read_bytes()
-        assert weights(folder) == weights(without)
-
-
-def test_evaluation_games_differ_from_training_games(tmp_path: Path) -> None:
-    _, folder = train(duel(), tmp_path / "run")
-    evaluation = RunFolder(folder.evaluation_path(40))
-    trained = [line["length"] for line in JournalReader(folder.episodes)]
-    played = [line["length"] for line in JournalReader(evaluation.episodes)]
-    assert len(played) == 6
-    assert played != trained[:6]
-
-
-def test_evaluation_seats_may_differ(tmp_path: Path) -> None:
-    script = {"algorithm": "scripted", "options": {"action": 0}}
-    policies = {"blue": PPO, "red": {"algorithm": "random"}, "still": script}
-    _, folder = train(duel({**EVALUATION, "seats": ["still", "blue"]}, policies=policies), tmp_path / "run")
-    assert {line["policy"] for line in lines(folder)} == {"still", "blue"}
+    """Also that of a game which draws from the global streams."""
+    changes = {
+        "envs": {"game": {"make": "games:RandomRewards"}, "duel": duel()["envs"]["game"]},
+        "matches": [
+            {"env": "duel", "seats": ["blue", "red"], "lanes": 2},
+            {"env": "game", "seats": ["solo"], "lanes": 2},
+        ],
+        "policies": {"blue": LEARNER, "red": RANDOM, "solo": LEARNER},
+    }
+    evaluation = {"every": 20, "episodes": 10}
+    without = train(duel(None, **changes), tmp_path / "without")
+    evaluated = train(duel(evaluation, **changes), tmp_path / "evaluated")
+    solo = [line["seats"][0]["return"] for line in JournalReader(without.episodes) if line["env"] == "game"]
+    assert len({*solo}) > 3
+    assert evaluated.episodes.read_bytes() == without.episodes.read_bytes()
+    assert weights(evaluated) == weights(without)
 
 
 def test_evaluation_only_policies_appear_only_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    policies = {
-        "blue": PPO,
-        "red": {"algorithm": "random"},
-        "still": {"algorithm": "scripted", "options": {"action": 0}},
-    }
-    evaluation = {**EVALUATION, "seats": ["blue", "still"]}
-    status, folder = train(duel(evaluation, policies=policies), tmp_path / "run")
-    assert status == 0
+    policies = {"blue": LEARNER, "red": RANDOM, "still": STILL}
+    folder = train(duel({**EVALUATION, "seats": ["blue", "still"]}, policies=policies), tmp_path / "run")
     progress, _, rest = capsys.readouterr().out.partition("\nrun folder: ")
     assert {line["policy"] for line in lines(folder)} == {"blue", "still"}
     told = [line for line in [*progress.splitlines(), *rest.splitlines()] if "evaluation of" not in line]
@@ -138,7 +104,7 @@ def test_evaluation_only_policies_appear_only_there(tmp_path: Path, capsys: pyte
 
 @pytest.mark.parametrize("tick", [40, 100], ids=["the first", "the last"])
 def test_interrupted_evaluation_is_played_on_resume(tick: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = train(duel(), tmp_path / "whole")[1]
+    whole = train(duel(), tmp_path / "whole")
     keep = evaluating.evaluations.keep
 
     def killed(folder: RunFolder, at: int, *rest: Any) -> None:
@@ -148,18 +114,16 @@ def test_interrupted_evaluation_is_played_on_resume(tick: int, tmp_path: Path, m
 
     with monkeypatch.context() as patched:
         patched.setattr(evaluating.evaluations, "keep", killed)
-        status, folder = train(duel(), tmp_path / "run")
-        assert status == 1
+        folder = train(duel(), tmp_path / "run", code=1)
         assert tick not in evaluating.evaluations.evaluated(folder)
-    status, folder = train(duel(), tmp_path / "run", resume=True)
-    assert status == 0
+    folder = train(duel(), tmp_path / "run", resume=True)
     assert folder.evaluations.read_bytes() == whole.evaluations.read_bytes()
     assert folder.episodes.read_bytes() == whole.episodes.read_bytes()
     assert weights(folder) == weights(whole)
 
 
 def test_evaluation_after_resume_drops_later_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = train(duel(), tmp_path / "whole")[1]
+    whole = train(duel(), tmp_path / "whole")
     save = boundary.save
 
     def killed(folder: RunFolder, found: boundary.Boundary) -> None:
@@ -169,9 +133,8 @@ def test_evaluation_after_resume_drops_later_records(tmp_path: Path, monkeypatch
 
     with monkeypatch.context() as patched:
         patched.setattr(boundary, "save", killed)
-        assert train(duel(None), tmp_path / "run")[0] == 1  # in the leg after tick 40, of which there are records
-    status, folder = train(duel(), tmp_path / "run", resume=True)
-    assert status == 0
+        train(duel(None), tmp_path / "run", code=1)  # in the leg after tick 40, of which there are records
+    folder = train(duel(), tmp_path / "run", resume=True)
     updates = [line["update"] for line in JournalReader(folder.metrics)]
     assert updates == [line["update"] for line in JournalReader(whole.metrics)]
     assert folder.episodes.read_bytes() == whole.episodes.read_bytes()
@@ -190,39 +153,15 @@ def test_folder_is_locked_during_an_evaluation(tmp_path: Path, monkeypatch: pyte
         return played(scheduler, roles, run, *given)
 
     monkeypatch.setattr(lead, "play_legs", watched)
-    assert train(duel(), tmp_path / "run")[0] == 0
+    train(duel(), tmp_path / "run")
     assert len(held) == 3
     assert all("another run writes into this folder" in words for words in held)
-
-
-def test_evaluation_does_not_change_games_with_global_streams(tmp_path: Path) -> None:
-    def noisy(evaluation: Any) -> dict[str, Any]:
-        game = {"make": "games:RandomRewards"}
-        match = {"env": "game", "seats": ["blue"], "lanes": 2}
-        policies = {"blue": PPO}
-        return duel(evaluation, envs={"game": game}, policies=policies, matches=[match])
-
-    without = train(noisy(None), tmp_path / "without")[1]
-    evaluated = train(noisy(EVALUATION), tmp_path / "evaluated")[1]
-    returns = [line["seats"][0]["return"] for line in JournalReader(without.episodes)]
-    assert len(set(returns)) > 3
-    assert evaluated.episodes.read_bytes() == without.episodes.read_bytes()
-
-
-def test_resume_drops_evaluations_after_its_boundary(tmp_path: Path) -> None:
-    whole = train(duel(), tmp_path / "run")[1]
-    found = whole.evaluations.read_bytes()
-    for tick in (80, 100):
-        (whole.boundaries / f"{tick:012d}.json").write_bytes(b"damaged")
-    status, folder = train(duel(), tmp_path / "run", resume=True)
-    assert status == 0
-    assert folder.evaluations.read_bytes() == found
 
 
 def test_a_signal_during_an_evaluation_ends_the_run_at_its_boundary(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    whole = train(duel(), tmp_path / "whole")[1]
+    whole = train(duel(), tmp_path / "whole")
     prepared = evaluating.prepare
 
     def signaled(*given: Any, **options: Any) -> Any:
@@ -231,11 +170,10 @@ def test_a_signal_during_an_evaluation_ends_the_run_at_its_boundary(
 
     with monkeypatch.context() as patched:
         patched.setattr(evaluating, "prepare", signaled)
-        status, folder = train(duel(), tmp_path / "run")
-    assert status == 143
+        folder = train(duel(), tmp_path / "run", code=143)
     assert "stopped at tick 40" in capsys.readouterr().err
     assert not folder.evaluations.exists()
-    assert train(duel(), tmp_path / "run", resume=True)[0] == 0
+    train(duel(), tmp_path / "run", resume=True)
     assert folder.evaluations.read_bytes() == whole.evaluations.read_bytes()
     assert weights(folder) == weights(whole)
 
@@ -266,52 +204,41 @@ def test_impossible_combinations_are_refused(evaluation: Any, words: str) -> Non
 def test_unsavable_policies_cannot_be_evaluated(
     algorithm: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    policies = {"blue": {"algorithm": algorithm}, "red": {"algorithm": "random"}}
-    status, folder = train(duel(policies=policies), tmp_path / "run")
-    assert status == 2
+    policies = {"blue": {"algorithm": algorithm}, "red": RANDOM}
+    folder = train(duel(policies=policies), tmp_path / "run", code=2)
     assert words in capsys.readouterr().err
     assert not folder.path.exists()
 
 
 YARDSTICK = {"algorithm": "dqn", "frozen": True}
+ONE_LANE = {"algorithm": "workers:GymActorWithoutState"}
 NUMBERS = {"make": "touchdown", "kwargs": {"max_steps": 15, "red_actions": "continuous"}}
 PICTURES = {"make": "touchdown", "kwargs": {"max_steps": 15, "red_obs": "image"}}
 
 
-@pytest.mark.parametrize("command", ["plan", "check", "train"])
 @pytest.mark.parametrize(
-    ("changes", "seats", "words"),
+    ("command", "policies", "game", "seats", "words"),
     [
-        ({"envs": {"game": PICTURES}}, ["red", "blue"], r"evaluation\.seats\[1\]: policy 'blue'[^:]*: observes"),
-        (
-            {"envs": {"game": NUMBERS}, "policies": {"blue": PPO, "red": {"algorithm": "random"}, "still": YARDSTICK}},
-            ["blue", "still"],
-            r"evaluation\.seats\[1\]: policy 'still'[^:]*: DQN needs a value for every action",
+        *(
+            (command, {}, PICTURES, ["red", "blue"], r"evaluation\.seats\[1\]: policy 'blue'[^:]*: observes")
+            for command in ("plan", "check", "train")
         ),
-        (
-            {
-                "policies": {
-                    "blue": PPO,
-                    "red": {"algorithm": "random"},
-                    "one": {"algorithm": "workers:GymActorWithoutState"},
-                }
-            },
-            ["blue", "one"],
-            r"evaluation\.seats\[1\]: policy 'one'.*: the seat cannot give the face",
-        ),
+        ("check", {"other": YARDSTICK}, NUMBERS, ["blue", "other"], "DQN needs a value for every action"),
+        ("check", {"other": ONE_LANE}, PICTURES, ["blue", "other"], "the seat cannot give the face"),
     ],
-    ids=["other spaces than in training", "actions that it cannot take", "no such face"],
 )
 def test_unfit_evaluation_seat_is_refused_before_training(
     command: str,
-    changes: dict[str, Any],
-    seats: list[Any],
+    policies: dict[str, Any],
+    game: Any,
+    seats: list[str],
     words: str,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    changes = {"policies": {"blue": PPO, "red": RANDOM, **policies}, "envs": {"game": game}}
     Path("duel.yaml").write_text(yaml.safe_dump(duel({**EVALUATION, "seats": seats}, **changes)))
     assert main([command, "duel.yaml", *(["--ranks", "1"] if command == "train" else [])]) == 2
     assert re.search(words, capsys.readouterr().err)
@@ -319,13 +246,9 @@ def test_unfit_evaluation_seat_is_refused_before_training(
 
 
 def test_a_checkpoint_that_does_not_fit_an_evaluation_seat_is_refused(tmp_path: Path) -> None:
-    learned = train(duel(None, ticks=20), tmp_path / "learned")[1]
-    larger = {**PPO, "options": {**PPO["options"], "hidden_sizes": [9]}, "frozen": True, "load": str(learned.path)}
-    policies = {
-        "blue": PPO,
-        "red": {"algorithm": "random"},
-        "old": {**larger, "load": str(learned.path / "checkpoints/blue")},
-    }
+    policies = {"blue": PPO, "red": RANDOM}
+    learned = train(duel(None, ticks=20, policies=policies), tmp_path / "learned").checkpoints_path("blue")
+    larger = {**PPO, "options": {**PPO["options"], "hidden_sizes": [9]}, "frozen": True, "load": str(learned)}
     with pytest.raises(ConfigError, match=r"policies\.old\.load: "):
-        train(duel({**EVALUATION, "seats": ["blue", "old"]}, policies=policies), tmp_path / "run")
+        train(duel({**EVALUATION, "seats": ["blue", "old"]}, policies=policies | {"old": larger}), tmp_path / "run")
     assert not (tmp_path / "run").exists()

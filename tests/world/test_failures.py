@@ -16,14 +16,13 @@ from arena.records import checkpoint
 from arena.records.journal import Journal
 from arena.records.recorder import Recorder
 from arena.records.scoreboard import Scoreboard
-from arena.records.tensorboard import ScalarFile
 from arena.roles.perform import failure_of
 from arena.roles.protocol import Failed
 from arena.roles.root.root import RoleFailed
 from arena.terminal.display import PlainDisplay
 from faulty_games import Faulty
 from faulty_workers import ACTOR_PLACES, WORKER_PLACES, name_of
-from in_process import play
+from in_process import one_match, play
 
 
 @pytest.fixture(autouse=True)
@@ -33,15 +32,9 @@ def _nothing_was_made_yet() -> None:
 
 def run_of(*, blue: Any = None, env: Any = None, **changes: Any) -> Any:
     """Two copies of a match of one seat; in three legs."""
-    return {
-        "ticks": 60,
-        "seed": 5,
-        "checkpoint_every": 20,
-        "envs": {"game": env or {"make": "games:Countdown"}},
-        "policies": {"blue": blue or {"algorithm": "faulty_workers:FailsAt"}},
-        "matches": [{"env": "game", "seats": ["blue"], "copies": 2, "lanes": 2}],
-        **changes,
-    }
+    policies = {"blue": blue or {"algorithm": "faulty_workers:FailsAt"}}
+    given = {"seed": 5, "checkpoint_every": 20, "match": {"copies": 2, "lanes": 2}}
+    return one_match(env or {"make": "games:Countdown"}, policies, ticks=60, **given) | changes
 
 
 def failure_in(data: Any, path: Path) -> Failed:
@@ -99,9 +92,7 @@ def test_exit_or_empty_error_ends_the_run(how: str, words: str, tmp_path: Path) 
     ("fault", "at", "words"),
     [
         ("make", 5, "RuntimeError: the game cannot be made"),  # the first one of the second leg
-        ("reset", 2, "RuntimeError: the game cannot be reset"),
         ("reset", 4, "RuntimeError: the game cannot be reset"),
-        ("raise", 1, "RuntimeError: the game cannot be stepped"),
         ("raise", 20, "RuntimeError: the game cannot be stepped"),
         ("exit", 7, "SystemExit: 3"),
     ],
@@ -132,15 +123,11 @@ def test_import_error_is_a_configuration_error(key: str, tmp_path: Path) -> None
 
 ROOT_PLACES: dict[str, tuple[type, str]] = {
     "the recorder, of an episode": (Recorder, "episodes"),
-    "the recorder, of an update": (Recorder, "update"),
-    "the recorder's flush": (Recorder, "flush"),
     "the recorder's close": (Recorder, "close"),
     "a journal": (Journal, "flush"),
-    "TensorBoard": (ScalarFile, "add"),
     "the scoreboard": (Scoreboard, "add"),
     "the display's start": (PlainDisplay, "start"),
     "the display": (PlainDisplay, "update"),
-    "the display's end": (PlainDisplay, "stop"),
 }
 
 
@@ -164,8 +151,3 @@ def failing_once(method: Callable[..., Any]) -> Callable[..., Any]:
         return done
 
     return failing
-
-
-def test_failing_root_message_is_named_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(PlainDisplay, "message", failing_once(PlainDisplay.message))
-    check_told_once(failure_in(run_of(), tmp_path), "ZeroDivisionError: fails in the root", "root")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import json
 import os
-import tracemalloc
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,17 +17,16 @@ from arena.records import checkpoint
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.roles.root.root import RoleFailed
-from in_process import Played, play
-from learners import MEETS_EVERY
-from policies.ppo import PPO
+from in_process import play
+from learners import MEETS_EVERY, VectorLearner
 
 RANDOM = {"algorithm": "random"}
 TOUCHDOWN = {"make": "touchdown", "kwargs": {"max_steps": 20}}
-TICKS, LEG = 100, 25
+TICKS, LEG = 60, 15
 
 
 def ppo(n_steps: int = 32, **policy: Any) -> dict[str, Any]:
-    """PPO whose rollouts do not fit into the legs of 25 ticks."""
+    """PPO whose rollouts do not fit into the legs of 15 ticks."""
     options = {"n_steps": n_steps, "minibatch_size": 64, "n_epochs": 2, "hidden_sizes": [16]}
     return {"algorithm": "ppo", "options": options, **policy}
 
@@ -57,15 +55,7 @@ def of_numbers(algorithm: str, *, sync: str = "gradients", **options: Any) -> di
     return {"algorithm": algorithm, "options": {**small, **options}, "sync": sync}
 
 
-SETTLED = {
-    "learning_rate_schedule": "constant",
-    "exploration_initial_eps": 0.2,
-    "exploration_final_eps": 0.2,
-    "train_every": 1,
-}
-A2C = {"algorithm": "a2c", "options": {"n_steps": 7, "learning_rate_schedule": "constant"}}
-PRIORITIZED = {"prioritized": True, "priority_beta": 1.0}
-"""Nothing that depends on how long the run is to be."""
+A2C = {"algorithm": "a2c", "options": {"n_steps": 7}}
 
 
 def learner(name: str, **options: Any) -> dict[str, Any]:
@@ -85,11 +75,6 @@ def league(
     }
 
 
-def played_in(path: Path, data: Mapping[str, Any], *, resume: bool = False) -> Played:
-    path.mkdir(exist_ok=True)
-    return play(data, path, given=True, resume=resume)
-
-
 def left_by(folder: RunFolder) -> dict[str, Any]:
     """The files of a run that must not depend on where it was interrupted."""
     states = {str(path.relative_to(folder.path)): path.read_bytes() for path in folder.checkpoints.rglob("*.ckpt")}
@@ -105,20 +90,15 @@ def left_by(folder: RunFolder) -> dict[str, Any]:
     return {**states, **steps, "episodes": folder.episodes.read_bytes(), "updates": updates}
 
 
-# ---------------------------------------------------------------------------------------------- train 2N = N and N more
-
 DUEL = {"seats": ["blue", "red"]}
 CASES: dict[str, Callable[[], dict[str, Any]]] = {
     "ppo": lambda: league({**DUEL, "lanes": 4, "copies": 2}, blue=ppo(), red=ppo(48)),
-    "ppo, overlapped": lambda: league({**DUEL, "lanes": 5, "copies": 2, "pipeline": 2}, blue=ppo(), red=ppo(48)),
     "ppo, samples": lambda: league({**DUEL, "lanes": 3, "copies": 3}, blue=ppo(sync="samples"), red=RANDOM),
-    "ppo, longer than a leg": lambda: league({**DUEL, "lanes": 2}, blue=ppo(40), red=RANDOM),
-    "ppo, recurrent": lambda: league({**DUEL, "lanes": 3}, blue=remembering("lstm"), red=remembering("gru")),
     "ppo, recurrent, overlapped": lambda: league(
         {**DUEL, "lanes": 5, "pipeline": 2}, blue=remembering("gru"), red=remembering("lstm")
     ),
     "ppo, units": lambda: league(
-        {**DUEL, "lanes": 2, "copies": 2, "pipeline": 2},
+        {**DUEL, "lanes": 2, "pipeline": 2},
         env={"make": "skirmish", "kwargs": {"max_steps": 20, "team_size": 2}},
         blue=units(),
         red=units(48, sync="samples", normalize_observations=True, normalize_rewards=True),
@@ -129,12 +109,6 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
         env={**TOUCHDOWN, "wrappers": [{"frame_stack": 3}, {"clip_reward": "sign"}, {"time_limit": 37}]},
         blue=normalized(),
         red=normalized(48, "samples"),
-    ),
-    "ppo, normalized, in turns": lambda: league(
-        {**DUEL, "lanes": 3, "copies": 2},
-        env={"make": "games:Alternate", "kwargs": {"moves": 7}, "wrappers": [{"frame_stack": 2}]},
-        blue=normalized(),
-        red=normalized(40),
     ),
     "a wrapped Gymnasium environment": lambda: league(
         {"seats": ["blue"], "lanes": 2},
@@ -150,25 +124,19 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
         {"seats": ["green"], "copies": 2},
         env={"make": "gymnasium:Pendulum-v1"},
         blue=of_numbers("ddpg", action_noise="correlated", n_step=3),
-        red=of_numbers("td3", policy_delay=3, **PRIORITIZED),
+        red=of_numbers("td3", policy_delay=3, prioritized=True),
         green=of_numbers("sac", sync="samples"),
     ),
-    "sac, of choices": lambda: league({**DUEL, "lanes": 3, "copies": 2}, blue=of_numbers("sac"), red=RANDOM),
     "dqn": lambda: league(
         {**DUEL, "lanes": 3, "copies": 2},
-        blue=of_numbers("dqn", n_step=3, **PRIORITIZED, **SETTLED),
-        red=of_numbers("dqn", sync="samples", buffer_size=500, **{**SETTLED, "train_every": 3}),
-    ),
-    "dqn and sac, normalized": lambda: league(
-        {**DUEL, "lanes": 2, "copies": 2},
-        blue=of_numbers("dqn", normalize_observations=True, **SETTLED),
-        red=of_numbers("sac", sync="samples", normalize_observations=True),
+        blue=of_numbers("dqn", n_step=3, train_every=1, prioritized=True, exploration_fraction=0.7),
+        red=of_numbers("dqn", sync="samples", buffer_size=200, train_every=3),
     ),
     "dqn, in turns": lambda: league(
         {**DUEL, "lanes": 3, "copies": 2},
         env={"make": "games:Alternate", "kwargs": {"moves": 7}},
-        blue=of_numbers("dqn", n_step=2, **SETTLED),
-        red=of_numbers("dqn", sync="samples", **PRIORITIZED, **SETTLED),
+        blue=of_numbers("dqn", n_step=2, train_every=1),
+        red=of_numbers("dqn", sync="samples", prioritized=True, train_every=1),
     ),
     "ppo, teams": lambda: league(
         {"seats": ["blue", "blue", ["red", "red"]], "lanes": 2},
@@ -180,7 +148,7 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
         {"seats": [["blue", "blue"], ["red", "red"]], "lanes": 2, "copies": 2},
         env={"make": "touchdown", "kwargs": {"max_steps": 20, "team_size": 2}},
         blue=of_numbers("maddpg", n_step=2, normalize_observations=True),
-        red=of_numbers("masac", sync="samples", shared_actor=False, **PRIORITIZED),
+        red=of_numbers("masac", sync="samples", shared_actor=False, prioritized=True),
     ),
     "maddpg and masac, whose entities leave one by one": lambda: league(
         {"seats": [["blue"] * 3], "lanes": 2},
@@ -190,10 +158,10 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
         red=of_numbers("masac"),
     ),
     "maddpg and masac, a worker for each entity": lambda: league(
-        {"seats": ["blue", "blue", "red", "red"], "lanes": 2, "copies": 2},
+        {"seats": ["blue", "blue", "red", "red"], "lanes": 2},
         env={"make": "touchdown", "kwargs": {"max_steps": 20, "team_size": 2}},
         blue=of_numbers("maddpg", train_every=4, n_step=2, normalize_observations=True),
-        red=of_numbers("masac", train_every=3, sync="samples", shared_actor=False, **PRIORITIZED),
+        red=of_numbers("masac", train_every=3, sync="samples", shared_actor=False, prioritized=True),
     ),
     "mappo and maddpg, workers that leave one by one": lambda: league(
         {"seats": ["blue"] * 3, "lanes": 2},
@@ -202,15 +170,11 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
         blue={**ppo(), "algorithm": "mappo"},
         red=of_numbers("maddpg", train_every=4),
     ),
-    "gym": lambda: league({"seats": ["blue"]}, env={"make": "gymnasium:CartPole-v1"}, blue=learner("GymLearner")),
     "gym, with others": lambda: league(
         {"seats": ["blue", "red"], "copies": 2},
         env={"make": "games:Dropout", "kwargs": {"lengths": [5, 9]}},
         blue=learner("GymLearner"),
         red=learner("GymLearner"),
-    ),
-    "vector": lambda: league(
-        {**DUEL, "lanes": 3}, env={"make": "games:RandomLengths"}, blue=learner("VectorLearner"), red=RANDOM
     ),
     "vector, in turns": lambda: league(
         {**DUEL, "lanes": 3, "copies": 2},
@@ -224,13 +188,13 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
     "one leaves early": lambda: league(
         {**DUEL, "copies": 3},
         env={"make": "games:RandomLengths"},
-        blue=learner("VectorLearner", leaves=[2, 12, 0]),
+        blue=learner("VectorLearner", leaves=[2, 6, 0]),
         red=RANDOM,
     ),
     "all leave early": lambda: league(
         {**DUEL, "copies": 2},
         env={"make": "games:RandomLengths"},
-        blue=learner("VectorLearner", leaves=[2, 9]),
+        blue=learner("VectorLearner", leaves=[2, 5]),
         red=ppo(),
     ),
     "several matches": lambda: league(
@@ -244,6 +208,7 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
 
 
 LONG = (
+    "ppo, teams",
     "maddpg and masac, teams",
     "maddpg and masac, whose entities leave one by one",
     "mappo and maddpg, workers that leave one by one",
@@ -253,64 +218,44 @@ LONG = (
 @pytest.mark.parametrize("case", [pytest.param(case, marks=[pytest.mark.long] * (case in LONG)) for case in CASES])
 def test_interrupted_run_equals_an_uninterrupted_one(case: str, tmp_path: Path) -> None:
     data = CASES[case]()
-    whole = played_in(tmp_path / "whole", data)
-    played_in(tmp_path / "parted", {**data, "ticks": 2 * LEG})
-    parted = played_in(tmp_path / "parted", data, resume=True)
-    assert parted.run.leg.start == 2 * LEG
-    assert left_by(parted.folder) == left_by(whole.folder)
-    assert {name for name in left_by(whole.folder) if name.endswith(f"{TICKS}.ckpt")}
+    whole = play(data, tmp_path, given=True)
+    expected = left_by(whole.folder)
+    assert {name for name in expected if name.endswith(f"{TICKS}.ckpt")}
     assert whole.updates[-1]["ticks"] > TICKS - 2 * LEG, "it has learned to the end"
-
-
-def test_run_resumed_at_every_boundary_is_bit_equal(tmp_path: Path) -> None:
-    data = CASES["ppo"]()
-    whole = played_in(tmp_path / "whole", data)
-    for ticks in range(2 * LEG, TICKS + 1, LEG):
-        parted = played_in(tmp_path / "parted", {**data, "ticks": ticks}, resume=ticks > 2 * LEG)
-    assert left_by(parted.folder) == left_by(whole.folder)
-
-
-def test_schedules_continue_after_a_kill(tmp_path: Path) -> None:
-    options = {"exploration_fraction": 0.7, "prioritized": True, "learning_rate_schedule": "linear"}
-    policies = {"blue": of_numbers("dqn", train_every=4, **options), "red": RANDOM}
-    data = league({**DUEL, "lanes": 2}, ticks=200, every=50, **policies)
-    whole = left_by(played_in(tmp_path / "whole", data).folder)
-    _, steps = killed(data, tmp_path / "undisturbed", 10**6)
-    assert killed(data, tmp_path / "parted", 2 * len(steps) // 3)[0]
-    parted = played_in(tmp_path / "parted", data, resume=True)
-    assert parted.run.leg.start in (50, 100, 150)
-    assert left_by(parted.folder) == whole
-    assert len({line["epsilon"] for line in parted.updates}) > 3
+    boundaries.discard_after(whole.folder, 2 * LEG)
+    again = play(data, tmp_path, resume=True)
+    assert again.run.leg.start == 2 * LEG
+    assert left_by(again.folder) == expected
 
 
 def test_a_frozen_policy_plays_the_same_in_all_legs_and_after_a_resume(tmp_path: Path) -> None:
-    weights = played_in(tmp_path / "before", CASES["ppo"]()).folder
-    data = league({**DUEL, "lanes": 3}, blue=ppo(), red=ppo(frozen=True, load=str(weights.path)))
-    whole = played_in(tmp_path / "whole", data)
-    played_in(tmp_path / "parted", {**data, "ticks": 2 * LEG})
-    parted = played_in(tmp_path / "parted", data, resume=True)
-    assert left_by(parted.folder) == left_by(whole.folder)
-    assert not whole.folder.checkpoints_path("red").exists()
+    acts = {"algorithm": "learners:LearnerWithActor"}
+    weights = play(league(DUEL, blue=acts, red=acts), tmp_path / "before", given=True).folder
+    data = league({**DUEL, "lanes": 3}, blue=acts, red={**acts, "frozen": True, "load": str(weights.path)})
+    whole = play(data, tmp_path / "whole", given=True).folder
+    expected = left_by(whole)
+    assert not whole.checkpoints_path("red").exists()
+    boundaries.discard_after(whole, 2 * LEG)
+    assert left_by(play(data, tmp_path / "whole", resume=True).folder) == expected
 
 
-@pytest.mark.parametrize("pipeline", [1, 2])
-def test_a_proxy_knows_the_tick_at_which_a_leg_begins(pipeline: int, tmp_path: Path) -> None:
-    data = league({**DUEL, "lanes": 2, "pipeline": pipeline}, blue=learner("NotesFirstTicks"), red=RANDOM)
-    first = played_in(tmp_path, {**data, "ticks": 2 * LEG}).notes
-    second = played_in(tmp_path, data, resume=True).notes
+def test_a_proxy_knows_the_tick_at_which_a_leg_begins(tmp_path: Path) -> None:
+    data = league({**DUEL, "lanes": 2, "pipeline": 2}, blue=learner("NotesFirstTicks"), red=RANDOM)
+    first = play({**data, "ticks": 2 * LEG}, tmp_path, given=True).notes
+    second = play(data, tmp_path, resume=True).notes
     begins = [note for note in first + second if note[0] != "loaded"]
     assert begins == [(tick,) * 3 for tick in range(0, TICKS, LEG)]
 
 
 def test_worker_state_is_needed_for_bit_equality(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The comparisons above can fail."""
-    data = CASES["ppo"]()
-    whole = played_in(tmp_path / "whole", data)
-    half = played_in(tmp_path / "parted", {**data, "ticks": 2 * LEG}).folder
-    assert len(checkpoint.worker_files(half.checkpoints_path("blue"), 2 * LEG)) == 2
-    monkeypatch.setattr(PPO, "load_worker_state_dict", lambda _self, _state: None)
-    parted = played_in(tmp_path / "parted", data, resume=True)
-    assert left_by(parted.folder) != left_by(whole.folder)
+    data = CASES["several matches"]()
+    folder = play(data, tmp_path, given=True).folder
+    expected = left_by(folder)
+    assert len(checkpoint.worker_files(folder.checkpoints_path("blue"), 2 * LEG)) == 2
+    boundaries.discard_after(folder, 2 * LEG)
+    monkeypatch.setattr(VectorLearner, "load_worker_state_dict", lambda _self, _state: None)
+    assert left_by(play(data, tmp_path, resume=True).folder) != expected
 
 
 # --------------------------------------------------------------------------------------------- a kill at any instant
@@ -343,7 +288,7 @@ def killed(data: Mapping[str, Any], path: Path, step: int, *, resume: bool = Fal
     with pytest.MonkeyPatch.context() as patch:
         calls = kill_at(patch, step)
         try:
-            played_in(path, data, resume=resume)
+            play(data, path, given=True, resume=resume)
         except (Killed, RoleFailed) as error:
             return "Killed" in repr(error), calls
     return False, calls
@@ -352,10 +297,10 @@ def killed(data: Mapping[str, Any], path: Path, step: int, *, resume: bool = Fal
 SMALL = league({**DUEL, "lanes": 2}, every=10, ticks=30, blue=learner("VectorLearner"), red=learner("VectorLearner"))
 
 
-@pytest.mark.parametrize(("ticks", "stride"), [(20, 3), pytest.param(30, 1, marks=pytest.mark.long)])
+@pytest.mark.parametrize(("ticks", "stride"), [(20, 11), pytest.param(30, 1, marks=pytest.mark.long)])
 def test_kill_between_any_two_steps_of_a_run_loses_nothing(ticks: int, stride: int, tmp_path: Path) -> None:
     data = {**SMALL, "ticks": ticks}
-    expected = left_by(played_in(tmp_path / "whole", data).folder)
+    expected = left_by(play(data, tmp_path / "whole", given=True).folder)
     _, steps = killed(data, tmp_path / "undisturbed", 10**6)
     assert {"fsync", "replace", "unlink", "mkdir"} <= {*steps}
     starts = set()
@@ -364,7 +309,7 @@ def test_kill_between_any_two_steps_of_a_run_loses_nothing(ticks: int, stride: i
         path = tmp_path / f"killed-{step}"
         assert killed(data, path, step)[0]
         try:
-            after = played_in(path, data, resume=True)
+            after = play(data, path, resume=True)
         except ConfigError:  # not yet a run folder
             assert not (path / "run" / "episodes.jsonl").exists()
             continue
@@ -375,12 +320,12 @@ def test_kill_between_any_two_steps_of_a_run_loses_nothing(ticks: int, stride: i
 
 @pytest.mark.long
 def test_kill_between_any_two_steps_of_a_resume_loses_nothing(tmp_path: Path) -> None:
-    expected = left_by(played_in(tmp_path / "whole", SMALL).folder)
+    expected = left_by(play(SMALL, tmp_path / "whole", given=True).folder)
 
     def broken(name: str) -> Path:
         """A run that was killed when all but the second boundary was written."""
         path = tmp_path / name
-        played_in(path, {**SMALL, "ticks": 20})
+        play({**SMALL, "ticks": 20}, path, given=True)
         (path / "run" / "boundaries" / "000000000020.json").unlink()
         return path
 
@@ -390,7 +335,7 @@ def test_kill_between_any_two_steps_of_a_resume_loses_nothing(tmp_path: Path) ->
         path = broken(f"killed-{step}")
         assert killed(SMALL, path, step, resume=True)[0]
         if boundaries.newest(RunFolder(path / "run")).tick < 30:  # type: ignore[union-attr]
-            played_in(path, SMALL, resume=True)
+            play(SMALL, path, resume=True)
         assert left_by(RunFolder(path / "run")) == expected, f"killed before step {step}, {steps[step]}"
 
 
@@ -400,7 +345,7 @@ def test_kill_between_any_two_steps_of_a_resume_loses_nothing(tmp_path: Path) ->
 def test_a_learner_without_a_state_makes_the_run_one_leg(tmp_path: Path) -> None:
     data = league({"seats": ["blue", "red"]}, every=10, ticks=45, blue=learner("VectorLearner"))
     data["policies"]["red"] = {"algorithm": "odd_workers:Forgetful"}
-    played = played_in(tmp_path / "one", data)
+    played = play(data, tmp_path / "one", given=True)
     assert played.notes == []
     assert [path.name for path in played.folder.boundaries.iterdir()] == ["000000000045.json"]
     assert {episode["tick"] for episode in played.episodes if "cut" in episode} <= {45}
@@ -411,7 +356,7 @@ def test_episodes_cut_by_a_leg_are_marked_and_are_no_results(tmp_path: Path) -> 
         {**DUEL, "lanes": 2}, env={"make": "games:Dropout", "kwargs": {"lengths": [4, 4]}}, every=10, ticks=24,
         blue=RANDOM, red=RANDOM,
     )  # fmt: skip
-    played = played_in(tmp_path / "cut", data)
+    played = play(data, tmp_path / "cut", given=True)
     lane = [episode for episode in played.episodes if episode["lane"] == 0]
     assert [(e["tick"], e["length"], e.get("cut", False)) for e in lane] == [
         *[(4, 4, False), (8, 4, False), (10, 2, True)],
@@ -426,16 +371,17 @@ def test_episodes_cut_by_a_leg_are_marked_and_are_no_results(tmp_path: Path) -> 
     assert (score.episodes, score.returns.mean) == (10, 4.0)
 
 
+def steppers(make: str, ticks: int, **kwargs: Any) -> dict[str, Any]:
+    """Two workers that record their steps."""
+    policies = {name: {"algorithm": "workers:Stepper", "options": {"name": name}} for name in ("p", "q")}
+    return league({"seats": ["p", "q"]}, env={"make": make, "kwargs": kwargs}, ticks=ticks, **policies)
+
+
 def test_ended_entity_is_not_truncated_by_the_cut(tmp_path: Path) -> None:
-    data = league({"seats": ["p", "q"]}, env={"make": "games:Dropout", "kwargs": {"lengths": [2, 9]}}, ticks=5)
-    data["policies"] = {
-        name: {"algorithm": "workers:Stepper", "options": {"name": name}} for name in ("p", "q")
-    }  # fmt: skip
-    played = played_in(tmp_path / "cut", data)
+    played = play(steppers("games:Dropout", 5, lengths=[2, 9]), tmp_path)
     steps = {name: [note[3:6] for note in played.notes if note[:2] == (name, "step")] for name in ("p", "q")}
     assert steps["p"] == [(1.0, False, False), (1.0, True, False)]
     assert steps["q"] == [(2.0, False, False)] * 4 + [(2.0, False, True)]
-    assert [note for note in played.notes if note[:2] == ("p", "reset")][-1] is not None
     (episode,) = played.episodes
     assert (episode["cut"], episode["terminated"], episode["truncated"], episode["length"]) == (True, True, True, 5)
 
@@ -443,9 +389,7 @@ def test_ended_entity_is_not_truncated_by_the_cut(tmp_path: Path) -> None:
 @pytest.mark.parametrize("ticks", [3, 4])
 def test_cut_in_a_turn_based_game_delivers_pending_rewards(ticks: int, tmp_path: Path) -> None:
     """A move pays its mover 1 and the other one 10."""
-    data = league({"seats": ["p", "q"]}, env={"make": "games:Alternate", "kwargs": {"moves": 9}}, ticks=ticks)
-    data["policies"] = {name: {"algorithm": "workers:Stepper", "options": {"name": name}} for name in ("p", "q")}
-    played = played_in(tmp_path / "cut", data)
+    played = play(steppers("games:Alternate", ticks, moves=9), tmp_path)
     (episode,) = played.episodes
     moves = {"p": (ticks + 1) // 2, "q": ticks // 2}
     for seat, (name, other) in zip(episode["seats"], (("p", "q"), ("q", "p")), strict=True):
@@ -467,7 +411,7 @@ def test_an_evaluation_of_several_matches_records_every_episode(tmp_path: Path) 
 
 
 def test_episodes_are_written_by_tick_then_match_then_lane(tmp_path: Path) -> None:
-    folder = played_in(tmp_path / "order", CASES["several matches"]()).folder
+    folder = play(CASES["several matches"](), tmp_path).folder
     places = [(line["tick"], line["match"], line["lane"]) for line in JournalReader(folder.episodes)]
     assert places == sorted(places)
     assert len({*places}) == len(places)
@@ -476,30 +420,18 @@ def test_episodes_are_written_by_tick_then_match_then_lane(tmp_path: Path) -> No
 # ------------------------------------------------------------------------------------------------------- many legs
 
 
-def many_legs(blue: Any, legs: int = 200, **match: Any) -> dict[str, Any]:
-    data = league({**DUEL, "copies": 2, "lanes": 2, **match}, every=MEETS_EVERY, ticks=legs * MEETS_EVERY)
+def many_legs(blue: Any, legs: int) -> dict[str, Any]:
+    data = league({**DUEL, "copies": 2, "lanes": 2, "pipeline": 2}, every=MEETS_EVERY, ticks=legs * MEETS_EVERY)
     return {**data, "policies": {"blue": blue, "red": RANDOM}}
 
 
-@pytest.mark.parametrize("match", [{}, {"pipeline": 2}], ids=["", "overlapped"])
-def test_descriptors_are_closed_without_gc(match: Any, tmp_path: Path) -> None:
+def test_descriptors_are_closed_without_gc(tmp_path: Path) -> None:
     gc.collect()
     gc.disable()
     try:
-        held = played_in(tmp_path / "many", many_legs(learner("HoldsDescriptors"), 12, **match)).notes
+        held = play(many_legs(learner("HoldsDescriptors"), 12), tmp_path).notes
     finally:
         gc.enable()
     descriptors = [note for note in held if isinstance(note, int)]
     assert len(descriptors) == 2 * 12
     assert max(descriptors[8:]) == max(descriptors[2:8])
-
-
-@pytest.mark.long
-def test_memory_does_not_grow_with_the_legs(tmp_path: Path) -> None:
-    tracemalloc.start()
-    try:
-        held = played_in(tmp_path / "many", many_legs(learner("HoldsMemory"), 121)).notes
-    finally:
-        tracemalloc.stop()
-    _, early, late = [note for note in held if isinstance(note, int)]
-    assert late - early < 40_000, "bytes in 60 legs, of which the test itself has noted two in each"

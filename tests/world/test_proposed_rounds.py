@@ -9,16 +9,12 @@ from typing import Any
 import pytest
 
 from arena.callbacks import Callback
-from arena.config import parse_config
 from arena.league import rounds_file
 from arena.records.boundary import discard_after
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.roles.protocol import Failed
-from arena.run import loop
-from arena.run.console import Output
-from arena.run.prepare import prepare
-from arena.terminal.display import silent_display
+from in_process import train
 
 TICKS = 20  # of a round
 GAME = {"make": "matrix", "kwargs": {"game": "rock_paper_scissors", "rounds": 4}}
@@ -56,24 +52,19 @@ def league(callback: Any, **keys: Any) -> dict[str, Any]:
     }
 
 
-def play(data: dict[str, Any], path: Path, *, resume: bool = False) -> tuple[int, RunFolder, str]:
-    """The exit status, the folder, and what was said of a failure."""
-    run = prepare(parse_config(data, source="test"), ranks=1, run_dir=str(path), resume=resume)
+def play(data: dict[str, Any], path: Path, **given: Any) -> tuple[RunFolder, str]:
+    """The folder, and what was said of a failure."""
     failures: list[Failed] = []
-
-    class Noted(Output):
-        def fail(self, failure: Failed) -> None:
-            failures.append(failure)
-
-    code = loop.run_single_process(run, lambda run, scoreboard: None, silent_display(), output=Noted())
-    return code, run.folder, "\n".join(f"{failure.who}: {failure.message}" for failure in failures)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("arena.run.console.tell", failures.append)
+        folder = train(data, path, **given)
+    return folder, "\n".join(f"{failure.who}: {failure.message}" for failure in failures)
 
 
 def test_callback_proposes_the_matches_of_later_rounds(tmp_path: Path) -> None:
     data = league("own_leagues:Proposes")
-    code, folder, _ = play(data, tmp_path / "run")
+    folder, _ = play(data, tmp_path / "run")
     first, *later = rounds_file.read(folder)
-    assert code == 0
     assert (len(first.matches), first.proposed_by) == (3, "")
     for made in later:
         (match,) = made.matches
@@ -86,12 +77,11 @@ def test_callback_proposes_the_matches_of_later_rounds(tmp_path: Path) -> None:
 def test_resumed_run_plays_the_proposal_on_record(tmp_path: Path) -> None:
     Alternates.calls = 0
     data = league("test_proposed_rounds:Alternates")
-    _, folder, _ = play(data, tmp_path / "run")
+    folder, _ = play(data, tmp_path / "run")
     known, episodes = rounds_file.read(folder), folder.episodes.read_bytes()
     discard_after(folder, TICKS)  # a kill in round 1, which was on record already
     calls = Alternates.calls
-    code, _, said = play(data, folder.path, resume=True)
-    assert code == 0, said
+    play(data, folder.path, resume=True)
     assert rounds_file.read(folder)[1] == known[1], "the round on record, though the callback has another answer now"
     assert Alternates.calls == calls + 1, "asked for round 2 alone"
     first = b"".join(line for line in episodes.splitlines(keepends=True) if b'"round":1' in line)
@@ -110,13 +100,11 @@ def test_resumed_run_plays_the_proposal_on_record(tmp_path: Path) -> None:
 )
 def test_wrong_proposal_ends_the_run_with_its_place(matches: Any, words: str, tmp_path: Path) -> None:
     data = league({"class": "own_leagues:Proposes", "options": {"matches": matches}})
-    code, folder, said = play(data, tmp_path / "run")
-    assert code == 2
+    folder, said = play(data, tmp_path / "run", code=2)
     assert re.search(words, said), said
     assert len(rounds_file.read(folder)) == 1, "the round before it is saved, and no other one is on record"
 
 
 def test_callback_that_raises_ends_the_run(tmp_path: Path) -> None:
-    code, _, said = play(league("test_proposed_rounds:Fails"), tmp_path / "run")
-    assert code == 1
+    _, said = play(league("test_proposed_rounds:Fails"), tmp_path / "run", code=1)
     assert "no idea whom to seat" in said

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import shutil
-import signal
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -20,30 +20,19 @@ from gymnasium.envs.classic_control import CartPoleEnv
 from gymnasium.error import DependencyNotInstalled
 from PIL import Image
 
-from arena.cli.main import main
 from arena.errors import ConfigError
-from arena.records.folder import RunFolder
 from arena.replay.format import MANIFEST, Chunk
 from arena.replay.playback import Difference, ReplayDiffers
 from arena.replay.reader import MatchReplays, read_replays
 from arena.replay.verify import events_of, frames, verify
 from arena.roles.root.root import RoleFailed
-from arena.roles.stop import STOP_SIGNALS
+from command import Command
 from damaged_folders import without_checksums
 from faulty_games import Faulty
 from in_process import Played, play
 from tampered_replays import other_action, tamper
 
 RANDOM = {"algorithm": "random"}
-
-
-@pytest.fixture(autouse=True)
-def _own_signals() -> Iterator[None]:
-    """A run that the command line starts takes this process's signals."""
-    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
 
 
 def run_of(make: str, *seats: Any, ticks: int = 60, lanes: int = 3, blue: Any = RANDOM, **more: Any) -> dict[str, Any]:
@@ -91,7 +80,7 @@ def files(played: Played | Path) -> dict[str, bytes]:
 # --------------------------------------------------------------------------------------- every game, to the bit
 
 
-Recorded = Callable[[str, Path], MatchReplays]
+Recorded = Callable[[str], Path]
 GAMES: dict[str, Any] = {
     "touchdown": run_of("touchdown", "blue", "red", kwargs={"max_steps": 9}),
     "touchdown, images and numbers": run_of(
@@ -100,9 +89,8 @@ GAMES: dict[str, Any] = {
         kwargs={"team_size": 2, "max_steps": 9, "red_obs": "image", "blue_actions": "continuous", "mirror": True},
     ),
     "cover": run_of("cover", ["blue"] * 9, kwargs={"players": 9, "max_steps": 7}),
-    **{game: run_of("matrix", "blue", "red", kwargs={"game": game}) for game in ("rock_paper_scissors", "two_step")},
+    "rock_paper_scissors": run_of("matrix", "blue", "red", kwargs={"game": "rock_paper_scissors"}),
     "CartPole": run_of("gymnasium:CartPole-v1"),
-    "Pendulum": run_of("gymnasium:Pendulum-v1", wrappers=[{"time_limit": 7}]),
     "CartPole in wrappers": run_of("gymnasium:CartPole-v1", wrappers=[{"frame_stack": 3}, {"time_limit": 7}]),
     "simple_tag": run_of("pettingzoo:mpe2.simple_tag_v3", "blue", "blue", ["blue"], "red", kwargs={"max_cycles": 8}),
     "tic-tac-toe": run_of("pettingzoo:classic.tictactoe_v3", "red", "blue"),
@@ -113,30 +101,26 @@ GAMES: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
-    """The match of a run of a game, which is played once; each test has a copy of its folder."""
-    played: dict[str, Path] = {}
+def played_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Played]:
+    """The run of a game, which is played once."""
+    return functools.cache(lambda game: play(GAMES[game], tmp_path_factory.mktemp("recorded")))
 
-    def copied(game: str, home: Path) -> MatchReplays:
-        if game not in played:
-            played[game] = play(GAMES[game], tmp_path_factory.mktemp("recorded")).folder.path
-        return match_of(shutil.copytree(played[game], home / "copied"))
 
-    return copied
+@pytest.fixture
+def recorded(played_once: Callable[[str], Played], tmp_path: Path) -> Recorded:
+    """A copy of the folder of a game's run."""
+    return lambda game: Path(shutil.copytree(played_once(game).folder.path, tmp_path / "copied"))
 
 
 @pytest.mark.parametrize("game", GAMES)
-def test_replay_equals_the_recorded_episode(game: str, tmp_path: Path) -> None:
-    check(play(GAMES[game], tmp_path))
+def test_replay_equals_the_recorded_episode(game: str, played_once: Callable[[str], Played]) -> None:
+    check(played_once(game))
 
 
-@pytest.mark.parametrize("pipeline", [1, 2])
-def test_blocks_of_lanes_write_files_of_their_own(pipeline: int, tmp_path: Path) -> None:
-    match = check(
-        play(run_of("touchdown", "blue", "red", kwargs={"max_steps": 9}, match={"pipeline": pipeline}), tmp_path)
-    )
-    assert len(match.recordings) == 3 * pipeline
-    assert [one.start for one in match.recordings] == sorted([0, 20, 40] * pipeline)
+def test_blocks_of_lanes_write_files_of_their_own(tmp_path: Path) -> None:
+    data = run_of("touchdown", "blue", "red", kwargs={"max_steps": 9}, match={"pipeline": 2})
+    match = check(play(data, tmp_path))
+    assert [one.start for one in match.recordings] == [0, 0, 20, 20, 40, 40]
 
 
 def test_abandoned_seats_are_replayed(tmp_path: Path) -> None:
@@ -154,7 +138,7 @@ def test_resets_in_mid_episode_are_replayed(tmp_path: Path) -> None:
     assert any(before.tick == after.tick for before, after in pairwise(begins))
 
 
-@pytest.mark.parametrize("fault", ["raise", "reset", "nan reward"])
+@pytest.mark.parametrize("fault", ["raise", "reset"])
 def test_restarted_games_are_replayed(fault: str, tmp_path: Path) -> None:
     Faulty.forget()
     kwargs = {"length": 5, "fault": fault, "at": 3 if fault == "reset" else 7}
@@ -203,10 +187,10 @@ def test_files_of_replays_are_private_and_grouped_by_round_and_match(tmp_path: P
 
 
 def test_a_lane_takes_few_bytes_per_tick(tmp_path: Path) -> None:
-    data = run_of("touchdown", "blue", "red", ticks=2000, lanes=16, checkpoint_every=1000, kwargs={"max_steps": 60})
+    data = run_of("touchdown", "blue", "red", ticks=500, lanes=16, checkpoint_every=500, kwargs={"max_steps": 60})
     played = play(data, tmp_path)
     size = sum(len(content) for content in files(played).values())
-    assert size < 3.5 * 2000 * 16, "two bytes of digest, and two choices of five that are random"
+    assert size < 3.5 * 500 * 16, "two bytes of digest, and two choices of five that are random"
 
 
 # ------------------------------------------------------------------------------------------------- resuming
@@ -215,17 +199,8 @@ def test_a_lane_takes_few_bytes_per_tick(tmp_path: Path) -> None:
 LEARNS = {"algorithm": "workers:Counts"}
 
 
-def test_two_halves_leave_the_same_files_as_one_run(tmp_path: Path) -> None:
-    data = run_of("touchdown", "blue", "red", kwargs={"max_steps": 9}, blue=LEARNS)
-    whole = play({**data, "ticks": 80}, tmp_path / "whole", given=True)
-    play({**data, "ticks": 40}, tmp_path / "parted", given=True)
-    parted = play({**data, "ticks": 80}, tmp_path / "parted", resume=True)
-    assert files(parted) == files(whole)
-
-
-@pytest.mark.parametrize("ticks_of_chunk", [256, 3])
-def test_resumed_run_has_the_same_files(ticks_of_chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("arena.replay.writer._MOST_TICKS", ticks_of_chunk)
+def test_resumed_run_has_the_same_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("arena.replay.writer._MOST_TICKS", 3)
     holds = {"algorithm": "odd_workers:FailingCounter"}
     data = run_of("touchdown", "blue", "red", kwargs={"max_steps": 9}, ticks=100, blue=holds)
     whole = play(data, tmp_path / "whole", given=True)
@@ -241,9 +216,8 @@ def test_resumed_run_has_the_same_files(ticks_of_chunk: int, tmp_path: Path, mon
 
 
 def test_replays_of_another_match_are_not_mixed_in(tmp_path: Path) -> None:
-    data = run_of("games:Countdown")
+    data = run_of("games:Countdown", blue=LEARNS)
     data["matches"] = [{"env": "game", "seats": ["blue"]}, {"env": "game", "seats": ["red"]}]
-    data["policies"] = {"blue": LEARNS, "red": RANDOM}
     play({**data, "ticks": 40}, tmp_path, given=True)
     data["matches"][0]["copies"] = 2  # so match 1 is now blue's
     with pytest.raises(RoleFailed, match="holds replays of another match") as caught:
@@ -254,13 +228,14 @@ def test_replays_of_another_match_are_not_mixed_in(tmp_path: Path) -> None:
 # --------------------------------------------------------------------------------------------------- differences
 
 
-@pytest.mark.parametrize("game", ["touchdown", "CartPole", "tic-tac-toe", "rock_paper_scissors"])
-def test_changed_action_is_detected_at_its_tick(game: str, tmp_path: Path, recorded: Recorded) -> None:
-    match = recorded(game, tmp_path)
+@pytest.mark.parametrize("game", ["touchdown", "CartPole", "tic-tac-toe"])
+def test_changed_action_is_detected_at_its_tick(game: str, recorded: Recorded) -> None:
+    run = recorded(game)
+    match = match_of(run)
     recording = match.recordings[1]
     tick = next(t for t in range(25, 40) if _acts(match, tick=t, lane=1))
     other_action(recording.path, tick=tick, lane=1, choices=2)
-    (found,) = differences(match_of(match.path.parents[2]))
+    (found,) = differences(match_of(run))
     assert (found.lane, found.tick) == (1, tick)
 
 
@@ -275,41 +250,36 @@ def _acts(match: MatchReplays, *, tick: int, lane: int) -> bool:
     raise AssertionError(f"nothing was played on tick {tick}")
 
 
-def test_ineffective_action_change_is_detected(tmp_path: Path) -> None:
-    match = match_of(play(run_of("games:Dropout", "blue", "blue", "red", ticks=20), tmp_path))  # pays whatever is done
-    other_action(match.recordings[0].path, tick=1, lane=2, column=1)
-    (found,) = differences(match_of(match.path.parents[2]))
-    assert (found.lane, found.episode, found.tick, found.played) == (2, 0, 1, 1)
-
-
-def test_differing_episode_ends_the_replay(tmp_path: Path, recorded: Recorded) -> None:
-    match = recorded("touchdown", tmp_path)
-    other_action(match.recordings[0].path, tick=12, lane=0, choices=5)
-    match = match_of(match.path.parents[2])
+def test_differing_episode_ends_the_replay(recorded: Recorded) -> None:
+    run = recorded("touchdown")
+    other_action(match_of(run).recordings[0].path, tick=12, lane=0, choices=5)
+    match = match_of(run)
     first, second, *_ = match.episodes()
     assert len(list(events_of(match, first))) == 10
     with pytest.raises(ReplayDiffers, match="lane 0, episode 1: tick 12, number 3 of the episode"):
         list(events_of(match, second))
 
 
-def test_changed_seed_is_detected_before_play(tmp_path: Path, recorded: Recorded) -> None:
-    match = recorded("CartPole", tmp_path)
+def test_changed_seed_is_detected_before_play(recorded: Recorded) -> None:
+    run = recorded("CartPole")
+    match = match_of(run)
 
     def change(chunk: Chunk) -> Chunk:
         first = msgspec.structs.replace(chunk.begins[0], seeds=[1, 2, 3])
         return msgspec.structs.replace(chunk, begins=[first, *chunk.begins[1:]])
 
     tamper(match.recordings[0].path, change)
-    found = differences(match_of(match.path.parents[2]))
+    found = differences(match_of(run))
     assert [(one.lane, one.tick, one.played) for one in found] == [(0, 0, 0), (1, 0, 0), (2, 0, 0)]
     assert "the first observation, after tick 0, differs from the recording" in str(found[0])
 
 
-def test_game_that_refuses_its_record_is_a_difference(tmp_path: Path, recorded: Recorded) -> None:
-    match = recorded("CartPole", tmp_path)
+def test_game_that_refuses_its_record_is_a_difference(recorded: Recorded) -> None:
+    run = recorded("CartPole")
+    match = match_of(run)
     other_action(match.recordings[0].path, tick=5, lane=0, choices=200)
     other_action(match.recordings[0].path, tick=5, lane=0, choices=200)
-    (found,) = differences(match_of(match.path.parents[2]))
+    (found,) = differences(match_of(run))
     assert (found.lane, found.tick) == (None, 5)
     assert "the game fails at tick 5, where it did not fail before: AssertionError" in str(found)
 
@@ -319,7 +289,6 @@ def test_game_that_refuses_its_record_is_a_difference(tmp_path: Path, recorded: 
     [
         ({"make": "games:Nowhere"}, "no 'Nowhere'"),
         ({"make": "games:EverySpace"}, "have changed: now "),
-        ({"kwargs": {"size": 3}}, "cannot be made with {'size': 3}"),
     ],
 )
 def test_missing_game_is_named(change: Any, words: str, tmp_path: Path) -> None:
@@ -341,16 +310,16 @@ def test_missing_game_is_named(change: Any, words: str, tmp_path: Path) -> None:
     ("game", "shape"),
     [
         ("touchdown", (480, 480, 3)),
-        ("cover", (480, 480, 3)),
-        ("two_step", (480, 480, 3)),
-        ("CartPole", (400, 600, 3)),
+        ("rock_paper_scissors", (480, 480, 3)),
         ("CartPole in wrappers", (400, 600, 3)),
         ("simple_tag", (700, 700, 3)),
         ("tic-tac-toe", (1000, 1000, 3)),
     ],
 )
-def test_episode_has_one_picture_more_than_ticks(game: str, shape: tuple[int, ...], tmp_path: Path) -> None:
-    played = play(GAMES[game], tmp_path)
+def test_episode_has_one_picture_more_than_ticks(
+    game: str, shape: tuple[int, ...], played_once: Callable[[str], Played]
+) -> None:
+    played = played_once(game)
     episode = next(one for one in match_of(played).episodes() if one.lane == 2 and one.number == 1)
     pictures = list(frames(played.folder.path, 0, 1, lane=2))
     assert {(picture.shape, picture.dtype) for picture in pictures} == {(shape, np.dtype(np.uint8))}
@@ -367,146 +336,120 @@ def test_a_game_that_draws_nothing_is_named(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------------------- the command
 
 
-@pytest.fixture(scope="module")
-def duel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path: Path = play(
-        run_of("touchdown", "blue", "red", kwargs={"max_steps": 9}), tmp_path_factory.mktemp("duel")
-    ).folder.path
+@pytest.fixture
+def duel(played_once: Callable[[str], Played]) -> Path:
+    """A run that tests only read."""
+    path: Path = played_once("touchdown").folder.path
     return path
 
 
-def said(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> str:
-    assert main(["replay", *arguments]) == code
-    captured = capsys.readouterr()
-    return captured.err if code == 2 else captured.out
+def said(command: Command, *arguments: object, code: int = 0) -> str:
+    printed = command("replay", *arguments, code=code)
+    return printed.err if code == 2 else printed.out
 
 
-def test_command_without_an_episode_lists_the_episodes(duel: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert said(capsys, str(duel)).startswith("round 0, match 0: game, blue red: 27 episodes, ")
-    lines = said(capsys, str(duel), "--match", "0", "--lane", "1").splitlines()
+def test_command_without_an_episode_lists_the_episodes(command: Command, duel: Path) -> None:
+    assert said(command, str(duel)).startswith("round 0, match 0: game, blue red: 27 episodes, ")
+    lines = said(command, str(duel), "--match", "0", "--lane", "1").splitlines()
     assert len(lines) == 10
     assert lines[1] == "  lane 1, episode 0: ticks 1 to 9, blue draw 0, red draw 0"
     assert lines[3] == "  lane 1, episode 2: ticks 19 to 20, cut by the end of the leg"
 
 
-def test_episodes_on_record_that_have_no_replay_are_counted(
-    tmp_path: Path, recorded: Recorded, capsys: pytest.CaptureFixture[str]
-) -> None:
-    match = recorded("touchdown", tmp_path)
-    match.recordings[1].path.unlink()
-    told = said(capsys, str(match.path.parents[2]), "--match", "0", "--lane", "2").splitlines()
-    assert len(told) == 8
-    assert told[-1] == "  3 more episodes of episodes.jsonl without a replay"
-
-
-def test_episode_is_printed_tick_by_tick(
-    tmp_path: Path, recorded: Recorded, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = str(recorded("rock_paper_scissors", tmp_path).path.parents[2])
-    head, *ticks = said(capsys, run, "--match", "0", "--episode", "1").splitlines()
+def test_episode_is_printed_tick_by_tick(command: Command, recorded: Recorded) -> None:
+    run = recorded("rock_paper_scissors")
+    head, *ticks = said(command, run, "--match", "0", "--episode", "1").splitlines()
     assert head.startswith("round 0, match 0: game, blue red, lane 0, episode 1: ticks 11 to 20, blue ")
     assert len(ticks) == 10
     assert all(line.startswith(f"tick {number}: player_0 ") for number, line in enumerate(ticks, start=11))
     assert ticks[-1].count("truncated") == 2
 
 
-def test_game_with_text_rendering_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_game_with_text_rendering_is_printed(command: Command, tmp_path: Path) -> None:
     run = str(play(run_of("gymnasium:FrozenLake-v1"), tmp_path).folder.path)
-    assert "FFFG" not in said(capsys, run)
-    assert "HFFG" in said(capsys, run, "--match", "0", "--episode", "0")
+    assert "FFFG" not in said(command, run)
+    assert "HFFG" in said(command, run, "--match", "0", "--episode", "0")
 
 
-def test_all_episodes_or_one_can_be_verified(duel: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    told = said(capsys, str(duel), "--verify")
+def test_all_episodes_or_one_can_be_verified(command: Command, duel: Path) -> None:
+    told = said(command, str(duel), "--verify")
     assert told == "round 0, match 0: game, blue red: 27 episodes, 180 ticks of lanes, all as recorded\n"
-    assert said(capsys, str(duel), "--match", "0", "--episode", "1", "--verify").endswith("9 ticks, all as recorded\n")
+    assert said(command, str(duel), "--match", "0", "--episode", "1", "--verify").endswith("9 ticks, all as recorded\n")
 
 
-def test_missing_replays_of_a_finished_run_fail_verification(
-    tmp_path: Path, recorded: Recorded, capsys: pytest.CaptureFixture[str]
-) -> None:
-    match = recorded("touchdown", tmp_path)
-    run, path, whole = str(match.path.parents[2]), match.recordings[0].path, len(match.episodes())
+def test_missing_replays_of_a_finished_run_fail_verification(command: Command, recorded: Recorded) -> None:
+    run = recorded("touchdown")
+    match = match_of(run)
+    path, whole = match.recordings[0].path, len(match.episodes())
     path.write_bytes(path.read_bytes()[:-1])
     kept = len(read_replays(run).match(0).episodes())
     assert kept < whole
-    told = said(capsys, run, "--verify", code=1).splitlines()
+    told = said(command, run, "--verify", code=1).splitlines()
     assert told[-1] == f"  {whole - kept} more episodes of episodes.jsonl without a replay"
     death = {"time": "2026-03-01T02:11:09.120+00:00", "kind": "process", "done": "moved", "seconds": 0.8}
     Path(run, "faults.jsonl").write_text(json.dumps(death) + "\n")
-    assert said(capsys, run, "--verify").splitlines() == told
+    assert said(command, run, "--verify").splitlines() == told
     Path(run, "faults.jsonl").unlink()
     without_checksums(Path(run))
     max(Path(run, "boundaries").iterdir()).unlink()  # as if its end were to come
     Path(run, "result.json").unlink()
-    assert said(capsys, run, "--verify").splitlines() == told
+    assert said(command, run, "--verify").splitlines() == told
 
 
-def test_replays_since_a_resume_are_expected_since_then(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_replays_since_a_resume_are_expected_since_then(command: Command, tmp_path: Path) -> None:
     data = run_of("games:Countdown", blue=LEARNS, ticks=40)
     play({**data, "record": "nothing"}, tmp_path, given=True)
     match = match_of(play({**data, "ticks": 80}, tmp_path, resume=True))
     run, kept = str(match.path.parents[2]), len(match.episodes())
-    told = said(capsys, run, "--verify").splitlines()
+    told = said(command, run, "--verify").splitlines()
     assert told[0].endswith(", 120 ticks of lanes, all as recorded")
     assert told[1].endswith(" more episodes of episodes.jsonl without a replay")
     path = match.recordings[-1].path
     path.write_bytes(path.read_bytes()[:-1])
     assert len(match_of(Path(run)).episodes()) < kept
-    said(capsys, run, "--verify", code=1)
+    said(command, run, "--verify", code=1)
 
 
-def test_a_lane_is_verified_and_counted_alone(
-    tmp_path: Path, recorded: Recorded, capsys: pytest.CaptureFixture[str]
-) -> None:
-    match = recorded("touchdown", tmp_path)
-    run = str(match.path.parents[2])
+def test_a_lane_is_verified_and_counted_alone(command: Command, recorded: Recorded) -> None:
+    run = recorded("touchdown")
+    match = match_of(run)
     lanes = {lane: sum(one.lane == lane for one in match.episodes()) for lane in (0, 1)}
     other_action(match.recordings[0].path, tick=12, lane=0, choices=5)
-    assert said(capsys, run, "--verify", "--lane", "1").splitlines() == [
+    assert said(command, run, "--verify", "--lane", "1").splitlines() == [
         f"round 0, match 0: game, blue red: {lanes[1]} episodes, 60 ticks of lanes, all as recorded"
     ]
     words = "match 0, lane 0, episode 1: tick 12, number 3 of the episode, differs from the recording"
-    assert said(capsys, run, "--verify", "--lane", "0", code=1).splitlines() == [words]
-    assert said(capsys, run, "--lane", "0").splitlines() == [
+    assert said(command, run, "--verify", "--lane", "0", code=1).splitlines() == [words]
+    assert said(command, run, "--lane", "0").splitlines() == [
         f"round 0, match 0: game, blue red: {lanes[0]} episodes, 60 ticks"
     ]
 
 
-@pytest.mark.parametrize("asked", [[], ["--round", "0"]])
-def test_match_without_replays_is_named(asked: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_match_without_replays_is_named(command: Command, tmp_path: Path) -> None:
     data = run_of("games:Countdown")
     match = match_of(play({**data, "matches": data["matches"] * 2}, tmp_path), 1)
     run, count = str(match.path.parents[2]), len(match.episodes())
     (match.path / MANIFEST).unlink()
     assert f"{match.path / MANIFEST}: is not a replay, or is damaged: it is missing" in said(
-        capsys, run, "--verify", *asked, code=2
+        command, run, "--verify", code=2
     )
     shutil.rmtree(match.path)
-    told = said(capsys, run, "--verify", *asked, code=1).splitlines()
+    told = said(command, run, "--verify", "--round", "0", code=1).splitlines()
     assert told[-1] == f"round 0, match 1: no replays, though episodes.jsonl has {count} episodes"
-    assert len(said(capsys, run, "--verify", "--match", "0").splitlines()) == 1
+    assert len(said(command, run, "--verify", "--match", "0").splitlines()) == 1
 
 
-def test_incomplete_line_is_damage(tmp_path: Path, recorded: Recorded, capsys: pytest.CaptureFixture[str]) -> None:
-    run = RunFolder(recorded("touchdown", tmp_path).path.parents[2])
-    without_checksums(run.path)
-    run.episodes.write_text(run.episodes.read_text().replace('"outcome":', '"incomes":', 1))
-    for asked in (["--match", "0"], ["--match", "0", "--episode", "1"], ["--verify"]):
-        assert "episodes.jsonl: line 1: is damaged, " in said(capsys, str(run.path), *asked, code=2)
-
-
-def test_a_difference_is_exit_1_and_a_damaged_file_exit_2(
-    tmp_path: Path, recorded: Recorded, capsys: pytest.CaptureFixture[str]
-) -> None:
-    match = recorded("touchdown", tmp_path)
-    run, path = str(match.path.parents[2]), match.recordings[0].path
+def test_a_difference_is_exit_1_and_a_damaged_file_exit_2(command: Command, tmp_path: Path, recorded: Recorded) -> None:
+    run = recorded("touchdown")
+    path = match_of(run).recordings[0].path
     other_action(path, tick=12, lane=0, choices=5)
     words = "match 0, lane 0, episode 1: tick 12, number 3 of the episode, differs from the recording"
-    assert said(capsys, run, "--verify", code=1).splitlines() == [words]
-    assert words in said(capsys, run, "--match", "0", "--episode", "1", code=1)
+    assert said(command, run, "--verify", code=1).splitlines() == [words]
+    assert words in said(command, run, "--match", "0", "--episode", "1", code=1)
+    said(command, run, "--match", "0", "--episode", "1", "--video", str(tmp_path / "duel.mp4"), code=1)
+    assert not list(tmp_path.glob("*.mp4")) and not list(tmp_path.glob(".*.mp4"))
     path.write_bytes(path.read_bytes()[:40] + b"?" + path.read_bytes()[41:])
-    assert f"{path}: is not a replay, or is damaged" in said(capsys, run, "--verify", code=2)
+    assert f"{path}: is not a replay, or is damaged" in said(command, run, "--verify", code=2)
 
 
 @pytest.mark.parametrize(
@@ -516,8 +459,6 @@ def test_a_difference_is_exit_1_and_a_damaged_file_exit_2(
         (["--round", "3"], "there is no round 3; there is only 0"),
         (["--match", "0", "--episode", "99"], "match 0 has no episode 99 of lane 0; there are 0 to 8"),
         (["--match", "0", "--lane", "3"], "match 0 has no lane 3; there are 0 to 2"),
-        (["--lane", "3"], "match 0 has no lane 3; there are 0 to 2"),
-        (["--match", "0", "--episode", "1", "--lane", "3"], "match 0 has no lane 3; there are 0 to 2"),
         (["--episode", "1"], "--episode: an episode is counted within its match"),
         (["--video", "a.mp4"], "--video: a video is of one episode"),
         (
@@ -527,19 +468,17 @@ def test_a_difference_is_exit_1_and_a_damaged_file_exit_2(
         (["--match", "0", "--episode", "1", "--video", "no/a.gif"], "--video: there is no folder 'no'"),
     ],
 )
-def test_impossible_combinations_are_refused(
-    arguments: list[str], words: str, duel: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert words in said(capsys, str(duel), *arguments, code=2)
+def test_impossible_combinations_are_refused(command: Command, arguments: list[str], words: str, duel: Path) -> None:
+    assert words in said(command, str(duel), *arguments, code=2)
 
 
 @pytest.mark.parametrize("suffix", ["mp4", "gif", "webp"])
 def test_a_video_has_a_picture_for_every_tick_and_holds_the_last(
-    suffix: str, duel: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    command: Command, suffix: str, duel: Path, tmp_path: Path
 ) -> None:
     path = tmp_path / f"duel.{suffix}"
     episode = ["--match", "0", "--episode", "1", "--lane", "2"]
-    told = said(capsys, str(duel), *episode, "--video", str(path), "--per-second", "5")
+    told = said(command, str(duel), *episode, "--video", str(path), "--per-second", "5")
     assert f"{path}: " in told
     assert " kB, 9 ticks, 5 in a second\n" in told
     shown = imageio_ffmpeg.count_frames_and_secs(str(path)) if suffix == "mp4" else durations(path)
@@ -559,7 +498,7 @@ def durations(path: Path) -> tuple[int, float]:
 
 
 def test_undrawable_game_is_reported_and_the_report_has_a_page(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def render(_: CartPoleEnv) -> None:
         raise DependencyNotInstalled("pygame is not installed")
@@ -567,18 +506,6 @@ def test_undrawable_game_is_reported_and_the_report_has_a_page(
     run = str(play(run_of("gymnasium:CartPole-v1", ticks=20), tmp_path).folder.path)
     monkeypatch.setattr(CartPoleEnv, "render", render)
     words = "the game 'gymnasium:CartPole-v1' cannot be drawn: DependencyNotInstalled: pygame is not installed"
-    assert words in said(capsys, run, "--match", "0", "--episode", "0", "--video", str(tmp_path / "a.gif"), code=2)
-    assert main(["report", run]) == 0
+    assert words in said(command, run, "--match", "0", "--episode", "0", "--video", str(tmp_path / "a.gif"), code=2)
+    assert command("report", run)
     assert "cannot be drawn: DependencyNotInstalled: pygame is not installed" in (Path(run) / "report.html").read_text()
-
-
-def test_video_of_a_differing_replay_leaves_no_file(
-    tmp_path: Path, recorded: Recorded, capsys: pytest.CaptureFixture[str]
-) -> None:
-    match = recorded("touchdown", tmp_path)
-    other_action(match.recordings[0].path, tick=12, lane=0, choices=5)
-    path = tmp_path / "duel.mp4"
-    run = str(match.path.parents[2])
-    said(capsys, run, "--match", "0", "--episode", "1", "--video", str(path), code=1)
-    assert not list(tmp_path.glob("*.mp4"))
-    assert not list(tmp_path.glob(".*.mp4"))

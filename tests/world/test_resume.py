@@ -24,7 +24,7 @@ from arena.records.lock import is_left
 from arena.roles.root.root import RoleFailed
 from arena.run.prepare import prepare
 from arena.run.resume import LENGTH_DEFAULTS, _length_text
-from in_process import Played, play
+from in_process import Played, one_match, play
 
 COUNTS = {"algorithm": "workers:Counts"}
 RANDOM = {"algorithm": "random"}
@@ -36,14 +36,9 @@ def brittle(**options: Any) -> dict[str, Any]:
 
 def duel(*, ticks: int = 40, blue: Any = COUNTS, red: Any = RANDOM, lanes: int = 2, **match: Any) -> dict[str, Any]:
     """Two policies in one match of touchdown; legs of 20 ticks."""
-    return {
-        "ticks": ticks,
-        "seed": 5,
-        "checkpoint_every": 20,
-        "envs": {"game": {"make": "touchdown", "kwargs": {"max_steps": 15}}},
-        "policies": {"blue": blue, "red": red},
-        "matches": [{"env": "game", "seats": ["blue", "red"], "lanes": lanes, **match}],
-    }
+    game = {"make": "touchdown", "kwargs": {"max_steps": 15}}
+    seated = {"lanes": lanes, **match}
+    return one_match(game, {"blue": blue, "red": red}, ticks=ticks, seed=5, checkpoint_every=20, match=seated)
 
 
 def broken(data: Mapping[str, Any], path: Path) -> RunFolder:
@@ -83,19 +78,12 @@ def updates(folder: RunFolder, policy: str) -> list[tuple[int, int]]:
 
 
 def test_resume_continues_from_the_last_boundary_without_duplicates(tmp_path: Path) -> None:
-    play(duel(ticks=40), tmp_path, given=True)
-    played = resume(duel(ticks=80), tmp_path)
-    assert played.notes == [("loaded", 40), ("loaded", 60)], "one leg after the other"
-    assert updates(played.folder, "blue") == [(number, 10 * number) for number in range(1, 9)]
-    assert max(episode["tick"] for episode in played.episodes) == 80
-
-
-def test_policies_with_different_intervals_share_their_boundaries(tmp_path: Path) -> None:
-    folder = play(duel(ticks=100, blue=brittle(every=10), red=brittle(every=15)), tmp_path, given=True).folder
-    for policy in ("blue", "red"):
-        assert boundaries(folder, policy) == [0, 60, 80, 100]
-        assert [count_at(folder, policy, boundary) for boundary in (0, 60, 80, 100)] == [0, 60, 80, 100]
-    assert sorted(path.name for path in folder.boundaries.iterdir()) == [f"{tick:012d}.json" for tick in (60, 80, 100)]
+    play(duel(ticks=50), tmp_path, given=True)
+    played = resume(duel(ticks=100), tmp_path)
+    assert played.notes == [("loaded", 50), ("loaded", 60), ("loaded", 80)], "one leg after the other"
+    assert updates(played.folder, "blue") == [(number, 10 * number) for number in range(1, 11)]
+    assert max(episode["tick"] for episode in played.episodes) == 100
+    assert played.run.words == ()
 
 
 def test_policies_with_different_intervals_resume_without_loss(tmp_path: Path) -> None:
@@ -105,15 +93,6 @@ def test_policies_with_different_intervals_resume_without_loss(tmp_path: Path) -
     assert played.notes[:2] == [("loaded", 100)] * 2
     assert updates(played.folder, "blue") == [(number, 10 * number) for number in range(1, 21)]
     assert updates(played.folder, "red") == [(number, 15 * number) for number in range(1, 14)]
-
-
-def test_a_resumed_run_can_be_resumed(tmp_path: Path) -> None:
-    broken(duel(ticks=200, blue=brittle(fails_at=70)), tmp_path)
-    with pytest.raises(RoleFailed):
-        resume(duel(ticks=200, blue=brittle(fails_at=110)), tmp_path)
-    played = resume(duel(ticks=200, blue=brittle()), tmp_path)
-    assert played.run.leg.start == 100
-    assert updates(played.folder, "blue") == [(number, 10 * number) for number in range(1, 21)]
 
 
 def test_resume_drops_records_after_the_boundary(tmp_path: Path) -> None:
@@ -128,30 +107,20 @@ def test_resume_drops_records_after_the_boundary(tmp_path: Path) -> None:
     assert updates(folder, "blue")[-1] == (8, 80)
 
 
-def test_damaged_checkpoint_is_skipped_by_all_policies(tmp_path: Path) -> None:
-    data = duel(ticks=100, blue=brittle(every=10), red=brittle(every=15))
-    play(data, tmp_path, given=True)
-    path = checkpoint.path_of(tmp_path / "run" / "checkpoints" / "red", 100)
-    path.write_bytes(path.read_bytes()[:50])
-    played = resume({**data, "ticks": 200}, tmp_path)
-    assert played.run.leg.start == 80
-    assert played.notes[:2] == [("loaded", 80)] * 2
-
-
-DQN = {"algorithm": "dqn", "options": {"hidden_sizes": [8], "learning_starts": 20, "buffer_size": 500}}
-
-
-@pytest.mark.parametrize("harm", ["missing replay buffer", "edited boundary"])
+@pytest.mark.parametrize("harm", ["missing state", "edited boundary", "truncated checkpoint"])
 def test_bad_file_of_a_boundary_is_named_and_the_run_stays_the_same(harm: str, tmp_path: Path) -> None:
     """The newest boundary is passed over; the bytes are those of the run in which nothing was damaged."""
-    data = duel(ticks=80, blue=DQN)
-    whole = play(data, tmp_path)
-    (tmp_path / "parted").mkdir()
-    folder = play(data, tmp_path / "parted", given=True).folder
-    (folder.boundaries / "000000000080.json").unlink()  # as if it had been killed before
+    data = duel(ticks=80, blue={"algorithm": "learners:VectorLearner"})
+    folder = play(data, tmp_path, given=True).folder
+    last = folder.checkpoints_path("blue") / f"{80:012d}.ckpt"
+    whole = folder.episodes.read_bytes(), last.read_bytes()
+    boundary.discard_after(folder, 60)
     bad = checkpoint.worker_path_of(folder.checkpoints_path("blue"), 60, (0, 0))
-    if harm == "missing replay buffer":
+    if harm == "missing state":
         bad.unlink()
+    elif harm == "truncated checkpoint":
+        bad = checkpoint.path_of(folder.checkpoints_path("blue"), 60)
+        bad.write_bytes(bad.read_bytes()[:50])
     else:
         bad = folder.boundaries / "000000000060.json"
         bad.write_text(json.dumps({**json.loads(bad.read_text()), "updates": {"blue": 1}}))
@@ -161,11 +130,8 @@ def test_bad_file_of_a_boundary_is_named_and_the_run_stays_the_same(harm: str, t
     assert snapshot(folder.path) == before, "nothing changes before all roles are ready"
     assert run.leg.start == 40
     assert any(f"the boundary at tick 60 is passed over: {bad}: is " in line for line in run.words)
-    resume(data, tmp_path / "parted")
-    assert folder.episodes.read_bytes() == whole.folder.episodes.read_bytes()
-    last = checkpoint.worker_path_of(Path("checkpoints/blue"), 80, (0, 0))
-    for path in (last, last.with_name(f"{80:012d}.ckpt")):
-        assert (folder.path / path).read_bytes() == (whole.folder.path / path).read_bytes()
+    resume(data, tmp_path)
+    assert (folder.episodes.read_bytes(), last.read_bytes()) == whole
 
 
 def test_bad_files_are_named_if_no_boundary_is_whole(tmp_path: Path) -> None:
@@ -191,17 +157,11 @@ def test_departed_policy_keeps_its_state_in_all_later_legs(tmp_path: Path) -> No
     assert idle == 170
 
 
-def test_finished_run_is_reported(tmp_path: Path) -> None:
-    play(duel(ticks=40), tmp_path, given=True)
-    with pytest.raises(ConfigError, match="nothing left"):
-        resume(duel(ticks=40), tmp_path)
-
-
 def test_run_interrupted_in_its_first_leg_restarts_it(tmp_path: Path) -> None:
     folder = broken(duel(ticks=60, blue=brittle(fails_at=15)), tmp_path)
     assert updates(folder, "blue") == [(1, 10)]
     played = resume(duel(ticks=60, blue=brittle()), tmp_path)
-    assert (played.run.resumed, played.run.leg.start) == (True, 0)
+    assert (played.run.resumed, played.run.leg.start, played.run.words) == (True, 0, ())
     assert updates(folder, "blue") == [(number, 10 * number) for number in range(1, 7)]
     assert [e["episode"] for e in played.episodes if e["lane"] == 0] == list(range(len(played.episodes) // 2))
 
@@ -217,71 +177,40 @@ def test_without_a_boundary_nothing_is_restarted_over_old_records(tmp_path: Path
 
 def test_run_of_policies_without_state_resumes(tmp_path: Path) -> None:
     whole = play(duel(blue=RANDOM, ticks=80), tmp_path)
-    (tmp_path / "parted").mkdir()
     play(duel(blue=RANDOM, ticks=40), tmp_path / "parted", given=True)
     parted = resume(duel(blue=RANDOM, ticks=80), tmp_path / "parted")
     assert parted.folder.episodes.read_bytes() == whole.folder.episodes.read_bytes()
 
 
-def changed(**parts: Any) -> dict[str, Any]:
-    """The finished run's configuration, made longer, with some of its parts replaced."""
-    return {**duel(ticks=80), **parts}
-
-
+SEATED = {"env": "game", "seats": ["blue", "red"], "lanes": 2}
 OTHER_GAMES = {
     "an algorithm": (
-        changed(policies={"blue": brittle(), "red": RANDOM}),
+        {"policies": {"blue": brittle(), "red": RANDOM}},
         'policies.blue.algorithm was "workers:Counts", is "odd_workers:FailingCounter"',
     ),
-    "a frozen policy": (
-        changed(policies={"blue": {**COUNTS, "frozen": True}, "red": RANDOM}),
-        "policies.blue.frozen was false, is true",
-    ),
-    "a policy more": (
-        changed(policies={"blue": COUNTS, "red": RANDOM, "green": RANDOM}),
-        "policies.green is new",
-    ),
-    "a game": (
-        changed(envs={"game": {"make": "matrix", "kwargs": {"game": "rock_paper_scissors"}}}),
-        'envs.game.make was "touchdown", is "matrix"',
-    ),
+    "a policy more": ({"policies": {"blue": COUNTS, "red": RANDOM, "green": RANDOM}}, "policies.green is new"),
+    "a game": ({"envs": {"game": {"make": "cover"}}}, 'envs.game.make was "touchdown", is "cover"'),
     "a rule of the game": (
-        changed(envs={"game": {"make": "touchdown", "kwargs": {"max_steps": 16}}}),
+        {"envs": {"game": {"make": "touchdown", "kwargs": {"max_steps": 16}}}},
         'envs.game.kwargs was {"max_steps": 15}, is {"max_steps": 16}',
     ),
-    "a wrapper": (
-        changed(
-            envs={"game": {"make": "touchdown", "kwargs": {"max_steps": 15}, "wrappers": ["grayscale"]}},
-        ),
-        'envs.game.wrappers was [], is ["grayscale"]',
-    ),
     "seats": (
-        changed(matches=[{"env": "game", "seats": ["red", "blue"], "lanes": 2}]),
+        {"matches": [{**SEATED, "seats": ["red", "blue"]}]},
         'matches.0.seats was ["blue", "red"], is ["red", "blue"]',
     ),
-    "entities": (
-        changed(matches=[{"env": "game", "seats": ["blue", "red"], "lanes": 2, "entities": [1, 0]}]),
-        "matches.0.entities was null, is [1, 0]",
-    ),
-    "a rule of the match": (
-        changed(matches=[{"env": "game", "seats": ["blue", "red"], "lanes": 2, "env_kwargs": {"max_steps": 9}}]),
-        'matches.0.env_kwargs was {}, is {"max_steps": 9}',
-    ),
-    "a match more": (
-        changed(matches=[{"env": "game", "seats": ["blue", "red"], "lanes": 2}] * 2),
-        "matches: had 1 descriptions, has 2",
-    ),
+    "entities": ({"matches": [{**SEATED, "entities": [1, 0]}]}, "matches.0.entities was null, is [1, 0]"),
+    "a match more": ({"matches": [SEATED] * 2}, "matches: had 1 descriptions, has 2"),
 }
 
 
 @pytest.mark.parametrize("difference", OTHER_GAMES)
 def test_another_game_is_refused_before_files_change(difference: str, tmp_path: Path) -> None:
-    data, words = OTHER_GAMES[difference]
+    changes, words = OTHER_GAMES[difference]
     folder = play(duel(ticks=40), tmp_path, given=True).folder
     folder.lock.write_text("a killed process")
     before = snapshot(folder.path)
     with pytest.raises(ConfigError) as caught:
-        resume(data, tmp_path)
+        resume({**duel(ticks=80), **changes}, tmp_path)
     assert words in str(caught.value)
     assert f"--continue {folder.path}" in str(caught.value)
     assert str(folder.config) in str(caught.value)
@@ -337,31 +266,18 @@ def test_options_that_follow_the_length_of_a_run_are_named(algorithm: str, optio
     assert not named or "had 40 ticks, has 80" in said
 
 
-@pytest.mark.parametrize("name", ["a2c", "bc", "ddpg", "dqn", "hppo", "maddpg", "mappo", "masac", "ppo", "sac", "td3"])
-def test_defaults_that_follow_the_length_are_those_of_the_algorithms(name: str) -> None:
-    options = registry.algorithm(name).Options(**({"data": "x"} if name == "bc" else {}))
-    known = LENGTH_DEFAULTS.get(name, {})
-    found = {
-        key: getattr(options, key)
-        for key in ("learning_rate_schedule", "n_steps", "minibatch_size", "exploration_fraction")
-        if hasattr(options, key)
-    }
-    assert {
-        key: value for key, value in found.items() if value in ("linear", "auto") or key == "exploration_fraction"
-    } == known
-    assert getattr(options, "prioritized", False) is False
-
-
-def test_longer_run_begins_with_a_line_about_its_options(tmp_path: Path) -> None:
-    blue = {"algorithm": "a2c", "options": {"hidden_sizes": [4]}}
-    play(duel(ticks=40, blue=blue), tmp_path, given=True)
-    words = "".join(resume(duel(ticks=80, blue=blue), tmp_path).run.words)
-    assert "policies.blue.options.learning_rate_schedule follow the length of the run" in words
-
-
-def test_resumed_run_with_the_same_lanes_prints_only_its_tick(tmp_path: Path) -> None:
-    play(duel(ticks=40), tmp_path, given=True)
-    assert resume(duel(ticks=80), tmp_path).run.words == ()
+def test_defaults_that_follow_the_length_are_those_of_the_algorithms() -> None:
+    for name in ("a2c", "bc", "ddpg", "dqn", "hppo", "maddpg", "mappo", "masac", "ppo", "sac", "td3"):
+        options = registry.algorithm(name).Options(**({"data": "x"} if name == "bc" else {}))
+        found = {
+            key: getattr(options, key)
+            for key in ("learning_rate_schedule", "n_steps", "minibatch_size", "exploration_fraction")
+            if hasattr(options, key)
+        }
+        assert {
+            key: value for key, value in found.items() if value in ("linear", "auto") or key == "exploration_fraction"
+        } == LENGTH_DEFAULTS.get(name, {})
+        assert getattr(options, "prioritized", False) is False
 
 
 def test_workers_of_new_copies_synchronize_with_their_group(tmp_path: Path) -> None:
@@ -386,22 +302,12 @@ def test_departed_worker_is_matched_by_policy(tmp_path: Path) -> None:
     assert [count_at(folder, name, 40) for name in ("blue", "red")] == [10, 40]
 
 
-def test_learner_without_state_is_reported(tmp_path: Path) -> None:
+def test_policy_without_state_is_named_and_its_updates_are_numbered_on(tmp_path: Path) -> None:
     data = duel(ticks=40, red={"algorithm": "odd_workers:Forgetful"}, lanes=1)
-    play(data, tmp_path, given=True)
-    assert resume({**data, "ticks": 80}, tmp_path).run.words == ("policy 'red' has no checkpoint: it starts over",)
-
-
-def test_resume_at_tick_0_reports_no_restart(tmp_path: Path) -> None:
-    broken(duel(ticks=60, blue=brittle(fails_at=15)), tmp_path)
-    played = resume(duel(ticks=60, blue=brittle()), tmp_path)
-    assert (played.run.leg.start, played.run.words) == (0, ())
-
-
-def test_updates_of_a_policy_without_checkpoints_are_numbered_on(tmp_path: Path) -> None:
-    data = duel(ticks=40, red={"algorithm": "odd_workers:Forgetful"}, lanes=1)
-    play(data, tmp_path, given=True)
+    first = play(data, tmp_path, given=True)
+    assert first.shown.splitlines()[-1] == "no checkpoints of 'red': its algorithm has no state_dict()"
     played = resume({**data, "ticks": 80}, tmp_path)
+    assert played.run.words == ("policy 'red' has no checkpoint: it starts over",)
     numbers = [number for number, _ in updates(played.folder, "red")]
     assert numbers == list(range(1, len(numbers) + 1))
     assert len(numbers) >= 4
@@ -417,22 +323,6 @@ def test_episodes_are_counted_on_and_whole_ones_stay_in_the_score(tmp_path: Path
     assert {sum(e["length"] for e in played.episodes if e["lane"] == lane) for lane in range(2)} == {2 * 100}
     whole = [episode for episode in played.episodes if "cut" not in episode]
     assert played.scoreboard.policies["blue"].episodes == len(whole) < len(played.episodes)
-
-
-def test_run_that_ended_between_boundaries_resumes(tmp_path: Path) -> None:
-    play(duel(ticks=50), tmp_path, given=True)
-    played = resume(duel(ticks=100), tmp_path)
-    assert played.notes == [("loaded", 50), ("loaded", 60), ("loaded", 80)]
-    assert updates(played.folder, "blue") == [(number, 10 * number) for number in range(1, 11)]
-
-
-def test_blocks_of_a_pipeline_count_their_own_lanes_on(tmp_path: Path) -> None:
-    data = duel(ticks=40, lanes=4, pipeline=2)
-    play(data, tmp_path, given=True)
-    played = resume({**data, "ticks": 80}, tmp_path)
-    for lane in range(4):
-        numbers = [e["episode"] for e in played.episodes if e["lane"] == lane]
-        assert numbers == list(range(len(numbers)))
 
 
 def test_seconds_of_updates_continue_after_a_resume(tmp_path: Path) -> None:
@@ -457,7 +347,6 @@ def test_a_resume_that_cannot_begin_changes_nothing(tmp_path: Path) -> None:
 def test_configured_checkpoint_is_not_needed_for_a_resume(tmp_path: Path) -> None:
     first = play(duel(ticks=40), tmp_path)
     data = duel(ticks=40, blue={**COUNTS, "load": str(first.folder.path)})
-    (tmp_path / "own").mkdir()
     play(data, tmp_path / "own", given=True)
     for path in first.folder.checkpoints_path("blue").iterdir():
         path.unlink()
@@ -465,18 +354,13 @@ def test_configured_checkpoint_is_not_needed_for_a_resume(tmp_path: Path) -> Non
     assert played.notes == [("loaded", 80), ("loaded", 100)]  # 40, and 40 and 60 of its own
 
 
-def test_a_new_run_that_cannot_begin_leaves_no_folder(tmp_path: Path) -> None:
-    with pytest.raises(RoleFailed) as caught:
-        play(duel(blue={"algorithm": "odd_workers:Refuses"}), tmp_path, given=True)
-    assert caught.value.failure.exit_code == 2
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_folder_that_was_there_before_stays_and_is_empty_again(tmp_path: Path) -> None:
-    (tmp_path / "run").mkdir()
-    with pytest.raises(RoleFailed):
-        play(duel(blue={"algorithm": "odd_workers:Refuses"}), tmp_path, given=True)
-    assert list((tmp_path / "run").iterdir()) == []
+def test_a_new_run_that_cannot_begin_leaves_no_folder_or_an_empty_one(tmp_path: Path) -> None:
+    for left in ([], ["run"]):
+        with pytest.raises(RoleFailed) as caught:
+            play(duel(blue={"algorithm": "odd_workers:Refuses"}), tmp_path, given=True)
+        assert caught.value.failure.exit_code == 2
+        assert [path.name for path in tmp_path.rglob("*")] == left
+        (tmp_path / "run").mkdir(exist_ok=True)
 
 
 def test_foreign_files_in_the_folder_are_kept(tmp_path: Path) -> None:
@@ -524,9 +408,13 @@ def test_early_end_of_a_worker_is_reported_once(tmp_path: Path) -> None:
     assert line in played.shown
 
 
-@pytest.mark.parametrize("blue", [COUNTS, RANDOM, {"algorithm": "workers:IgnoresBudget"}])
-def test_end_of_the_budget_is_not_reported(blue: Any, tmp_path: Path) -> None:
-    assert "has returned" not in play(duel(ticks=40, blue=blue, lanes=1), tmp_path).shown
+def test_end_of_the_budget_and_policies_with_checkpoints_are_not_reported(tmp_path: Path) -> None:
+    blue = {"algorithm": "workers:IgnoresBudget"}
+    assert "has returned" not in play(duel(ticks=40, blue=blue, red=COUNTS, lanes=1), tmp_path).shown
+    first = play(duel(), tmp_path)
+    assert "no checkpoints" not in first.shown
+    frozen = {**COUNTS, "frozen": True, "load": str(first.folder.path)}
+    assert "no checkpoints" not in play(duel(blue=frozen), tmp_path).shown
 
 
 def group_of(*leave: int, ticks: int = 100) -> dict[str, Any]:
@@ -544,22 +432,21 @@ def test_last_learner_logs_and_saves_after_the_root_has_left(tmp_path: Path) -> 
     assert (held.boundary, held.ticks, held.update, held.state["count"]) == (100, 100, 10, 100)
 
 
-def test_last_learner_resumes_without_a_synchronization(tmp_path: Path) -> None:
-    """Except in the leg in which the root leaves: it logs until the others have synchronized without it."""
-    data = group_of(30, 0)
-    data["policies"]["blue"]["options"]["every"] = 30
+@pytest.mark.parametrize(
+    ("leave", "every", "counts"),
+    [
+        # The root leaves: in that leg the others log until they have synchronized without it.
+        ((30, 0), 30, [50, 70, 90]),
+        ((30, 50, 75), 10, [60, 75, 75]),
+        ((75, 50, 30), 10, [60, 75, 75]),
+    ],
+    ids=["one stays", "all leave", "the root leaves last"],
+)
+def test_last_learners_weights_are_saved(leave: tuple[int, ...], every: int, counts: list[int], tmp_path: Path) -> None:
+    data = group_of(*leave)
+    data["policies"]["blue"]["options"]["every"] = every
     folder = play(data, tmp_path).folder
-    assert [count_at(folder, "blue", boundary) for boundary in (60, 80, 100)] == [50, 70, 90]
-
-
-def test_last_learners_weights_are_saved_if_all_leave(tmp_path: Path) -> None:
-    folder = play(group_of(30, 50, 75), tmp_path).folder
-    assert [count_at(folder, "blue", boundary) for boundary in (60, 80, 100)] == [60, 75, 75]
-
-
-def test_the_roots_weights_are_the_last_ones_when_it_stays_longest(tmp_path: Path) -> None:
-    folder = play(group_of(75, 50, 30), tmp_path).folder
-    assert [count_at(folder, "blue", boundary) for boundary in (60, 80, 100)] == [60, 75, 75]
+    assert [count_at(folder, "blue", boundary) for boundary in (60, 80, 100)] == counts
 
 
 def test_group_without_its_root_resumes_the_last_weights(tmp_path: Path) -> None:
@@ -567,16 +454,3 @@ def test_group_without_its_root_resumes_the_last_weights(tmp_path: Path) -> None
     played = resume({**group_of(30, 0), "ticks": 140}, tmp_path)
     assert played.notes == [("loaded", 100)] * 2 + [("loaded", 120)] * 2
     assert [number for number, _ in updates(played.folder, "blue")] == list(range(1, 15))
-
-
-def test_learners_without_state_are_reported_at_the_end(tmp_path: Path) -> None:
-    played = play(duel(blue={"algorithm": "odd_workers:Forgetful"}, lanes=1, copies=2), tmp_path)
-    assert played.shown.splitlines()[-1] == "no checkpoints of 'blue': its algorithm has no state_dict()"
-    assert played.shown.count("no checkpoints") == 1
-
-
-def test_policies_with_checkpoints_are_not_reported(tmp_path: Path) -> None:
-    first = play(duel(), tmp_path)
-    assert "no checkpoints" not in first.shown
-    frozen = {**COUNTS, "frozen": True, "load": str(first.folder.path)}
-    assert "no checkpoints" not in play(duel(blue=frozen), tmp_path).shown

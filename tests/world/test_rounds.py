@@ -6,16 +6,13 @@ import io
 from pathlib import Path
 from typing import Any
 
-from arena.config import parse_config
+import in_process
 from arena.dataset.reader import open_dataset
 from arena.records import checkpoint
 from arena.records.boundary import discard_after
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
-from arena.roles.state import Display
-from arena.run import loop
-from arena.run.prepare import prepare
-from arena.terminal.display import PlainDisplay, silent_display
+from arena.terminal.display import PlainDisplay
 from in_process import NOTES
 from leg_starts import Bits, LegStart
 
@@ -42,13 +39,8 @@ def league(*matches: Any, policies: Any, rounds: int = 3, **more: Any) -> dict[s
     }
 
 
-def play(data: dict[str, Any], path: Path, *, resume: bool = False, display: Display | None = None) -> RunFolder:
-    """Plays all rounds in this process."""
-    NOTES.clear()
-    config = parse_config({"name": "league", **data}, source="test")
-    run = prepare(config, ranks=1, run_dir=str(path), resume=resume)
-    assert loop.run_single_process(run, lambda run, scoreboard: None, display or silent_display()) == 0
-    return run.folder
+def play(data: dict[str, Any], path: Path, **given: Any) -> RunFolder:
+    return in_process.train({"name": "league", **data}, path, **given)
 
 
 def begun(folder: RunFolder, policy: str, number: int, worker: int = 0) -> LegStart:
@@ -112,7 +104,7 @@ def test_workers_of_a_fork_continue_with_source_worker_state(tmp_path: Path) -> 
 def test_reset_exploiter_starts_from_its_initial_state(tmp_path: Path) -> None:
     rule = {"exploiters": {"main": ["one"], "main_exploiters": ["two"], "reset": {"after": 2, "beats": 1.0}}}
     meets = {"matchmaking": {**DUEL, "rule": rule}}
-    folder = play(league(meets, policies={"one": PPO, "two": PPO}), tmp_path / "run")
+    folder = play(league(meets, policies={"one": ALL, "two": ALL}), tmp_path / "run")
     assert [(planned["resets"], planned["snapshots"]) for planned in rounds_of(folder)][2] == (
         ["two"],
         ["one@40", "two@40"],
@@ -127,7 +119,7 @@ def test_reset_exploiter_starts_from_its_initial_state(tmp_path: Path) -> None:
 
 def test_additional_seat_continues_at_the_groups_tick(tmp_path: Path) -> None:
     meets = {"env": "game", "policies": ["one"], "rule": {"past_selves": {"self": 0.5}}, "lanes": 2}
-    data = {**league({"matchmaking": meets}, policies={"one": PPO}, rounds=4), "seed": 1}
+    data = {**league({"matchmaking": meets}, policies={"one": ALL}, rounds=4), "seed": 1}
     folder = play(data, tmp_path / "run")
     assert [seated(planned) for planned in rounds_of(folder)][2:] == [["one", "one@40"], ["one", "one"]]
     before = own(folder, "one", 3, (0, 0))
@@ -166,7 +158,7 @@ def test_resting_fork_starts_later_with_the_state_of_its_source(tmp_path: Path) 
 
 def test_every_round_starts_with_a_line_of_pairings(tmp_path: Path) -> None:
     rule = {"exploiters": {"main": ["one"], "main_exploiters": ["two"], "reset": {"after": 1, "beats": 1.0}}}
-    config = league({"matchmaking": {**DUEL, "rule": rule}}, policies={"one": PPO, "two": PPO})
+    config = league({"matchmaking": {**DUEL, "rule": rule}}, policies={"one": ALL, "two": ALL})
     config["league"] = {"snapshots": {"keep": 1}}
     shown = io.StringIO()
     play(config, tmp_path / "run", display=PlainDisplay(shown, total_ticks=1))
@@ -212,7 +204,7 @@ def test_league_resumed_in_mid_round_has_the_same_snapshots(tmp_path: Path) -> N
 # ------------------------------------------------------------------------------------------------------------- samples
 
 
-def test_each_round_has_its_own_folder_of_samples(tmp_path: Path) -> None:
+def test_each_round_has_its_own_folder_of_samples_of_its_episodes(tmp_path: Path) -> None:
     folder = play(past_selves(record="samples"), tmp_path / "run")
     matches = [(number, match) for number in range(4) for match in (0, 1)]
     assert sorted(path.parts[-2:] for path in folder.samples.glob("*/*")) == [
@@ -226,20 +218,13 @@ def test_each_round_has_its_own_folder_of_samples(tmp_path: Path) -> None:
         assert [entity.policy for entity in match.entities] == seated(rounds_of(folder)[match.round])[
             2 * match.match : 2 * match.match + 2
         ]
-
-
-def test_recorded_episodes_of_a_league_are_those_on_record(tmp_path: Path) -> None:
-    folder = play(past_selves(record="samples"), tmp_path / "run")
-    found = {
-        (e.round, e.match, e.lane, e.number, e.entity): e.undiscounted for e in open_dataset(folder.path).episodes()
-    }
+    found = {(e.round, e.match, e.lane, e.number, e.entity): e.undiscounted for e in samples.episodes()}
     told = {
         (line["round"], line["match"], line["lane"], line["episode"], f"player_{entity}"): seat["return"]
         for line in JournalReader(folder.episodes)
         for seat in line["seats"]
         for entity in seat["entities"]
     }
-    assert found.keys() == told.keys()
     assert found == told
 
 

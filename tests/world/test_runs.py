@@ -10,25 +10,17 @@ from typing import Any
 
 import pytest
 
-from arena.cli.watch import watch
-from arena.config import parse_config
 from arena.errors import ConfigError, Deadlock
 from arena.records import checkpoint
 from arena.roles.root.root import RoleFailed
-from arena.run import loop
-from arena.run.prepare import prepare
-from in_process import NOTES, play
+from in_process import one_match, play
 
 
 def duel(*, ticks: int = 40, blue: Any = None, red: Any = None, copies: int = 2, lanes: int = 2, **kwargs: Any) -> Any:
     """Two policies in some copies of touchdown."""
-    return {
-        "ticks": ticks,
-        "seed": 5,
-        "envs": {"game": {"make": "touchdown", "kwargs": {"max_steps": 15, **kwargs}}},
-        "policies": {"blue": blue or {"algorithm": "workers:Counts"}, "red": red or {"algorithm": "random"}},
-        "matches": [{"env": "game", "seats": ["blue", "red"], "copies": copies, "lanes": lanes}],
-    }
+    policies = {"blue": blue or {"algorithm": "workers:Counts"}, "red": red or {"algorithm": "random"}}
+    game = {"make": "touchdown", "kwargs": {"max_steps": 15, **kwargs}}
+    return one_match(game, policies, ticks=ticks, seed=5, match={"copies": copies, "lanes": lanes})
 
 
 def test_the_same_seed_gives_the_same_run_and_another_seed_another(tmp_path: Path) -> None:
@@ -65,19 +57,6 @@ def test_run_folder_has_the_documented_files(tmp_path: Path) -> None:
     assert len(plan["matches"]) == 2
     assert plan["processes"] == 1
     assert list((folder / "tensorboard" / "blue").iterdir())
-
-
-def test_watch_shows_the_same_ticks_as_train(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    config = parse_config({"name": "test", **duel(copies=3)}, source="test")
-    run = prepare(config, ranks=1, run_dir=str(tmp_path / "run"))
-    assert loop.run_single_process(run, lambda *_: None) == 0
-    trained = capsys.readouterr().out.splitlines()
-    assert watch(run.path, columns=0, wait=lambda _: None) == 0
-    watched = capsys.readouterr().out.splitlines()
-    told = [
-        [line for line in said if line.startswith("120/120 ticks of all matches  100 %")] for said in (trained, watched)
-    ]
-    assert list(map(len, told)) == [1, 1], "of 3 matches with 40 ticks each"
 
 
 def test_workers_of_a_policy_are_one_group_over_all_matches(tmp_path: Path) -> None:
@@ -148,19 +127,10 @@ def test_unknown_name_is_refused_even_if_unused(key: str, entry: Any, message: s
     assert list(tmp_path.iterdir()) == []
 
 
-def test_invalid_idle_action_is_refused_before_play(tmp_path: Path) -> None:
-    data = duel()
-    data["envs"]["game"]["idle_action"] = 99
-    with pytest.raises(RoleFailed, match=r"envs.game.idle_action: 99 is no action of blue_0") as caught:
-        play(data, tmp_path)
-    assert caught.value.failure.exit_code == 2
-
-
-@pytest.mark.parametrize("lanes", [1, 2])
-def test_an_argument_that_a_game_refuses_is_named_with_its_match(lanes: int, tmp_path: Path) -> None:
+def test_an_argument_that_a_game_refuses_is_named_with_its_match(tmp_path: Path) -> None:
     message = "matches\\[0\\]: environment 'game': team_size: got 0, expected a whole number of at least 1"
     with pytest.raises(RoleFailed, match=message) as caught:
-        play(duel(team_size=0, lanes=lanes), tmp_path)
+        play(duel(team_size=0), tmp_path)
     assert caught.value.failure.exit_code == 2
 
 
@@ -180,28 +150,6 @@ def test_a_checkpoint_of_another_algorithm_is_refused(tmp_path: Path) -> None:
     data = duel(blue={"algorithm": "ppo", "options": {"n_steps": 8}, "load": str(first.folder.path)})
     with pytest.raises(RoleFailed, match="is of the algorithm 'workers:Counts'"):
         play(data, tmp_path)
-
-
-@pytest.mark.parametrize("where", ["reset", "step"])
-def test_a_game_that_raises_ends_the_run_with_its_own_traceback(where: str, tmp_path: Path) -> None:
-    data = duel(blue={"algorithm": "random"})
-    data["envs"]["game"] = {"make": "games:Raises", "kwargs": {"where": where}}
-    data["matches"] = [{"env": "game", "seats": ["blue"], "copies": 3}]
-    with pytest.raises(RoleFailed, match="environment of match") as caught:
-        play(data, tmp_path)
-    failure = caught.value.failure
-    assert failure.exit_code == 1
-    assert failure.message.count("Traceback") == 1
-    assert "RuntimeError: the game cannot be" in failure.message
-
-
-@pytest.mark.parametrize("where", ["init", "run", "late", "state", "leave"])
-def test_a_worker_that_raises_ends_the_run_with_its_own_traceback(where: str, tmp_path: Path) -> None:
-    blue = {"algorithm": "odd_workers:Fails", "options": {"where": where}}
-    with pytest.raises(RoleFailed, match="worker of policy 'blue' in seat 0 of match 0") as caught:
-        play(duel(blue=blue), tmp_path)
-    assert caught.value.failure.message.count("Traceback") == 1
-    assert f"ZeroDivisionError: {where}" in caught.value.failure.message
 
 
 def test_different_collectives_are_reported(tmp_path: Path) -> None:
@@ -226,12 +174,6 @@ def test_deadlock_is_an_error_that_names_the_waits(tmp_path: Path) -> None:
         play({**data, "policies": {name: {"algorithm": "odd_workers:SaysTicks"} for name in ("blue", "red")}}, tmp_path)
 
 
-def test_evaluation_plays_exactly_its_episodes_in_every_lane(tmp_path: Path) -> None:
-    data = duel(ticks=10**9, copies=1, lanes=4, blue={"algorithm": "random"})
-    played = play(data, tmp_path, episodes=5)
-    assert [(e["lane"], e["episode"]) for e in played.episodes] == [(lane, i) for lane in range(4) for i in range(5)]
-
-
 def test_profile_shares_of_every_role_sum_to_its_time(tmp_path: Path) -> None:
     ppo = {"algorithm": "ppo", "options": {"n_steps": 20}}
     played = play(duel(blue=ppo, ticks=100), tmp_path, profile=True)
@@ -243,11 +185,6 @@ def test_profile_shares_of_every_role_sum_to_its_time(tmp_path: Path) -> None:
     assert {"environment", "waiting for actions", "communication"} <= by_kind["environment", None]
     assert {"learning", "inference", "waiting for the match", "waiting for the group"} <= by_kind["worker", "blue"]
     assert "learning" not in by_kind["worker", "red"]
-
-
-def test_notes_of_the_previous_run_are_cleared(tmp_path: Path) -> None:
-    play(duel(), tmp_path)
-    assert NOTES == []
 
 
 def test_run_on_one_rank_does_not_import_mpi4py(tmp_path: Path) -> None:
@@ -262,11 +199,3 @@ assert "mpi4py" not in sys.modules
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=600)
     assert ended.returncode == 0, ended.stderr
     assert (folder / "episodes.jsonl").stat().st_size
-
-
-def test_a_game_that_cannot_be_closed_fails_the_run(tmp_path: Path) -> None:
-    data = duel(ticks=20)
-    data["envs"]["game"] = {"make": "games:Raises", "kwargs": {"where": "close"}}
-    data["matches"] = [{"env": "game", "seats": ["red"]}]
-    with pytest.raises(RoleFailed, match="the game cannot be closed"):
-        play(data, tmp_path)

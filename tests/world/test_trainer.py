@@ -10,13 +10,13 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from test_results_in_runs import DUEL, LEAGUE, left, train
+from test_results_in_runs import DUEL, LEAGUE, RANDOM, left, train
 
 from arena import Trainer
 from arena.errors import BudgetReached, ConfigError, RunFailed
@@ -25,20 +25,15 @@ from faulty_games import Faulty
 from in_process import NOTES
 from slow_results import json_lines, without_clock
 
+PPO = {"algorithm": "ppo", "options": {"n_steps": 16, "minibatch_size": 32, "hidden_sizes": [8]}}
+LEARNS = {**DUEL, "policies": {"blue": PPO, "red": RANDOM}}
 TWENTY = {
     **DUEL,
-    "ticks": 400,
+    "ticks": 160,
     "checkpoint_every": 20,
     "results": {"every": 20, "smoothing": 7},
-    "evaluation": {"every": 100, "episodes": 2},
+    "evaluation": {"every": 40, "episodes": 2},
 }
-
-
-@pytest.fixture(autouse=True)
-def _no_notes() -> Iterator[None]:
-    NOTES.clear()
-    yield
-    NOTES.clear()
 
 
 def same(run: Path, other: Path) -> None:
@@ -63,7 +58,7 @@ def test_iterations_with_calls_between_leave_the_bytes_of_the_command(tmp_path: 
     run = tmp_path / "run"
     with Trainer({"name": "test", **TWENTY}, run_dir=run, every=20) as trainer:
         observation = None
-        for _ in range(8):
+        for _ in range(4):
             result = trainer.train()
             assert result["ticks"] == trainer.ticks == 20 * result["training_iteration"]
             observation = trainer.policy("blue").observation_space.sample() if observation is None else observation
@@ -73,15 +68,17 @@ def test_iterations_with_calls_between_leave_the_bytes_of_the_command(tmp_path: 
         saved = trainer.save()
         assert trainer.evaluate(2, against="random")["policies"]["blue"]["episodes"] >= 2
     program = f"""
+import sys
+sys.path[:0] = {sys.path!r}
 from arena import Trainer
 with Trainer.restore({str(run)!r}) as trainer:
     ticks = [result["ticks"] for result in trainer]
-    assert ticks == list(range(180, 401, 20)), ticks
+    assert ticks == list(range(100, 161, 20)), ticks
     assert trainer.done
-with Trainer.restore({str(saved)!r}) as trainer:
-    for result in trainer: pass
 """
     subprocess.run([sys.executable, "-c", program], check=True, cwd=tmp_path)
+    with Trainer.restore(saved) as trainer:
+        assert [*trainer][-1]["done"]
     same(run, known)
     same(saved, known)
 
@@ -102,12 +99,7 @@ def test_results_equal_the_file_and_end_with_the_last_tick(tmp_path: Path) -> No
     assert (trainer.iteration, trainer.ticks, trainer.done, trainer.policies) == (0, 0, False, ("blue", "red"))
     results = list(trainer)
     assert repr(results) == repr(read_results(tmp_path / "run")) == repr(trainer.results)
-    assert (trainer.iteration, trainer.ticks, trainer.done, results[-1]["done"]) == (
-        2,
-        results[-1]["ticks"],
-        True,
-        True,
-    )
+    assert (trainer.iteration, trainer.ticks, trainer.done, results[-1]["done"]) == (2, 80, True, True)
     with pytest.raises(BudgetReached, match=r"Trainer.restore\('.*run', ticks=...\)"):
         trainer.train()
     assert "training_iteration 2" in repr(trainer)
@@ -119,12 +111,6 @@ def test_results_equal_the_file_and_end_with_the_last_tick(tmp_path: Path) -> No
     with Trainer.restore(tmp_path / "run", ticks=120) as longer:
         assert longer.train()["done"]
     assert without_clock(tmp_path / "run")[-1] == without_clock(train(DUEL, tmp_path / "whole"))[-1]
-
-
-def test_stop_rule_ends_a_trainer(tmp_path: Path) -> None:
-    with Trainer({"name": "test", **DUEL, "stop": {"ticks": 80}}, run_dir=tmp_path / "run") as trainer:
-        assert [result["ticks"] for result in trainer] == [40, 80]
-        assert trainer.done and trainer.results[-1]["stopped_by"] == "ticks >= 80"
 
 
 def test_league_can_be_iterated_too(tmp_path: Path) -> None:
@@ -178,6 +164,8 @@ def test_locked_folder_is_refused(tmp_path: Path) -> None:
 
 
 def test_interrupted_iteration_is_saved_and_the_next_one_continues(tmp_path: Path) -> None:
+    NOTES.clear()
+
     class Interrupts:
         def on_episode(self, line: Mapping[str, Any]) -> None:
             if line["episode"] == 3 and not NOTES:
@@ -196,7 +184,7 @@ def test_interrupted_iteration_is_saved_and_the_next_one_continues(tmp_path: Pat
 def test_failing_game_is_a_run_failed_and_a_wrong_option_a_config_error(tmp_path: Path) -> None:
     Faulty.forget()
     game = {"make": "faulty_games:Faulty", "kwargs": {"faulty": [2]}}
-    alone = {**DUEL, "envs": {"game": game}, "policies": {"a": {"algorithm": "random"}}}
+    alone = {**DUEL, "envs": {"game": game}, "policies": {"a": RANDOM}}
     data = {"name": "test", **alone, "matches": [{"env": "game", "seats": ["a"]}]}
     trainer = Trainer(data, run_dir=tmp_path / "run", ticks=200, every=20)
     trainer.train()
@@ -206,7 +194,7 @@ def test_failing_game_is_a_run_failed_and_a_wrong_option_a_config_error(tmp_path
     with pytest.raises(ConfigError, match="closed"):
         trainer.train()
     assert read_results(tmp_path / "run")[-1]["ticks"] == 20
-    wrong = {**DUEL, "policies": {**DUEL["policies"], "blue": {"algorithm": "ppo", "options": {"n_step": 3}}}}
+    wrong = {**DUEL, "policies": {"blue": {"algorithm": "ppo", "options": {"n_step": 3}}, "red": RANDOM}}
     with pytest.raises(ConfigError, match="did you mean 'n_steps'"):
         Trainer({"name": "test", **wrong}, run_dir=tmp_path / "wrong").train()
 
@@ -216,7 +204,7 @@ def test_failing_game_is_a_run_failed_and_a_wrong_option_a_config_error(tmp_path
     [
         ({"evaluation": {"every": 80}}, {"every": 30}, "policies are evaluated where they are saved"),
         ({}, {"overrides": {"policies.blue.optons": 1}}, "did you mean 'options'"),
-        ({"policies": {"blue": {"algorithm": "workers:Uniform"}, "red": {"algorithm": "random"}}}, {}, "state_dict"),
+        ({"policies": {"blue": {"algorithm": "workers:Uniform"}, "red": RANDOM}}, {}, "state_dict"),
     ],
 )
 def test_mistake_is_found_before_anything_starts(
@@ -228,7 +216,7 @@ def test_mistake_is_found_before_anything_starts(
 
 
 def test_state_of_another_form_is_refused_and_changes_nothing(tmp_path: Path) -> None:
-    with Trainer({"name": "test", **DUEL}, run_dir=tmp_path / "run") as trainer:
+    with Trainer({"name": "test", **LEARNS}, run_dir=tmp_path / "run") as trainer:
         with pytest.raises(ConfigError, match="no state before its first iteration"):
             trainer.state("blue")
         trainer.train()
@@ -259,7 +247,7 @@ def test_run_continues_with_a_replaced_state(tmp_path: Path) -> None:
 
 def test_recurrent_policy_returns_its_memory(tmp_path: Path) -> None:
     recurrent = {"algorithm": "ppo", "options": {"n_steps": 16, "minibatch_size": 32, "recurrent": "gru"}}
-    data = {"name": "test", **DUEL, "policies": {"blue": recurrent, "red": {"algorithm": "random"}}}
+    data = {"name": "test", **DUEL, "policies": {"blue": recurrent, "red": RANDOM}}
     with Trainer(data, run_dir=tmp_path / "run") as trainer:
         trainer.train()
         player = trainer.policy("blue")
@@ -287,7 +275,8 @@ def test_recurrent_policy_returns_its_memory(tmp_path: Path) -> None:
 
 
 def test_changes_hold_from_the_next_iteration_and_after_a_resume(tmp_path: Path) -> None:
-    with Trainer({"name": "test", **DUEL}, run_dir=tmp_path / "run", ticks=80) as trainer:
+    data = LEARNS
+    with Trainer({"name": "test", **data}, run_dir=tmp_path / "run", ticks=80) as trainer:
         trainer.train()
         wrong = {
             "policies.blue.options.learning_rat": "has no option 'learning_rat'",
@@ -302,7 +291,7 @@ def test_changes_hold_from_the_next_iteration_and_after_a_resume(tmp_path: Path)
             with pytest.raises(ConfigError, match="cannot be changed"):
                 trainer.change({key: 3})
         trainer.train()
-    train({**DUEL, "ticks": 120}, tmp_path / "run", resume=True)
+    train({**data, "ticks": 120}, tmp_path / "run", resume=True)
     assert json_lines(tmp_path / "run" / "changes.jsonl") == [
         {"tick": 40, "set": {"envs.game.kwargs.max_steps": 5, "policies.blue.frozen": True}}
     ]
@@ -314,7 +303,7 @@ def test_changes_hold_from_the_next_iteration_and_after_a_resume(tmp_path: Path)
 
 def test_a_live_change_may_name_code_and_a_resume_asks_for_it_in_the_configuration(tmp_path: Path) -> None:
     blue = {"algorithm": "a2c", "options": {"hidden_sizes": [4], "n_steps": 4}}
-    data, key = {**DUEL, "policies": {**DUEL["policies"], "blue": blue}}, "policies.blue.options.extra_loss"
+    data, key = {**DUEL, "policies": {"blue": blue, "red": RANDOM}}, "policies.blue.options.extra_loss"
     with Trainer({"name": "test", **data, "ticks": 40}, run_dir=tmp_path / "run", every=20) as trainer:
         trainer.train()
         trainer.change({key: "own_parts:Decay"})
@@ -323,18 +312,9 @@ def test_a_live_change_may_name_code_and_a_resume_asks_for_it_in_the_configurati
     with pytest.raises(ConfigError, match=r"'own_parts:Decay', which config\.yaml does not have") as caught:
         train({**data, "ticks": 80}, tmp_path / "run", resume=True)
     assert caught.value.path == key and "changes.jsonl" in str(caught.value)
-    named = {**blue, "options": {**blue["options"], "extra_loss": "own_parts:Decay"}}
-    data = {**data, "policies": {**data["policies"], "blue": named}}
+    blue["options"]["extra_loss"] = "own_parts:Decay"
     train({**data, "ticks": 80}, tmp_path / "run", resume=True)
     assert read_results(tmp_path / "run")[-1]["ticks"] == 80
-
-
-def test_short_iterations_are_warned_of_once(tmp_path: Path) -> None:
-    data = {"name": "test", **DUEL, "envs": {"game": {"make": "touchdown"}}}
-    with Trainer(data, run_dir=tmp_path / "run", every=20) as trainer:
-        with pytest.warns(UserWarning, match="`every` is short for this game"):
-            trainer.train()
-        trainer.train()
 
 
 def footprint() -> tuple[int, int, int]:
@@ -344,39 +324,21 @@ def footprint() -> tuple[int, int, int]:
     return threading.active_count(), len(os.listdir("/proc/self/fd")), len(gc.get_objects())
 
 
-def iterate(data: Mapping[str, Any], run: Path, *, first: int, last: int) -> list[tuple[tuple[int, int, int], int]]:
-    """Trains; returns after two iterations the footprint, and the blocks of memory that Python has allocated."""
-    found = []
-    with Trainer({"name": "test", **data}, run_dir=run, ticks=20 * (last + 1), every=20) as trainer:
-        for number, _ in enumerate(trainer, 1):
-            if number in (first, last):
-                found.append((footprint(), sys.getallocatedblocks()))
-    return found
-
-
 @pytest.mark.slow
 def test_many_iterations_leave_nothing_behind(tmp_path: Path) -> None:
-    data = {**DUEL, "policies": {"blue": {"algorithm": "random"}, "red": {"algorithm": "random"}}, "loggers": ["csv"]}
-    (before, _), (after, _) = iterate(data, tmp_path / "run", first=10, last=109)
+    data = {**DUEL, "policies": dict.fromkeys(("blue", "red"), RANDOM), "loggers": ["csv"], "ticks": 600}
+    with Trainer({"name": "test", **data}, run_dir=tmp_path / "run", every=20) as trainer:
+        found = [footprint() for number, _ in enumerate(trainer, 1) if number in (10, 29)]
+    before, after = found
     assert after[:2] == before[:2]
-    assert after[2] < before[2] + 100, "less than one object per iteration"
-
-
-@pytest.mark.long
-@pytest.mark.timeout(3600)
-def test_a_thousand_iterations_that_learn_leave_nothing_behind(tmp_path: Path) -> None:
-    # The scoreboard holds the newest 100 to 1,000 episodes of each policy: its blocks come and go.
-    (before, begun), (after, ended) = iterate(DUEL, tmp_path / "run", first=700, last=1000)
-    assert after[:2] == before[:2]
-    assert after[2] < before[2] + 100
-    assert ended - begun < 300 * 20, "a result alone has a hundred blocks"
+    assert after[2] < before[2] + 20, "less than one object per iteration"
 
 
 def test_actions_are_computed_by_entity_names_and_with_masks(tmp_path: Path) -> None:
     config = {
         "ticks": 40,
         "envs": {"game": {"make": "pettingzoo:classic.tictactoe_v3"}},
-        "policies": {"a": {"algorithm": "ppo", "options": {"n_steps": 10}}, "b": {"algorithm": "random"}},
+        "policies": {"a": {"algorithm": "ppo", "options": {"n_steps": 10}}, "b": RANDOM},
         "matches": [{"env": "game", "seats": ["a", "b"]}],
     }
     with Trainer(config, run_dir=tmp_path / "run", every=20) as trainer:
@@ -396,11 +358,8 @@ def test_state_of_a_frozen_policy_is_what_it_loads(tmp_path: Path) -> None:
     with Trainer(config, run_dir=tmp_path / "first") as trainer:
         trainer.train()
         learned = trainer.state("blue")
-    policies = {
-        **DUEL["policies"],
-        "blue": {**DUEL["policies"]["blue"], "frozen": True, "load": str(tmp_path / "first")},
-    }
-    with Trainer({**config, "policies": policies}, run_dir=tmp_path / "second") as trainer:
+    blue = {**DUEL["policies"]["blue"], "frozen": True, "load": str(tmp_path / "first")}
+    with Trainer({**config, "policies": {"blue": blue, "red": RANDOM}}, run_dir=tmp_path / "second") as trainer:
         assert {*trainer.state("blue")} == {*learned}
         with pytest.raises(ConfigError, match="'blue' is frozen: it plays with what `load:` names"):
             trainer.set_state("blue", learned)
