@@ -342,11 +342,13 @@ def test_offer_of_another_protocol_is_ignored(wire: HttpWire) -> None:
 def test_half_sent_requests_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("arena.external.http_connection.HEAD_S", 0.3)
     whole = request("start", "h", b"12345")
-    with server(keep_alive_s=1.0) as playing:
-        for sent in (b"", b"\r\n", b"G", whole[:40], whole[:-2]):
-            with HttpWire(playing.games.address) as wire:
-                wire.send(sent)
-                assert wire.at_end()
+    with server(keep_alive_s=0.6) as playing:
+        wires = [HttpWire(playing.games.address) for _ in range(5)]
+        for wire, sent in zip(wires, (b"", b"\r\n", b"G", whole[:40], whole[:-2]), strict=True):
+            wire.send(sent)
+        for wire in wires:
+            assert wire.at_end()
+            wire.socket.close()
         with HttpWire(playing.games.address) as wire:  # bytes that keep coming change nothing
             wire.send(whole[:-5].replace(b": 5", b": 500"))
             assert sent_until_closed(wire, slow_bytes()) < 100
