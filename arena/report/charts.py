@@ -5,7 +5,7 @@ A trace names its policy in `meta`, by which the page shows and hides it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from arena.league.metagame.measures import Measures
@@ -13,8 +13,8 @@ from arena.league.ratings.ratings import Interval
 from arena.league.round_text import gate_text
 from arena.report.colors import Colors, faded
 from arena.report.episodes import Curve
-from arena.report.learning import Evaluation, Rewards
-from arena.report.lineage import Fork, Lineage, Reset
+from arena.report.learning import Evaluation
+from arena.report.lineage import Fork, Lineage
 from arena.report.sections import PageData
 from arena.report.standings import StrengthCurve
 from arena.report.summary import Timing
@@ -52,28 +52,26 @@ def figures(data: PageData, colors: Colors) -> dict[str, Figure]:
     found: dict[str, Figure] = {}
     for name, learned in (("returns", data.learning.returns), ("won", data.learning.won)):
         traces = [
-            trace for policy, one in learned.items() for trace in _line(one, colors[policy], policy, among=len(learned))
+            trace
+            for policy, one in learned.items()
+            for trace in _banded(policy, one, colors[policy], among=len(learned))
         ]
         if traces:
             means = (value for one in learned.values() for value in (*one.low, *one.high))
             found[f"learning-{name}"] = _figure(traces, yaxis=_SHARE if name == "won" else _scale(means))
     found |= _evaluations(data.evaluations, colors)
-    if data.rewards is not None:
-        found |= _rewards(data.rewards, colors)
+    if (rewards := data.rewards) is not None:
+        of_episodes = {"": rewards.episodes}
+        for name, by_name in (("episodes", of_episodes), ("policies", rewards.policies)):
+            mode = "lines+markers" if len(rewards.ticks) < 60 else "lines"
+            traces = [
+                line(policy or None, rewards.ticks, values, colors[policy] if policy else _PLAIN, mode=mode)
+                for policy, values in by_name.items()
+            ]
+            scale = _scale(value for values in by_name.values() for value in values)
+            found[f"rewards-{name}"] = _figure(traces, yaxis=scale)
     for number, by_policy in enumerate(data.logged.values()):
-        traces = [
-            {
-                "type": "scatter",
-                "mode": "lines" if len(one.ticks) > 1 else "markers",
-                "x": one.ticks,
-                "y": one.values,
-                "line": {"color": colors[policy], "width": 1.6},
-                "meta": {"policy": policy},
-                "name": policy,
-                "hovertemplate": f"{policy} %{{y:.4g}}<extra></extra>",
-            }
-            for policy, one in by_policy.items()
-        ]
+        traces = [line(policy, one.ticks, one.values, colors[policy]) for policy, one in by_policy.items()]
         scale = _scale(value for one in by_policy.values() for value in one.values)
         found[f"logged-{number}"] = _figure(traces, x="", yaxis={"nticks": 5, **scale}, xaxis={"nticks": 5})
     for number, row in enumerate(data.lengths):
@@ -94,7 +92,7 @@ def figures(data: PageData, colors: Colors) -> dict[str, Figure]:
             [trace], x="length, ticks", y="episodes", xaxis=each, bargap=0.04, hovermode="closest"
         )
         if row.over_time is not None:
-            found[f"lengths-{number}-time"] = _figure(list(_line(row.over_time, _PLAIN)))
+            found[f"lengths-{number}-time"] = _figure(_banded(None, row.over_time, _PLAIN))
     if data.standings is not None:
         for number, curves in data.standings.charted.items():
             found[f"strengths-{number}"] = _strengths(curves, data.lineage, colors)
@@ -104,62 +102,42 @@ def figures(data: PageData, colors: Colors) -> dict[str, Figure]:
     if data.lineage.eventful:
         found["lineage"] = _lineage(data.lineage, data.summary.ticks, colors)
     if data.time is not None:
-        kinds, ranks = data.time.kinds[::-1], data.time.ranks
-        bars = {"type": "bar", "orientation": "h", "y": [row.name for row in kinds]}
-        traces = [
-            {
-                **bars,
-                "name": activity,
-                "x": [row.seconds.get(activity, 0.0) / row.wall for row in kinds],
-                "marker": {"color": color},
-                "hovertemplate": f"%{{y}}: {activity} %{{x:.1%}}<extra></extra>",
-            }
-            for activity, color in activity_colors(data.time).items()
-        ]
-        stacked = {"barmode": "stack", "hovermode": "closest"}
         shares = {"range": [0, 1], "tickformat": ".0%", "nticks": 5}
-        found["time-kinds"] = _figure(
-            traces,
-            xaxis={"title": {"text": ""}, **shares},
-            yaxis={"showgrid": False, "dtick": 1},
-            bargap=0.25,
-            height=60 + 30 * len(kinds),
-            **stacked,
-        )
-        traces = [
-            {
-                "type": "bar",
-                "x": [int(row.name) for row in ranks],
-                "name": activity,
-                "y": [row.seconds.get(activity, 0.0) / row.wall for row in ranks],
-                "marker": {"color": color, "line": {"width": 0}},
-                "hovertemplate": f"rank %{{x}}: {activity} %{{y:.1%}}<extra></extra>",
-            }
-            for activity, color in activity_colors(data.time).items()
-        ]
-        found["time-ranks"] = _figure(
-            traces,
-            xaxis={"title": {"text": "rank"}, **({"dtick": 1} if len(ranks) <= 12 else {})},
-            yaxis={"showgrid": False, **shares},
-            bargap=0.25 if len(ranks) <= _CLOSE else 0.0,
-            height=230,
-            **stacked,
-        )
+        stacked: Figure = {"barmode": "stack", "hovermode": "closest"}
+        for name, spent in (("kinds", data.time.kinds[::-1]), ("ranks", data.time.ranks)):
+            flat = name == "kinds"  # bars from left to right, a kind of roles a line
+            names = [row.name if flat else int(row.name) for row in spent]
+            hover = "%{y}: {} %{x:.1%}" if flat else "rank %{x}: {} %{y:.1%}"
+            traces = []
+            for activity, color in activity_colors(data.time).items():
+                parts = [row.seconds.get(activity, 0.0) / row.wall for row in spent]
+                bars = {"type": "bar", "name": activity, "marker": {"color": color, "line": {"width": 0}}}
+                axes = {"x": parts, "y": names, "orientation": "h"} if flat else {"x": names, "y": parts}
+                traces.append({**bars, **axes, "hovertemplate": hover.replace("{}", activity) + "<extra></extra>"})
+            each = {"showgrid": False, "dtick": 1}
+            if flat:
+                height = 60 + 30 * len(spent)
+                layout = {"xaxis": {"title": {"text": ""}, **shares}, "yaxis": each, "height": height, "bargap": 0.25}
+            else:
+                axis = {"title": {"text": "rank"}, **({"dtick": 1} if len(spent) <= 12 else {})}
+                gap = 0.25 if len(spent) <= _CLOSE else 0.0
+                layout = {"xaxis": axis, "yaxis": {"showgrid": False, **shares}, "height": 230, "bargap": gap}
+            found[f"time-{name}"] = _figure(traces, **layout, **stacked)
     return found
 
 
 def _lineage(lineage: Lineage, ticks: int, colors: Colors) -> Figure:
     """A line per policy over ticks: its snapshots on it, forks as lines from one to another."""
     rows = {policy: place for place, policy in enumerate(reversed([*colors.policies]))}
-    line: Trace = {"type": "scatter", "mode": "lines", "hoverinfo": "skip"}
+    plain: Trace = {"type": "scatter", "mode": "lines", "hoverinfo": "skip"}
     traces: list[Trace] = [
-        {**line, "x": [0, ticks], "y": [rows[policy]] * 2, "line": {"color": faded(colors[policy], 0.55), "width": 2}}
+        {**plain, "x": [0, ticks], "y": [rows[policy]] * 2, "line": {"color": faded(colors[policy], 0.55), "width": 2}}
         for policy in colors.policies
     ]
     for fork in lineage.forks:
         style = {"color": colors[fork.source], "width": 1.4, "dash": "dot"}
         ends = [rows[fork.source], rows[fork.policy] + _ABOVE]
-        traces.append({**line, "x": [fork.tick, fork.tick], "y": ends, "line": style})
+        traces.append({**plain, "x": [fork.tick, fork.tick], "y": ends, "line": style})
     snapshots, gates = [], []
     for shot in lineage.snapshots:
         left = "" if shot.dropped is None else f", dropped at {shot.dropped}"
@@ -167,7 +145,9 @@ def _lineage(lineage: Lineage, ticks: int, colors: Colors) -> Figure:
         symbol = "circle-open" if left else "circle"
         snapshots.append((shot.tick, rows[shot.policy], colors[shot.policy], symbol, text))
     forks = [(f.tick, rows[f.policy] + _ABOVE, colors[f.source], "diamond", _fork_text(f)) for f in lineage.forks]
-    resets = [(r.tick, rows[r.policy] + _ABOVE, colors[r.policy], "x", _reset_text(r)) for r in lineage.resets]
+    resets = [
+        (r.tick, rows[r.policy] + _ABOVE, colors[r.policy], "x", f"{r.policy} started over") for r in lineage.resets
+    ]
     for gate in lineage.gates:
         text = f"{gate.policy} against {gate.against}: {gate_text(gate.verdict)}"
         text += f"<br>{gate.games:g} games, log-likelihood ratio {gate.llr:.2f}"
@@ -213,70 +193,47 @@ def _scale(values: Iterable[float | None]) -> Figure:
     return {"exponentformat": "power", **whole}
 
 
-def _line(curve: Curve, color: str, policy: str | None = None, *, among: int = 1) -> Iterator[Trace]:
-    """A curve and its band, fainter with more curves; there is no band if no part has several matches."""
-    common: Trace = {"type": "scatter", "x": curve.ticks, "meta": {"policy": policy}}
-    if curve.low != curve.high:
-        edge = {**common, "mode": "lines", "line": {"width": 0}, "hoverinfo": "skip"}
-        yield {**edge, "name": f"{policy or 'all'}, low", "y": curve.low}
-        yield {
-            **edge,
-            "name": f"{policy or 'all'}, high",
-            "y": curve.high,
-            "fill": "tonexty",
-            "fillcolor": faded(color, min(_BAND, _BANDS / among)),
-        }
-    mode = "lines" if len(curve.ticks) > 1 else "markers"
-    hover = "%{y:.4g}" if policy is None else f"{policy} %{{y:.4g}}"
-    yield {
-        **common,
-        "name": policy or "all",
-        "y": curve.mean,
-        "mode": mode,
-        "line": {"color": color, "width": 2},
-        "marker": {"color": color},
-        "hovertemplate": f"{hover}<extra></extra>",
-    }
-
-
-def _rewards(rewards: Rewards, colors: Colors) -> dict[str, Figure]:
-    def line(values: Sequence[float | None], color: str, policy: str | None) -> Trace:
-        return {
-            "type": "scatter",
-            "mode": "lines+markers" if len(values) < 60 else "lines",
-            "x": rewards.ticks,
-            "y": list(values),
-            "line": {"color": color, "width": 2},
-            "marker": {"size": 5},
-            "meta": {"policy": policy},
-            "name": policy or "episode",
-            "hovertemplate": f"{policy or 'episode'} %{{y:.4g}}<extra></extra>",
-        }
-
-    by_policy = [line(values, colors[name], name) for name, values in rewards.policies.items()]
-    every = [value for values in rewards.policies.values() for value in values]
+def line(name: str | None, x: Sequence[float], y: Sequence[float | None], color: str, **more: Any) -> Trace:
+    """A line of a policy, or of all together (None); a mark where it has a single point."""
     return {
-        "rewards-episodes": _figure([line(rewards.episodes, _PLAIN, None)], yaxis=_scale(rewards.episodes)),
-        "rewards-policies": _figure(by_policy, yaxis=_scale(every)),
+        "type": "scatter",
+        "mode": "lines" if len(x) > 1 else "markers",
+        "name": name or "all",
+        "meta": {"policy": name},
+        "x": x,
+        "y": y,
+        "line": {"color": color, "width": 2},
+        "marker": {"color": color, "size": 6},
+        "hovertemplate": f"{name or ''} %{{y:.4g}}<extra></extra>".lstrip(),
+        **more,
     }
+
+
+def band(
+    name: str | None, x: Sequence[float], low: Sequence[float], high: Sequence[float], color: str, opacity: float
+) -> list[Trace]:
+    """The interval around a line."""
+    edge: Trace = {"type": "scatter", "mode": "lines", "meta": {"policy": name}, "x": x, "line": {"width": 0}}
+    edge["hoverinfo"] = "skip"
+    filled = {"fill": "tonexty", "fillcolor": faded(color, opacity)}
+    return [
+        {**edge, "name": f"{name or 'all'}, low", "y": low},
+        {**edge, "name": f"{name or 'all'}, high", "y": high, **filled},
+    ]
+
+
+def _banded(name: str | None, curve: Curve, color: str, *, among: int = 1) -> list[Trace]:
+    """A curve and its band, fainter with more curves; there is no band if no part has several matches."""
+    opacity = min(_BAND, _BANDS / among)
+    around = band(name, curve.ticks, curve.low, curve.high, color, opacity) if curve.low != curve.high else []
+    return [*around, line(name, curve.ticks, curve.mean, color)]
 
 
 def _evaluations(rows: Sequence[Evaluation], colors: Colors) -> dict[str, Figure]:
     def trace(mine: Sequence[Evaluation], values: Sequence[float | None], errors: Mapping[str, Any]) -> Trace:
-        policy = mine[0].policy
+        policy, ticks = mine[0].policy, [row.ticks for row in mine]
         bars = {"type": "data", **errors, "thickness": 1.2, "width": 3, "color": colors[policy]}
-        return {
-            "type": "scatter",
-            "mode": "lines+markers",
-            "x": [row.ticks for row in mine],
-            "line": {"color": colors[policy], "width": 2},
-            "marker": {"size": 6},
-            "meta": {"policy": policy},
-            "name": policy,
-            "hovertemplate": f"{policy} %{{y:.4g}}<extra></extra>",
-            "y": values,
-            "error_y": bars,
-        }
+        return line(policy, ticks, values, colors[policy], mode="lines+markers", error_y=bars)
 
     by_policy: dict[str, list[Evaluation]] = {}
     for row in rows:
@@ -333,8 +290,8 @@ def _strengths(curves: Mapping[str, StrengthCurve], lineage: Lineage, colors: Co
         for number in sorted({point.curve for point in one.points}):
             points = [point for point in one.points if point.curve == number]
             ticks, elo, low, high = ([*column] for column in zip(*(point[:4] for point in points), strict=True))
-            line = Curve(ticks=ticks, mean=elo, low=low, high=high, count=[])
-            traces += _line(line, colors[policy], policy, among=len(curves))
+            strength = Curve(ticks=ticks, mean=elo, low=low, high=high, count=[])
+            traces += _banded(policy, strength, colors[policy], among=len(curves))
     for policy, one in curves.items():
         marks = [
             (point.tick, point.elo, colors[policy], "circle", f"{name} {point.elo:+.0f}")
@@ -342,7 +299,7 @@ def _strengths(curves: Mapping[str, StrengthCurve], lineage: Lineage, colors: Co
         ]
         begun = {
             **{fork.tick: ("diamond", _fork_text(fork)) for fork in lineage.forks if fork.policy == policy},
-            **{reset.tick: ("x", _reset_text(reset)) for reset in lineage.resets if reset.policy == policy},
+            **{reset.tick: ("x", f"{policy} started over") for reset in lineage.resets if reset.policy == policy},
         }
         for before, after in zip(one.points, one.points[1:], strict=False):
             if before.curve != after.curve and after.tick in begun:
@@ -350,10 +307,6 @@ def _strengths(curves: Mapping[str, StrengthCurve], lineage: Lineage, colors: Co
         if marks:
             traces.append({**_marks(marks), "meta": {"policy": policy}})
     return _figure(traces, yaxis={"title": {"text": "Elo"}}, hovermode="closest")
-
-
-def _reset_text(reset: Reset) -> str:
-    return f"{reset.policy} started over"
 
 
 def _fork_text(fork: Fork) -> str:

@@ -5,7 +5,7 @@ In a tournament of several runs policies of the same name bring the same color a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from arena.config.schema import Config
 
@@ -21,13 +21,13 @@ class Colors:
     """
 
     def __init__(self, config: Config) -> None:
-        given: dict[str, str] = {}
+        chosen: dict[str, str] = {}
         for name, policy in config.policies.items():
-            if policy.color and policy.color.lower() not in {color.lower() for color in given.values()}:
-                given[name] = policy.color
-        bare = [name for name in config.policies if name not in given]
-        given |= dict(zip(bare, _unlike(given.values(), len(bare)), strict=True))
-        self.policies: Mapping[str, str] = {name: given[name] for name in config.policies}
+            if policy.color and policy.color.lower() not in {color.lower() for color in chosen.values()}:
+                chosen[name] = policy.color
+        bare = [name for name in config.policies if name not in chosen]
+        chosen |= dict(zip(bare, _unlike(chosen.values(), len(bare)), strict=True))
+        self.policies: Mapping[str, str] = {name: chosen[name] for name in config.policies}
 
     def __getitem__(self, player: str) -> str:
         return self.policies.get(player) or self.policies.get(player.partition("@")[0], _PLAIN)
@@ -35,20 +35,19 @@ class Colors:
 
 def _unlike(taken: Iterable[str], count: int) -> list[str]:
     """`count` spare colors, each the furthest from all that are taken; if they do not suffice, they repeat."""
-    seen, spare = list(taken), list(SPARE)
+
+    def distance(color: str) -> float:
+        """Between the channels, weighted as eyes do (Riemersma, "Colour metric"), to the nearest one."""
+        r, g, b = _channels(color)
+        found = []
+        for red, green, blue in map(_channels, (*others, *chosen)):
+            warm = (r + red) / 512
+            found.append((2 + warm) * (r - red) ** 2 + 4 * (g - green) ** 2 + (3 - warm) * (b - blue) ** 2)
+        return min(found, default=0.0)
+
+    others, spare = list(taken), list(SPARE)
     chosen: list[str] = []
     while spare and len(chosen) < count:
-        others = seen + chosen
-
-        def distance(color: str, others: Sequence[str] = others) -> float:
-            """Between the channels, weighted as eyes do (Riemersma, "Colour metric"), to the nearest one."""
-            r, g, b = _channels(color)
-            found = []
-            for red, green, blue in map(_channels, others):
-                warm = (r + red) / 512
-                found.append((2 + warm) * (r - red) ** 2 + 4 * (g - green) ** 2 + (3 - warm) * (b - blue) ** 2)
-            return min(found, default=0.0)
-
         best = max(spare, key=distance)
         spare.remove(best)
         chosen.append(best)
@@ -69,9 +68,3 @@ def faded(color: str, opacity: float) -> str:
     """The color as `rgba(...)`."""
     red, green, blue = _channels(color)
     return f"rgba({red},{green},{blue},{opacity:g})"
-
-
-def ink_on(color: str) -> str:
-    """Black or white, whichever is read better on a color (relative luminance of ITU-R BT.601)."""
-    red, green, blue = _channels(color)
-    return "#000000" if 0.299 * red + 0.587 * green + 0.114 * blue > 140 else "#ffffff"

@@ -22,10 +22,10 @@ from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError
 from arena.league.ratings.intervals import half_of_mean
 from arena.records.atomic import check_place, replacing
-from arena.report.charts import Figure, Trace, without_few
+from arena.report.charts import Figure, Trace, band, line
 from arena.report.colors import SPARE, faded
 from arena.report.episodes import Floats
-from arena.report.page import asset, numbered_templates, plotly_script, script_json
+from arena.report.page import rendered
 from arena.report.read_run import RunFiles, read_run
 from arena.report.summary import Summary, summarize
 
@@ -101,19 +101,7 @@ def write_comparison(paths: Sequence[Path | str], output: Path | str) -> Path:
 def comparison_page(files: Sequence[RunFiles]) -> str:
     """The HTML of several runs."""
     data, figures = compared(files)
-    drawn, few = without_few(figures)
-    numbers = msgspec.to_builtins(data)
-    templates = numbered_templates(numbers)
-    return templates.get_template("comparison.html").render(
-        page=data,
-        figures=figures,
-        few=few,
-        data_json=script_json(numbers),
-        charts_json=script_json(drawn),
-        plotly=plotly_script(),
-        style=asset(templates, "report.css"),
-        program=asset(templates, "report.js"),
-    )
+    return rendered("comparison.html", data, figures, titles=[*figures])
 
 
 def compared(files: Sequence[RunFiles]) -> tuple[Comparison, dict[str, Figure]]:
@@ -236,37 +224,20 @@ def _lines(curves: Sequence[Floats], edges: Floats, group: Group) -> list[Trace]
     """The mean of a group over its runs, with its interval, and each run as a thin line."""
     if not curves:
         return []
-    table, ticks = np.array(curves), edges[1:]
+    table, ticks, name = np.array(curves), edges[1:], group.label
     shown = ~np.isnan(table).all(axis=0)
     points = [estimate(column[~np.isnan(column)].tolist()) for column in table[:, shown].T]
-    at = ticks[shown].tolist()
-    common: Trace = {"type": "scatter", "mode": "lines", "meta": {"policy": group.label}}
     thin = {"color": faded(group.color, _RUN), "width": 1}
-    traces: list[Trace] = [
-        {**common, "name": f"{group.label}, {run}", "x": ticks[here].tolist(), "y": curve[here].tolist(), "line": thin}
-        | {"hoverinfo": "skip"}
-        for run, curve in zip(group.runs, curves, strict=False)
-        for here in (~np.isnan(curve),)
-        if len(curves) > 1
-    ]
-    known = [
-        (tick, point.mean, point.margin) for tick, point in zip(at, points, strict=True) if point.margin is not None
-    ]
-    if known:
-        edge = {**common, "x": [tick for tick, _, _ in known], "line": {"width": 0}, "hoverinfo": "skip"}
-        low = [mean - margin for _, mean, margin in known]
-        high = [mean + margin for _, mean, margin in known]
-        traces.append({**edge, "name": f"{group.label}, low", "y": low})
-        fill = {"fill": "tonexty", "fillcolor": faded(group.color, _BAND)}
-        traces.append({**edge, "name": f"{group.label}, high", "y": high, **fill})
-    traces.append(
-        {
-            **common,
-            "name": group.label,
-            "x": at,
-            "y": [point.mean for point in points],
-            "line": {"color": group.color, "width": 2.4},
-            "hovertemplate": f"{group.label} %{{y:.4g}}<extra></extra>",
-        }
-    )
-    return traces
+    traces: list[Trace] = []
+    for run, curve in zip(group.runs, curves, strict=False) if len(curves) > 1 else ():
+        here, more = ~np.isnan(curve), {"mode": "lines", "meta": {"policy": name}, "line": thin, "hoverinfo": "skip"}
+        traces.append(line(f"{name}, {run}", ticks[here].tolist(), curve[here].tolist(), group.color, **more))
+    return [*traces, *estimated(name, ticks[shown].tolist(), points, group.color)]
+
+
+def estimated(name: str, ticks: Sequence[float], points: Sequence[Estimate], color: str) -> list[Trace]:
+    """Means over runs, with their intervals where there are some."""
+    known = [(tick, one.mean, one.margin) for tick, one in zip(ticks, points, strict=True) if one.margin is not None]
+    lows, highs = ([mean + sign * margin for _, mean, margin in known] for sign in (-1, 1))
+    around = band(name, [tick for tick, *_ in known], lows, highs, color, _BAND) if known else []
+    return [*around, line(name, ticks, [one.mean for one in points], color)]

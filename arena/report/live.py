@@ -36,7 +36,7 @@ _AGAIN = 2  # seconds after which a browser asks again for a page that could not
 class LivePage:
     """The newest page of a run folder, with so many replays.
 
-    `make` makes the page, which knows its version; None: `arena.report.page` does.
+    `make` makes the page, which knows its version.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class LivePage:
         path: Path,
         *,
         replays: int,
-        make: Callable[[Path, int, str], str] | None = None,
+        make: Callable[[Path, int, str], str] = lambda path, most, live: page(read_run(path), live=live, replays=most),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._path, self._replays, self._make, self._clock = path, replays, make, clock
@@ -71,10 +71,7 @@ class LivePage:
                 found = "-".join([*words, "going" if is_held(self._path) else "over"])
                 if found != self._version:
                     began = self._clock()
-                    if self._make is None:
-                        self._text = page(read_run(self._path), live=found, replays=self._replays)
-                    else:
-                        self._text = self._make(self._path, self._replays, found)
+                    self._text = self._make(self._path, self._replays, found)
                     self._version, ended = found, self._clock()
                     self._until = ended + _REST * (ended - began)
             return self._version, self._text
@@ -117,9 +114,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     timeout = 10  # seconds of silence after which a connection is closed
 
-    def __init__(self, live: LivePage, key: str, *given: object) -> None:
+    def __init__(self, live: LivePage, key: str, *of_server: object) -> None:
         self._live, self._key = live, key
-        super().__init__(*given)  # type: ignore[arg-type]  # what the server gives
+        super().__init__(*of_server)  # type: ignore[arg-type]
 
     def do_GET(self) -> None:
         """The page, its version, or nothing else."""

@@ -7,7 +7,7 @@ value="...">`, whose path leads to the same number in the JSON.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,12 +23,12 @@ from arena.league.round_text import gate_text
 from arena.records.atomic import check_place, replacing
 from arena.records.faults import fault_text
 from arena.records.folder import RunFolder
-from arena.report.charts import activity_colors, figures, without_few
+from arena.report.charts import Figure, activity_colors, figures, without_few
 from arena.report.colors import Colors
 from arena.report.numbers import FORMS, NOTHING
 from arena.report.read_run import RunFiles, read_run
 from arena.report.replays import Place, replay_strips
-from arena.report.sections import look_up, page_data, plain
+from arena.report.sections import page_data
 
 CONTENTS = {
     "summary": "Summary",
@@ -85,51 +85,52 @@ def page(files: RunFiles, *, live: str = "", replays: int = MOST_REPLAYS, episod
     """
     strips = replay_strips(files.folder, most=replays, episodes=episodes)
     data, colors = page_data(files, [strip.replay for strip in strips]), Colors(files.config)
-    numbers = plain(data)
-    drawn, few = without_few(figures(data, colors))
-    templates = numbered_templates(numbers)
-    templates.globals.update(few=few, color=colors.__getitem__, zip=zip)
-    templates.globals.update(told=fault_text, gate_text=gate_text)
-    return templates.get_template("report.html").render(
+    return rendered(
+        "report.html",
+        data,
+        figures(data, colors),
         contents=CONTENTS,
-        page=data,
         enough=ENOUGH,
         images=[strip.image for strip in strips],
         live=live,
         config_text=files.config_text,
         colors=colors.policies,
+        color=colors.__getitem__,
         activities={} if data.time is None else activity_colors(data.time),
+        fault_text=fault_text,
+        gate_text=gate_text,
+        zip=zip,
+    )
+
+
+def rendered(template: str, data: msgspec.Struct, figures: Mapping[str, Figure], **content: Any) -> str:
+    """The HTML of a template, with numbers, figures, and the programs that draw them.
+
+    In the template, `page` is the data, `number(path, form)` shows a number of it, and `few` has the words that stand
+    in place of figures of few points.
+    """
+    numbers, (drawn, few) = msgspec.to_builtins(data), without_few(figures)
+    templates = Environment(
+        loader=(loader := PackageLoader("arena.report")), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    return templates.get_template(template).render(
+        page=data,
+        number=partial(number_element, numbers),
+        few=few,
         data_json=script_json(numbers),
         charts_json=script_json(drawn),
-        plotly=plotly_script(),
-        style=asset(templates, "report.css"),
-        program=asset(templates, "report.js"),
+        plotly=Markup(get_plotlyjs()),
+        style=Markup(loader.get_source(templates, "report.css")[0]),
+        program=Markup(loader.get_source(templates, "report.js")[0]),
+        **content,
     )
-
-
-def numbered_templates(numbers: Any) -> Environment:
-    """The templates of pages, in which `number(path, form)` shows a number of the page's data."""
-    templates = Environment(
-        loader=PackageLoader("arena.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    )
-    templates.globals.update(number=partial(number_element, numbers))
-    return templates
-
-
-def asset(templates: Environment, name: str) -> Markup:
-    """A style sheet or a program, to stand inside of a page."""
-    assert templates.loader is not None
-    return Markup(templates.loader.get_source(templates, name)[0])
-
-
-def plotly_script() -> Markup:
-    """The program that draws the charts."""
-    return Markup(get_plotlyjs())
 
 
 def number_element(numbers: Any, path: str, form: str = "count") -> Markup:
     """A number of the page's data where it is read, or a dash where there is none."""
-    value = look_up(numbers, path)
+    value = numbers
+    for step in path.split("."):
+        value = value[int(step)] if isinstance(value, (list, tuple)) else value[step]
     if value is None:
         return Markup('<data class="number" data-path="{}" value="">{}</data>').format(path, NOTHING)
     template = '<data class="number" data-path="{}" data-form="{}" value="{}">{}</data>'

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -26,11 +26,10 @@ from arena.report.learning import (
     rewards,
 )
 from arena.report.lineage import Lineage, lineage
-from arena.report.plan_cards import PlanPicture, plan_picture
 from arena.report.read_run import RunFiles, Source
 from arena.report.replays import Recorded, Replay, recorded_episodes
 from arena.report.standings import Standings, standings
-from arena.report.summary import PolicyRow, Summary, Timing, policy_rows, summarize, timing
+from arena.report.summary import PlanCards, PolicyRow, Summary, Timing, plan_cards, policy_rows, summarize, timing
 
 MOST_RECORDED = 200  # episodes in the list of those that have a replay
 
@@ -50,7 +49,7 @@ class PageData(msgspec.Struct, frozen=True):
     evaluations: list[Evaluation]
     lineage: Lineage
     champions: list[Champion]
-    plan: PlanPicture
+    plan: PlanCards
     time: Timing | None
     faults: list[dict[str, Any]]
     replays: list[Replay]
@@ -89,7 +88,7 @@ def page_data(files: RunFiles, replays: Sequence[Replay] = ()) -> PageData:
         evaluations=evaluations(files),
         lineage=lineage(files.rounds),
         champions=knockouts_won(files.folder, files.config, reached=files.boundary or 0),
-        plan=plan_picture(files.plan, colors),
+        plan=plan_cards(files.plan),
         time=timing(files.profile),
         faults=[dict(fault) for fault in files.faults],
         replays=[
@@ -103,16 +102,3 @@ def page_data(files: RunFiles, replays: Sequence[Replay] = ()) -> PageData:
         recorded_left_out=max(0, len(recorded) - MOST_RECORDED),
         files=list(files.sources),
     )
-
-
-def plain(data: PageData) -> Mapping[str, Any]:
-    """The same as mappings, lists and numbers, for JSON and for looking numbers up by their path."""
-    found: Mapping[str, Any] = msgspec.to_builtins(data)
-    return found
-
-
-def look_up(data: Any, path: str) -> Any:
-    """The value at a path such as `policies.0.wins`."""
-    for step in path.split("."):
-        data = data[int(step)] if isinstance(data, (list, tuple)) else data[step]
-    return data

@@ -12,12 +12,13 @@ import numpy as np
 from arena.config.members import players
 from arena.diagnostics.profile import Activity
 from arena.league.rounds_file import ticks_before
-from arena.records.formats import ProfiledRole, ProfileFile
+from arena.records.formats import PlanFile, ProfiledRole, ProfileFile
 from arena.records.scoreboard import WINDOW
 from arena.report.colors import Colors
 from arena.report.read_run import RunFiles
 from arena.roles.status import RunStatus, planned_ticks, run_status
 
+MOST_CARDS = 200  # matches of the plan that are shown
 # Work first.
 _ACTIVITIES = sorted((activity.value for activity in Activity), key=lambda name: name.startswith("waiting"))
 
@@ -84,6 +85,35 @@ class Timing(msgspec.Struct, frozen=True):
     activities: list[str]
     kinds: list[Spent]
     ranks: list[Spent]
+
+
+class CardSeat(msgspec.Struct, frozen=True):
+    """A seat of a match, with the rank of its worker; None where the plan has none."""
+
+    policy: str
+    rank: int | None
+
+
+class Card(msgspec.Struct, frozen=True):
+    """A match, with the rank of its environment and its seats."""
+
+    match: int
+    env: str
+    lanes: int
+    environment: int | None
+    seats: list[CardSeat]
+
+
+class PlanCards(msgspec.Struct, frozen=True):
+    """The plan: a card for each match."""
+
+    processes: int
+    roles: int
+    matches: int
+    root: int  # the rank that hosts the root
+    cards: list[Card]  # of the first matches
+    more: int  # how many matches are not shown
+    idle: int  # ranks without a role
 
 
 def summarize(files: RunFiles) -> Summary:
@@ -192,3 +222,30 @@ def _spent(name: str, roles: Sequence[ProfiledRole]) -> Spent:
     for role in roles:
         seconds.update(role.seconds)
     return Spent(name, len(roles), sum(role.wall for role in roles), sum(role.cpu for role in roles), dict(seconds))
+
+
+def plan_cards(plan: PlanFile) -> PlanCards:
+    """The cards of a plan."""
+    hosts: dict[tuple[int, int], int] = {}  # by match and place (-1: the environment, then the seats) the rank
+    for rank in plan.ranks:
+        for role in rank.roles:
+            if role.match is not None:
+                seats = [(seat.policy, seat.entities) for seat in plan.matches[role.match].seats]
+                of_worker = role.role != "environment"  # its entities tell the seat of a worker
+                hosts[role.match, seats.index((str(role.policy), tuple(role.entities))) if of_worker else -1] = (
+                    rank.rank
+                )
+    cards = []
+    for match in plan.matches[:MOST_CARDS]:
+        ranks = [hosts.get((match.match, place)) for place in range(-1, len(match.seats))]
+        seats = [CardSeat(seat.policy, rank) for seat, rank in zip(match.seats, ranks[1:], strict=True)]
+        cards.append(Card(match.match, match.env, match.lanes, ranks[0], seats))
+    return PlanCards(
+        processes=plan.processes,
+        roles=sum(len(rank.roles) for rank in plan.ranks),
+        matches=len(plan.matches),
+        root=next((rank.rank for rank in plan.ranks for role in rank.roles if role.role == "root"), 0),
+        cards=cards,
+        more=len(plan.matches) - len(cards),
+        idle=sum(not rank.roles for rank in plan.ranks),
+    )

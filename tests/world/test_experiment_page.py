@@ -58,7 +58,7 @@ def test_page_is_complete_without_errors_or_requests(
         sheet.scroll()
         places = "[...document.querySelectorAll('main > section')].map((s) => s.id)"
         assert sheet.page.evaluate(places) == [*CONTENTS]
-        assert sheet.page.locator(".js-plotly-plot").count() == 4, "curves, two values, all values together"
+        assert sheet.page.locator(".js-plotly-plot").count() == 3, "curves, and two values"
         assert sheet.page.evaluate("document.documentElement.scrollWidth") <= size[0]
         assert sheet.complaints == [] and sheet.requests == [address]
 
