@@ -10,7 +10,6 @@ import argparse
 import itertools
 import re
 import shutil
-import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -29,7 +28,7 @@ from arena.errors import ConfigError, WriteError, located, nearest, shown
 from arena.league import rounds_file
 from arena.plan.plan import UNBOUNDED_TICKS
 from arena.preflight.external import refuse_external
-from arena.records import boundary, checkpoint
+from arena.records import checkpoint
 from arena.records.atomic import make_folder
 from arena.records.folder import RunFolder
 from arena.records.outcome import without_winner_text
@@ -37,9 +36,10 @@ from arena.records.scoreboard import Scoreboard
 from arena.roles.run import Run
 from arena.run.evaluation import alike_text, episodes_per_lane, result_text
 from arena.run.loop import run_single_process
-from arena.run.opponents import opponent_of, opposed, policy_at, seats_of
+from arena.run.opponents import labeled_versions, opponent_of, opposed, policy_at, seats_of
 from arena.run.prepare import prepare
 from arena.terminal.display import silent_display
+from arena.terminal.output import say
 
 _MISTAKE = 2  # the exit status
 
@@ -135,7 +135,7 @@ def run(arguments: argparse.Namespace) -> int:
         if status != 0:
             return status
         played.append(shown(records))
-    sys.stdout.write(f"records: {', '.join(played)}\n")
+    say(f"records: {', '.join(played)}")
     return 0
 
 
@@ -145,10 +145,7 @@ def weights_of(config: Config, folder: RunFolder | None, label: str) -> Weights:
     policies: dict[str, PolicyConfig] = {}
     planned = [] if folder is None else rounds_file.read_played(folder, config)
     for name, policy in config.policies.items():
-        if folder is not None and (kept := boundary.checkpoints_of(folder, name)):
-            best = kept[0].parent / checkpoint.BEST
-            labeled = {"first": kept[0], "last": kept[-1], **{str(checkpoint.ticks_of(file)): file for file in kept}}
-            labeled |= {"best": best} if best.exists() else {}
+        if folder is not None and (labeled := labeled_versions(folder, name)):
             if label not in labeled:
                 raise ConfigError(f"there is no checkpoint {label!r}; {nearest(label, labeled)}", path="--checkpoints")
             files[name] = labeled[label]
@@ -207,9 +204,8 @@ def _contests(weights: Weights, against: str | None, version: PolicyConfig | Non
 
 def _present(contest: Contest, run: Run, scoreboard: Scoreboard) -> None:
     for policy, title in contest.titles.items():
-        sys.stdout.write(f"{title}: {result_text(scoreboard.policies[policy])}\n")
-        sys.stdout.flush()
+        say(f"{title}: {result_text(scoreboard.policies[policy])}")
     decided = any(score.games.count for score in scoreboard.policies.values())
     rules = {match.env: match.game.outcome for match in run.plan.matches if len(match.seats) > 1}
-    words = [*([] if decided else without_winner_text(rules)), *alike_text(run, remedy="--sample")]
-    sys.stdout.writelines(f"{line}\n" for line in words)
+    for line in [*([] if decided else without_winner_text(rules)), *alike_text(run, remedy="--sample")]:
+        say(line)

@@ -48,8 +48,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Exports or verifies, and prints; returns the exit status."""
     try:
         if arguments.verify is not None:
-            given = {"--policy": arguments.policy, "--checkpoint": arguments.checkpoint, "--output": arguments.output}
-            idle = [name for name, value in given.items() if value is not None]
+            options = {"--policy": arguments.policy, "--checkpoint": arguments.checkpoint, "--output": arguments.output}
+            idle = [name for name, value in options.items() if value is not None]
             if idle:
                 raise ConfigError(
                     "is not allowed with --verify, which reads it from the folder; leave it out", path=idle[0]

@@ -131,17 +131,17 @@ def options_of(name: str) -> list[Option]:
         return keys_of(made.Options) if hasattr(made, "Options") else _arguments(made)
     if name in registry.WRAPPERS:
         return _fields(registry.wrapper(name))
-    own = {
+    registered = {
         name: (kind, found) for kind in vars(registry.OWN) for name, found in registry.registered_names(kind).items()
     }
-    if name in own and own[name][0] != "algorithm":
-        return _arguments(own[name][1])
+    if name in registered and registered[name][0] != "algorithm":
+        return _arguments(registered[name][1])
     if name in _PARTS_OF_MATCHES:
         return keys_of(_PARTS_OF_MATCHES[name])
-    if ":" not in name and name not in registry.ALGORITHMS and name not in own:
+    if ":" not in name and name not in registry.ALGORITHMS and name not in registered:
         raise ConfigError(
-            f"there is nothing called {name!r}; {nearest(name, [*_BUILT_IN, *SHELVES, *own])}; or an algorithm of your "
-            "own as 'package.module:Name'"
+            f"there is nothing called {name!r}; {nearest(name, [*_BUILT_IN, *SHELVES, *registered])}; or an algorithm "
+            "of your own as 'package.module:Name'"
         )
     cls = registry.algorithm(name)
     declared = getattr(cls, "Options", None)
@@ -242,14 +242,14 @@ def lines(name: str) -> list[str]:
 def listing() -> list[str]:
     """All that has a name, a line for each, for a terminal."""
     width = max(map(len, _BUILT_IN))
-    own = {
+    registered = {
         name: f"{kind}: {docstring(found).partition(chr(10))[0]}".removesuffix(": ").removesuffix(".")
         for kind in vars(registry.OWN)
         for name, found in registry.registered_names(kind).items()
     }
     return [
         line
-        for shelf in (*SHELVES.values(), *([Catalog("registered", own)] if own else []))
+        for shelf in (*SHELVES.values(), *([Catalog("registered", registered)] if registered else []))
         for line in (f"{shelf.title}:", *(f"  {name:<{width}}  {words}" for name, words in shelf.entries.items()))
     ]
 
@@ -393,21 +393,21 @@ def commands(parser: argparse.ArgumentParser) -> str:
         f"{parser.epilog}\n",
     ]
     for name, about, command in _commands_of(parser):
-        given = []
+        arguments = []
         rows = ["| argument | meaning |", "|---|---|"]
         for action in command._actions:
             value = str(action.metavar or action.dest.upper())
             forms = {"0": "", "+": f"{value} [{value} ...]", "*": f"[{value} ...]", "?": f"[{value}]"}
             value = forms.get(str(action.nargs), value)
             if not action.option_strings:
-                given.append(value)
+                arguments.append(value)
             if action.dest != "help" and action.help != argparse.SUPPRESS:
                 shown = " ".join([", ".join(action.option_strings), value]).strip()
                 words = f"{action.help or ''}{' (required)' if action.required and action.option_strings else ''}"
                 rows.append(f"| `{shown}` | {_escaped(words)} |")
         about = f"{about.rstrip('?')}{'?' if about.endswith('?') else '.'}"
         described = " ".join(filter(None, (f"{about[0].upper()}{about[1:]}", command.description)))
-        synopsis = " ".join(["arena", name, *given, "[OPTIONS]"])
+        synopsis = " ".join(["arena", name, *arguments, "[OPTIONS]"])
         parts += [f"## arena {name}\n", f"```\n{synopsis}\n```\n", f"{described}\n", "\n".join(rows) + "\n"]
     return "\n".join(parts)
 

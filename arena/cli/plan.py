@@ -71,9 +71,9 @@ def run(arguments: argparse.Namespace) -> int:
     elif arguments.dot:
         say(_dot(plan, rounds))
     else:
-        given = [part for text in arguments.overrides for part in ("--set", text)]
-        given += ["--hosts", arguments.hosts] if hosts else []
-        command = shlex.join(["arena", "train", arguments.config, *given, "--ranks", str(plan.processes)])
+        sets = [part for text in arguments.overrides for part in ("--set", text)]
+        sets += ["--hosts", arguments.hosts] if hosts else []
+        command = shlex.join(["arena", "train", arguments.config, *sets, "--ranks", str(plan.processes)])
         evaluation = config.evaluation
         say(_text(plan, findings, command, count.words, hosts=host_lines, rounds=rounds, evaluation=evaluation))
     if arguments.probe:

@@ -31,7 +31,7 @@ from arena.preflight.external import refuse_external
 from arena.records import checkpoint
 from arena.records.folder import RunFolder
 from arena.records.formats import Round
-from arena.run.opponents import policy_versions
+from arena.run.opponents import labeled_versions, policy_versions
 
 _NOT_IN_POPULATIONS = re.compile(r"[^A-Za-z0-9_.-]+")
 _MOST_DIGITS = 18  # of a tick
@@ -186,10 +186,8 @@ def _versions(member: _Member, labels: Sequence[str]) -> Iterator[tuple[str, Pol
             raise ConfigError(f"there is no checkpoint of {member.policy!r}, which learns", source=member.source.path)
         yield member.name, member.at(None)
         return
-    known = {"first": files[0], "last": files[-1], **{str(tick): tick for tick in files}}
-    if member.source.folder is not None:
-        best = member.source.folder.checkpoints_path(member.policy) / checkpoint.BEST
-        known |= {"best": checkpoint.ticks_of(best)} if best.exists() else {}
+    folder = member.source.folder
+    known = {} if folder is None else labeled_versions(folder, member.policy)
     for label in labels:
         if label not in known:
             raise ConfigError(
@@ -197,7 +195,7 @@ def _versions(member: _Member, labels: Sequence[str]) -> Iterator[tuple[str, Pol
                 path="--checkpoints",
                 source=member.source.path,
             )
-        tick = known[label]
+        tick = checkpoint.ticks_of(known[label])
         yield member.name if tuple(labels) == ("last",) else f"{member.name}@{tick}", member.at(tick)
 
 

@@ -206,7 +206,7 @@ def _show(match: MatchReplays, episode: Episode, arguments: argparse.Namespace) 
         # Prints what happens, tick by tick; with the game's own text, if it has one.
         written = TEXT in rendering(match.playable).modes
         active: NDArray[np.bool_] | None = None
-        seen: list[Any] = []  # by the entities before the tick; of units alone
+        observed: list[Any] = []  # by the entities before the tick; of units alone
         for event, game in events_of(match, episode, render_mode=TEXT if written else None):
             if (step := event.step) is not None and active is not None:
                 parts = []
@@ -214,7 +214,11 @@ def _show(match: MatchReplays, episode: Episode, arguments: argparse.Namespace) 
                     words = [entity.name]
                     if active[e]:
                         action = row(entity.action_space, event.actions[e], 0)
-                        words.append("; ".join(seen[e][0].describe(seen[e][1], action)) if seen[e] else _shown(action))
+                        words.append(
+                            "; ".join(observed[e][0].describe(observed[e][1], action))
+                            if observed[e]
+                            else _shown(action)
+                        )
                     if step.rewards[0, e]:
                         words.append(f"earns {step.rewards[0, e]:.6g}")
                     words += ["terminated"] * bool(step.terminated[0, e]) + ["truncated"] * bool(step.truncated[0, e])
@@ -223,7 +227,7 @@ def _show(match: MatchReplays, episode: Episode, arguments: argparse.Namespace) 
             if written and isinstance(text := rendered(match.manifest, game), str):
                 say(text, styles=True)
             active = event.frame.active[0].copy()
-            seen = [
+            observed = [
                 (space, row(space, batch, 0)) if isinstance(space, UnitSpace) else None
                 for space, batch in zip(game.interface.observation_spaces, event.frame.observations, strict=True)
             ]

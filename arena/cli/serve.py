@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import shlex
 import signal
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -30,19 +29,19 @@ from arena.plan.plan import MatchPlan, SeatPlan
 from arena.plan.seats import check_seats
 from arena.preflight.examine import external_games, interface_of
 from arena.preflight.spec import spec_of
-from arena.records import boundary, checkpoint
+from arena.records import checkpoint
 from arena.records.atomic import make_folder
 from arena.records.folder import RunFolder
 from arena.records.scoreboard import Scoreboard
 from arena.run.evaluation import result_text
-from arena.run.opponents import policy_at, policy_versions
+from arena.run.opponents import labeled_versions, policy_at
 from arena.serving.clones import Clones
 from arena.serving.exported import Exporter, ExportFailed, Follower, can_export
 from arena.serving.models import Model, PureModel, model_of
 from arena.serving.player import Player
 from arena.serving.policy import configured_policy, first_seat, load_algorithm
 from arena.serving.server import Server
-from arena.terminal.output import complain
+from arena.terminal.output import complain, say
 
 _SLOTS = 256
 _DRAIN_S = 10.0  # of games that do not say
@@ -121,7 +120,7 @@ def run(arguments: argparse.Namespace) -> int:
         for player in served.players:
             version = player.model.version
             at = f" at tick {version}" if version >= 0 else ", as configured"
-            _say(f"{player.name}{at}: {result_text(scoreboard.policies[player.name])}")
+            say(f"{player.name}{at}: {result_text(scoreboard.policies[player.name])}")
     return 0
 
 
@@ -165,7 +164,7 @@ def prepare(arguments: argparse.Namespace) -> Served:
         raise ConfigError("a configuration has no checkpoints; name a run folder", path="--checkpoint")
     if folder is None and arguments.engine == "onnx":
         raise ConfigError("only policies of a run can be exported; name a run folder", path="--engine")
-    exporter = None if folder is None or arguments.engine == "torch" else Exporter(folder, _say)
+    exporter = None if folder is None or arguments.engine == "torch" else Exporter(folder, say)
     with located(source=arguments.target):
         match, make_games = _match(config, arguments)
         slots = arguments.slots or (match.lanes if registry.external_kind(match.game.make) else _SLOTS)
@@ -200,11 +199,10 @@ def prepare(arguments: argparse.Namespace) -> Served:
                 greedy=not arguments.sample,
                 exporter=exporter if arguments.engine == "onnx" else None,
             )
-            model = load(_tick(folder, name, arguments.checkpoint))
+            loads[name], model = load, load(_tick(folder, name, arguments.checkpoint))
             seed = None if not arguments.sample else config.seed if arguments.seed is None else arguments.seed
             player = Player(name, model, entities, games.interface, slots, seed=seed, max_batch=arguments.max_batch)
             players.append(player)
-            loads[name] = load
         records = None if arguments.records is None else anchored(arguments.records)
         if records is not None:
             make_folder(records)
@@ -217,43 +215,36 @@ def prepare(arguments: argparse.Namespace) -> Served:
             )
         connection = Connection(lambda: games, match, config.seed)
     drain_s = getattr(games, "drain_s", _DRAIN_S) if arguments.drain is None else arguments.drain
-    server = Server(connection, match, players, drain_s=drain_s, games=arguments.games, records=records, say=_say)
+    server = Server(connection, match, players, drain_s=drain_s, games=arguments.games, records=records, say=say)
+
+    def announce(player: Player) -> None:
+        model = player.model
+        at = f" at tick {model.version}" if model.version >= 0 else " as configured"
+        say(f"serving {player.name}{at} ({model.engine})")
+
+    def upgrade(player: Player) -> None:
+        """Begins to export what torch computes now, if that is asked for and possible."""
+        model, is_auto = player.model, arguments.engine == "auto"
+        if exporter and is_auto and isinstance(model, PureModel) and model.version >= 0 and can_export(model.algorithm):
+            exporter.begin(player.name, model.version, len(player.entities), partial(swap, player))
+
+    def swap(player: Player, model: Model) -> None:
+        def take() -> None:
+            if player.take(model):
+                announce(player)
+                upgrade(player)
+
+        server.call(take)
+
     for player in players:
-        _say(_serving_text(player.name, player.model))
+        announce(player)
     followers = []
-    upgrades = exporter if arguments.engine == "auto" else None
     for player in players:
-        swap = partial(_swap, server, player, upgrades)
-        _upgrade(player, player.model, upgrades, swap)
+        upgrade(player)
         if arguments.checkpoint == "follow" and folder is not None:
-            checkpoints = folder.checkpoints_path(player.name)
-            followers.append(Follower(checkpoints, loads[player.name], swap, _say, player.model.version))
+            checkpoints, version = folder.checkpoints_path(player.name), player.model.version
+            followers.append(Follower(checkpoints, loads[player.name], partial(swap, player), say, version))
     return Served(server, players, followers, exporter)
-
-
-def _swap(server: Server, player: Player, upgrades: Exporter | None, model: Model) -> None:
-    def take() -> None:
-        if player.take(model):
-            _say(_serving_text(player.name, model))
-            _upgrade(player, model, upgrades, partial(_swap, server, player, upgrades))
-
-    server.call(take)
-
-
-def _upgrade(player: Player, model: Model, exporter: Exporter | None, swap: Callable[[Model], None]) -> None:
-    """Begins to export what torch computes now, if that is wanted and possible."""
-    if exporter is not None and isinstance(model, PureModel) and model.version >= 0 and can_export(model.algorithm):
-        exporter.begin(player.name, model.version, len(player.entities), swap)
-
-
-def _serving_text(name: str, model: Model) -> str:
-    at = f" at tick {model.version}" if model.version >= 0 else " as configured"
-    return f"serving {name}{at} ({model.engine})"
-
-
-def _say(line: str) -> None:
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
 
 
 def _match(config: Config, arguments: argparse.Namespace) -> tuple[MatchPlan, Callable[[], ExternalGames]]:
@@ -263,87 +254,80 @@ def _match(config: Config, arguments: argparse.Namespace) -> tuple[MatchPlan, Ca
             known = nearest(arguments.policy, config.policies)
             raise ConfigError(f"there is no policy {arguments.policy!r}; {known}", path="--policy")
         whole = first_seat(config, arguments.policy).interface
-        seen = Interface((_ONE,), whole.observation_spaces[:1], whole.action_spaces[:1], whole.mask_sizes[:1])
+        interface = Interface((_ONE,), whole.observation_spaces[:1], whole.action_spaces[:1], whole.mask_sizes[:1])
         seat = SeatPlan(0, arguments.policy, (_ONE,))
         described = MatchConfig(env=arguments.policy, seats=(arguments.policy,), lanes=_SLOTS)
         match = MatchPlan(0, 0, 0, described, EnvConfig(make=""), (seat,), path="--policy")
-        return match, partial(_games, seen, arguments)
+        return match, partial(_http_games, interface, arguments)
     matches = make_plan(config, ranks=1).matches
     if not 0 <= arguments.match < len(matches):
         raise ConfigError(f"there is no match {arguments.match}; there are {len(matches)}", path="--match")
     match = matches[arguments.match]
     kind = registry.external_kind(match.game.make)
-    if arguments.simulator is not None or arguments.attach is not None:
-        return match, partial(_simulators, match, arguments)
+    if arguments.simulator is not None or arguments.attach is not None:  # another program, or one started by hand
+        from arena.external.shared_memory.games import SharedMemoryGames
+
+        for name in ("actor", "actor_config", "token_file", "allowed_hosts"):
+            if getattr(arguments, name) is not None:
+                raise ConfigError("is not for simulators", path=f"--{name.removesuffix('s').replace('_', '-')}")
+        kwargs = dict(match.game.kwargs) if kind == "shared_memory" else {}
+        command = None if arguments.simulator is None else shlex.split(arguments.simulator)
+        kwargs |= {"command": command, "attach": arguments.attach}
+
+        def simulators() -> ExternalGames:
+            with located(path="--simulator" if arguments.attach is None else "--attach"):
+                return SharedMemoryGames(**kwargs)
+
+        return match, simulators
     if kind is None or (kind in registry.EXTERNAL and kind != "http" and arguments.http):
-        return match, partial(_games, interface_of(match), arguments)
-    given = _given(arguments)
+        return match, partial(_http_games, interface_of(match), arguments)
+    kwargs = _connection_kwargs(arguments)
     if kind in registry.EXTERNAL:
         make = registry.environment_factory(match.game.make)
-        return match, lambda: make(**{**match.game.kwargs, **given})
-    if given:
+        return match, lambda: make(**{**match.game.kwargs, **kwargs})
+    if kwargs:
         raise ConfigError(
-            f"the games of match {match.match} ({match.game.make}) take no {', '.join(given)}; "
+            f"the games of match {match.match} ({match.game.make}) take no {', '.join(kwargs)}; "
             "`--policy P` serves a policy to other games",
             path="--match",
         )
     return match, lambda: external_games(match)
 
 
-def _simulators(match: MatchPlan, arguments: argparse.Namespace) -> ExternalGames:
-    """The match's simulators, started by another command or by hand."""
-    from arena.external.shared_memory.games import SharedMemoryGames
-
-    for name in ("actor", "actor_config", "token_file", "allowed_hosts"):
-        if getattr(arguments, name) is not None:
-            raise ConfigError("is not for simulators", path=f"--{name.removesuffix('s').replace('_', '-')}")
-    own = dict(match.game.kwargs) if registry.external_kind(match.game.make) == "shared_memory" else {}
-    own |= {"command": None, "attach": arguments.attach}
-    if arguments.simulator is not None:
-        own["command"] = shlex.split(arguments.simulator)
-    option = "--simulator" if arguments.attach is None else "--attach"
-    with located(path=option):
-        return SharedMemoryGames(**own)
+def _http_games(interface: Interface, arguments: argparse.Namespace) -> ExternalGames:
+    """A connection to games with this interface."""
+    games: ExternalGames = registry.environment_factory("http")(entities=interface, **_connection_kwargs(arguments))
+    if games.interface.entities != interface.entities:
+        found, expected = ", ".join(games.interface.entities), ", ".join(interface.entities)
+        raise ConfigError(f"the actor plays {found}; the match has {expected}", path="--actor")
+    for what in ("observation_spaces", "action_spaces"):
+        pairs = zip(interface.entities, getattr(games.interface, what), getattr(interface, what), strict=True)
+        for name, found, expected in pairs:
+            if found != expected:
+                raise ConfigError(f"{what} of {name!r}: the actor has {found}, the policy {expected}", path="--actor")
+    return games
 
 
-def _given(arguments: argparse.Namespace) -> dict[str, Any]:
+def _connection_kwargs(arguments: argparse.Namespace) -> dict[str, Any]:
     """The arguments of the connection that the command line states."""
-    given: dict[str, Any] = {}
+    kwargs: dict[str, Any] = {}
     if arguments.http is not None:
         host, _, port = arguments.http.rpartition(":")
         if not port.isdigit():
             raise ConfigError(f"{arguments.http!r}; expected [HOST:]PORT", path="--http")
-        given |= {"port": int(port)} | ({"host": host} if host else {})
-    if arguments.actor is not None:
-        given["actor"] = arguments.actor
+        kwargs |= {"port": int(port)} | ({"host": host} if host else {})
     if arguments.actor_config is not None:
         path = anchored(arguments.actor_config)
         try:
-            given["config"] = yaml.safe_load(path.read_text(encoding="utf-8"))
+            kwargs["config"] = yaml.safe_load(path.read_text(encoding="utf-8"))
         except (OSError, ValueError, yaml.YAMLError) as error:
             raise ConfigError(f"{path} cannot be read: {error}", path="--actor-config") from error
-    if arguments.token_file is not None:
-        given["token_file"] = arguments.token_file
-    if arguments.allowed_hosts is not None:
-        given["allowed_hosts"] = arguments.allowed_hosts
-    if arguments.insecure:
-        given["insecure"] = True
-    return given
-
-
-def _games(interface: Interface, arguments: argparse.Namespace) -> ExternalGames:
-    """A connection to games with this interface."""
-    make = registry.environment_factory("http")
-    games: ExternalGames = make(entities=interface, **_given(arguments))
-    if games.interface.entities != interface.entities:
-        found, expected = ", ".join(games.interface.entities), ", ".join(interface.entities)
-        raise ConfigError(f"the actor plays {found}; the match has {expected}", path="--actor")
-    for number, name in enumerate(interface.entities):
-        for what in ("observation_spaces", "action_spaces"):
-            found, expected = getattr(games.interface, what)[number], getattr(interface, what)[number]
-            if found != expected:
-                raise ConfigError(f"{what} of {name!r}: the actor has {found}, the policy {expected}", path="--actor")
-    return games
+    kwargs |= {
+        name: value
+        for name in ("actor", "token_file", "allowed_hosts")
+        if (value := getattr(arguments, name)) is not None
+    }
+    return kwargs | ({"insecure": True} if arguments.insecure else {})
 
 
 def _model(
@@ -361,18 +345,18 @@ def _model(
     """The model of a checkpoint (None: the newest one), for so many slots; an exported one if there is an exporter."""
     if exporter is not None and folder is not None and tick is not None:
         return exporter.model(name, tick, len(entities))
-    given = config.policies[name]
+    configured = config.policies[name]
     algorithm, _ = registry.configured_algorithm(
-        given.algorithm, given.options, acts=given.frozen, any_device=True, path=f"policies.{name}"
+        configured.algorithm, configured.options, acts=configured.frozen, any_device=True, path=f"policies.{name}"
     )
     if spec_of(algorithm).checks_team and folder is not None and tick is not None:
         if getattr(algorithm, "served", None) is None:
-            needs = f"{given.algorithm} needs to know whose row it answers; set --engine onnx"
+            needs = f"{configured.algorithm} needs to know whose row it answers; set --engine onnx"
             raise ConfigError(needs, path=f"policies.{name}")
         loaded = load_algorithm(folder.path, name, str(tick))
         return PureModel(loaded.algorithm, loaded.tick)
-    seen, done = interface.observation_spaces[entities[0]], interface.action_spaces[entities[0]]
-    policy = configured_policy(config, folder, name, tick, observation_space=seen, action_space=done)
+    spaces = interface.observation_spaces[entities[0]], interface.action_spaces[entities[0]]
+    policy = configured_policy(config, folder, name, tick, observation_space=spaces[0], action_space=spaces[1])
     if policy.ticks is None and hasattr(policy.algorithm, "load_state_dict"):
         raise ConfigError(f"{name!r} learns and has no checkpoint", path=f"policies.{name}")
     return model_of(policy, slots * len(entities), greedy=greedy)
@@ -380,17 +364,11 @@ def _model(
 
 def _tick(folder: RunFolder | None, name: str, label: str | None) -> int | None:
     """The tick of the checkpoint that is meant; None: there is none."""
-    files = [] if folder is None else boundary.checkpoints_of(folder, name)
-    if not files:
+    labeled = {} if folder is None else labeled_versions(folder, name)
+    if not labeled:
         return None
-    if label in (None, "last", "follow"):
-        return checkpoint.ticks_of(files[-1])
-    named = {str(tick): tick for tick in policy_versions(folder, name)} if folder is not None else {}
-    if label == "first":
-        return checkpoint.ticks_of(files[0])
-    if label not in named:
-        raise ConfigError(
-            f"there is no checkpoint {label!r}; {nearest(label, [*named, 'first', 'last', 'follow'])}",
-            path="--checkpoint",
-        )
-    return named[label]
+    label = "last" if label in (None, "follow") else label
+    if label not in labeled:
+        message = f"there is no checkpoint {label!r}; {nearest(label, [*labeled, 'follow'])}"
+        raise ConfigError(message, path="--checkpoint")
+    return checkpoint.ticks_of(labeled[label])

@@ -38,7 +38,7 @@ from arena.terminal.output import complain, say
 _MARK = "# Written by `arena slurm`."
 _UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 _SHORT = re.compile(r"(?:([0-9]{1,6})d)?(?:([0-9]{1,6})h)?(?:([0-9]{1,6})m)?(?:([0-9]{1,6})s)?")
-_OWN = re.compile(r"(?:(?P<d>[0-9]{1,6})-(?=[0-9]))?(?P<parts>[0-9]{1,6}(?::[0-9]{1,2}){0,2})")
+_OF_SLURM = re.compile(r"(?:(?P<d>[0-9]{1,6})-(?=[0-9]))?(?P<parts>[0-9]{1,6}(?::[0-9]{1,2}){0,2})")
 _USUAL_ARRAY = 1001  # SLURM's default of MaxArraySize
 _LEAST_SECONDS = 300  # SLURM rounds to minutes, and its signal can come a minute early
 _MOST_SECONDS = 365 * 86400
@@ -148,12 +148,12 @@ def _run_experiment(arguments: argparse.Namespace) -> int:
             raise ConfigError("goes with a run; this is an experiment", path=f"--{option}")
     with checking() as first_mistake:
         plan = plan_experiment(read_experiment(arguments.config, overrides=arguments.overrides), first_mistake)
-    config, given = plan.file.config, arguments.nodes * (arguments.ranks_per_node or 0) or arguments.ranks
-    if arguments.array is None and given is None:
+    config, ranks = plan.file.config, arguments.nodes * (arguments.ranks_per_node or 0) or arguments.ranks
+    if arguments.array is None and ranks is None:
         raise ConfigError("say how many processes the trials share: --ranks-per-node, or --ranks", path="--nodes")
     if arguments.array is not None:
         check_alone(plan, 0, option="--array")
-    tasks = given or config.ranks or plan.most_roles
+    tasks = ranks or config.ranks or plan.most_roles
     job = make_job(config.name, time=arguments.time, nodes=arguments.nodes, tasks=tasks)
     hints = []
     if arguments.array is not None:
@@ -246,13 +246,13 @@ def parse_time(text: str) -> int:
     short = _SHORT.fullmatch(text)
     if text and short:
         return sum(int(number or 0) * unit for number, unit in zip(short.groups(), _UNITS.values(), strict=True))
-    own = _OWN.fullmatch(text)
-    if own is None:
+    match = _OF_SLURM.fullmatch(text)
+    if match is None:
         raise ConfigError(f"got {text!r:.80}, expected such as 4h, 1d12h, 90m or 04:00:00", path="--time")
-    parts = [int(part) for part in own["parts"].split(":")]
+    parts = [int(part) for part in match["parts"].split(":")]
     # After days the first number is hours; without days one or two numbers begin with minutes.
-    units = (3600, 60, 1) if own["d"] or len(parts) == 3 else (60, 1)
-    return int(own["d"] or 0) * 86400 + sum(part * unit for part, unit in zip(parts, units, strict=False))
+    units = (3600, 60, 1) if match["d"] or len(parts) == 3 else (60, 1)
+    return int(match["d"] or 0) * 86400 + sum(part * unit for part, unit in zip(parts, units, strict=False))
 
 
 def train_command(config: str, job: Job, *, overrides: Sequence[str], flags: Sequence[str]) -> list[str]:

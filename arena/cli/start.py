@@ -49,11 +49,11 @@ def start(rank0: Callable[[], RunCommand], processes: Callable[[], Processes], *
     # SIGUSR1 would end a process that is not yet ready for it; `Stop.listen` or `mpirun.run` receives it later.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
     try:
-        wanted = processes()
-        if wanted.number > 1 or wanted.hosts:  # a single process may have to run on another host
+        needed = processes()
+        if needed.number > 1 or needed.hosts:  # a single process may have to run on another host
             program = [sys.executable, "-m", "arena", *sys.argv[1:]]
-            number, *how = wanted
-            more: dict[str, Any] = dict(zip(wanted._fields[1:], how, strict=True))
+            number, *how = needed
+            more: dict[str, Any] = dict(zip(needed._fields[1:], how, strict=True))
             return mpirun.run(number, program, has_resume=has_resume, **more)
         command = imported()
         from arena.run.loop import run_single_process

@@ -86,18 +86,18 @@ class TournamentRun(RunCommand):
 
     def prepare(self, ranks: int, restart: Restart | None = None) -> Run:
         """Reads the players, and claims the run folder."""
-        given, greedy = self._arguments, not self._arguments.sample
-        config, batch = opening(given)
+        arguments, greedy = self._arguments, not self._arguments.sample
+        config, batch = opening(arguments)
         for policy in config.policies.values():
             if policy.load is not None:
                 checkpoint.load(policy.load, tensors=False)
-        if given.resume:
-            run = continued(config, ranks=ranks, run_dir=given.run_dir, greedy=greedy)
+        if arguments.resume:
+            run = continued(config, ranks=ranks, run_dir=arguments.run_dir, greedy=greedy)
         else:
-            run = prepare(config, ranks=ranks, run_dir=given.run_dir)
+            run = prepare(config, ranks=ranks, run_dir=arguments.run_dir)
         players = pluralize(len(config.policies), "player")
-        self._say(f"{config.name}: {players}, at most {pluralize(given.episodes, 'game')}")
-        return replace(run, source=given.targets[0], episodes=batch.episodes, greedy=greedy)
+        self._say(f"{config.name}: {players}, at most {pluralize(arguments.episodes, 'game')}")
+        return replace(run, source=arguments.targets[0], episodes=batch.episodes, greedy=greedy)
 
     def next_stage(self, run: Run, state: RunState) -> Run | None:
         """The next batch; None if the order is decided or the budget is used."""

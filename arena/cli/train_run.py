@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from dataclasses import replace
 
 from arena.config import load_with_origin
@@ -18,6 +17,7 @@ from arena.run.lead import RunCommand
 from arena.run.mpirun import Restart
 from arena.run.prepare import prepare, restarted
 from arena.terminal.display import fault_lines, processes_text, profile_lines, summary_lines
+from arena.terminal.output import say
 
 
 class TrainRun(RunCommand):
@@ -28,35 +28,49 @@ class TrainRun(RunCommand):
 
     def prepare(self, ranks: int, restart: Restart | None = None) -> Run:
         """Reads the configuration and claims the run folder, for so many ranks."""
-        given = self._arguments
-        run = None if restart is None else restarted(restart, ranks=ranks, resume=given.resume)
+        arguments = self._arguments
+        run = None if restart is None else restarted(restart, ranks=ranks, resume=arguments.resume)
         if run is None:
-            config, origin = load_with_origin(given.config, given.overrides)
+            config, origin = load_with_origin(arguments.config, arguments.overrides)
             words: list[str] = []
             with origin.located():
-                if given.earlier is not None:
+                if arguments.earlier is not None:
                     from arena.run.continued import continued  # it reads games, ratings and checkpoints
 
-                    config, words = continued(config, given.earlier)
-                place = given.run_dir if restart is None else restart.folder
-                run = prepare(config, ranks=ranks, run_dir=place, resume=given.resume)
+                    config, words = continued(config, arguments.earlier)
+                place = arguments.run_dir if restart is None else restart.folder
+                run = prepare(config, ranks=ranks, run_dir=place, resume=arguments.resume)
             made = run.made_folder if restart is None else restart.made
-            run = replace(run, source=given.config, overridden=origin.overridden, made_folder=made)
+            run = replace(run, source=arguments.config, overridden=origin.overridden, made_folder=made)
             run = replace(run, words=(*words, *run.words))
-        run = replace(run, profile=given.profile, held=is_held())
+        run = replace(run, profile=arguments.profile, held=is_held())
         if restart is not None:
             return run
-        return announced(run, ranks_given=given.ranks is not None or mpirun.started_by_us())
+        return announced(run, ranks_chosen=arguments.ranks is not None or mpirun.started_by_us())
 
     def present(self, run: Run, scoreboard: Scoreboard) -> None:
         """Prints where the records are, and the results of the policies."""
-        present(run, scoreboard)
+        lines = summary_lines(scoreboard, run.path)
+        if run.plan.config.rounds > 1:
+            from arena.run import rounds
+            from arena.terminal import standings
+
+            found = rounds.league_standings(run)
+            # Frozen policies may be many: the snapshots that `--continue` has taken over.
+            always = [name for name, policy in run.plan.config.policies.items() if not policy.frozen]
+            league = standings.league_lines(found, most=standings.MOST, always=always)
+            lines += [*(league if found.tables else found.without_winner)]
+            lines += standings.champion_lines(rounds.league_champions(run))
+        lines += fault_lines(losses(run.folder.faults))
+        if run.profile:
+            lines += ["where the time went:", *profile_lines(read_document(run.folder.profile, ProfileFile))]
+        say("\n".join(lines))
 
 
-def announced(run: Run, *, ranks_given: bool = False) -> Run:
+def announced(run: Run, *, ranks_chosen: bool = False) -> Run:
     """Prints what begins; the folder is printed when all roles are ready. Returns the run.
 
-    `ranks_given`: whether the user has given the number of processes.
+    `ranks_chosen`: whether the user has given the number of processes.
     """
     plan = run.plan
     matches = pluralize(len(plan.matches), "match", "matches")
@@ -69,31 +83,10 @@ def announced(run: Run, *, ranks_given: bool = False) -> Run:
     if run.resumed:
         lines.append(f"goes on at tick {run.leg.start}")
     lines += run.words
-    if plan.packed and plan.processes > 1 and not ranks_given:
+    if plan.packed and plan.processes > 1 and not ranks_chosen:
         lines.append(f"{len(plan.roles())} processes would give each role its own")
     idle = len(plan.idle_ranks)
     if idle > 0:
         lines.append(f"{idle} of the processes are idle: the plan has no role for them")
-    sys.stdout.write("\n".join(lines) + "\n")
-    sys.stdout.flush()
+    say("\n".join(lines))
     return run
-
-
-def present(run: Run, scoreboard: Scoreboard) -> None:
-    """Prints where the records are, and the results of the policies."""
-    lines = summary_lines(scoreboard, run.path)
-    if run.plan.config.rounds > 1:
-        from arena.run import rounds
-        from arena.terminal import standings
-
-        found = rounds.league_standings(run)
-        # Frozen policies may be many: the snapshots that `--continue` has taken over.
-        always = [name for name, policy in run.plan.config.policies.items() if not policy.frozen]
-        league = standings.league_lines(found, most=standings.MOST, always=always)
-        lines += [*(league if found.tables else found.without_winner)]
-        lines += standings.champion_lines(rounds.league_champions(run))
-    lines += fault_lines(losses(run.folder.faults))
-    if run.profile:
-        lines += ["where the time went:", *profile_lines(read_document(run.folder.profile, ProfileFile))]
-    sys.stdout.write("\n".join(lines) + "\n")
-    sys.stdout.flush()

@@ -19,7 +19,8 @@ from arena.experiment.tables import FollowedExperiment, labels_of
 from arena.experiment.values import TrialRow
 from arena.experiment.variation import value_text
 from arena.roles.status import planned_ticks
-from arena.terminal.output import drawing, printable
+from arena.terminal.display import LivePanel, PlainLines
+from arena.terminal.output import printable
 
 Clock = Callable[[], float]
 
@@ -80,13 +81,14 @@ class Progress:
         return f"about {duration_text(seconds)} left"
 
 
-class PlainExperimentDisplay:
+class PlainExperimentDisplay(PlainLines):
     """A line when something happens, and one a minute."""
 
     def __init__(
         self, stream: IO[str], progress: Progress, clock: Clock = time.monotonic, *, at_once: bool = False
     ) -> None:
-        self._stream, self._progress, self._clock, self._at_once = stream, progress, clock, at_once
+        super().__init__(stream)
+        self._progress, self._clock, self._at_once = progress, clock, at_once
         self._line_at = 0.0
 
     def start(self) -> None:
@@ -101,29 +103,16 @@ class PlainExperimentDisplay:
             words = [self._progress.counts, self._progress.best, self._progress.left]
             self.message("; ".join(filter(None, words)) or "no trial has begun")
 
-    def message(self, text: str) -> None:
-        """Prints a line."""
-        self._stream.write(f"{printable(text)}\n")
-        self._stream.flush()
-
     def stop(self) -> None:
         """Nothing is held."""
 
 
-class LiveExperimentDisplay:
+class LiveExperimentDisplay(LivePanel):
     """Counts by state, the trials that run, the best so far and the time left, drawn again in place."""
 
     def __init__(self, stream: IO[str], progress: Progress, *, width: int) -> None:
-        from rich.console import Console
-        from rich.live import Live
-
+        super().__init__(stream, width=width)
         self._progress = progress
-        self._console = Console(file=drawing(stream), force_terminal=True, width=width)
-        self._live = Live(console=self._console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
-
-    def start(self) -> None:
-        """Takes the cursor; from here on `stop` must be called."""
-        self._live.start()
 
     def update(self, rows: Sequence[TrialRow]) -> None:
         """Draws."""
@@ -147,14 +136,6 @@ class LiveExperimentDisplay:
         more = [Text(f"and {len(running) - _MOST_RUNNING} more")] if len(running) > _MOST_RUNNING else []
         head = "  ".join(filter(None, [progress.counts, progress.left]))
         self._live.update(Group(Text(head), table, *more, Text(printable(progress.best))), refresh=True)
-
-    def message(self, text: str) -> None:
-        """Prints the text above the table."""
-        self._console.print(printable(text), markup=False, highlight=False)
-
-    def stop(self) -> None:
-        """Gives the cursor back."""
-        self._live.stop()
 
 
 ExperimentDisplay = PlainExperimentDisplay | LiveExperimentDisplay

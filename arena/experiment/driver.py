@@ -63,7 +63,7 @@ class Driver:
         folder: of it; made by `opened`.
         slots: that the trials share.
         display: shows how it goes.
-        hosts_given: whether trials get `--hosts`.
+        names_hosts: whether trials get `--hosts`.
         retry_errors: whether trials in `error` get their attempts again.
         only: the number of the one trial to run; None: all.
     """
@@ -75,13 +75,13 @@ class Driver:
         slots: Slots,
         display: ExperimentDisplay,
         *,
-        hosts_given: bool = False,
+        names_hosts: bool = False,
         retry_errors: bool = False,
         only: int | None = None,
     ) -> None:
         config = plan.file.config
         self.plan, self.folder, self._slots, self._display = plan, folder, slots, display
-        self._hosts_given, self._retry_errors, self._only = hosts_given, retry_errors, only
+        self._names_hosts, self._retry_errors, self._only = names_hosts, retry_errors, only
         self._scheduler = Scheduler(
             slots, at_once=config.at_once, retries=config.retries, most_errors=config.most_errors
         )
@@ -176,7 +176,7 @@ class Driver:
                 if record.order is not None or self._results[record.number].points:
                     self._pruning.report(record.number, self._results[record.number].points)
                 if record.order is not None:
-                    self._tell_pruning(record)
+                    self._end_pruning(record)
         for number, record in sorted(self.records.items()):
             if record.wanted:
                 self._take_up(number, record)
@@ -242,7 +242,7 @@ class Driver:
         processes = self.plan.processes(self._slots, roles=roles, alone=self._only is not None)
         self._handle(Added(number, processes, state, attempt, config.gpus))
 
-    def _tell_pruning(self, record: Record) -> None:
+    def _end_pruning(self, record: Record) -> None:
         if self._pruning is not None:
             value = None if record.state is State.ERROR else self._value(record.number)
             self._pruning.end(record.number, value, pruned=record.state is State.PRUNED)
@@ -364,7 +364,7 @@ class Driver:
         line = StateLine(now(), note.state, note.attempt, note.exit, tick, note.why, order=order, seconds=seconds)
         self._write(record, line)
         if note.state.is_over:
-            self._tell_pruning(record)
+            self._end_pruning(record)
         value = self._value(record.number)
         metric = "" if value is None else f", {self.plan.file.config.metric.name} {value:.6g}"
         why = f": {line.why}" if line.why else ""
@@ -395,7 +395,7 @@ class Driver:
             shutil.move(run.path, aside)
         self._write_config(start.trial)
         arguments = ["train", str(self.folder.config_path(start.trial)), f"--run-dir={run.path}"]
-        arguments += [f"--ranks={start.processes}", *[f"--hosts={start.place.words}"] * self._hosts_given]
+        arguments += [f"--ranks={start.processes}", *[f"--hosts={start.place.words}"] * self._names_hosts]
         arguments += ["--resume"] * resume
         devices = [name for name, _ in start.place.devices] if start.place.devices else None
         process = TrialProcess(arguments, self.folder.log_path(start.trial), devices=devices)

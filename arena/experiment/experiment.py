@@ -184,7 +184,7 @@ class Experiment:
         progress = Progress(plan.ticks, plan.number, plan.file.config.metric)
         display = display_for(progress, sys.stdout) if verbose else PlainExperimentDisplay(io.StringIO(), progress)
         with opened(plan, place, resume=resume):
-            driver = Driver(plan, place, slots, display, hosts_given=not slots.crowding, retry_errors=retry_errors)
+            driver = Driver(plan, place, slots, display, names_hosts=not slots.crowding, retry_errors=retry_errors)
             status = driver.run()
             rows = FollowedExperiment(place, plan.file.config).look()
         if status > 128:

@@ -86,9 +86,9 @@ def plan_experiment(file: ExperimentFile, first_mistake: FirstMistake | None = N
             drawn = [{}] if search is None else draws(search, [*searched.values()], trials.variants[0].seed)
             for variant, params in [*trials.combinations(drawn)]:
                 known += trials.repeated(variant.name, params)
-        seen: dict[str, int] = {}  # by digest: trials with equal ones would play the same bits
+        numbers: dict[str, int] = {}  # by digest: trials with equal ones would play the same bits
         for number, trial in enumerate(known):
-            if (other := seen.setdefault(trial.digest, number)) != number:
+            if (other := numbers.setdefault(trial.digest, number)) != number:
                 one, two = (
                     trials.words(each.variant, each.params, each.seed) or "no values" for each in (known[other], trial)
                 )
@@ -139,7 +139,7 @@ def slots_for(plan: ExperimentPlan, hosts: str | None, environment: Mapping[str,
     Raises:
         ConfigError: no trial fits; there are no devices, or fewer than a trial asks for.
     """
-    given = allocated(environment) if hosts is None else parse_hosts(hosts)
+    named = allocated(environment) if hosts is None else parse_hosts(hosts)
     here = Host(socket.gethostname(), usable_cores()[0])
     gpus = plan.file.config.gpus
     devices: Sequence[str] = ()
@@ -147,7 +147,7 @@ def slots_for(plan: ExperimentPlan, hosts: str | None, environment: Mapping[str,
         devices = [name for name in environment[_DEVICES].split(",") if name.strip()]
     elif gpus and (folder := Path("/proc/driver/nvidia/gpus")).is_dir():
         devices = [str(number) for number in range(len(os.listdir(folder)))]
-    found = Slots(given or (here,), {host.name: devices for host in given or (here,)}, crowding=not given)
+    found = Slots(named or (here,), {host.name: devices for host in named or (here,)}, crowding=not named)
     processes = plan.processes(found, alone=alone)
     if gpus and len(devices) < gpus:
         words = f"a trial asks for {gpus:g}, this host has {pluralize(len(devices), 'device')}"

@@ -165,8 +165,8 @@ def suggest(
     if search.kind == "qmc":
         for _ in range(number - 1):  # the study counts how far the sequence is
             study.ask(distributions)
-    asked = study.ask(distributions).params
-    return {path: asked[path] if isinstance(form, Range) else form.values[asked[path]] for path, form in space}
+    suggested = study.ask(distributions).params
+    return {path: suggested[path] if isinstance(form, Range) else form.values[suggested[path]] for path, form in space}
 
 
 class Pruning:

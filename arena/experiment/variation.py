@@ -102,16 +102,16 @@ def read_form(value: Any, path: str) -> Form | None:
     """
     if not isinstance(value, Mapping) or len(value) != 1:
         return None
-    ((kind, held),) = value.items()
+    ((kind, content),) = value.items()
     place = joined(path, str(kind))
     if kind in _LISTS:
-        if not isinstance(held, list) or not held:
-            raise ConfigError(f"found {show(held)}; expected a list with at least one value", path=place)
-        return Grid(tuple(map(unquoted, held))) if kind == "grid_search" else Choice(tuple(map(unquoted, held)))
+        if not isinstance(content, list) or not content:
+            raise ConfigError(f"found {show(content)}; expected a list with at least one value", path=place)
+        return Grid(tuple(map(unquoted, content))) if kind == "grid_search" else Choice(tuple(map(unquoted, content)))
     if kind not in _RANGES:
         return None
     integer, log = kind.endswith("integers"), kind.startswith("log")
-    ends = held if isinstance(held, list) else []
+    ends = content if isinstance(content, list) else []
     if len(ends) != 2 or not all(
         isinstance(end, (int, float))
         and not isinstance(end, bool)
@@ -120,12 +120,12 @@ def read_form(value: Any, path: str) -> Form | None:
         for end in ends
     ):
         what = "whole numbers" if integer else "numbers"
-        raise ConfigError(f"found {show(held)}; expected two {what}, [low, high]", path=place)
-    low, high = held
+        raise ConfigError(f"found {show(content)}; expected two {what}, [low, high]", path=place)
+    low, high = content
     if not low < high:
-        raise ConfigError(f"found {show(held)}; the first end must be less than the second", path=place)
+        raise ConfigError(f"found {show(content)}; the first end must be less than the second", path=place)
     if log and low <= 0:
-        raise ConfigError(f"found {show(held)}; a logarithm needs ends above 0", path=place)
+        raise ConfigError(f"found {show(content)}; a logarithm needs ends above 0", path=place)
     return Range(int(low) if integer else float(low), int(high) if integer else float(high), integer, log)
 
 

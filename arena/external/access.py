@@ -67,7 +67,7 @@ class Access:
 
     def wrong_host(self, sent: Sequence[bytes], local: tuple[str, int | None] | None) -> str:
         """The message for a request with these headers Host that came to this address; empty if they are allowed."""
-        if is_own_host(sent, [*self._hosts, *([] if local is None else local[:1])]):
+        if is_allowed_host(sent, [*self._hosts, *([] if local is None else local[:1])]):
             return ""
         if len(sent) != 1:
             return f"{len(sent)} headers Host were sent, and one is needed"
@@ -75,7 +75,7 @@ class Access:
         return f"the header Host says {name!r}, which is no name of this server; name it in `allowed_hosts`"
 
 
-def is_own_host(sent: Sequence[bytes], allowed: Iterable[str]) -> bool:
+def is_allowed_host(sent: Sequence[bytes], allowed: Iterable[str]) -> bool:
     """Whether a request's header Host names this server.
 
     A foreign web page can make a browser send requests to this machine, under a name that it has given to the

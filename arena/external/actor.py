@@ -7,9 +7,9 @@ One actor plays one game. For each entity of the game it has an `Agent`, whose `
 from __future__ import annotations
 
 import asyncio
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Mapping
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -89,7 +89,7 @@ class EntityLink:
         self.ended = False
         self.reward, self.void = 0.0, False
         self.info: Info = {}
-        self._asked: Forward | None = None
+        self._forward: Forward | None = None
 
     def check(self) -> None:
         """Raises `ExternalError` if the entity may not ask or end now."""
@@ -97,7 +97,7 @@ class EntityLink:
             raise ExternalError("unknown_entity", f"{self.name!r} takes no part in the game {self.game.name!r}")
         if self.ended:
             raise ExternalError("ended", f"{self.name!r} has ended in the game {self.game.name!r}")
-        if self._asked is not None and not self._asked.done:
+        if self._forward is not None and not self._forward.done:
             raise ExternalError("already_asking", f"{self.name!r} has a request without an answer")
 
     def prepare(self, observation: Any, mask: Any = None, given: Any = None) -> Ask:
@@ -117,7 +117,7 @@ class EntityLink:
 
     def ask(self, request: Ask) -> Forward | None:
         """Asks for an action, with the rewards pushed before it; None if the game has taken the action by itself."""
-        forward = self._asked = Forward(self) if request.given is None else None
+        forward = self._forward = Forward(self) if request.given is None else None
         ask = request._replace(reward=self.reward, void=self.void, info=self.info or None)
         self.reward, self.void, self.info = 0.0, False, {}
         if forward is None:
@@ -127,17 +127,17 @@ class EntityLink:
         return forward
 
     def end(
-        self, seen: Any = None, *, truncated: bool = False, info: Info | None = None, settled: Settled = ignore
+        self, last: Any = None, *, truncated: bool = False, info: Info | None = None, settled: Settled = ignore
     ) -> None:
         """Ends the entity's episode, with the rewards pushed before; `seen` is a sample of the space."""
-        end = End(seen, self.reward, truncated, void=self.void, info={**self.info, **(info or {})} or None)
+        end = End(last, self.reward, truncated, void=self.void, info={**self.info, **(info or {})} or None)
         self.reward, self.void, self.info = 0.0, False, {}
         self.ended = True
         self.desk.end(self.game, self.entity, end, settled)
 
     def is_asking(self, forward: Forward) -> bool:
         """Whether this is the entity's newest request."""
-        return self._asked is forward
+        return self._forward is forward
 
     def pay(self) -> None:
         """Passes rewards to the desk that no request has carried."""
@@ -157,12 +157,13 @@ class Forward:
 
     def __init__(self, link: EntityLink) -> None:
         self._link = link
-        self._lock = threading.Lock()
-        self._action: Any = None
-        self._error: ExternalError | None = None
-        self._waiters: list[Callable[[], None]] = []
-        self.done = False
+        self._action: Future[Any] = Future()
         self.version = -1
+
+    @property
+    def done(self) -> bool:
+        """Whether there is an action, or will be none."""
+        return self._action.done()
 
     def __await__(self) -> Generator[Any, None, Any]:
         if not self.done:
@@ -172,9 +173,9 @@ class Forward:
                 if not future.done():
                     future.set_result(None)
 
-            self._call_when_done(lambda: self._link.deliver(wake))
+            self._action.add_done_callback(lambda _: self._link.deliver(wake))
             yield from future
-        return self._outcome()
+        return self._action.result()
 
     def result(self, timeout: float | None = None) -> Any:
         """Waits for the action.
@@ -194,43 +195,22 @@ class Forward:
                 pass
             else:
                 raise RuntimeError("result() would block the server's loop; await the forward in a coroutine")
-            event = threading.Event()
-            self._call_when_done(event.set)
-            if not event.wait(timeout):
+            if not wait([self._action], timeout).done:
                 raise TimeoutError(f"no action after {timeout} s")
-        return self._outcome()
+        return self._action.result()
 
     def answered(self, action: Any, version: int) -> None:
         """The policy has answered."""
-        self._finish(action, version, None)
+        if not self.done:
+            self.version = version
+            if self._link.is_asking(self):  # false for a request of a clone
+                self._link.version = max(self._link.version, version)
+            self._action.set_result(action)
 
     def settled(self, error: ExternalError | None) -> None:
         """The table has taken the request (None), or there will be no answer."""
-        if error is not None:
-            self._finish(None, -1, error)
-
-    def _outcome(self) -> Any:
-        if self._error is not None:
-            raise self._error
-        return self._action
-
-    def _finish(self, action: Any, version: int, error: ExternalError | None) -> None:
-        with self._lock:
-            if self.done:
-                return
-            self._action, self._error, self.version = action, error, version
-            if self._link.is_asking(self):  # false for a request of a clone
-                self._link.version = max(self._link.version, version)
-            self.done = True
-        for waiter in self._waiters:
-            waiter()
-
-    def _call_when_done(self, waiter: Callable[[], None]) -> None:
-        with self._lock:
-            if not self.done:
-                self._waiters.append(waiter)
-                return
-        waiter()
+        if error is not None and not self.done:
+            self._action.set_exception(error)
 
 
 class RemoteModel:
@@ -343,6 +323,6 @@ class RemoteBuffer:
         """
         self._link.check()
         check_outcome(outcome)
-        seen = None if observation is None else self._link.fitted_observation(observation)
+        last = None if observation is None else self._link.fitted_observation(observation)
         stated = {} if outcome is None else {"outcome": outcome}
-        self._link.end(seen, truncated=truncated, info={**(info or {}), **stated})
+        self._link.end(last, truncated=truncated, info={**(info or {}), **stated})

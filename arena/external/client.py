@@ -163,7 +163,9 @@ class PolicyClient:
         self, episode_id: str, observations: Mapping[str, Any], masks: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
         """See `ExternalEnv.get_actions`."""
-        parts = {name: self._part(name, seen, (masks or {}).get(name)) for name, seen in observations.items()}
+        parts = {
+            name: self._part(name, observation, (masks or {}).get(name)) for name, observation in observations.items()
+        }
         body = msgspec.json.decode(self._send("tick", episode_id, parts))["entities"]
         spaces = self.interface.action_spaces
         return {
@@ -204,10 +206,9 @@ class PolicyClient:
         if entity is None and observation is not None and len(episode.playing) > 1:
             raise ExternalError("bad_observation", f"say of which entity it is: {', '.join(sorted(episode.playing))}")
         ending = set(episode.playing) if entity is None else {self.interface.entities[self._index(entity)]}
-        seen: dict[str, Any] = {"truncated": truncated, "end": True}
+        flags: dict[str, Any] = {"truncated": truncated, "end": True, "info": info}
         parts = {
-            name: (self._part(name, observation, None) if observation is not None else {}) | seen | {"info": info}
-            for name in ending
+            name: (self._part(name, observation, None) if observation is not None else {}) | flags for name in ending
         }
         self._send("tick" if episode.playing - ending else "end", episode_id, parts)
         episode.playing -= ending

@@ -57,7 +57,7 @@ class Connection:
         table: filled by `games`.
         counted_at: when `counts` was called last, in seconds of the monotonic clock.
         finished: the accounts of games that are over and have not been recorded.
-        bell: wakes the role that plays the match.
+        wake: wakes the role that plays the match.
         restarted: called when games have failed in part and play on, with the failure and the slots that are lost.
         announced_address: the address that the root knows.
         exhausted: whether the root knows that no game will come any more.
@@ -76,13 +76,13 @@ class Connection:
     ) -> None:
         self._make, self._match, self._seed, self._logs, self._sleep = make, match, seed, logs, sleep
         self._rules = match.game.external or TickRules()
-        self.bell: Callable[[], None] = lambda: None
+        self.wake: Callable[[], None] = lambda: None
         self.finished: list[Game] = []
         self.restarted: Callable[[Exception, Sequence[int]], None] = lambda error, lost: None
         self.announced_address = ""
         self.exhausted = False
         self.games = self._open()
-        no_limits = any(getattr(self.games, name, False) for name in ("closed_loop", "own_limits"))
+        no_limits = any(getattr(self.games, name, False) for name in ("closed_loop", "applies_limits"))
         self.opened_at = self.counted_at = time.monotonic()
         self.table = Slots(self.games.interface, match.lanes, self._rules, no_limits=no_limits)
         self.pause(True)
@@ -99,7 +99,7 @@ class Connection:
             games.log = self._open_log
         if hasattr(games, "restarted"):
             games.restarted = lambda error, lost: self.restarted(error, lost)
-        games.open(self._match.lanes, lambda: self.bell())
+        games.open(self._match.lanes, lambda: self.wake())
         try:
             wait_for_start(games, self._sleep)
         except BaseException:  # such as Ctrl-C

@@ -71,7 +71,7 @@ class HttpGames(DeskGames):
         ConfigError: an argument is wrong, or the extra `http` is not installed.
     """
 
-    own_limits = True
+    applies_limits = True
 
     def __init__(
         self,

@@ -91,8 +91,8 @@ class HttpConnection(HttpToolsProtocol):
         limit_s: seconds that it may take.
     """
 
-    def __init__(self, connections: Connections, **given: Any) -> None:
-        super().__init__(**given)
+    def __init__(self, connections: Connections, **settings: Any) -> None:
+        super().__init__(**settings)
         self._of = connections
         self.since: float | None = None
         self.limit_s = self._head_s = min(HEAD_S, connections.keep_alive_s)

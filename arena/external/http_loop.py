@@ -22,7 +22,7 @@ class ServerLoop:
         self._failed: Callable[[BaseException], None] = lambda error: None
         self._calls: deque[Callable[[], None]] = deque()
         self._lock = threading.Lock()
-        self._calls_wanted = self._turn_wanted = False  # whether the loop is to make the calls, or a turn
+        self._calls_due = self._turn_due = False  # whether the loop is to make the calls, or a turn
         self._open = False
         self._thread: threading.Thread | None = None
         self._turn: Callable[[], float | None] = lambda: None
@@ -109,13 +109,13 @@ class ServerLoop:
         with self._lock:
             if self._open:
                 self._calls.append(call)
-                if not self._calls_wanted:
-                    self._calls_wanted = True
+                if not self._calls_due:
+                    self._calls_due = True
                     self._soon(self._make_calls)
 
     def _make_calls(self) -> None:
         with self._lock:
-            calls, self._calls, self._calls_wanted = self._calls, deque(), False
+            calls, self._calls, self._calls_due = self._calls, deque(), False
         for call in calls:
             call()
 
@@ -132,15 +132,15 @@ class ServerLoop:
 
     def want_turn(self) -> None:
         """Asks for a turn; from any thread."""
-        if self._turn_wanted:
+        if self._turn_due:
             return
         with self._lock:
-            if self._open and not self._turn_wanted:
-                self._turn_wanted = True
+            if self._open and not self._turn_due:
+                self._turn_due = True
                 self._soon(self._take_turn)
 
     def _take_turn(self) -> None:
-        self._turn_wanted = False
+        self._turn_due = False
         if self._turn_timer is not None:
             self._turn_timer.cancel()
         if self._turns_over.is_set():

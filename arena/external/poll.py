@@ -221,7 +221,7 @@ class PolledGames(DeskGames):
 
     def _reset(self, env_id: Hashable, before: DeskGame) -> None:
         """Resets a game, which is in `_resetting`; results of polls in the meantime follow afterwards, in order."""
-        asked = time.monotonic()
+        called = time.monotonic()
         seen = self._env.try_reset(env_id)
         if seen is not None and not isinstance(seen, Mapping):
             raise GameError(
@@ -230,7 +230,7 @@ class PolledGames(DeskGames):
             )
         with self._lock:
             # If `try_reset` gave no observations, the first ones may be in a poll that has returned since the call.
-            self._reset_at[env_id] = time.monotonic() if seen else asked
+            self._reset_at[env_id] = time.monotonic() if seen else called
             self._successors[env_id] = before
             over = self._put(env_id, [seen, {}, {}, {}, {}, {}]) if seen else None
             later = self._resetting[env_id]

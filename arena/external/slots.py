@@ -67,7 +67,7 @@ class Game:
     takes_part: Flags  # [E]
     lengths: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))  # [E] actions, set at the end
     returns: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0, np.float64))  # [E] set at the end
-    asked: bool = False  # whether an entity has asked in a tick; set at the end
+    requested: bool = False  # whether an entity has asked in a tick; set at the end
     outcomes: dict[int, str] = field(default_factory=dict)  # that the game has stated, by entity
     metrics: dict[int, dict[str, float]] = field(default_factory=dict)  # that it has stated at its end, by entity
     terminated: bool = False  # whether any entity has ended by the game's rules
@@ -160,9 +160,9 @@ class Slots:
         self._later = np.zeros(shape, np.float64)  # of the tick after it: for a given action that is in the next tick
         self._lengths = np.zeros(shape, np.int64)  # of the games in the slots
         self._returns = np.zeros(shape, np.float64)
-        self._asked = np.zeros(slots, np.bool_)  # whether the game in the slot has asked in a tick
+        self._has_request = np.zeros(slots, np.bool_)  # whether the game in the slot has asked in a tick
         self._untrained = np.zeros(slots, np.bool_)
-        self._asked_at = np.zeros(shape, np.float64)
+        self._requested_at = np.zeros(shape, np.float64)
         self._active_at = np.zeros(slots, np.float64)
         spaces = list(zip(interface.observation_spaces, interface.mask_sizes, strict=True))
         self._observations = [_Batch(space, slots, size) for space, size in spaces]
@@ -245,7 +245,7 @@ class Slots:
             slot = int(np.argmin(self._occupied))
         self._games[slot] = Game(slot, name, training, takes_part)
         self._untrained[slot] = not training
-        self._asked[slot] = False
+        self._has_request[slot] = False
         self._lengths[slot] = 0
         self._returns[slot] = 0.0
         self._occupied[slot] = True
@@ -354,7 +354,7 @@ class Slots:
         self._observations[entity].write(slots, leaves, allowed)
         now = self._note(slots)
         self._asks[:, entity][slots] = True  # faster for many rows than indexing with both at once
-        self._asked_at[:, entity][slots] = now
+        self._requested_at[:, entity][slots] = now
 
     def pay(self, slot: int, entity: int, reward: float) -> None:
         """Adds a reward between two requests of an entity; errors are some of those of `ask`."""
@@ -467,7 +467,7 @@ class Slots:
         now = self._clock()
         if now < self._first_limit(now):
             return []
-        late = np.any(self._waits() & (now - self._asked_at >= self._rules.answer_s), axis=1)
+        late = np.any(self._waits() & (now - self._requested_at >= self._rules.answer_s), axis=1)
         silent = self._silent() & (now - self._active_at >= self._rules.idle_s)
         return [(slot, "timeout" if late[slot] else "expired") for slot in np.flatnonzero(late | silent).tolist()]
 
@@ -535,7 +535,7 @@ class Slots:
         begun = Frame(observations, active, masks, infos, None, external)
         self._shown = active
         self._acted |= asks
-        self._asked |= asks.any(axis=1)
+        self._has_request |= asks.any(axis=1)
         self._under_way &= ~(asks | ended)
         self._rewards, self._later = self._later, self._rewards
         self._later[...] = 0.0
@@ -560,17 +560,17 @@ class Slots:
             the answers to all rows that have asked and have no given action.
         """
         acted = self._shown & self._occupied[:, None]
-        asked = acted & ~self._given
+        requested = acted & ~self._given
         now = self._clock()
-        self.waits += (now - self._asked_at[asked]).tolist()
+        self.waits += (now - self._requested_at[requested]).tolist()
         del self.waits[:-_MOST_WAITS]
         self._lengths += acted
         self._under_way |= acted
-        self._active_at[asked.any(axis=1)] = now
+        self._active_at[requested.any(axis=1)] = now
         self._given[...] = False
         self._shown = np.zeros_like(self._shown)
-        slots, entity = np.nonzero(asked)
-        return Answers(slots, entity, actions, [-1] * asked.shape[1] if versions is None else versions)
+        slots, entity = np.nonzero(requested)
+        return Answers(slots, entity, actions, [-1] * requested.shape[1] if versions is None else versions)
 
     def cut(self) -> tuple[Flags, Flags]:
         """Ends a leg after the newest tick: rows that were to act will be in the first tick of the next leg.
@@ -605,7 +605,7 @@ class Slots:
             self._paused_at = now if self._paused_at is None else self._paused_at
         elif self._paused_at is not None:
             passed, self._paused_at = now - self._paused_at, None
-            self._asked_at += passed
+            self._requested_at += passed
             self._active_at += passed
             self._formed_at += passed
             self._limit_at += passed
@@ -618,7 +618,7 @@ class Slots:
             rules, waits, silent = self._rules, self._waits(), self._silent()
             ends = [now + min(rules.answer_s, rules.idle_s)]  # of requests that come from now on
             if waits.any():
-                ends.append(float(self._asked_at[waits].min()) + rules.answer_s)
+                ends.append(float(self._requested_at[waits].min()) + rules.answer_s)
             if silent.any():
                 ends.append(float(self._active_at[silent].min()) + rules.idle_s)
             self._limit_at = min(ends)
@@ -677,7 +677,7 @@ class Slots:
             self._make_void(slot, entity)
         self._plays[slot, entity] = False
         if not self._plays[slot].any():
-            game.asked = bool(self._asked[slot])
+            game.requested = bool(self._has_request[slot])
             game.lengths, game.returns = self._lengths[slot].copy(), self._returns[slot].copy()
             self._over.append(game)
             self._left[slot] = True

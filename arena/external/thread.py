@@ -106,8 +106,8 @@ class ExternalEnv(ABC):
         table = self._table
         game = table.game(episode_id)
         indices = {name: entity_index(table.interface, game.entities, name) for name in observations}
-        asked = {index: observations[name] for name, index in indices.items()}
-        actions = table.ask(game, asked, {indices[name]: mask for name, mask in (masks or {}).items()})
+        requests = {index: observations[name] for name, index in indices.items()}
+        actions = table.ask(game, requests, {indices[name]: mask for name, mask in (masks or {}).items()})
         return {name: actions[index] for name, index in indices.items()}
 
     def log_action(
@@ -242,7 +242,7 @@ class ThreadGames(DeskGames):
                 if error is not None and not answer.done():
                     answer.set_exception(error)
 
-        asks = {entity: Ask(seen, mask=masks.get(entity)) for entity, seen in observations.items()}
+        asks = {entity: Ask(observation, mask=masks.get(entity)) for entity, observation in observations.items()}
         handlers = {entity: partial(_answered, answer) for entity, answer in answers.items()}
         self.desk.ask(game, asks, settled, handlers)
         return {entity: _result(answer) for entity, answer in answers.items()}

@@ -48,7 +48,7 @@ class Digests:
 
     def __init__(self, interface: Interface, lanes: int, *, actions: Sequence[Sequence[Column]]) -> None:
         per_entity = (len(interface.entities),)
-        seen = [list(_seen(interface, entity)) for entity in range(len(interface.entities))]
+        observed = [list(_observed(interface, entity)) for entity in range(len(interface.entities))]
         flags: Layout = (np.dtype(np.bool_), per_entity)
         rest = [
             *(_RAGGED if one.ragged else (one.dtype, one.shape) for columns in actions for one in columns),
@@ -57,7 +57,7 @@ class Digests:
             flags,
             flags,
         ]
-        layouts = [layout for part in [*seen, rest] for layout in part]
+        layouts = [layout for part in [*observed, rest] for layout in part]
         sizes = [dtype.itemsize * int(np.prod(shape, dtype=np.int64)) for dtype, shape in layouts]
         ends: list[int] = np.cumsum([-(-size // _ALIGNED) * _ALIGNED for size in sizes]).tolist()
         edges = [0, *ends]
@@ -78,9 +78,9 @@ class Digests:
                 for at, size, (dtype, shape) in zip(edges, sizes, layouts, strict=False)
             ]
         )
-        self._seen = [[next(views) for _ in part] for part in seen]  # per entity its leaves, and its mask
+        self._observed = [[next(views) for _ in part] for part in observed]  # per entity its leaves, and its mask
         self._rest = list(views)
-        first = np.cumsum([0, *map(len, seen)]).tolist()
+        first = np.cumsum([0, *map(len, observed)]).tolist()
         self._parts = [slice(edges[start], edges[end]) for start, end in pairwise(first)]
         self._shown_words = edges[first[-1]] // _WORD
         self._words = self._rows.view(np.uint32)
@@ -108,7 +108,7 @@ class Digests:
 
     def _see(self, frame: Frame, shown: Flags) -> None:
         """Adds the observations of the rows in `shown` [L, E]; other rows are ignored."""
-        for entity, views in enumerate(self._seen):
+        for entity, views in enumerate(self._observed):
             arrays = flatten(self._spaces[entity], frame.observations[entity])
             for view, array, leaf in zip(views, arrays, self._leaves[entity], strict=False):
                 view[...] = _summed(array.astype(leaf.dtype)) if leaf.ragged else array
@@ -123,7 +123,7 @@ class Digests:
         return (self._state >> _DROPPED).astype(np.uint16)
 
 
-def _seen(interface: Interface, entity: int) -> Iterator[Layout]:
+def _observed(interface: Interface, entity: int) -> Iterator[Layout]:
     """The arrays of an entity's observations."""
     for leaf in leaves_of(interface.observation_spaces[entity], ragged=True):
         yield _RAGGED if leaf.ragged else (leaf.dtype, leaf.shape)

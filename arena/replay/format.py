@@ -93,7 +93,7 @@ class Column(NamedTuple):
     dtype: np.dtype[Any]  # in the file
     shape: tuple[int, ...]  # of an item
     low: Any  # the smallest integer; None: floats, stored as they are
-    given: np.dtype[Any]  # in the game
+    game_dtype: np.dtype[Any]  # in the game
     ragged: bool = False  # stored as the lengths of all rows, and the items of all rows
 
     @property
@@ -111,8 +111,8 @@ class Column(NamedTuple):
         """Stored actions as the game gets them."""
         if isinstance(array, Ragged):
             return Ragged.unchecked(self.unpacked(array.values), array.lengths)
-        found = array.astype(self.given)
-        return found if self.low is None else (found + self.low).astype(self.given, copy=False)
+        found = array.astype(self.game_dtype)
+        return found if self.low is None else (found + self.low).astype(self.game_dtype, copy=False)
 
 
 class Begin(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -125,7 +125,7 @@ class Begin(msgspec.Struct, frozen=True, array_like=True, gc=False):
     seeds: list[int | None] | None = None  # of these lanes; None: none were given
     options: dict[str, Any] | None = None  # of the reset
     lost: str = ""  # a description of options that could not be stored; empty if all were
-    anew: bool = False  # whether the game was made for this; then all lanes begin
+    new_game: bool = False  # whether the game was made for this; then all lanes begin
 
 
 class Chunk(msgspec.Struct, frozen=True, array_like=True):

@@ -120,7 +120,7 @@ class Playback:
     def _made(self) -> BatchedEnv:
         manifest, lanes = self._manifest, self._recording.lanes
         begins = self._recording.begins  # the first begin of a leg has the seeds of all lanes
-        seeds = next((begin.seeds for begin in begins if begin.anew and begin.seeds), None) or [0] * len(lanes)
+        seeds = next((begin.seeds for begin in begins if begin.new_game and begin.seeds), None) or [0] * len(lanes)
         contexts = [
             EnvContext(
                 manifest.match,
@@ -157,7 +157,7 @@ class Playback:
                 f"match {self._manifest.match}: the reset after tick {begin.tick} had options that could not be "
                 f"recorded, so it cannot be played again: {begin.lost}"
             )
-        if begin.anew and not self._untouched:
+        if begin.new_game and not self._untouched:
             self.game.close()
             self.game = self._made()
         self._untouched = False

@@ -99,8 +99,8 @@ class MatchReplays:
                 why = f"found {found!r:.200}, but config.yaml, which alone can name code, has {known.get(key)!r:.200}"
                 remedy = "with the configuration of that time the replays can be played"
                 raise ConfigError(f"{why}; {remedy}", path=key, source=place)
-        own = config.curriculum is not None or bool(config.callbacks)
-        check_texts(manifest.kwargs, config, free=own and manifest.make not in EXTERNAL, path="kwargs", source=place)
+        free = config.curriculum is not None or bool(config.callbacks)
+        check_texts(manifest.kwargs, config, free=free and manifest.make not in EXTERNAL, path="kwargs", source=place)
         return manifest
 
     @cached_property
@@ -228,13 +228,13 @@ def _recording(path: Path, manifest: Manifest) -> Recording | None:
         if (chunk.tick, chunk.lane, chunk.lanes) != (before.tick + before.ticks, first.lane, first.lanes):
             raise damaged(path, f"its ticks or lanes do not continue after tick {before.tick + before.ticks}")
     begins = tuple(begin for chunk in chunks for begin in chunk.begins)
-    if not begins or not begins[0].anew or begins[0].tick != first.tick:
+    if not begins or not begins[0].new_game or begins[0].tick != first.tick:
         raise damaged(path, "the begin of its first episodes is missing")
     if any(after.tick < before.tick for before, after in pairwise(begins)):
         raise damaged(path, "its begins of episodes are not in order")
     for begin in begins:
         sizes = {len(begin.lanes), len(begin.episodes), len(begin.digests), len(begin.seeds or begin.lanes)}
-        whole = not begin.anew or begin.lanes == list(range(first.lanes))
+        whole = not begin.new_game or begin.lanes == list(range(first.lanes))
         if len(sizes) > 1 or not whole or not set(begin.lanes) <= set(range(first.lanes)):
             raise damaged(path, f"the begin after tick {begin.tick} does not fit its lanes")
     joined: list[Any] = [

@@ -62,7 +62,7 @@ def events_of(
     Only its lane is played, from where its game was made; events of earlier episodes are left out.
     """
     recording = episode.recording
-    since = max(place for place, begin in enumerate(recording.begins[: episode.place + 1]) if begin.anew)
+    since = max(place for place, begin in enumerate(recording.begins[: episode.place + 1]) if begin.new_game)
     position = recording.lanes.index(episode.lane)
     with Playback(match.playable, recording, lanes=[position], render_mode=render_mode) as playback:
         for event in playback.events(since=since):
@@ -171,10 +171,10 @@ def rendering(manifest: Manifest) -> Rendering:
         raise ConfigError(
             f"the game {manifest.make!r} cannot be made with {manifest.kwargs}: {type(error).__name__}: {error}"
         ) from error
-    given: Any = getattr(instance, "metadata", None)
+    found: Any = getattr(instance, "metadata", None)
     if hasattr(instance, "close"):
         instance.close()
-    metadata: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
+    metadata: Mapping[str, Any] = found if isinstance(found, Mapping) else {}
     modes: Sequence[str] = metadata.get("render_modes") or ()
     takes = "render_mode" not in kwargs
     try:

@@ -93,7 +93,7 @@ class ReplayWriter:
         episodes: NDArray[np.int64],
         seeds: Sequence[int | None] | None,
         options: Mapping[str, Any] | None,
-        anew: bool,
+        new_game: bool,
     ) -> None:
         """Adds begins of episodes in the lanes [L], with the first observations.
 
@@ -103,12 +103,12 @@ class ReplayWriter:
         self._active[lanes] = frame.active[lanes]
         kept, lost = None, ""  # the options in a form that can be stored, or else their description
         if options is not None:
-            given = dict(options)
+            mapping = dict(options)
             try:
-                kept = given if msgspec.msgpack.decode(msgspec.msgpack.encode(given)) == given else None
+                kept = mapping if msgspec.msgpack.decode(msgspec.msgpack.encode(mapping)) == mapping else None
             except (TypeError, ValueError, OverflowError, RecursionError):
                 kept = None
-            lost = "" if kept is given else f"{options!r:.200}"
+            lost = "" if kept is mapping else f"{options!r:.200}"
         which = np.flatnonzero(lanes).tolist()
         begin = Begin(
             tick=self._tick + self._played,
@@ -118,7 +118,7 @@ class ReplayWriter:
             seeds=None if seeds is None else [None if (seed := seeds[lane]) is None else int(seed) for lane in which],
             options=kept,
             lost=lost,
-            anew=anew,
+            new_game=new_game,
         )
         self._begins.append(begin)
 

@@ -114,10 +114,10 @@ def figures(data: PageData, colors: Colors) -> dict[str, Figure]:
                 bars = {"type": "bar", "name": activity, "marker": {"color": color, "line": {"width": 0}}}
                 axes = {"x": parts, "y": names, "orientation": "h"} if flat else {"x": names, "y": parts}
                 traces.append({**bars, **axes, "hovertemplate": hover.replace("{}", activity) + "<extra></extra>"})
-            each = {"showgrid": False, "dtick": 1}
             if flat:
                 height = 60 + 30 * len(spent)
-                layout = {"xaxis": {"title": {"text": ""}, **shares}, "yaxis": each, "height": height, "bargap": 0.25}
+                layout: Figure = {"xaxis": {"title": {"text": ""}, **shares}, "yaxis": {"showgrid": False, "dtick": 1}}
+                layout |= {"height": height, "bargap": 0.25}
             else:
                 axis = {"title": {"text": "rank"}, **({"dtick": 1} if len(spent) <= 12 else {})}
                 gap = 0.25 if len(spent) <= _CLOSE else 0.0

@@ -22,7 +22,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from arena.errors import ConfigError
-from arena.external.access import is_own_host
+from arena.external.access import is_allowed_host
 from arena.records.folder import RunFolder
 from arena.records.lock import is_held
 from arena.report.page import page
@@ -124,7 +124,7 @@ class _Handler(BaseHTTPRequestHandler):
         _, key, name = [*self.path.split("/", 2), "", "no page"][:3]
         answers = {"": self._live.text, "version": self._live.version}
         with suppress(ConnectionError):  # the reader left before the answer was sent
-            if not is_own_host(hosts, ()) or not hmac.compare_digest(key.encode(), self._key.encode()):
+            if not is_allowed_host(hosts, ()) or not hmac.compare_digest(key.encode(), self._key.encode()):
                 self.send_error(HTTPStatus.FORBIDDEN, "the address that arena report prints has a key")
                 return
             if name not in answers:

@@ -143,7 +143,7 @@ def standings(
     for name in timeline.snapshots:
         policy, _, tick = name.rpartition("@")
         taken.setdefault(policy, {})[name] = int(tick)
-    drawn = curves(timeline, [{row.player: row.elo for row in own} for own in tables_of(found)])
+    drawn = curves(timeline, [{row.player: row.elo for row in mine} for mine in tables_of(found)])
     scales = {row.player: row.scale for row in found}
     learns = planned_ticks(config) is not None
     size = range(len(shown))
@@ -198,15 +198,15 @@ def standings(
         if timeline.learns
         else [
             one
-            for own in tables_of(found)
-            for one in equals(results, [row.player for row in own], error=terms.error, elo=terms.elo)
+            for mine in tables_of(found)
+            for one in equals(results, [row.player for row in mine], error=terms.error, elo=terms.elo)
         ],
     )
 
 
 def tables_of(rows: Sequence[Standing]) -> list[list[Standing]]:
     """The rows table by table."""
-    return [[*own] for _, own in groupby(rows, key=lambda row: row.table)]
+    return [[*mine] for _, mine in groupby(rows, key=lambda row: row.table)]
 
 
 def rows(ratings: Ratings, timeline: Timeline, colors: Colors, sides: Sides | None = None) -> list[Standing]:
@@ -227,6 +227,6 @@ def rows(ratings: Ratings, timeline: Timeline, colors: Colors, sides: Sides | No
             scale=row.scale,
             began=row.began,
         )
-        for number, own in enumerate(tables(ratings, timeline, sides=sides))
-        for row in own
+        for number, mine in enumerate(tables(ratings, timeline, sides=sides))
+        for row in mine
     ]

@@ -238,8 +238,8 @@ def plan_cards(plan: PlanFile) -> PlanCards:
     cards = []
     for match in plan.matches[:MOST_CARDS]:
         ranks = [hosts.get((match.match, place)) for place in range(-1, len(match.seats))]
-        seats = [CardSeat(seat.policy, rank) for seat, rank in zip(match.seats, ranks[1:], strict=True)]
-        cards.append(Card(match.match, match.env, match.lanes, ranks[0], seats))
+        workers = [CardSeat(seat.policy, rank) for seat, rank in zip(match.seats, ranks[1:], strict=True)]
+        cards.append(Card(match.match, match.env, match.lanes, ranks[0], workers))
     return PlanCards(
         processes=plan.processes,
         roles=sum(len(rank.roles) for rank in plan.ranks),

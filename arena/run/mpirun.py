@@ -30,7 +30,7 @@ from arena.plan.hosts import Host, allocated, shares
 from arena.records.lock import lock_descriptor
 from arena.roles.stop import ENDING_SIGNALS, ONE_REQUEST_SECONDS, handled_signals, takes_signals
 from arena.run.bound_process import bound
-from arena.terminal.output import OwnEscapes
+from arena.terminal.output import Escapes
 
 _UNDER_A_LAUNCHER = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "PMI_ID", "MPI_LOCALRANKID")
 _REPORTS_VARIABLE = "ARENA_REPORTS"  # set if the starting process reads reports
@@ -634,7 +634,7 @@ def run(
                 break
             was_hung = is_hung
             if terminal:  # rank 0 has not closed its display
-                sys.stdout.write(OwnEscapes(f"{_SHOW_CURSOR}\n"))
+                sys.stdout.write(Escapes(f"{_SHOW_CURSOR}\n"))
                 sys.stdout.flush()
             if known.folder is not None:
                 restart = Restart(known.folder, known.made, known.begun, tuple(output.dead), cause, before, died)
@@ -663,7 +663,7 @@ def exit_status(
     played = f"what was played is in the run folder{again}"
     killed = -status if status < 0 else status - 128 if 128 < status < 128 + signal.NSIG else 0
     if (received or killed) and output.listener is None and sys.stdout.isatty():  # rank 0 has not closed its display
-        sys.stdout.write(OwnEscapes(f"{_SHOW_CURSOR}\n"))
+        sys.stdout.write(Escapes(f"{_SHOW_CURSOR}\n"))
         sys.stdout.flush()
     if received:
         # Rank 0 does not know which signal this process got; it has written where the run is.

@@ -43,6 +43,15 @@ def policy_versions(folder: RunFolder, policy: str) -> dict[int, Path]:
     return {checkpoint.ticks_of(file): file for file in files}
 
 
+def labeled_versions(folder: RunFolder, policy: str) -> dict[str, Path]:
+    """The same by their labels: `first`, `last`, `best` if there is one, and ticks; empty without a checkpoint."""
+    if not (kept := boundary.checkpoints_of(folder, policy)):
+        return {}
+    best = {"best": file} if (file := folder.checkpoints_path(policy) / checkpoint.BEST).exists() else {}
+    ticks = {str(tick): file for tick, file in sorted(policy_versions(folder, policy).items())}
+    return {"first": kept[0], "last": kept[-1], **best, **ticks}
+
+
 def policy_at(config: Config, folder: RunFolder | None, version: str, *, path: str) -> PolicyConfig:
     """A policy of a run as it was at a tick, frozen.
 

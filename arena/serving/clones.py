@@ -41,9 +41,9 @@ class ClonedModel(RemoteModel):
     def forward(self, observation: Any, *, mask: Any = None) -> Forward:
         """See `RemoteModel.forward`; the game's own requests are not touched."""
         link = self._link
-        seen, allowed = link.fitted_observation(observation), link.fitted_mask(mask)
+        sample, allowed = link.fitted_observation(observation), link.fitted_mask(mask)
         space = link.observation_space
-        batch = unflatten(space, [leaf[None] for leaf in flatten(space, seen)])
+        batch = unflatten(space, [leaf[None] for leaf in flatten(space, sample)])
         masks = None if allowed is None else allowed[None]
         with self._shared.lock:  # actors run in several threads
             actions, self._memory = self._model.act(np.zeros(1, np.intp), batch, masks, self._memory, None)

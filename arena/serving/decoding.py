@@ -54,21 +54,21 @@ class Decoder:
             raise ValueError(f"actions of the unknown dtype {decoding.dtype!r}")
         self._decoding, self._dtype, self._shape = decoding, np.dtype(decoding.dtype), decoding.shape
         self.mask_size, size = 0, int(np.prod(decoding.shape))
-        given: tuple[tuple[Any, ...], ...] = ()  # what has a number for each number of an action
+        sized: tuple[tuple[Any, ...], ...] = ()  # what has a number for each number of an action
         if isinstance(decoding, (Categorical, Values)):
-            self.mask_size, width, given = decoding.n, decoding.n, ((decoding.start,),)
+            self.mask_size, width, sized = decoding.n, decoding.n, ((decoding.start,),)
             self._start: Any = decoding.start
         elif isinstance(decoding, MultiCategorical):
             self.mask_size = width = sum(decoding.nvec)
-            given = decoding.nvec, decoding.start
+            sized = decoding.nvec, decoding.start
             self._cuts, self._start = np.cumsum(decoding.nvec)[:-1], np.array(decoding.start)
         elif isinstance(decoding, Bernoulli):
             width = size
         else:
-            width, given = size, (decoding.low, decoding.high)
+            width, sized = size, (decoding.low, decoding.high)
             if isinstance(decoding, Gaussian):
                 scale = decoding.middle or (0.0,) * size, decoding.half_width or (1.0,) * size
-                given = *given, decoding.log_std, *scale
+                sized = *sized, decoding.log_std, *scale
                 self._std = np.exp(np.array(decoding.log_std, np.float64))
             self._low, self._high = (np.array(bound, np.float64) for bound in (decoding.low, decoding.high))
             if isinstance(decoding, Gaussian):
@@ -76,8 +76,8 @@ class Decoder:
             else:
                 with np.errstate(invalid="ignore"):  # a model with infinite bounds is refused when it is described
                     self._middle, self._reach = self._low / 2 + self._high / 2, self._high / 2 - self._low / 2
-        if any(len(numbers) != size for numbers in given):
-            raise ValueError(f"actions of the shape {decoding.shape} do not have {max(map(len, given))} numbers")
+        if any(len(numbers) != size for numbers in sized):
+            raise ValueError(f"actions of the shape {decoding.shape} do not have {max(map(len, sized))} numbers")
         self.outputs = ((width,), (width,)) if isinstance(decoding, SquashedGaussian) else ((width,),)
 
     def __call__(self, outputs: Sequence[Array], masks: Array | None = None, random: Random | None = None) -> Array:

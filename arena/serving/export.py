@@ -263,9 +263,9 @@ def verify(
             run=file.run,
             engine=file.engine,
         )
-    for name, own in file.metadata.items():
-        if own != expected.metadata[name]:
-            found = f"{name}: found {json.dumps(own)}, the checkpoint has {json.dumps(expected.metadata[name])}"
+    for name, value in file.metadata.items():
+        if value != expected.metadata[name]:
+            found = f"{name}: found {json.dumps(value)}, the checkpoint has {json.dumps(expected.metadata[name])}"
             problems.append(f"{folder / DESCRIPTION}: {found}")
     if session is None:
         return problems

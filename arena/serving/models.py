@@ -81,8 +81,8 @@ class ActorModel(Model):
 
     def act(self, rows: Numbers, observations: Any, masks: Masks, memory: Memory, random: Random) -> tuple[Any, Memory]:
         """See `Model`."""
-        for leaf, seen in zip(self._leaves, flatten(self._space, observations), strict=True):
-            leaf[rows] = seen
+        for leaf, observed in zip(self._leaves, flatten(self._space, observations), strict=True):
+            leaf[rows] = observed
         active = np.zeros(len(self._begun), np.bool_)
         active[rows] = True
         infos: dict[str, Any] = {"active": active}  # as a user's own actor reads them

@@ -67,10 +67,10 @@ class OnnxModel:
         """
         if entities is None and any(part.n is not None for part in self.file.inputs):
             raise ValueError("the model has the input 'entity': give the place of each row's entity in its team")
-        given: dict[str, Any] = {"memory": memory, "entity": entities}
+        more: dict[str, Any] = {"memory": memory, "entity": entities}
         feed = {}
         for part in self.file.inputs:
-            leaf = given[part.name] if part.path is None else observations
+            leaf = more[part.name] if part.path is None else observations
             for key in part.path or ():
                 leaf = leaf[key]
             feed[part.name] = np.asarray(leaf, part.dtype)
@@ -174,11 +174,11 @@ def differences(session: Any, file: ModelFile) -> list[str]:
         found.append(f"has no metadata {METADATA!r}: `arena export` has not written it")
     elif written != metadata_text(file):
         found.append(f"its metadata {METADATA!r} differs from {DESCRIPTION}")
-    for kind, own, expected in (
+    for kind, nodes, expected in (
         ("input", session.get_inputs(), file.inputs),
         ("output", session.get_outputs(), file.outputs),
     ):
-        tensors = [(node.name, _NUMPY.get(node.type, node.type[7:-1]), [*node.shape[1:]]) for node in own]
+        tensors = [(node.name, _NUMPY.get(node.type, node.type[7:-1]), [*node.shape[1:]]) for node in nodes]
         described = [(tensor.name, tensor.dtype, [*tensor.shape]) for tensor in expected]
         if tensors != described:
             shown = [

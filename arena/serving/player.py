@@ -67,12 +67,12 @@ class Player:
         if isinstance(self.model, ActorModel):
             return math.inf
         rows, space = np.arange(min(len(self._memory), self._max_batch)), self._observation_space
-        seen = unflatten(space, [np.repeat(leaf[None], len(rows), axis=0) for leaf in flatten(space, no_op(space))])
+        observed = unflatten(space, [np.repeat(leaf[None], len(rows), axis=0) for leaf in flatten(space, no_op(space))])
         random = None if self._seed is None else [np.random.default_rng(0) for _ in rows]
         quickest = math.inf
         for _ in range(5):
             begun = time.perf_counter()
-            self.model.act(rows, seen, None, self._memory[rows], random)
+            self.model.act(rows, observed, None, self._memory[rows], random)
             quickest = min(quickest, time.perf_counter() - begun)
         return quickest
 
@@ -113,12 +113,12 @@ class Player:
             [leaf[found] for leaf in flatten(self._observation_space, observations[entity])]
             for entity, found in zip(self.entities, slots, strict=True)
         ]
-        seen = by_entity[0] if count == 1 else [np.concatenate(leaf) for leaf in zip(*by_entity, strict=True)]
-        given = [masks[entity] for entity in self.entities]
+        observed = by_entity[0] if count == 1 else [np.concatenate(leaf) for leaf in zip(*by_entity, strict=True)]
+        by_entity_masks = [masks[entity] for entity in self.entities]
         allowed = None
-        if given[0] is not None:
+        if by_entity_masks[0] is not None:
             allowed = np.concatenate(
-                [mask[found] for mask, found in zip(given, slots, strict=True) if mask is not None]
+                [mask[found] for mask, found in zip(by_entity_masks, slots, strict=True) if mask is not None]
             )
 
         def compute(batch: NDArray[np.intp]) -> tuple[NDArray[np.intp], list[NDArray[Any]]]:
@@ -126,7 +126,7 @@ class Player:
             which = rows[batch]
             acted, memory = self.model.act(
                 which,
-                unflatten(self._observation_space, [leaf[batch] for leaf in seen]),
+                unflatten(self._observation_space, [leaf[batch] for leaf in observed]),
                 None if allowed is None else allowed[batch],
                 self._memory[which],
                 None if self._seed is None else [self._random[row] for row in which.tolist()],
@@ -150,7 +150,7 @@ class Player:
                         failed.append(int(rows[position]) // count)
         for which, leaves in computed:
             for place, entity in enumerate(self.entities):
-                own = which % count == place
+                mine = which % count == place
                 for into, leaf in zip(flatten(self._action_space, actions[entity]), leaves, strict=True):
-                    into[which[own] // count] = leaf[own]
+                    into[which[mine] // count] = leaf[mine]
         return failed

@@ -75,8 +75,8 @@ class Server:
         self._counts = None if records is None else Journal(records / "games.jsonl")
         self._actions = [empty_batch(space, match.lanes) for space in self.interface.action_spaces]
         self._in_slots: list[Game | None] = [None] * match.lanes
-        self._bell = threading.Event()
-        connection.bell = self._ring
+        self._woken = threading.Event()
+        connection.wake = self._ring
         self._calls: deque[Callable[[], None]] = deque()
         self._unnamed = 0  # requests without a game
         self._stopped = self._drains = False
@@ -114,14 +114,14 @@ class Server:
             on_loop(self._turn)
         else:
             while (seconds := self._turn()) is not None:
-                self._bell.wait(seconds)
+                self._woken.wait(seconds)
         self._count()
         self._report()
 
     def _turn(self) -> float | None:
         """Answers what has come; returns how many seconds may pass until the next turn, None at the end."""
         games, table = self._connection.games, self.table
-        self._bell.clear()
+        self._woken.clear()
         while self._calls:
             self._calls.popleft()()
         again = games.poll(table)
@@ -165,8 +165,8 @@ class Server:
 
     def _ring(self) -> None:
         """Wakes `run`; most often another request has done so already."""
-        if not self._bell.is_set():
-            self._bell.set()
+        if not self._woken.is_set():
+            self._woken.set()
 
     def take_finished(self) -> list[Game]:
         """The accounts of games that are over, each once."""

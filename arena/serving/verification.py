@@ -120,15 +120,15 @@ def compare(found: Outputs, reference: Outputs, names: Sequence[str], decoding: 
         if least != most:
             pairs.append((f"batches of {most} and of {least}", found[most][index], found[least][index]))
         largest, relatives, agreements = [], [], []
-        for where, own, expected in pairs:
+        for where, output, expected in pairs:
             faults = []
-            if own.dtype != expected.dtype or own.shape != expected.shape:
-                faults = [f"{own.dtype} {list(own.shape)}, expected {expected.dtype} {list(expected.shape)}"]
-            elif not np.isfinite(own).all():
-                wrong = np.count_nonzero(~np.isfinite(own))
+            if output.dtype != expected.dtype or output.shape != expected.shape:
+                faults = [f"{output.dtype} {list(output.shape)}, expected {expected.dtype} {list(expected.shape)}"]
+            elif not np.isfinite(output).all():
+                wrong = np.count_nonzero(~np.isfinite(output))
                 faults = [f"{wrong} numbers are NaN or infinite, in the reference none is"]
             else:
-                difference, size = np.abs(own.astype(np.float64) - expected), np.abs(expected.astype(np.float64))
+                difference, size = np.abs(output.astype(np.float64) - expected), np.abs(expected.astype(np.float64))
                 largest.append(float(difference.max(initial=0.0)))
                 if (difference > _ABSOLUTE + _RELATIVE * size).any():
                     faults.append(f"max_abs {largest[-1]:.3g}, limit {_ABSOLUTE:g} + {_RELATIVE:g} x |reference|")
@@ -141,7 +141,7 @@ def compare(found: Outputs, reference: Outputs, names: Sequence[str], decoding: 
                     shown = f"{relative:.3g}" if math.isfinite(relative) else "infinite"
                     faults.append(f"l1_relative {shown}, limit {_L1_RELATIVE:g}")
                 if parts is not None and index == 0:
-                    both = zip(np.split(own, parts, -1), np.split(expected, parts, -1), strict=True)
+                    both = zip(np.split(output, parts, -1), np.split(expected, parts, -1), strict=True)
                     agreements.append(min(float((one.argmax(-1) == best.argmax(-1)).mean()) for one, best in both))
                     if agreements[-1] < _AGREEMENT:
                         faults.append(f"agreement {agreements[-1]:.4f}, limit {_AGREEMENT:g}")

@@ -56,11 +56,47 @@ class Rate:
         return (last - first) / (now - began) if now > began else None
 
 
-class PlainDisplay:
+class PlainLines:
+    """Lines on a stream that is no terminal."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream = stream
+
+    def message(self, text: str) -> None:
+        """Prints the text at once."""
+        self._stream.write(f"{printable(text)}\n")
+        self._stream.flush()
+
+
+class LivePanel:
+    """What is drawn again in place on a terminal, and the lines above it; `width`: columns, None asks the terminal."""
+
+    def __init__(self, stream: IO[str], *, width: int | None) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._console = Console(file=drawing(stream), force_terminal=True, width=width)
+        self._live = Live(console=self._console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
+
+    def start(self) -> None:
+        """Takes the cursor; from here on `stop` must be called."""
+        self._live.start()
+
+    def message(self, text: str) -> None:
+        """Prints the text above the panel."""
+        self._console.print(printable(text), markup=False, highlight=False)
+
+    def stop(self) -> None:
+        """Gives the cursor back."""
+        self._live.stop()
+
+
+class PlainDisplay(PlainLines):
     """One line every five seconds, and one at the end."""
 
     def __init__(self, stream: IO[str], *, total_ticks: int | None, clock: Clock = time.monotonic) -> None:
-        self._stream, self._clock, self._total = stream, clock, total_ticks
+        super().__init__(stream)
+        self._clock, self._total = clock, total_ticks
         self._rate = Rate(clock)
         self._line_at = 0.0
         self._pending: tuple[int, Scoreboard] | None = None
@@ -76,11 +112,6 @@ class PlainDisplay:
         self._pending = (ticks_done, scoreboard)
         if self._clock() >= self._line_at:
             self._print()
-
-    def message(self, text: str) -> None:
-        """Prints the text at once."""
-        self._stream.write(f"{printable(text)}\n")
-        self._stream.flush()
 
     def stop(self) -> None:
         """Prints the last state if it has not been printed."""
@@ -122,7 +153,7 @@ def silent_display() -> Display:
     return SilentDisplay()
 
 
-class LiveDisplay:
+class LiveDisplay(LivePanel):
     """A progress bar and a table of the policies, drawn again in place at most five times a second.
 
     Args:
@@ -142,19 +173,15 @@ class LiveDisplay:
         width: int | None = None,
         clock: Clock = time.monotonic,
     ) -> None:
-        from rich.console import Console
-        from rich.live import Live
-
+        super().__init__(stream, width=width)
         self._total, self._colors, self._clock = total_ticks, colors, clock
         self._rate = Rate(clock)
-        self._console = Console(file=drawing(stream), force_terminal=True, width=width)
-        self._live = Live(console=self._console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
         self._draw_at = 0.0
         self._pending: tuple[int, Scoreboard] | None = None
 
     def start(self) -> None:
         """Takes the cursor; from here on `stop` must be called."""
-        self._live.start()
+        super().start()
         self._draw_at = self._clock()
 
     def update(self, ticks_done: int, scoreboard: Scoreboard) -> None:
@@ -164,15 +191,11 @@ class LiveDisplay:
         if self._clock() >= self._draw_at:
             self._draw()
 
-    def message(self, text: str) -> None:
-        """Prints the text above the panel."""
-        self._console.print(printable(text), markup=False, highlight=False)
-
     def stop(self) -> None:
         """Draws the last state and gives the cursor back."""
         if self._pending is not None and self._live.is_started:
             self._draw()
-        self._live.stop()
+        super().stop()
 
     def _draw(self) -> None:
         assert self._pending is not None  # both callers have seen to it

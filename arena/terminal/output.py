@@ -2,7 +2,7 @@
 
 The first error is raised, and later output discarded, so that no further write fails, not even Python's flush at its
 exit. Names and messages come from folders, games and algorithms, so a terminal gets no control character of theirs:
-`guarded_output` shows them as `\\u001b`, as `printable` does. Escape sequences of our own are `OwnEscapes`.
+`guarded_output` shows them as `\\u001b`, as `printable` does. Escape sequences of our own are `Escapes`.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ def printable(text: str) -> str:
     return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
-class OwnEscapes(str):
+class Escapes(str):
     """Text whose escape sequences are the arena's own, and reach the terminal."""
 
 
 class Printed:
-    """A stream that gets `printable` text, and `OwnEscapes` as they are; `own`: all that is written here is such."""
+    """A stream that gets `printable` text, and `Escapes` as they are; `escapes`: all that is written here is such."""
 
-    def __init__(self, stream: IO[str], *, own: bool = False) -> None:
-        self.stream, self._own = stream, own
+    def __init__(self, stream: IO[str], *, escapes: bool = False) -> None:
+        self.stream, self._escapes = stream, escapes
 
     def write(self, text: str) -> int:
         """Writes."""
-        own = self._own or isinstance(text, OwnEscapes)
-        return self.stream.write(OwnEscapes(text) if own else printable(text))
+        escapes = self._escapes or isinstance(text, Escapes)
+        return self.stream.write(Escapes(text) if escapes else printable(text))
 
     def writelines(self, lines: Iterable[str]) -> None:
         """Writes."""
@@ -59,7 +59,7 @@ class Printed:
 
 def drawing(stream: IO[str]) -> IO[str]:
     """The stream for a program that draws with escape sequences, to which all text is given as `printable`."""
-    return cast("IO[str]", Printed(stream, own=True))
+    return cast("IO[str]", Printed(stream, escapes=True))
 
 
 class _Guarded(io.FileIO):
@@ -149,7 +149,7 @@ def say(text: str, *, styles: bool = False) -> None:
     parts = _STYLE.split(text) if styles else [text]
     keep = len(parts) > 1 and sys.stdout.isatty()
     shown = [part * keep if place % 2 else printable(part) for place, part in enumerate(parts)]
-    sys.stdout.write(OwnEscapes("".join([*shown, "\x1b[0m" * keep, "\n"])))
+    sys.stdout.write(Escapes("".join([*shown, "\x1b[0m" * keep, "\n"])))
     sys.stdout.flush()
 
 

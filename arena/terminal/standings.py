@@ -14,12 +14,12 @@ from arena.league.next_round import Champion
 from arena.league.ratings.contradictions import Contradiction
 from arena.league.ratings.intervals import of_share
 from arena.league.ratings.ranking import Doubt
-from arena.league.ratings.standings import ENOUGH, Curtailed, LeagueTable, Narrow, Row
+from arena.league.ratings.standings import ENOUGH, Curtailed, LeagueTable, Row
 from arena.league.timeline import Timeline
 
 MOST = 12  # lines
 _MOST_PAIRS = 3
-_APART = "no games connect these players with those above: their numbers cannot be compared"
+_UNCONNECTED = "no games connect these players with those above: their numbers cannot be compared"
 _ONE_SCALE = (
     "these two tables have one scale: a player of the first side scores a half against one of the second with the same "
     "Elo; intervals are of distances within a table"
@@ -36,7 +36,7 @@ def table_lines(tables: Sequence[Sequence[Row]], *, most: int | None = None, alw
     lines: list[str] = []
     for _, group in groupby(tables, key=lambda rows: rows[0].scale):
         together = [*group]
-        lines += [_APART] if lines else []
+        lines += [_UNCONNECTED] if lines else []
         for rows in together:
             lines += [f"{rows[0].population}:"] if rows[0].population else []
             lines += standings_lines(rows, most=most, always=always)
@@ -132,28 +132,20 @@ def standings_lines(rows: Sequence[Row], *, most: int | None = None, always: Col
 
 def league_lines(found: LeagueTable, *, most: int | None = None, always: Collection[str] = ()) -> list[str]:
     """The standings of a league and remarks on them; arguments as of `standings_lines`."""
-    return [
-        *table_lines(found.tables, most=most, always=always),
-        *begun_lines([row for rows in found.tables for row in rows]),
-        *found.without_winner,
-        *equal_lines(found.equal),
-        *prior_lines(prior=found.prior),
-        *curtailed_lines(found.curtailed),
-        *narrow_lines(found.narrow),
-    ]
-
-
-def begun_lines(rows: Sequence[Row]) -> list[str]:
-    """Which players have begun anew, as a copy or from their first weights; nothing where none has."""
-    copies = [
-        f"{row.player} is a copy of {row.began.source} since tick {row.began.tick}"
-        for row in rows
-        if row.began and row.began.source
-    ]
-    resets = [
-        f"{row.player} started over at tick {row.began.tick}" for row in rows if row.began and not row.began.source
-    ]
-    return [f"{', '.join([*copies, *resets])}: games and score count from then on"] if copies or resets else []
+    lines = table_lines(found.tables, most=most, always=always)
+    begun = [(row.player, row.began) for rows in found.tables for row in rows if row.began]  # since a tick
+    again = [f"{name} is a copy of {began.source} since tick {began.tick}" for name, began in begun if began.source]
+    again += [f"{name} started over at tick {began.tick}" for name, began in begun if not began.source]
+    if again:
+        lines.append(f"{', '.join(again)}: games and score count from then on")
+    lines += [*found.without_winner, *equal_lines(found.equal), *prior_lines(prior=found.prior)]
+    lines += curtailed_lines(found.curtailed)
+    if (narrow := found.narrow) is not None:
+        lines.append(
+            f"the rating of {narrow.player}, which leads, rests on few opponents: nearly all of its games were against "
+            f"{' and '.join(narrow.opponents)}, of {narrow.others} other players; `arena tournament RUN` lets all meet"
+        )
+    return lines
 
 
 def prior_lines(*, prior: bool) -> list[str]:
@@ -226,14 +218,4 @@ def curtailed_lines(found: Curtailed | None) -> list[str]:
         f"short games count too often, and ratings favor who wins them: with {found.player} a lane finishes about "
         f"{found.games:.3g} games before the end of a {found.by} cuts one; set a larger `{found.key}`, for {ENOUGH} or "
         "more"
-    ]
-
-
-def narrow_lines(found: Narrow | None) -> list[str]:
-    """That the leader has met few of the others, and what helps; nothing where it has met more."""
-    if found is None:
-        return []
-    return [
-        f"the rating of {found.player}, which leads, rests on few opponents: nearly all of its games were against "
-        f"{' and '.join(found.opponents)}, of {found.others} other players; `arena tournament RUN` lets all meet"
     ]

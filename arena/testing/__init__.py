@@ -23,8 +23,7 @@
 All raise `ContractBroken` at the first breach.
 """
 
-from arena.testing.batched_env import ContractBroken, check_batched_env
-from arena.testing.entity_env import check_entity_env
+from arena.testing.batched_env import ContractBroken, check_batched_env, check_entity_env
 from arena.testing.external_games import Played, check_external_games
 from arena.testing.leagues import check_pairings, check_rule
 

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from typing import Any
 
 import numpy as np
 from gymnasium.spaces import Discrete, MultiDiscrete, Space
 from numpy.typing import NDArray
 
-from arena.errors import ArenaError
+from arena.entity_env.environment import is_entity_env
+from arena.errors import ArenaError, ConfigError, GameError
 from arena.game import spaces
 from arena.game.api import BatchedEnv, Flags, Frame, Interface, Step
+from arena.game.context import taken_by
 from arena.game.infos import refused_key
 from arena.game.ragged import Ragged
 from arena.game.spaces import large_numbers
 from arena.game.units import UnitActions, UnitSpace
+from arena.registry import environment_factory, load_object
 
+_ENTITY_LANES = 3  # in which games of entities are played
 _LARGEST_SEED = 2**32 - 1  # that a run may draw for a game; some games in C++ take no more than 2^31 - 1
 
 
@@ -89,10 +93,10 @@ def check_batched_env(
                 raise
             tolerate(f"{breach}. It can be trained on, but {cost}")
 
-    seen: list[list[list[Any]]] = []  # of each frame and entity the leaves
-    first = _play(env, ticks, seed, seen)
+    observed: list[list[list[Any]]] = []  # of each frame and entity the leaves
+    first = _play(env, ticks, seed, observed)
     for name, space, frames in zip(
-        env.interface.entities, env.interface.observation_spaces, zip(*seen, strict=True), strict=True
+        env.interface.entities, env.interface.observation_spaces, zip(*observed, strict=True), strict=True
     ):
         if advise is not None and (words := large_numbers(space, list(map(np.concatenate, zip(*frames, strict=True))))):
             advise(f"{name}: {words}")
@@ -204,7 +208,7 @@ class _Player:
         must(not stuck.size, f"{when}: in lane {stuck} no entity is active", "a lane goes on until all have ended")
 
 
-def _play(env: BatchedEnv, ticks: int, seed: int, seen: list[list[list[Any]]] | None = None) -> list[list[Any]]:
+def _play(env: BatchedEnv, ticks: int, seed: int, observed: list[list[list[Any]]] | None = None) -> list[list[Any]]:
     """Everything that the game returned, frame by frame; `seen` gets copies of the leaves, of ragged ones the items."""
     player, history = _Player(env, seed), []
     all_lanes = np.ones(env.lanes, np.bool_)
@@ -215,8 +219,8 @@ def _play(env: BatchedEnv, ticks: int, seed: int, seen: list[list[list[Any]]] | 
         arrays = [frame.active, *(mask for mask in frame.masks if mask is not None)]
         arrays += [leaf for leaves in flat for leaf in leaves]
         history.append([copy.deepcopy(array if lanes is all_lanes else array[lanes]) for array in (*arrays, *flags)])
-        if seen is not None and lanes is all_lanes:
-            seen.append([[np.array(getattr(leaf, "values", leaf)) for leaf in leaves] for leaves in flat])
+        if observed is not None and lanes is all_lanes:
+            observed.append([[np.array(getattr(leaf, "values", leaf)) for leaf in leaves] for leaves in flat])
 
     note(player.reset(all_lanes, [seed + lane for lane in range(env.lanes)]), all_lanes)
     for tick in range(ticks):
@@ -253,6 +257,33 @@ def episodes_of(
             return
         if over.any():
             player.reset(over)
+
+
+def check_entity_env(make: str | Callable[[], Any], ticks: int = 200, seed: int = 0) -> None:
+    """Plays a game with random allowed actions as the arena does, and checks everything that it gives.
+
+    If the game takes a seed, it must play the same twice. Games of the package `entity-gym` are checked alike. `make`
+    may be a name as in a configuration, `package.module:Class`; `ticks` should let some episodes end.
+
+    Raises:
+        ContractBroken: at the first breach.
+    """
+    factory = environment_factory(make) if isinstance(make, str) else make
+    one = factory()
+    must(
+        is_entity_env(one),
+        f"{type(one).__module__}.{type(one).__qualname__} is no arena.entity_env.Environment",
+        "a game of this interface derives from it",
+    )
+    seeded = "seed" in taken_by(one) or callable(getattr(one, "seed", None))
+    one.close()
+    adapt = load_object("envs.adapters:adapt")
+    with ExitStack() as stack:
+        try:
+            games = [stack.enter_context(closing(adapt(factory, {}, _ENTITY_LANES))) for _ in range(2)]
+            check_batched_env(games[0], ticks=ticks, seed=seed, repeatable=seeded, again=games[1])
+        except (ConfigError, GameError) as error:
+            raise ContractBroken(str(error)) from error
 
 
 def _check_array(array: Any, dtype: Any, shape: tuple[int, ...], where: str) -> None:

@@ -86,7 +86,7 @@ def _leagues() -> Iterator[LeagueView]:
         learners = tuple(name for name in names if name in learns)
         yield LeagueView(1, learners, names, dict.fromkeys(names, ()), Results(), learns, ((),))
         snapshots = {name: (f"{name}@100", f"{name}@200") if name in learns else () for name in names}
-        players = (*names, *(player for own in snapshots.values() for player in own))
+        players = (*names, *(player for taken in snapshots.values() for player in taken))
         met: tuple[Pair, ...] = tuple(((one,), (other,)) for one in names for other in names if one < other)
         for won in (Score(3, 1, 2), Score(wins=6)):
             results = Results()

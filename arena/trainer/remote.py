@@ -55,15 +55,15 @@ class RemoteRun:
         After the death of a process the run goes back to the tick, and gets the order again.
         """
         if self._tick is None:
-            self._tick = self._await_held()
+            self._tick = self._await_tick()
         while self._tick is not None and self._tick <= tick:
             assert self._connection is not None, "it has sent its tick"
             with suppress(OSError):  # it has ended meanwhile
                 send(self._connection, {"go": dict(changes)})
-            self._tick = self._await_held()
+            self._tick = self._await_tick()
         return self._tick
 
-    def _await_held(self) -> int | None:
+    def _await_tick(self) -> int | None:
         """The tick at which the run waits; None if its processes have ended."""
         while True:
             if self._connection is None:  # until the process that leads the run connects

@@ -38,7 +38,7 @@ from arena.plan.seats import check_seats
 from arena.preflight.examine import interface_of
 from arena.preflight.later_seats import evaluation_config
 from arena.preflight.spec import spec_of
-from arena.records import best, boundary, checkpoint, evaluations
+from arena.records import boundary, checkpoint, evaluations
 from arena.records.atomic import make_folder, part_of
 from arena.records.evaluations import numbers_of
 from arena.records.folder import RunFolder
@@ -56,7 +56,7 @@ from arena.run.evaluation import episodes_per_lane, is_due
 from arena.run.hooks import changed_config, check_change, lines_of, with_changes
 from arena.run.lead import Leader, scored
 from arena.run.loop import OneProcess, RunLoop, in_one_process
-from arena.run.opponents import opponent_of, opposed, policy_at
+from arena.run.opponents import labeled_versions, opponent_of, opposed, policy_at
 from arena.run.prepare import prepare
 from arena.run.resume import rolled_back, rule_met
 from arena.serving.policy import Policy, configured_policy
@@ -180,7 +180,7 @@ class Trainer:
         run = replace(run, source=self._origin.source, overridden=self._origin.overridden, held=True)
         state = RunState(objects=self._objects)
         self._leader = Leader(state, display=silent_display(), output=self._output, watched=False)
-        self._held = RunLoop(OneProcess(), run, state, self._leader)
+        self._loop = RunLoop(OneProcess(), run, state, self._leader)
         if self._ranks == "1":
             self._leader.lock(run)
         self._closed = self._is_over = self._interrupted = False
@@ -190,7 +190,7 @@ class Trainer:
     @property
     def folder(self) -> Path:
         """The run folder."""
-        return self._held.run.path
+        return self._loop.run.path
 
     @property
     def config(self) -> dict[str, Any]:
@@ -206,7 +206,7 @@ class Trainer:
     @property
     def ticks(self) -> int:
         """The ticks that every match has played."""
-        return self._held.run.leg.start
+        return self._loop.run.leg.start
 
     @property
     def results(self) -> list[dict[str, Any]]:
@@ -221,12 +221,12 @@ class Trainer:
     @property
     def done(self) -> bool:
         """Whether the last tick was played, or a stop rule is met."""
-        run = self._held.run
+        run = self._loop.run
         return self._is_over or run.leg.start >= run.plan.horizon or self._rule_met
 
     @property
     def _rule_met(self) -> bool:
-        return rule_met(self._held.run, self._held.state.results) is not None
+        return rule_met(self._loop.run, self._loop.state.results) is not None
 
     # -------------------------------------------------------------------------------------------------------- training
 
@@ -241,42 +241,42 @@ class Trainer:
         """
         self._check_open()
         if self._interrupted:
-            self._held.state.unlock()
+            self._loop.state.unlock()
             self._open(str(self.folder), resume=True)
         if self.done:
             again = f"Trainer.restore({str(self.folder)!r}, ticks=...)"
             raise BudgetReached(f"the run is over at tick {self.ticks}; go on with {again}")
-        held, started = self._held, self.ticks
-        episodes = held.run.folder.episodes
+        loop, started = self._loop, self.ticks
+        episodes = loop.run.folder.episodes
         before = episodes.stat().st_size if episodes.exists() else 0
         self._players.clear()
         self._memories.clear()
         if self._ranks != "1":
             return self._trained(before, over=self._play_remotely() == 0)
         with untouched_process():
-            held.state.stop.renew()
-            held.state.stop.listen()
+            loop.state.stop.renew()
+            loop.state.stop.listen()
             try:
-                log_to_folder(held.run)
-                while (status := held.play_stage()) is None:
-                    run = held.run  # more belongs to the iteration: its leg, its evaluation, or the end of the run
+                log_to_folder(loop.run)
+                while (status := loop.play_stage()) is None:
+                    run = loop.run  # more belongs to the iteration: its leg, its evaluation, or the end of the run
                     if not (run.leg.start == started or is_due(run) or run.concluded or self._rule_met):
                         break
             except KeyboardInterrupt:
                 self._interrupted = True
                 raise
             except BaseException as error:
-                self._fail(self._leader.failure(held.run, error))
+                self._fail(self._leader.failure(loop.run, error))
         if status is not None:
             self._read_boundary()
-        if status is not None and held.state.stop.number is not None:
+        if status is not None and loop.state.stop.number is not None:
             self._interrupted = True
-            raise KeyboardInterrupt(signal.Signals(held.state.stop.number).name)
+            raise KeyboardInterrupt(signal.Signals(loop.state.stop.number).name)
         return self._trained(before, over=status is not None)
 
     def _play_remotely(self) -> int | None:
         """Plays an iteration in the processes of a launcher; the exit status if the run is over."""
-        run, memory = self._held.run, self._held.state
+        run, memory = self._loop.run, self._loop.state
         if self._remote is None:
             resume = run.resumed or run.begun
             self._remote = RemoteRun(resolved_yaml(self._config), run.path, self._ranks, self._hosts, resume=resume)
@@ -305,19 +305,19 @@ class Trainer:
 
     def _read_boundary(self) -> None:
         """Replaces the run by its continuation from the newest boundary in its folder."""
-        if boundary.newest_tick(self._held.run.folder) is not None:
-            self._held.run = replace(rolled_back(self._held.run), begun=True)
+        if boundary.newest_tick(self._loop.run.folder) is not None:
+            self._loop.run = replace(rolled_back(self._loop.run), begun=True)
 
     def _trained(self, before: int, *, over: bool) -> dict[str, Any]:
         """The newest result after an iteration; `before`: bytes of the episodes before it."""
         self._is_over = over
-        lines = list(JournalReader(self._held.run.folder.episodes, start=before).lines(EpisodeRecord, missing_ok=True))
+        lines = list(JournalReader(self._loop.run.folder.episodes, start=before).lines(EpisodeRecord, missing_ok=True))
         cut = sum(line.cut for line in lines)
         if 2 * cut > len(lines) and not self._warned:
             self._warned = True
             words = f"{cut} of {len(lines)} episodes were cut by the end of the iteration"
             warnings.warn(f"{words}: `every` is short for this game", stacklevel=3)
-        kept = self._held.state.results  # None where other processes have played
+        kept = self._loop.state.results  # None where other processes have played
         newest = (self.results[-1:] or [{}])[0] if kept is None else dict(kept.newest or {})
         if self._verbose:
             say(_line(newest))
@@ -344,18 +344,18 @@ class Trainer:
                 `train` refuses options that do not fit the learned state.
         """
         self._check_open()
-        run = self._held.run
+        run = self._loop.run
         for key, value in changes.items():
             check_change(self._config, key, value)
-        wanted = {**self._held.state.changes, **changes}
+        changed_values = {**self._loop.state.changes, **changes}
         known = [line for line in lines_of(run.folder) if line.tick <= run.leg.start]
-        changed = changed_config(run, [*known, ChangeLine(tick=run.leg.start, set=wanted)])
+        changed = changed_config(run, [*known, ChangeLine(tick=run.leg.start, set=changed_values)])
         _check_resumable(changed)
         with untouched_process():
             for before, match in zip(run.plan.matches, with_changes(run.plan, changed).matches, strict=True):
                 if match.game.kwargs != before.game.kwargs and registry.external_kind(match.game.make) is None:
                     interface_of(match)  # made once: arguments that it does not take are found here
-        self._held.state.changes = wanted
+        self._loop.state.changes = changed_values
 
     # ----------------------------------------------------------------------------------------------------- its policies
 
@@ -376,7 +376,7 @@ class Trainer:
             RunFailed: a game has failed.
         """
         self._check_open()
-        run = self._held.run
+        run = self._loop.run
         loads = {name: str(path) for name, path in run.leg.restore.items()}
         now = self._config_now()
         frozen = evaluation_config(msgspec.structs.replace(now, evaluation=EvaluationConfig(every=1)), loads)
@@ -412,7 +412,7 @@ class Trainer:
         return numbers_of(folders, lines, self.policies)
 
     def _config_now(self) -> Config:
-        run = self._held.run
+        run = self._loop.run
         lines = [line for line in lines_of(run.folder) if line.tick <= run.leg.start]
         return changed_config(run, lines) if lines else self._config
 
@@ -427,24 +427,17 @@ class Trainer:
             ConfigError: there is no such policy or checkpoint, or its algorithm has no `actor()`.
         """
         self._check_open()
-        name, run = self._named(name), self._held.run
-        files = checkpoint.list_checkpoints(run.folder.checkpoints_path(name))
+        name, run = self._named(name), self._loop.run
         tick = None
-        if which != "last" and files:
-            known = {str(checkpoint.ticks_of(file)): checkpoint.ticks_of(file) for file in files}
-            found = best.read(run.folder)
-            if found is not None and str(found.tick) in known:
-                known["best"] = found.tick
-            known = {"first": checkpoint.ticks_of(files[0]), **known}
-            if str(which) not in known:
-                nearby = nearest(str(which), ["last", *known])
-                raise ConfigError(f"there is no checkpoint {which!r} of {name!r}; {nearby}")
-            tick = known[str(which)]
+        if which != "last" and (labeled := labeled_versions(run.folder, name)):
+            if str(which) not in labeled:
+                raise ConfigError(f"there is no checkpoint {which!r} of {name!r}; {nearest(str(which), labeled)}")
+            tick = checkpoint.ticks_of(labeled[str(which)])
         return Player(self._policy(name, tick), name)
 
     def _policy(self, name: str, tick: int | None) -> Policy:
         with untouched_process(), self._origin.located():
-            folder = self._held.run.folder if self._held.run.begun or self._held.run.resumed else None
+            folder = self._loop.run.folder if self._loop.run.begun or self._loop.run.resumed else None
             return configured_policy(self._config_now(), folder, name, tick)
 
     def _named(self, name: str | None) -> str:
@@ -525,7 +518,7 @@ class Trainer:
     @cached_property
     def _seated(self) -> dict[str, str]:
         """By the name of each entity of match 0, and as it is configured, its policy; the game is made once."""
-        match = self._held.run.plan.matches[0]
+        match = self._loop.run.plan.matches[0]
         with untouched_process(), self._origin.located():
             interface = interface_of(match)
             seats = check_seats(match, interface)
@@ -571,13 +564,13 @@ class Trainer:
 
     def _checkpoint(self, name: str) -> Path:
         self._check_open()
-        found = boundary.newest(self._held.run.folder) if self._held.run.begun or self._held.run.resumed else None
+        found = boundary.newest(self._loop.run.folder) if self._loop.run.begun or self._loop.run.resumed else None
         if found is None or name not in found.checkpoints:
             why = "has no state before its first iteration"
             if self._config_now().policies[name].frozen:
                 why = "is frozen and loads no checkpoint, so it has no state"
             raise ConfigError(f"{name!r} {why}", path=f"policies.{name}")
-        return found.checkpoint(self._held.run.folder, name)
+        return found.checkpoint(self._loop.run.folder, name)
 
     # ------------------------------------------------------------------------------------------------ saving and ending
 
@@ -591,7 +584,7 @@ class Trainer:
             ConfigError: it holds files, or nothing was played yet.
         """
         self._check_open()
-        run = self._held.run
+        run = self._loop.run
         if not run.folder.config.exists():
             raise ConfigError("nothing was played yet; call train() first", source=str(run.path))
         to = run.path / "saved" / f"{self.ticks:012d}" if folder is None else anchored(folder)
@@ -617,7 +610,7 @@ class Trainer:
             return
         self._closed = True
         self._end_remote()
-        memory = self._held.state
+        memory = self._loop.state
         if memory.callbacks is not None:
             with untouched_process():
                 memory.callbacks.end()
@@ -625,12 +618,12 @@ class Trainer:
             memory.results.close()
         memory.disconnect("over")
         memory.unlock()
-        if not self._held.run.folder.config.exists():
-            self._held.run.folder.remove_unbegun(whole=self._held.run.made_folder)
+        if not self._loop.run.folder.config.exists():
+            self._loop.run.folder.remove_unbegun(whole=self._loop.run.made_folder)
 
     def _check_open(self) -> None:
         if self._closed:
-            again = f"Trainer.restore({str(self._held.run.path)!r})"
+            again = f"Trainer.restore({str(self._loop.run.path)!r})"
             raise ConfigError(f"the Trainer is closed; {again} goes on with its run")
 
     def __enter__(self) -> Trainer:
@@ -655,7 +648,7 @@ class Trainer:
         rows = "".join(
             f"<tr>{''.join(f'<td>{_shown(result[name])}</td>' for name in _SHOWN)}</tr>" for result in self.results[-5:]
         )
-        title = f"{escape(str(self.folder))}: tick {self.ticks} of {self._held.run.plan.horizon}"
+        title = f"{escape(str(self.folder))}: tick {self.ticks} of {self._loop.run.plan.horizon}"
         return f"<p>{title}</p><table><tr>{head}</tr>{rows}</table>"
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from arena.cli import doctor
-from arena.cli.doctor import memory, mpi, software, storage, torch
+from arena.cli.doctor import memory, mpi, software, storage
 from arena.cli.doctor.finding import Answer, Finding, Level, ask, ok, problem, python, warning
 from arena.cli.main import main
 from arena.records.lock import RunLock
@@ -281,7 +281,7 @@ def test_low_disk_space_is_a_warning(free: int, level: str) -> None:
     ],
 )
 def test_wrong_clock_is_a_warning(wall: float, drift: float, apart: float, words: str) -> None:
-    found = storage.clock_finding(wall, drift=drift, apart=apart)
+    found = storage.clock_finding(wall, drift=drift, ahead=apart)
     assert words in found.found
     assert found.level is (Level.OK if words == "agrees" else Level.WARNING)
 
@@ -300,7 +300,7 @@ def test_wrong_clock_is_a_warning(wall: float, drift: float, apart: float, words
 def test_several_threads_in_each_process_are_a_warning(
     threads: int, settings: dict[str, str], level: str, remedy: str
 ) -> None:
-    found = torch.threads_finding("2.0", threads, settings)
+    found = software.threads_finding("2.0", threads, settings)
     assert found.level == level
     assert found.remedy.startswith(remedy)
 
@@ -315,20 +315,20 @@ def test_several_threads_in_each_process_are_a_warning(
     ],
 )
 def test_gpu_invisible_to_torch_is_a_warning(names: list[str], built: str | None, there: bool, level: str) -> None:
-    assert torch.gpu_finding(names, built, there=there).level == level
+    assert software.gpu_finding(names, built, there=there).level == level
 
 
 def test_broken_torch_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch, "_answer", lambda: (Answer(1, "", "ImportError: libcudart.so.12: cannot open"), {}))
-    assert "libcudart" in only(torch.torch()).found
-    assert list(torch.gpu()) == []
+    monkeypatch.setattr(software, "_answer", lambda: (Answer(1, "", "ImportError: libcudart.so.12: cannot open"), {}))
+    assert "libcudart" in only(software.torch()).found
+    assert list(software.gpu()) == []
 
 
 @pytest.mark.slow
 def test_the_doctors_own_process_needs_neither_torch_nor_mpi() -> None:
     program = (
-        "import sys; from arena.cli import doctor; from arena.cli.doctor import torch, memory, storage\n"
-        "checks = [torch.torch, torch.gpu, memory.shared, storage.writing]\n"
+        "import sys; from arena.cli import doctor; from arena.cli.doctor import software, memory, storage\n"
+        "checks = [software.torch, software.gpu, memory.shared, storage.writing]\n"
         "assert all(finding.level == 'ok' for finding in doctor.examine_machine(checks))\n"
         "print(*[name for name in ('torch', 'mpi4py') if name in sys.modules])"
     )
@@ -348,7 +348,9 @@ def test_package_that_hides_one_of_the_arena_is_told_by_every_command(tmp_path: 
     home = Path(software.__file__).parents[3]
     words = f"the arena's own package 'envs' is hidden by {tmp_path.resolve() / 'envs'}: rename that one"
     for path, hidden in ((tmp_path, True), (home, False)):
-        check = "from arena.cli.doctor.software import own_packages; print(*(one.line for one in own_packages()))"
+        check = (
+            "from arena.cli.doctor.software import installed_packages as found; print(*(one.line for one in found()))"
+        )
         for program in (["-c", check], ["-m", "arena", "list"]):
             ran = subprocess.run(
                 [sys.executable, *program],

@@ -14,7 +14,7 @@ import pytest
 
 from arena.records.scoreboard import Scoreboard
 from arena.terminal.display import LiveDisplay, PlainDisplay
-from arena.terminal.output import OwnEscapes, complain_of, guarded_output, printable, say
+from arena.terminal.output import Escapes, complain_of, guarded_output, printable, say
 
 TITLE = "\x1b]0;owned\x07"  # an operating system command of xterm
 HOSTILE = f"{TITLE}\x9b2J\u202egnp.\u2066\r\x08\udc1b\x1b[31m"
@@ -81,7 +81,7 @@ def test_guarded_stream_passes_on_only_the_arenas_own_escapes(name: str, monkeyp
         with guarded_output(lasts=True), guarded_output(lasts=True):
             print(HOSTILE, file=getattr(sys, name))
             getattr(sys, name).writelines([HOSTILE, "\n"])
-            getattr(sys, name).write(OwnEscapes("\x1b[?25h"))
+            getattr(sys, name).write(Escapes("\x1b[?25h"))
         stream.close()
         assert read.read().decode() == f"{SHOWN}\n{SHOWN}\n\x1b[?25h"
         monkeypatch.undo()

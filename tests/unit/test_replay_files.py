@@ -64,16 +64,16 @@ class Writer:
         self.writer = ReplayWriter(home / "replays", OF_TWO, GAME, lanes=LANES, start=start)
         self.tick, self.length = start, length
         self.episodes = np.full(2, first, np.int64)
-        self.begin(seeds=[11, 12], anew=True)
+        self.begin(seeds=[11, 12], new_game=True)
 
-    def begin(self, lanes: Any = (1, 1), *, seeds: Any = None, options: Any = None, anew: bool = False) -> None:
+    def begin(self, lanes: Any = (1, 1), *, seeds: Any = None, options: Any = None, new_game: bool = False) -> None:
         self.writer.begin(
             frame(self.tick),
             np.array(lanes, np.bool_),
             episodes=self.episodes,
             seeds=seeds,
             options=options,
-            anew=anew,
+            new_game=new_game,
         )
 
     def play(self, ticks: int) -> Writer:
@@ -131,8 +131,8 @@ def test_manifest_and_starts_round_trip_is_exact(tmp_path: Path) -> None:
     writer.play(1).close()
     assert match_of(tmp_path).manifest == OF_TWO
     first, reset = recordings(tmp_path)[0].begins
-    assert (first.tick, first.lanes, first.seeds, first.options, first.anew) == (0, [0, 1], [11, 12], None, True)
-    assert (reset.tick, reset.lanes, reset.seeds, reset.anew) == (2, [1], [8], False)
+    assert (first.tick, first.lanes, first.seeds, first.options, first.new_game) == (0, [0, 1], [11, 12], None, True)
+    assert (reset.tick, reset.lanes, reset.seeds, reset.new_game) == (2, [1], [8], False)
     assert (reset.options, reset.lost) == ({"level": [1, "x"], "deep": {"a": 1.5}}, "")
 
 
@@ -245,7 +245,7 @@ def changed(chunk: Chunk, **fields: Any) -> Chunk:
 def bad_begins(chunk: Chunk) -> Iterator[Any]:
     first = chunk.begins[0]
     yield []
-    yield [msgspec.structs.replace(first, anew=False)]
+    yield [msgspec.structs.replace(first, new_game=False)]
     yield [msgspec.structs.replace(first, tick=1)]
     yield [msgspec.structs.replace(first, lanes=[0, 5])]
     yield [msgspec.structs.replace(first, lanes=[0], episodes=[0], digests=[0], seeds=None)]

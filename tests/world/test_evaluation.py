@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 import signal
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ import pytest
 import yaml
 
 from arena.cli.main import main
-from arena.cli.train_run import present
+from arena.cli.train_run import TrainRun
 from arena.config import parse_config
 from arena.errors import ConfigError
 from arena.records import boundary, checkpoint
@@ -48,7 +49,7 @@ def duel(evaluation: Mapping[str, Any] | None = EVALUATION, *, ticks: int = 100,
 def train(data: Mapping[str, Any], path: Path, *, resume: bool = False, code: int = 0) -> RunFolder:
     """Plays and prints as `arena train`, to the exit status `code`; what is left."""
     run = prepare(parse_config(data, source="test"), ranks=1, run_dir=str(path), resume=resume)
-    assert loop.run_single_process(run, present) == code
+    assert loop.run_single_process(run, TrainRun(argparse.Namespace()).present) == code
     return run.folder
 
 

@@ -144,7 +144,7 @@ def test_restarted_games_are_replayed(fault: str, tmp_path: Path) -> None:
     kwargs = {"length": 5, "fault": fault, "at": 3 if fault == "reset" else 7}
     played = play(run_of("faulty_games:Faulty", lanes=2, kwargs=kwargs, on_env_error="restart"), tmp_path)
     match = match_of(played)
-    assert sum(begin.anew for recording in match.recordings for begin in recording.begins) == 4
+    assert sum(begin.new_game for recording in match.recordings for begin in recording.begins) == 4
     check(played)
 
 

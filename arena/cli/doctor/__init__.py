@@ -1,11 +1,10 @@
 """`arena doctor`: what a run needs of its machine, tried out for real, a line for each thing.
 
     finding     the result of a check; runs a command with a time limit
-    software    Python and the packages
+    software    Python and the packages, torch, its threads and the GPUs that it sees
     mpi         library and launcher: do they start processes, does a run survive the death of one
     memory      what the processes of a node share, and limits
     storage     the place of the run folders: writing, locks, space, clocks
-    torch       torch, its threads, and the GPUs that it sees
 
 Nothing here imports torch or starts MPI in this process.
 """
@@ -17,13 +16,13 @@ import json
 import subprocess
 from collections.abc import Callable, Iterable, Iterator
 
-from arena.cli.doctor import memory, mpi, software, storage, torch
+from arena.cli.doctor import memory, mpi, software, storage
 from arena.cli.doctor.finding import Finding, Level, problem
 from arena.errors import ConfigError
 from arena.terminal.output import say
 
 CHECKS: tuple[Callable[[], Iterable[Finding]], ...] = (
-    *(software.python, software.packages, software.own_packages),
+    *(software.python, software.packages, software.installed_packages),
     *(mpi.library, mpi.launcher, mpi.few_processes, mpi.many_processes),
     *(
         memory.shared,
@@ -35,7 +34,7 @@ CHECKS: tuple[Callable[[], Iterable[Finding]], ...] = (
         memory.open_files,
     ),
     *(storage.writing, storage.space, storage.clocks),
-    *(torch.torch, torch.gpu),
+    *(software.torch, software.gpu),
 )
 
 

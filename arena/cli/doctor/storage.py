@@ -17,14 +17,14 @@ from arena.records.lock import RunLock
 _NEEDED, _COMFORTABLE = 64 * 2**20, 2**30  # bytes
 _LISTENED = 0.2  # seconds over which two clocks are compared
 _DRIFT = 0.02  # seconds
-_APART = 2.0  # seconds between our clock and that of the file system
+_AHEAD = 2.0  # seconds between our clock and that of the file system
 _BUILT = 1735689600  # 2025-01-01: a clock that shows an earlier time is wrong
 
 
 def place() -> Path:
     """The folder in which the run folders are, or will be made."""
-    wanted = Path.cwd() / "runs"
-    return next(folder for folder in (wanted, *wanted.parents) if folder.is_dir())
+    runs = Path.cwd() / "runs"
+    return next(folder for folder in (runs, *runs.parents) if folder.is_dir())
 
 
 def writing() -> Iterator[Finding]:
@@ -35,13 +35,13 @@ def writing() -> Iterator[Finding]:
             with replacing(Path(folder) / "file") as file:
                 file.write(b"x")
             with RunLock.take(folder) as lock:
-                held = lock.held
+                locks = lock.held
     except (OSError, ConfigError) as error:
         yield problem(
             subject, f"{where} cannot be written: {error}", "go to another folder, or name one with --run-dir"
         )
         return
-    if held:
+    if locks:
         yield ok(subject, f"{where} can be written and locks")
     else:
         remedy = "never start two runs with the same --run-dir, or mount it with locks (Lustre: -o flock)"
@@ -70,11 +70,11 @@ def clocks() -> Iterator[Finding]:
     with tempfile.NamedTemporaryFile(prefix=".arena-doctor-", dir=place()) as file:
         file.write(b"x")
         file.flush()
-        apart = Path(file.name).stat().st_mtime - time.time()
-    yield clock_finding(wall, drift=drift, apart=apart)
+        ahead = Path(file.name).stat().st_mtime - time.time()
+    yield clock_finding(wall, drift=drift, ahead=ahead)
 
 
-def clock_finding(wall: float, *, drift: float, apart: float) -> Finding:
+def clock_finding(wall: float, *, drift: float, ahead: float) -> Finding:
     """The finding about clocks, in seconds: the wall clock since 1970 and its drift against the monotonic one while we
     looked, and how far the clock of the file system is ahead.
     """
@@ -86,7 +86,7 @@ def clock_finding(wall: float, *, drift: float, apart: float) -> Finding:
         return warning(
             "clock", f"jumped by {drift:+.3f} s while we looked", "records carry the time; runs go by another"
         )
-    if abs(apart) > _APART:
+    if abs(ahead) > _AHEAD:
         remedy = "records of several hosts will not agree; let both take the time from one server (NTP)"
-        return warning("clock", f"that of the files is {apart:+.1f} s apart", remedy)
+        return warning("clock", f"that of the files is {ahead:+.1f} s apart", remedy)
     return ok("clock", "agrees with that of the files")

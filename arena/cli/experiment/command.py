@@ -64,7 +64,7 @@ def drive(plan: ExperimentPlan, arguments: argparse.Namespace) -> int:
             folder,
             slots,
             display,
-            hosts_given=not slots.crowding,
+            names_hosts=not slots.crowding,
             retry_errors=arguments.retry_errors,
             only=arguments.trial,
         )

@@ -142,7 +142,7 @@ def _with_human(
     others = {policy for seat in taken for policy in policies_of(seat)} - {name}
     policies = {policy: config.policies[policy] for policy in config.policies if policy in others}
     env = config.envs[entry.env]
-    wrappers = [[name, given] for name, given in env.wrapped_in]
+    wrappers = [[name, argument] for name, argument in env.wrapped_in]
     kwargs = {"make": env.make, "kwargs": {**env.kwargs, **entry.env_kwargs}, "wrappers": wrappers}
     return msgspec.structs.replace(
         config,

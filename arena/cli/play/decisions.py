@@ -89,8 +89,8 @@ def described(space: Space[Any], observation: Any) -> list[str]:
         visible = observation["visible"][name] if name in space.hidden else np.ones(len(units))
         for unit, shown in zip(units, visible, strict=True):
             if shown:
-                told = _features(features, unit)
-                lines.append(f"{index} {name}: {told}" if told else f"{index} {name}")
+                values = _features(features, unit)
+                lines.append(f"{index} {name}: {values}" if values else f"{index} {name}")
             index += 1
     return lines
 

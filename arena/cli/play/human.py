@@ -131,12 +131,12 @@ class Human:
         if advisor is not None:
             shares = advisor.probabilities(observation, mask, decided)
         choices = [
-            _asked(console, tick, decision, share).choice for decision, share in zip(decided, shares, strict=True)
+            _answer(console, tick, decision, share).choice for decision, share in zip(decided, shares, strict=True)
         ]
         return joined(spaces[1], decided, choices)
 
 
-def _asked(console: Console, tick: int, decision: Decision, shares: Sequence[float] | None) -> Option:
+def _answer(console: Console, tick: int, decision: Decision, shares: Sequence[float] | None) -> Option:
     """Asks until there is an answer."""
     best, question = None, decision.question()
     if shares is not None:

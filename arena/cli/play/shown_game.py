@@ -24,7 +24,7 @@ class ShownGame:
     def __init__(
         self, *, lanes: int, make: str, kwargs: Mapping[str, Any], wrappers: Sequence[tuple[str, Any]] = ()
     ) -> None:
-        around = [(name, given) for name, given in wrappers]
+        around = [(name, argument) for name, argument in wrappers]
         source, _, name = make.partition(":")
         if source == "gymnasium" and name in gymnasium.registry:
             entry = gymnasium.spec(name).entry_point

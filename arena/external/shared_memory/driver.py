@@ -75,11 +75,11 @@ class Driver:
         self._outgoing = list(messages)
         self._received: list[tuple[uuid.UUID, bytes]] = []
         self._rows: dict[str, Rows] | None = None  # of the newest hand-over, while it is the driver's turn
-        self._begun = self._greeted = self._asked_to_close = self._closed = False
+        self._begun = self._greeted = self._closing = self._closed = False
         self._wait = TurnWait()
         self.handovers = 0
         self.simulator_s = self.driver_s = 0.0
-        self._taken_at = self._looked_at = self._given_at = self._usual_s = 0.0
+        self._taken_at = self._looked_at = self._gave_at = self._usual_s = 0.0
         self._folder: files.LinkFolder | None = None
         if attach is None:
             self._folder = files.LinkFolder(None if folder is None else anchored(folder))
@@ -194,7 +194,7 @@ class Driver:
                     )
                 except OSError as error:
                     raise PeerGone(f"{{simulator}} cannot be started: {filled[0]}: {error.strerror}") from error
-            self._wait, self._given_at = TurnWait(), time.monotonic()
+            self._wait, self._gave_at = TurnWait(), time.monotonic()
             return
         if self._rows is None:
             raise ProtocolError("there is no hand-over to answer: it is the simulator's turn")
@@ -229,7 +229,7 @@ class Driver:
         self._outgoing.clear()
         now = time.monotonic()
         self.driver_s += now - self._taken_at if self._taken_at else 0.0
-        self._rows, self._given_at, self._wait = None, now, TurnWait(self._usual_s)
+        self._rows, self._gave_at, self._wait = None, now, TurnWait(self._usual_s)
 
     def poll(self) -> dict[str, Rows] | None:
         """The rows of a hand-over that has come since the last `give`; None: not yet.
@@ -251,7 +251,7 @@ class Driver:
                 raise PeerClosed(f"{self._named()} has closed the link after {self.handovers} hand-overs")
             self._rows = self._file.rows()
             self._taken_at = time.monotonic()
-            passed = self._taken_at - self._given_at
+            passed = self._taken_at - self._gave_at
             self.simulator_s += passed
             self._usual_s += _NEWEST * (min(passed, 1.0) - self._usual_s)
             if self._old_release and not self._greeted:  # rows that come with the greeting are not played
@@ -345,9 +345,9 @@ def close_drivers(drivers: Sequence[Driver], *, polite: bool = True) -> None:
                 file.follow()
             if program is None and file.turn == DRIVER and file.command == Command.CLOSE:
                 return True  # the simulator has closed the link
-            if not driver._asked_to_close and file.turn == DRIVER:
+            if not driver._closing and file.turn == DRIVER:
                 file.give(Command.CLOSE, SIMULATOR)
-                driver._asked_to_close = True
+                driver._closing = True
         except LinkError:
             return True  # the file is broken: the program is ended by signals
         return False
@@ -356,8 +356,8 @@ def close_drivers(drivers: Sequence[Driver], *, polite: bool = True) -> None:
     if polite:
         deadline = time.monotonic() + max((driver.close_s for driver in open_drivers), default=0.0)
         wait = TurnWait()
-        asked = open_drivers
-        while (asked := [driver for driver in asked if not has_ended(driver)]) and time.monotonic() < deadline:
+        closing = open_drivers
+        while (closing := [driver for driver in closing if not has_ended(driver)]) and time.monotonic() < deadline:
             wait.pause()
     end_programs([driver._program for driver in open_drivers if driver._program is not None])
     for driver in open_drivers:

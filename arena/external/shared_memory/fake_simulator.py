@@ -82,10 +82,10 @@ class FakeSimulator:
         ends: list[list[tuple[Any, ...]]] = [[] for _ in self.specs]  # by entity, rows of the next hand-over
         while True:
             rows: dict[str, Rows] = {}
-            asked: list[NDArray[np.intp]] = []  # by entity, the instances that ask
+            requesting: list[NDArray[np.intp]] = []  # by entity, the instances that ask
             for entity, spec in enumerate(self.specs):
-                asked.append(np.flatnonzero(frame.active[:, entity] & self._playing[:, entity]))
-                found = ends[entity] + [self._row(frame, lane, entity, None) for lane in asked[-1].tolist()]
+                requesting.append(np.flatnonzero(frame.active[:, entity] & self._playing[:, entity]))
+                found = ends[entity] + [self._row(frame, lane, entity, None) for lane in requesting[-1].tolist()]
                 if found:
                     ids, seen, rewards, done, max_step, masks = map(np.array, zip(*found, strict=True))
                     rows[spec.name] = Rows(ids, (seen,), rewards, done, max_step, masks if spec.branches else None)
@@ -93,7 +93,7 @@ class FakeSimulator:
             if answer is None:
                 return
             actions: list[Any] = []  # those of instances that have not asked are ignored
-            for spec, space, acting in zip(self.specs, self._env.interface.action_spaces, asked, strict=True):
+            for spec, space, acting in zip(self.specs, self._env.interface.action_spaces, requesting, strict=True):
                 batch = np.zeros((len(self._ids), spec.action_size), spec.action_dtype)
                 if len(acting):
                     batch[acting] = answer[spec.name][-len(acting) :]

@@ -213,7 +213,7 @@ class SharedMemoryGames:
                     self._advance(simulator, table)
             except LinkError as error:
                 self._restart(simulator, table, error)
-        computing = [simulator.link for simulator in self._simulators if simulator.asked is None]
+        computing = [simulator.link for simulator in self._simulators if simulator.requests is None]
         if not computing:
             table.complete()
             return _LOOK_S
@@ -224,7 +224,7 @@ class SharedMemoryGames:
         driver, number = simulator.link, simulator.number
         if simulator.failure is not None:
             raise simulator.failure
-        if simulator.asked is not None:
+        if simulator.requests is not None:
             driver.poll()  # checks that the program lives
             if not simulator.waiting:  # all games that waited were dropped
                 self._give(simulator, None)
@@ -244,9 +244,9 @@ class SharedMemoryGames:
                 if guid not in simulator.unknown:
                     simulator.unknown.add(guid)
                     _log.warning("simulator %d sends messages of an unknown channel, %s", number, guid)
-        simulator.asked = self._lives.pass_on(table, number, rows, driver.offset_of)
-        for asked in simulator.asked.values():
-            for slots in asked.slots.values():
+        simulator.requests = self._lives.pass_on(table, number, rows, driver.offset_of)
+        for requests in simulator.requests.values():
+            for slots in requests.slots.values():
                 simulator.waiting.update(slots.tolist())
         if self._lives.counts[number].max_step_without_done and not self._warned:
             self._warned = True
@@ -271,7 +271,7 @@ class SharedMemoryGames:
         before = simulator.counts()
         driver.abandon()
         lost = self._lives.lose(table, simulator.number)
-        simulator.asked = simulator.rows = simulator.failure = None
+        simulator.requests = simulator.rows = simulator.failure = None
         simulator.waiting.clear()
         with _numbered(simulator):
             simulator.driver = self._start(simulator)
@@ -286,7 +286,7 @@ class SharedMemoryGames:
     def answer(self, actions: Answers) -> None:
         """Gives the actions to the simulators that wait for them; the next `poll` reports simulators that failed."""
         for simulator in self._simulators:
-            if simulator.asked is not None:
+            if simulator.requests is not None:
                 try:
                     with _numbered(simulator):
                         self._give(simulator, actions)
@@ -294,8 +294,8 @@ class SharedMemoryGames:
                     simulator.failure = error
 
     def _give(self, simulator: _Simulator, actions: Answers | None) -> None:
-        asked, simulator.asked = simulator.asked, None
-        chosen = self._lives.actions(asked or {}, actions, simulator.waiting)
+        requests, simulator.requests = simulator.requests, None
+        chosen = self._lives.actions(requests or {}, actions, simulator.waiting)
         simulator.waiting.clear()
         driver = simulator.link
         for channel in simulator.channels:
@@ -345,7 +345,7 @@ class _Simulator:
     number: int
     driver: Driver | None = None
     rows: dict[str, Rows] | None = None  # rows of the first hand-over, before the table gets them
-    asked: dict[str, RequestRows] | None = None  # rows that wait for actions
+    requests: dict[str, RequestRows] | None = None  # rows that wait for actions
     waiting: set[int] = field(default_factory=set)  # slots of these
     failure: LinkError | None = None  # for the next `poll`
     starts: int = 0

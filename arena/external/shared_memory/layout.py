@@ -302,8 +302,8 @@ def read_rows(read: ReadRows, group: PlacedGroup, n: int, source: str = "", *, m
     observations = []
     for number, shape in enumerate(spec.observations):
         array = np.frombuffer(read(at[f"observation {number}"], 4 * n * prod(shape)), _F4).reshape(n, *shape)
-        is_own = array.flags.writeable and array.dtype == np.float32  # it was read into memory of its own
-        observations.append(array if is_own else array.astype(np.float32))
+        is_copy = array.flags.writeable and array.dtype == np.float32  # it was read into memory of its own
+        observations.append(array if is_copy else array.astype(np.float32))
     rewards = np.frombuffer(read(at["reward"], 4 * n), _F4).astype(np.float32)
     done = flags("done", n)
     overwritten = masks_at_max_step and spec.branches is not None

@@ -162,9 +162,9 @@ class Lives:
                     dropped.append(position)
                 else:
                     by_entity[life.entity].append((position, life.slot))
-            found[group] = asked = RequestRows(rows, {}, {}, dropped)
+            found[group] = requests = RequestRows(rows, {}, {}, dropped)
             for entity, pairs in by_entity.items():
-                positions, slots = asked.positions[entity], asked.slots[entity] = np.array(pairs, np.intp).T
+                positions, slots = requests.positions[entity], requests.slots[entity] = np.array(pairs, np.intp).T
                 masks = None if rows.masks is None else (~rows.masks[positions]).astype(np.int8)
                 seen = _observations(rows, positions)
                 table.ask_rows(slots, entity, seen, rewards=rewards[positions], masks=masks)
@@ -231,11 +231,11 @@ class Lives:
         return lost
 
     def actions(
-        self, asked: Mapping[str, RequestRows], answers: Answers | None, waiting: Set[int]
+        self, requests: Mapping[str, RequestRows], answers: Answers | None, waiting: Set[int]
     ) -> dict[str, NDArray[Any]]:
         """The actions of a hand-over, by group [n, A]: zeros for rows that ended, no-ops for rows without an answer."""
         found = {}
-        for group, (rows, by_entity, slots_of, dropped) in asked.items():
+        for group, (rows, by_entity, slots_of, dropped) in requests.items():
             spec = self._groups[group]
             actions = np.zeros((len(rows.ids), spec.action_size), spec.action_dtype)
             idle = list(dropped)

@@ -65,28 +65,28 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     @classmethod
     def of(cls, kwargs: Mapping[str, Any], copy: int) -> Settings:
         """The settings that a configuration describes, for this copy of a match; else a `ConfigError`."""
-        given = {key: value for key, value in kwargs.items() if value is not None and value != {}}
-        command, attach = given.get("command"), given.get("attach")
+        values = {key: value for key, value in kwargs.items() if value is not None and value != {}}
+        command, attach = values.get("command"), values.get("attach")
         if (command is None) == (attach is None):
             found = "neither" if command is None else "both"
             raise ConfigError(f"found {found} of `command` and `attach`; exactly one is needed", path="command")
         if attach is not None:
-            given.setdefault("step_s", _ATTACHED_STEP_S)
-            if "groups" not in given:
+            values.setdefault("step_s", _ATTACHED_STEP_S)
+            if "groups" not in values:
                 raise ConfigError("is needed with `attach`; `arena fake driver --attach NAME` prints it", path="groups")
             if not isinstance(attach, str) or not _ATTACH.fullmatch(attach):
                 raise ConfigError(
                     f"found {attach!r}; expected `default`, or 1 to 64 of A-Z a-z 0-9 _ -, not ending in _",
                     path="attach",
                 )
-            given["attach"] = f"{attach}-{copy}" if copy else attach
+            values["attach"] = f"{attach}-{copy}" if copy else attach
         elif not isinstance(command, Sequence) or isinstance(command, str) or not command:
             raise ConfigError(f"found {command!r}; expected a list: the program and its arguments", path="command")
         else:
-            given["command"] = [str(part) for part in command]
-        if isinstance(given.get("environment"), Mapping):
-            given["environment"] = {str(key): str(value) for key, value in given["environment"].items()}
-        settings = convert(cls, given, "")
+            values["command"] = [str(part) for part in command]
+        if isinstance(values.get("environment"), Mapping):
+            values["environment"] = {str(key): str(value) for key, value in values["environment"].items()}
+        settings = convert(cls, values, "")
         if attach is not None and settings.simulators > 1:
             raise ConfigError(f"found {settings.simulators}; with `attach` there is 1", path="simulators")
         checked_split(settings.split, settings.specs)
@@ -140,15 +140,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         """The classes of side channels; a `ConfigError` if one is no channel, or has the guid of another one."""
         with located(path="channels"):
             channels = [registry.load_object(target) for target in self.channels]
-        seen: dict[Any, type[Channel]] = {}
+        by_guid: dict[Any, type[Channel]] = {}
         for channel in channels:
             for name in ("guid", "receive", "outgoing"):
                 if not hasattr(channel, name):
                     raise ConfigError(f"{channel.__name__} has no `{name}`; a channel needs it", path="channels")
-            if channel.guid in seen:
-                both = f"{seen[channel.guid].__name__} and {channel.__name__}"
+            if channel.guid in by_guid:
+                both = f"{by_guid[channel.guid].__name__} and {channel.__name__}"
                 raise ConfigError(f"{both} have the same guid {channel.guid}", path="channels")
-            seen[channel.guid] = channel
+            by_guid[channel.guid] = channel
         return channels
 
     def messages(self, seed: float | None) -> list[Message]:
@@ -165,8 +165,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         command = None
         if self.command is not None:
             command = [part.replace("{seed}", str(seed)).replace("{number}", str(number)) for part in self.command]
-        given = {name: getattr(self, name) for name in _OF_DRIVER}
-        return Driver(command, messages=messages, output=output, **given)
+        values = {name: getattr(self, name) for name in _OF_DRIVER}
+        return Driver(command, messages=messages, output=output, **values)
 
 
 def checked_split(split: Mapping[str, Any], groups: Sequence[GroupSpec] | None) -> None:

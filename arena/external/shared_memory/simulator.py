@@ -137,8 +137,8 @@ class Simulator:
         groups = {name: file.groups[name] for name in rows}
         for name, (spec, _, offsets) in groups.items():
             n = len(rows[name].ids)
-            given = np.frombuffer(file.read(offsets["action"], 4 * n * spec.action_size), spec.action_dtype)
-            actions[name] = given.reshape(n, spec.action_size).astype(spec.action_dtype.newbyteorder("="))
+            data_read = np.frombuffer(file.read(offsets["action"], 4 * n * spec.action_size), spec.action_dtype)
+            actions[name] = data_read.reshape(n, spec.action_size).astype(spec.action_dtype.newbyteorder("="))
             file.write(offsets["n"], bytes(4))
         return None if command is Command.RESET else actions
 

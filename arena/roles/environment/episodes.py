@@ -302,7 +302,7 @@ class GameTracker(_Tracker):
         """As of `EpisodeTracker`, of all games that are over; a game that has never asked has no record."""
         records = []
         for game in self._games.take_finished():
-            if not game.asked or not game.name:
+            if not game.requested or not game.name:
                 continue
             slot, lost = game.slot, bool(game.lost)  # a lost game has no result, like an episode that a leg has cut
             playing = [[entity for entity in entities if game.takes_part[entity]] for entities in self._entities]

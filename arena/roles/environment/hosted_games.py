@@ -65,7 +65,7 @@ class HostedGames:
             text = str(error)
             report(Fault(text.partition("\n")[0], text, time.monotonic()), lanes)
 
-        connection.bell, connection.restarted = endpoint.bell(), report_part
+        connection.wake, connection.restarted = endpoint.bell(), report_part
 
     def begin(self) -> Frame:
         """Waits for the first tick of the leg; returns its frame."""

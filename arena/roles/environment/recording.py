@@ -135,7 +135,7 @@ class ReplayRecording:
             episodes=self._tracker.episodes,
             seeds=reset.seeds,
             options=reset.options,
-            anew=reset.new_game,
+            new_game=reset.new_game,
         )
 
     def add(self, tick: int, actions: Sequence[Any], step: Step, played: Step | None, idle: Sequence[int]) -> None:
