@@ -92,25 +92,24 @@ def docstring(made: Any) -> str:
     return (ast.get_docstring(node) or "") if isinstance(node, (ast.ClassDef, ast.FunctionDef)) else ""
 
 
-def _catalog(title: str, entries: Mapping[str, registry.Entry] | Mapping[str, type[msgspec.Struct]]) -> Catalog:
-    """Built-ins with their descriptions, or the first sentences of their docstrings."""
-    lines = {}
-    for name, entry in entries.items():
-        if isinstance(entry, registry.Entry):
-            lines[name] = entry.description
-        else:
-            head = docstring(entry).partition("\n")[0].removesuffix(".")
-            lines[name] = head[:1].lower() + head[1:]
-    return Catalog(title, lines)
+def _about(entry: registry.Entry | type[msgspec.Struct]) -> str:
+    """The description of a built-in, or the first sentence of its docstring."""
+    if isinstance(entry, registry.Entry):
+        return entry.description
+    head = docstring(entry).partition("\n")[0].removesuffix(".")
+    return head[:1].lower() + head[1:]
 
 
 SHELVES: Mapping[str, Catalog] = {
-    "environments": _catalog("environments", registry.ENVIRONMENTS),
-    "connections": _catalog("connections to external games", registry.EXTERNAL),
-    "wrappers": _catalog("wrappers of environments", registry.WRAPPERS),
-    "algorithms": _catalog("algorithms", registry.ALGORITHMS),
-    "generators": _catalog("generators of matches", matches.GENERATORS),
-    "rules": _catalog("rules of matchmaking", matches.RULES),
+    title.partition(" ")[0]: Catalog(title, {name: _about(entry) for name, entry in entries.items()})
+    for title, entries in {
+        "environments": registry.ENVIRONMENTS,
+        "connections to external games": registry.EXTERNAL,
+        "wrappers of environments": registry.WRAPPERS,
+        "algorithms": registry.ALGORITHMS,
+        "generators of matches": matches.GENERATORS,
+        "rules of matchmaking": matches.RULES,
+    }.items()
 }
 _SECTIONS = {"envs": "environments", "policies": "algorithms", "matches": "generators"}  # where they are configured
 _BUILT_IN: Mapping[str, str] = {name: words for shelf in SHELVES.values() for name, words in shelf.entries.items()}
@@ -291,37 +290,25 @@ def page(names: Sequence[str]) -> str:
 _LOADED: dict[tuple[type, str], str] = {(schema.Config, "name"): "the file's name"}  # by reading a file
 
 
-class _Section(NamedTuple):
-    """One table of the configuration page."""
-
-    heading: str
-    struct: type[msgspec.Struct]
-    about: str
-
-
-_PAGE_SECTIONS = (
-    _Section("Top level", schema.Config, "The keys of the file."),
-    _Section("An entry of `envs`", schema.EnvConfig, "Explained in [Environments](../environments.md)."),
-    _Section(
-        "`external` of an entry of `envs`",
-        schema.TickRules,
-        "Explained in [External games](../external-games.md).",
-    ),
-    _Section("An entry of `policies`", schema.PolicyConfig, "Explained in [Algorithms](../algorithms/index.md)."),
-    _Section("An entry of `matches`", matches.MatchConfig, "Explained in [Configuration](index.md#matches)."),
-    _Section("`evaluation`", schema.EvaluationConfig, "Explained in [Evaluation](../evaluation.md)."),
-    _Section("`best`", schema.BestConfig, "Explained in [Results](../results.md#the-best-checkpoint)."),
-    _Section(
+_PAGE_SECTIONS: tuple[tuple[str, type[msgspec.Struct], str], ...] = (  # heading, keys, and a sentence
+    ("Top level", schema.Config, "The keys of the file."),
+    ("An entry of `envs`", schema.EnvConfig, "Explained in [Environments](../environments.md)."),
+    ("`external` of an entry of `envs`", schema.TickRules, "Explained in [External games](../external-games.md)."),
+    ("An entry of `policies`", schema.PolicyConfig, "Explained in [Algorithms](../algorithms/index.md)."),
+    ("An entry of `matches`", matches.MatchConfig, "Explained in [Configuration](index.md#matches)."),
+    ("`evaluation`", schema.EvaluationConfig, "Explained in [Evaluation](../evaluation.md)."),
+    ("`best`", schema.BestConfig, "Explained in [Results](../results.md#the-best-checkpoint)."),
+    (
         "`curriculum`, and an entry of `callbacks` or `loggers`",
         schema.CallbackConfig,
         "Explained in [Curriculum](../curriculum.md), [Callbacks](../callbacks.md), [Results](../results.md#loggers).",
     ),
-    _Section("`league`", league.LeagueConfig, "Explained in [Leagues](../leagues.md#between-two-rounds)."),
-    _Section("`league.snapshots.gate`", league.GateConfig, ""),
-    _Section("`league.evolution`", league.EvolutionConfig, ""),
-    _Section("An entry of `league.evolution.perturb`", league.PerturbConfig, ""),
-    _Section("`league.decided`", league.DecidedConfig, ""),
-    _Section("All generators of matches", matches.Generator, "Explained in [Leagues](../leagues.md#who-meets-whom)."),
+    ("`league`", league.LeagueConfig, "Explained in [Leagues](../leagues.md#between-two-rounds)."),
+    ("`league.snapshots.gate`", league.GateConfig, ""),
+    ("`league.evolution`", league.EvolutionConfig, ""),
+    ("An entry of `league.evolution.perturb`", league.PerturbConfig, ""),
+    ("`league.decided`", league.DecidedConfig, ""),
+    ("All generators of matches", matches.Generator, "Explained in [Leagues](../leagues.md#who-meets-whom)."),
 )
 
 
@@ -346,7 +333,7 @@ def configuration() -> str:
         "```sh\narena check configs/touchdown_2v2.yaml\n```\n",
         "How the keys work together is told in [Configuration](index.md).\n",
     ]
-    sections = [(section.heading, section.about, _keys(section.struct)) for section in _PAGE_SECTIONS]
+    sections = [(heading, about, _keys(struct)) for heading, struct, about in _PAGE_SECTIONS]
     shared = set(_keys(matches.Generator))
     for title, kinds in (("Generator", matches.GENERATORS), ("Rule", matches.RULES)):
         for name, struct in kinds.items():

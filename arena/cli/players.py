@@ -139,13 +139,10 @@ class _Member(NamedTuple):
         file = None if tick is None else self.source.files(self.policy)[tick]
         options = rounds_file.options_at(self.source.rounds, tick or 0).get(self.policy, policy.options)
         with located(path=f"policies.{self.policy}.load", source=self.source.path):
-            load = resolved_load(policy, self.policy) if file is None else str(file.resolve())
+            # The file that its own `load` names, as the policy may play under another name and elsewhere.
+            file = checkpoint.find(policy.load, self.policy) if file is None and policy.load is not None else file
+            load = None if file is None else str(file.resolve())
         return msgspec.structs.replace(policy, frozen=True, load=load, options=options)
-
-
-def resolved_load(policy: PolicyConfig, name: str) -> str | None:
-    """The file that a policy's own `load` names, as the policy may play under another name and elsewhere."""
-    return None if policy.load is None else str(checkpoint.find(policy.load, name).resolve())
 
 
 def _members(sources: Sequence[Source]) -> dict[str, _Member]:

@@ -108,6 +108,10 @@ class FollowedRun:
         config: of the run; replaced when the run is resumed with changes.
         scoreboard: the scores of the policies that may play in its matches; others play only in evaluations.
         planned: ticks of each match, in all rounds; None where the number of episodes decides.
+        boundary: the newest tick from which the run can go on; None without one.
+        ticks: the most ticks that a match has played, as far as the files tell.
+        done: ticks of all matches of all rounds together, as far as the files tell.
+        total: what `done` will be in the end, if later rounds have as many matches as the newest; None: not known.
     """
 
     def __init__(self, folder: RunFolder) -> None:
@@ -130,42 +134,9 @@ class FollowedRun:
         self._played: dict[int, int] = {}  # ticks by match, as its last episode tells
         self._learned: dict[str, int] = {}  # ticks by policy, which all of its matches have played
         self._matches: Sequence[PlannedMatch] = ()  # of the newest round
-
-    @property
-    def boundary(self) -> int | None:
-        """The newest tick from which the run can go on."""
-        return newest_tick(self.folder)
-
-    @property
-    def ticks(self) -> int:
-        """The most ticks that a match has played, as far as the files tell."""
-        return max([self.boundary or 0, *self._played.values(), *self._learned.values()])
-
-    @property
-    def done(self) -> int:
-        """Ticks of all matches of all rounds together, as far as the files tell."""
-        reached = max(self._start, self.boundary or 0)
-        done = self._ticks_before
-        for match in self._matches:
-            learned = (self._learned.get(policy, 0) for policy in match.players)
-            done += max([reached, self._played.get(match.match, 0), *learned]) - self._start
-        return done
-
-    @property
-    def total(self) -> int | None:
-        """What `done` will be in the end, if later rounds have as many matches as the newest; None: not known."""
-        if self.planned is None or not self._matches:
-            return None
-        return self._ticks_before + (self.planned - self._start) * len(self._matches)
-
-    @property
-    def _start(self) -> int:
-        """The tick at which the newest round begins."""
-        return self._rounds[-1].start if self._rounds else 0
-
-    @property
-    def _ticks_before(self) -> int:
-        return ticks_before([line.start for line in self._rounds], [len(line.planned) for line in self._rounds])
+        self.boundary: int | None = None
+        self.ticks = self.done = 0
+        self.total: int | None = None
 
     @property
     def condition(self) -> RunStatus:
@@ -198,13 +169,24 @@ class FollowedRun:
             self._lanes = {match.match: match.lanes for match in self._matches}
         if self._rounds:
             self._matches = self._rounds[-1].planned
+        self.boundary = newest_tick(self.folder)
+        self.ticks = max([self.boundary or 0, *self._played.values(), *self._learned.values()])
+        start = self._rounds[-1].start if self._rounds else 0  # of the newest round
+        before = ticks_before([line.start for line in self._rounds], [len(line.planned) for line in self._rounds])
+        self.done, reached = before, max(start, self.boundary or 0)
+        for match in self._matches:
+            learned = (self._learned.get(policy, 0) for policy in match.players)
+            self.done += max([reached, self._played.get(match.match, 0), *learned]) - start
+        self.total = None
+        if self.planned is not None and self._matches:
+            self.total = before + (self.planned - start) * len(self._matches)
         rounds = []  # after a rollback, the newest round is new again
         for line in self._rounds[known:] if known <= len(self._rounds) else self._rounds[-1:]:
             extent = pluralize(len(line.planned), "match", "matches")
             rounds.append("; ".join([f"round {line.number} from tick {line.start}: {extent}", *change_text(line)]))
         if self._first_look:
-            before = [f"{pluralize(len(faults), 'fault')} so far"] if len(faults) > 1 else []
-            rounds, faults = rounds[-1:], [*before, *faults[-1:]]
+            earlier = [f"{pluralize(len(faults), 'fault')} so far"] if len(faults) > 1 else []
+            rounds, faults = rounds[-1:], [*earlier, *faults[-1:]]
         self._first_look = False
         for games in self._games.fresh(lambda journal: journal.lines(GamesLine)):
             self.scoreboard.games[games.match] = games.words(self._lanes[games.match])

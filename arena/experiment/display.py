@@ -78,7 +78,9 @@ class Progress:
         if self._began is None or done <= before:
             return ""
         seconds = (self._clock() - began) / (done - before) * (max(self.number, len(self.rows)) - done)
-        return f"about {duration_text(seconds)} left"
+        minutes = round(seconds / 60)
+        left = f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
+        return f"about {left if seconds >= 90 else f'{seconds:.0f} s'} left"
 
 
 class PlainExperimentDisplay(PlainLines):
@@ -196,7 +198,13 @@ def outcome_lines(rows: Sequence[TrialRow], metric: MetricConfig) -> list[str]:
         trials = pluralize(len(each.trials), "trial") + (f", {failed} in error" if failed else "")
         trials += f", {each.pruned} pruned" if each.pruned else ""
         cells = f"{number:3}", f"{left:{max(map(len, words))}}", f"{mean:{max(map(len, means))}}", trials
-        lines.append("  ".join([*cells, difference_text(each)]).rstrip())
+        compared = ""  # with the best one, over shared seeds
+        if each.difference is not None:
+            compared = f"from the best with {pluralize(each.shared, 'seed')}: {number_text(each.difference)}"
+            if each.interval is not None:
+                ends = ", ".join(map(number_text, each.interval))
+                compared = f"{'' if each.separable else 'not '}separable {compared} [{ends}]"
+        lines.append("  ".join([*cells, compared]).rstrip())
     if len(ranking.combinations) > _MOST_RANKED:
         lines.append(f"     and {len(ranking.combinations) - _MOST_RANKED} more: trials.csv, arena report")
     if ranking.best is not None:
@@ -221,25 +229,6 @@ def mean_text(each: Combination) -> str:
     return number_text(each.mean) + ("" if each.half is None else f" +- {number_text(each.half)}")
 
 
-def difference_text(each: Combination) -> str:
-    """`not separable from the best with 5 seeds: -1.2 [-4.1, 1.7]`; empty of the best one and without a shared seed."""
-    if each.difference is None:
-        return ""
-    difference, seeds = number_text(each.difference), pluralize(each.shared, "seed")
-    if each.interval is None:
-        return f"from the best with {seeds}: {difference}"
-    ends = ", ".join(map(number_text, each.interval))
-    return f"{'' if each.separable else 'not '}separable from the best with {seeds}: {difference} [{ends}]"
-
-
 def number_text(value: float) -> str:
     """A number with four digits or more."""
     return f"{value:.1f}" if 100 <= abs(value) < 100_000 else f"{value:.4g}"
-
-
-def duration_text(seconds: float) -> str:
-    """`4 min`, `2 h 10 min`, `30 s`."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"

@@ -21,7 +21,16 @@ from arena.config.decode import joined
 from arena.errors import ConfigError
 from arena.experiment.config import experiment_yaml
 from arena.experiment.display import ExperimentDisplay
-from arena.experiment.folder import ExperimentFolder, Record, StateLine, now, read_record, trial_lock, write_state
+from arena.experiment.folder import (
+    BEGINNING,
+    ExperimentFolder,
+    Record,
+    StateLine,
+    now,
+    read_record,
+    trial_lock,
+    write_state,
+)
 from arena.experiment.plan import ExperimentPlan
 from arena.experiment.process import TrialProcess, wait_for_end
 from arena.experiment.scheduler import (
@@ -44,9 +53,9 @@ from arena.experiment.tables import run_name, trial_row, write_best, write_table
 from arena.experiment.trials import Trial, digest_of
 from arena.experiment.values import FollowedResults, TrialRow, judged
 from arena.experiment.variation import Params, is_within
-from arena.records.atomic import replacing
+from arena.records.atomic import private, replacing
 from arena.records.boundary import newest_tick
-from arena.records.lock import RunLock, is_held, sharing
+from arena.records.lock import RunLock, is_held, lock_descriptor, sharing
 from arena.roles.stop import ONE_REQUEST_SECONDS, handled_signals, restored_handlers, takes_signals
 
 _WAIT_SECONDS = 0.25  # for the end of a process, between two looks for signals
@@ -129,7 +138,7 @@ class Driver:
     @property
     def requeue(self) -> Path:
         """The file that says that the driver was asked to end and to be started again."""
-        return self.folder.requeue if self._only is None else self.folder.requeue_of(self._only)
+        return self.folder.requeue if self._only is None else self.folder.path / f"requeue-{self._only}"
 
     # the beginning
 
@@ -481,7 +490,8 @@ def opened(plan: ExperimentPlan, folder: ExperimentFolder, *, resume: bool, only
             folder.write_config(experiment_yaml(plan.file.config))
         else:
             stack.enter_context(sharing(folder.path))
-            with folder.beginning_alone():
+            with open(folder.path / BEGINNING, "ab", opener=private) as file:  # other processes run other trials
+                lock_descriptor(file.fileno(), wait=True)
                 refuse_another()
                 if not folder.config.is_file():
                     folder.write_config(experiment_yaml(plan.file.config))

@@ -36,10 +36,11 @@ from arena.records.journal import Journal, JournalReader
 from arena.records.lock import is_held, lock_descriptor
 
 DIGITS = 4
-_BEGINNING = "lock.beginning"  # of the processes that run trials alone, which hold `lock` together
+BEGINNING = "lock.beginning"
+"""The lock of the processes that run trials alone, which hold `lock` together, while one begins the experiment."""
 _NAME = re.compile(r"([0-9]{4,})\.jsonl")
 _FILES = ("experiment.yaml", "configs", "states", "logs", "trials.csv", "best.json", "requeue", "report.html")
-_NAMES: Names = {**dict.fromkeys((*_FILES, "lock", "checksums", _BEGINNING)), "trials": {"*": RUN_NAMES}}
+_NAMES: Names = {**dict.fromkeys((*_FILES, "lock", "checksums", BEGINNING)), "trials": {"*": RUN_NAMES}}
 _ATTEMPTS, _PAUSE_SECONDS = 20, 0.01  # to lock a trial
 
 
@@ -148,7 +149,7 @@ class ExperimentFolder:
             return True
         if not self.path.is_dir() or self.config.exists():
             return False
-        known = {"configs", "trials", "states", "logs", "lock", _BEGINNING, part_of(self.config).name}
+        known = {"configs", "trials", "states", "logs", "lock", BEGINNING, part_of(self.config).name}
         entries = [*self.path.iterdir()]
         folders = [entry for entry in entries if entry.is_dir()]
         return {entry.name for entry in entries} <= known and not any(any(entry.iterdir()) for entry in folders)
@@ -182,16 +183,6 @@ class ExperimentFolder:
         except OSError as error:
             raise ConfigError(f"the folder cannot be made: {error.strerror or error}", source=str(self.path)) from error
 
-    @contextmanager
-    def beginning_alone(self) -> Iterator[None]:
-        """Waits until no other process begins the experiment in this folder, to run a trial of it."""
-        descriptor = private(str(self.path / _BEGINNING), os.O_RDWR | os.O_CREAT)
-        try:
-            lock_descriptor(descriptor, wait=True)
-            yield
-        finally:
-            os.close(descriptor)
-
     def write_config(self, text: str) -> None:
         """Writes the experiment, at once or not at all."""
         checksums.replace(self.config, text.encode())
@@ -219,10 +210,6 @@ class ExperimentFolder:
     def run_folder(self, record: Record) -> RunFolder:
         """The run folder of a trial."""
         return RunFolder(self.trials / plain_name(record.folder))
-
-    def requeue_of(self, trial: int) -> Path:
-        """As `requeue`, of a trial that is run alone."""
-        return self.path / f"requeue-{trial}"
 
     def folder_name(self, trial: int, tag: str) -> str:
         """The name of a trial's run folder."""

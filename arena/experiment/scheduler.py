@@ -171,7 +171,7 @@ class Scheduler:
     @property
     def _can_start(self) -> bool:
         few = self._at_once is None or len(self._running) < self._at_once
-        return few and not self._closed and self._slots.has_room
+        return few and not self._closed and any(self._slots.free)
 
     @property
     def _closed(self) -> bool:

@@ -33,7 +33,7 @@ class Slots:
     crowding: bool = True  # whether a trial with more processes than slots may run alone
 
     def __post_init__(self) -> None:
-        self._free = [host.slots for host in self.hosts]
+        self.free = [host.slots for host in self.hosts]
         self._left = {host.name: dict.fromkeys(self.devices.get(host.name, ()), 1.0) for host in self.hosts}
 
     @property
@@ -44,12 +44,7 @@ class Slots:
     @property
     def idle(self) -> bool:
         """Whether no trial has a slot."""
-        return self._free == [host.slots for host in self.hosts]
-
-    @property
-    def has_room(self) -> bool:
-        """Whether some slot is free."""
-        return any(self._free)
+        return self.free == [host.slots for host in self.hosts]
 
     def room(self, processes: int, gpus: float = 0.0, *, most: int) -> int:
         """How many such trials fit at the same time when all slots are free, counted up to `most`."""
@@ -64,20 +59,20 @@ class Slots:
         """Takes a place: on one host where the processes fit, else on neighboring hosts; None if there is none now."""
         if gpus:
             return self._take_with_devices(processes, gpus)
-        for number, free in enumerate(self._free):
+        for number, free in enumerate(self.free):
             if processes <= free:
                 return self._taken({number: processes})
-        for first in range(len(self._free)):
+        for first in range(len(self.free)):
             spread, left = {}, processes
-            for number in range(first, len(self._free)):
-                if not self._free[number]:
+            for number in range(first, len(self.free)):
+                if not self.free[number]:
                     break  # not neighbors
-                spread[number] = min(left, self._free[number])
+                spread[number] = min(left, self.free[number])
                 left -= spread[number]
                 if not left:
                     return self._taken(spread)
         if self.crowding and self.idle and processes > self.total and len(self.hosts) == 1:
-            return self._taken({0: self._free[0]})._replace(crowded=True)
+            return self._taken({0: self.free[0]})._replace(crowded=True)
         return None
 
     def _take_with_devices(self, processes: int, gpus: float) -> Place | None:
@@ -85,8 +80,8 @@ class Slots:
             left = self._left[host.name]
             whole = [name for name, share in left.items() if share >= _WHOLE]
             part = sorted((share, name) for name, share in left.items() if share >= gpus - 1e-9)  # the fullest first
-            crowded = self.crowding and self._free[number] == host.slots < processes
-            if processes > self._free[number] and not crowded:
+            crowded = self.crowding and self.free[number] == host.slots < processes
+            if processes > self.free[number] and not crowded:
                 continue
             if gpus < 1 and part:
                 chosen = [(part[0][1], gpus)]
@@ -96,19 +91,19 @@ class Slots:
                 continue
             for name, share in chosen:
                 left[name] -= share
-            taken = self._taken({number: min(processes, self._free[number])})
+            taken = self._taken({number: min(processes, self.free[number])})
             return taken._replace(devices=tuple(chosen), crowded=crowded)
         return None
 
     def _taken(self, spread: dict[int, int]) -> Place:
         for number, processes in spread.items():
-            self._free[number] -= processes
+            self.free[number] -= processes
         return Place(tuple(Host(self.hosts[number].name, processes) for number, processes in spread.items()))
 
     def give_back(self, place: Place) -> None:
         """Frees what a trial has taken."""
         numbers = {host.name: number for number, host in enumerate(self.hosts)}
         for host in place.hosts:
-            self._free[numbers[host.name]] += host.slots
+            self.free[numbers[host.name]] += host.slots
         for name, share in place.devices:
             self._left[place.hosts[0].name][name] += share

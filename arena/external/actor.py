@@ -89,7 +89,7 @@ class EntityLink:
         self.ended = False
         self.reward, self.void = 0.0, False
         self.info: Info = {}
-        self._forward: Forward | None = None
+        self.newest: Forward | None = None
 
     def check(self) -> None:
         """Raises `ExternalError` if the entity may not ask or end now."""
@@ -97,7 +97,7 @@ class EntityLink:
             raise ExternalError("unknown_entity", f"{self.name!r} takes no part in the game {self.game.name!r}")
         if self.ended:
             raise ExternalError("ended", f"{self.name!r} has ended in the game {self.game.name!r}")
-        if self._forward is not None and not self._forward.done:
+        if self.newest is not None and not self.newest.done:
             raise ExternalError("already_asking", f"{self.name!r} has a request without an answer")
 
     def prepare(self, observation: Any, mask: Any = None, given: Any = None) -> Ask:
@@ -117,7 +117,7 @@ class EntityLink:
 
     def ask(self, request: Ask) -> Forward | None:
         """Asks for an action, with the rewards pushed before it; None if the game has taken the action by itself."""
-        forward = self._forward = Forward(self) if request.given is None else None
+        forward = self.newest = Forward(self) if request.given is None else None
         ask = request._replace(reward=self.reward, void=self.void, info=self.info or None)
         self.reward, self.void, self.info = 0.0, False, {}
         if forward is None:
@@ -134,10 +134,6 @@ class EntityLink:
         self.reward, self.void, self.info = 0.0, False, {}
         self.ended = True
         self.desk.end(self.game, self.entity, end, settled)
-
-    def is_asking(self, forward: Forward) -> bool:
-        """Whether this is the entity's newest request."""
-        return self._forward is forward
 
     def pay(self) -> None:
         """Passes rewards to the desk that no request has carried."""
@@ -203,7 +199,7 @@ class Forward:
         """The policy has answered."""
         if not self.done:
             self.version = version
-            if self._link.is_asking(self):  # false for a request of a clone
+            if self._link.newest is self:  # false for a request of a clone
                 self._link.version = max(self._link.version, version)
             self._action.set_result(action)
 

@@ -94,7 +94,9 @@ class HttpGames(DeskGames):
         allowed_hosts: Sequence[str] = (),
         copy: int = 0,
     ) -> None:
-        check_installed()
+        missing = [package for package in ("uvicorn", "httptools", "uvloop") if find_spec(package) is None]
+        if missing:
+            raise ConfigError(f"games over HTTP need the extra `http` ({', '.join(missing)} is missing)")
         for key, number, least in (
             ("port", port, 0),
             ("max_body", max_body, 1),
@@ -261,10 +263,3 @@ class HttpGames(DeskGames):
         sessions = self._sessions
         if game.over != "ended" and game.slot is not None and sessions is not None:
             self._loop.deliver(lambda: sessions.drop(game))
-
-
-def check_installed() -> None:
-    """Raises `ConfigError` unless the packages of the extra `http` are installed."""
-    missing = [package for package in ("uvicorn", "httptools", "uvloop") if find_spec(package) is None]
-    if missing:
-        raise ConfigError(f"games over HTTP need the extra `http` ({', '.join(missing)} is missing)")

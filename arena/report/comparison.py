@@ -92,16 +92,11 @@ def write_comparison(paths: Sequence[Path | str], output: Path | str) -> Path:
             raise ConfigError("is named twice, and would count as two runs", source=str(paths[place]))
     target = anchored(output)
     check_place(target, option="--output")
-    text = comparison_page([read_run(path) for path in paths])
+    data, figures = compared([read_run(path) for path in paths])
+    text = rendered("comparison.html", data, figures, titles=[*figures])
     with replacing(target) as file:
         file.write(text.encode())
     return target
-
-
-def comparison_page(files: Sequence[RunFiles]) -> str:
-    """The HTML of several runs."""
-    data, figures = compared(files)
-    return rendered("comparison.html", data, figures, titles=[*figures])
 
 
 def compared(files: Sequence[RunFiles]) -> tuple[Comparison, dict[str, Figure]]:

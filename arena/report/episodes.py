@@ -77,12 +77,6 @@ class EpisodeTable(NamedTuple):
         """How many matches a round had, in the mean."""
         return len(np.unique(self.series)) / max(1, len(np.unique(self.round)))
 
-    @property
-    def seats_at_once(self) -> float:
-        """How many policies sat in the matches of a round together, in the mean."""
-        policies = len(self.appearances.episode) / max(1, self.results)  # of an episode
-        return policies * self.matches_at_once
-
 
 def tabulate(episodes: Iterable[EpisodeRecord]) -> EpisodeTable:
     """The table of episodes, which are read once."""

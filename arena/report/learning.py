@@ -81,7 +81,9 @@ def learning_curves(files: RunFiles, *, last: int) -> Learning:
     if all(policy.frozen for policy in policies.values()):
         return Learning({}, {})
     each = 1 / max(1, len(names))
-    edges = edges_for(last, numbers=int(each * len(table.appearances.episode)), matches=each * table.seats_at_once)
+    appearances = each * len(table.appearances.episode)
+    seats = appearances / max(1, table.results) * table.matches_at_once  # of a policy, at the same time
+    edges = edges_for(last, numbers=int(appearances), matches=seats)
     returns, won = {}, {}
     for name in names:
         mine = table.appearances.of(table.policies.index(name))

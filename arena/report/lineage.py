@@ -47,19 +47,6 @@ class Gate(msgspec.Struct, frozen=True):
     games: float
 
 
-class RoundRow(msgspec.Struct, frozen=True):
-    """A round in numbers."""
-
-    number: int
-    start: int
-    matches: int
-    snapshots: int
-    dropped: int
-    forks: int
-    resets: int
-    frozen: int
-
-
 class Meeting(msgspec.Struct, frozen=True):
     """Matches of one round with the same players on the same sides: `a - b`."""
 
@@ -70,7 +57,7 @@ class Meeting(msgspec.Struct, frozen=True):
 class Lineage(msgspec.Struct, frozen=True):
     """The contents of `rounds.jsonl`."""
 
-    rounds: list[RoundRow]
+    rounds: list[dict[str, int]]
     meetings: list[list[Meeting]]
     snapshots: list[Snapshot]
     forks: list[Fork]
@@ -86,11 +73,8 @@ class Lineage(msgspec.Struct, frozen=True):
     def columns(self) -> list[str]:
         """The columns of the table: number, start and matches, and counts that are above 0 in some round."""
         always = ("number", "start", "matches")
-        return [
-            name
-            for name in RoundRow.__struct_fields__
-            if name in always or any(getattr(row, name) for row in self.rounds)
-        ]
+        names = self.rounds[0] if self.rounds else ()
+        return [name for name in names if name in always or any(row[name] for row in self.rounds)]
 
 
 def lineage(rounds: tuple[Round, ...]) -> Lineage:
@@ -108,21 +92,28 @@ def lineage(rounds: tuple[Round, ...]) -> Lineage:
             found.append(
                 Snapshot(name, policy, int(tick) if tick.isdigit() else line.start, left.get(name), played.get(name, 0))
             )
+    meetings = []  # of each round, the most frequent first
+    for line in rounds:
+        met: Counter[tuple[tuple[str, ...], ...]] = Counter()
+        for match in line.planned:
+            sides = match.sides or tuple((seat,) for seat in range(len(match.players)))
+            met[tuple(tuple(dict.fromkeys(match.players[seat] for seat in side)) for side in sides)] += 1
+        meetings.append([Meeting([list(side) for side in sides], count) for sides, count in met.most_common()])
     return Lineage(
         rounds=[
-            RoundRow(
-                number=line.number,
-                start=line.start,
-                matches=len(line.planned),
-                snapshots=len(line.snapshots),
-                dropped=len(line.dropped),
-                forks=len(line.forks),
-                resets=len(line.resets),
-                frozen=len(line.players),
-            )
+            {
+                "number": line.number,
+                "start": line.start,
+                "matches": len(line.planned),
+                "snapshots": len(line.snapshots),
+                "dropped": len(line.dropped),
+                "forks": len(line.forks),
+                "resets": len(line.resets),
+                "frozen": len(line.players),
+            }
             for line in rounds
         ],
-        meetings=[_meetings(line) for line in rounds],
+        meetings=meetings,
         snapshots=found,
         forks=[
             Fork(line.start, policy, fork.source, fork.options)
@@ -132,12 +123,3 @@ def lineage(rounds: tuple[Round, ...]) -> Lineage:
         resets=[Reset(line.start, policy) for line in rounds for policy in line.resets],
         gates=[Gate(line.start, *msgspec.structs.astuple(gate)) for line in rounds for gate in line.gates],
     )
-
-
-def _meetings(line: Round) -> list[Meeting]:
-    """The meetings of a round, the most frequent first."""
-    found: Counter[tuple[tuple[str, ...], ...]] = Counter()
-    for match in line.planned:
-        sides = match.sides or tuple((seat,) for seat in range(len(match.players)))
-        found[tuple(tuple(dict.fromkeys(match.players[seat] for seat in side)) for side in sides)] += 1
-    return [Meeting([list(side) for side in sides], count) for sides, count in found.most_common()]

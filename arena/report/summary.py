@@ -120,7 +120,10 @@ def summarize(files: RunFiles) -> Summary:
     """The summary of a run."""
     config, episodes = files.config, files.episodes
     newest = {update.policy: update for update in files.updates}
-    ticks, planned = ticks_played(files), planned_ticks(config)
+    last_episode = int(episodes.tick.max()) if len(episodes.tick) else 0
+    # Its newest boundary, or what was recorded after it.
+    ticks = max(files.boundary or 0, last_episode, max((update.ticks for update in files.updates), default=0))
+    planned = planned_ticks(config)
     began = files.folder.config.stat().st_mtime
     ended = max(began, files.journals.written)
     state = RunStatus.UNDER_WAY if files.journals.going else run_status(files.folder, config, played=ticks)
@@ -159,12 +162,6 @@ def summarize(files: RunFiles) -> Summary:
         faults=len(files.faults),
         unfinished=sum(source.unfinished for source in files.sources),
     )
-
-
-def ticks_played(files: RunFiles) -> int:
-    """How far the run has come: its newest boundary, or what was recorded after it."""
-    last_episode = int(files.episodes.tick.max()) if len(files.episodes.tick) else 0
-    return max(files.boundary or 0, last_episode, max((update.ticks for update in files.updates), default=0))
 
 
 def policy_rows(files: RunFiles, colors: Colors) -> list[PolicyRow]:

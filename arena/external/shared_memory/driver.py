@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
@@ -85,7 +86,8 @@ class Driver:
             self._folder = files.LinkFolder(None if folder is None else anchored(folder))
             self.first_path = self._folder.first
         else:
-            self.first_path = files.attach_path(attach)
+            shared = Path(tempfile.gettempdir()).absolute() / "ml-agents"  # where programs of the package look
+            self.first_path = files.private_folder(shared, others_may_read=True) / attach
             files.remove_unused(self.first_path)
         capacity = side_channel_bytes or _CAPACITIES[profile]
         try:

@@ -140,11 +140,6 @@ def open_file(path: Path) -> int:
     return descriptor
 
 
-def attach_path(name: str) -> Path:
-    """The path at which a program that is started by hand finds the file; makes the folder, see `private_folder`."""
-    return private_folder(Path(tempfile.gettempdir()).absolute() / "ml-agents", others_may_read=True) / name
-
-
 def remove_unused(first: Path) -> None:
     """Removes the files of an earlier link that has ended.
 
