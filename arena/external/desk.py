@@ -115,7 +115,7 @@ class Desk:
         }
 
         def do(table: Slots) -> None:
-            table.ask_entities(
+            table.ask(
                 game.begun_slot,
                 {entity: ask._replace(info=_joined(game._infos.get(entity), ask.info)) for entity, ask in asks.items()},
             )
@@ -150,7 +150,7 @@ class Desk:
             slot = game.begun_slot
             ending = table.playing(slot) if entity is None else (entity,)
             infos = {each: _joined(game._infos.get(each), end.info) for each in ending}
-            table.end_entities(slot, {each: end._replace(info=infos[each]) for each in ending})
+            table.end(slot, {each: end._replace(info=infos[each]) for each in ending})
             for each in ending:
                 game._infos.pop(each, None)
                 self._refuse_waiting(game, ExternalError("ended"), (each,))

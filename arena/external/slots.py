@@ -36,25 +36,25 @@ Flags = NDArray[np.bool_]
 
 
 class Ask(NamedTuple):
-    """What an entity shows when it wants an action; see `Slots.ask`."""
+    """What an entity shows when it wants an action; arrays are copied."""
 
-    observation: Any
-    reward: float = 0.0
-    mask: Any = None
-    given: Any = None
-    void: bool = False
+    observation: Any  # a sample of its space
+    reward: float = 0.0  # since its last action
+    mask: Any = None  # the allowed actions [mask_size]; None: all
+    given: Any = None  # the action that the game has taken by itself; no answer is made
+    void: bool = False  # whether the last action was not carried out, so that no algorithm learns from it
     info: Info | None = None
 
 
 class End(NamedTuple):
-    """What an entity shows when it ends; see `Slots.end`."""
+    """What an entity shows when it ends."""
 
-    observation: Any = None
+    observation: Any = None  # the last one; None: the one that was shown last is used
     reward: float = 0.0
-    truncated: bool = False
+    truncated: bool = False  # from outside, not by the game's rules; its last transition is void without observation
     mask: Any = None
     void: bool = False
-    info: Info | None = None
+    info: Info | None = None  # a text under `outcome` says who has won
 
 
 @dataclass
@@ -255,35 +255,13 @@ class Slots:
         self.counts.begun += bool(name)
         return slot
 
-    def ask(
-        self,
-        slot: int,
-        entity: int,
-        observation: Any,
-        *,
-        reward: float = 0.0,
-        mask: Any = None,
-        given: Any = None,
-        void: bool = False,
-        info: Info | None = None,
-    ) -> None:
-        """An entity shows an observation and wants an action.
-
-        Args:
-            observation: a sample of its space; copied.
-            reward: since its last action.
-            mask: the allowed actions [mask_size]; None: all.
-            given: the action that the game has taken by itself; no answer is made.
-            void: whether the last action was not carried out, so that no algorithm learns from it.
+    def ask(self, slot: int, asks: Mapping[int, Ask]) -> None:
+        """Entities of a game, by index, show an observation each and want an action; for all of them or for none.
 
         Raises:
             ExternalError: `unknown_game`, `unknown_entity`, `ended`, `already_asking`, `not_yet`, `bad_observation`,
-                `bad_mask`, `bad_action`, `bad_reward`.
+                `bad_mask`, `bad_action`, `bad_reward`, `bad_body`.
         """
-        self.ask_entities(slot, {entity: Ask(observation, reward, mask, given, void, info)})
-
-    def ask_entities(self, slot: int, asks: Mapping[int, Ask]) -> None:
-        """`ask` for several entities of a game, by index; an error changes nothing for any of them."""
         checked = []
         for entity, ask in asks.items():
             game = self._game(slot, entity)
@@ -362,36 +340,11 @@ class Slots:
         self._pay(slot, entity, self._counted(checked_reward, reward, self.interface.entities[entity]))
         self._active_at[slot] = self._clock()
 
-    def end(
-        self,
-        slot: int,
-        entity: int,
-        observation: Any = None,
-        *,
-        reward: float = 0.0,
-        truncated: bool = False,
-        mask: Any = None,
-        void: bool = False,
-        info: Info | None = None,
-    ) -> None:
-        """Ends an entity's episode; when all entities that take part have ended, the game is over and its slot free.
+    def end(self, slot: int, ends: Mapping[int, End]) -> None:
+        """Ends the episodes of entities, by index, for all or for none; after the last one the game leaves its slot.
 
-        Takes the place of a request that is not part of a tick yet.
-
-        Args:
-            observation: the last one; None: the one that was shown last is used.
-            truncated: whether the episode ends from outside rather than by the game's rules; without `observation`
-                its last transition is void then.
-            mask: the allowed actions at the last observation; None: all.
-            info: as in `ask`; a text under `outcome` says who has won.
-
-        Raises:
-            ExternalError: as `ask`.
+        An end takes the place of a request that is not part of a tick yet. Errors are those of `ask`.
         """
-        self.end_entities(slot, {entity: End(observation, reward, truncated, mask, void, info)})
-
-    def end_entities(self, slot: int, ends: Mapping[int, End]) -> None:
-        """`end` for several entities of a game, by index; an error changes nothing for any of them."""
         checked = []
         for entity, end in ends.items():
             self._game(slot, entity)

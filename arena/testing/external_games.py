@@ -205,11 +205,11 @@ class _WatchedTable(Slots):
         self.polling = False  # whether the connection may call the table now
         self.shown: dict[str, list[list[Any]]] = defaultdict(lambda: [[] for _ in games.interface.entities])
         self.breaches: list[ContractBroken] = []
-        for call in ("begin", "pay", "end_entities", "end_rows", "lose"):
+        for call in ("begin", "pay", "end", "end_rows", "lose"):
             setattr(self, call, partial(self._watch, call))
 
-    def ask_entities(self, slot: int, asks: Mapping[int, Ask]) -> None:
-        self._watch("ask_entities", slot, asks)
+    def ask(self, slot: int, asks: Mapping[int, Ask]) -> None:
+        self._watch("ask", slot, asks)
         for entity, ask in asks.items():
             self.shown[self.name_of(slot)][entity].append(copy.deepcopy(ask.observation))
 

@@ -18,7 +18,7 @@ from arena.config.schema import TickRules
 from arena.external import Answers, ExternalClosed, ExternalError, Slots
 from arena.external.connection import wait_for_start
 from arena.external.poll import ALL, PolledGames, PollResult
-from arena.external.slots import Game
+from arena.external.slots import Ask, End, Game
 from arena.external.thread import ExternalEnv, ThreadGames
 from arena.game.api import Interface
 from arena.game.spaces import empty_batch, write_sample
@@ -136,12 +136,12 @@ class FakeGames:
         if not table.ready(slot, entity):
             return False
         if kind == "ask":
-            table.ask(slot, entity, arguments[1], reward=arguments[2])
+            table.ask(slot, {entity: Ask(arguments[1], arguments[2])})
             self.asking.add((slot, entity))
         elif kind == "pay":
             table.pay(slot, entity, arguments[1])
         else:
-            table.end(slot, entity, reward=arguments[1])
+            table.end(slot, {entity: End(reward=arguments[1])})
             if arguments[2]:
                 del self.slots[name]
                 self.replies[name].put("ended")

@@ -40,6 +40,14 @@ def played(table: Slots) -> Tick:
     return tick
 
 
+def ask(table: Slots, slot: int, entity: int, observation: Any, **rest: Any) -> None:
+    table.ask(slot, {entity: Ask(observation, **rest)})
+
+
+def end(table: Slots, slot: int, entity: int, observation: Any = None, **rest: Any) -> None:
+    table.end(slot, {entity: End(observation, **rest)})
+
+
 def code_of(call: Any, *arguments: Any, **rest: Any) -> str:
     with pytest.raises(ExternalError) as raised:
         call(*arguments, **rest)
@@ -74,22 +82,22 @@ def test_a_wrong_value_is_named_and_changes_nothing(code: str, space: Any, chang
     table = Slots(Interface(("hero",), (space,), (Discrete(3),), (3,)), 1)
     table.begin("a")
     right = {"observation": space.sample(), **change}
-    for call in (table.ask, table.end):
-        if call == table.end and {"mask", "given"} & {*change}:
+    for call in (ask, end):
+        if call is end and {"mask", "given"} & {*change}:
             continue
         with pytest.raises(ExternalError, match=named or None) as raised:
-            call(0, 0, **right)
+            call(table, 0, 0, **right)
         assert raised.value.code == code
     tick = played(table)
     assert not tick.begun.active.any() and table.playing(0) == [0]
-    table.ask(0, 0, space.sample(), mask=[0, 1, 1], given=2)
+    ask(table, 0, 0, space.sample(), mask=[0, 1, 1], given=2)
     assert played(table).begun.masks[0].tolist() == [[0, 1, 1]]
 
 
 def test_a_mask_of_an_entity_without_masks_is_refused() -> None:
     table = Slots(TWO, 1)
     table.begin("a")
-    assert code_of(table.ask, 0, 0, seen(1, 1), mask=[1, 1, 1]) == "bad_mask"
+    assert code_of(ask, table, 0, 0, seen(1, 1), mask=[1, 1, 1]) == "bad_mask"
 
 
 def test_rows_are_refused_together() -> None:
@@ -122,15 +130,15 @@ def test_rows_equal_single_requests() -> None:
             table.begin(name, training=name != "b")
     one.ask_rows(np.arange(3), 0, shown, rewards=rewards, masks=masks, given=given)
     for slot in range(3):
-        other.ask(slot, 0, shown[slot], reward=rewards[slot], mask=masks[slot], given=given[slot])
+        ask(other, slot, 0, shown[slot], reward=rewards[slot], mask=masks[slot], given=given[slot])
     ticks[0].append(played(one)), ticks[1].append(played(other))
     one.ask_rows(np.array([2, 0]), 0, shown[:2], rewards=rewards[:2])
     for number, slot in enumerate((2, 0)):
-        other.ask(slot, 0, shown[number], reward=rewards[number])
+        ask(other, slot, 0, shown[number], reward=rewards[number])
     ticks[0].append(played(one)), ticks[1].append(played(other))
     one.end_rows(np.arange(3), 0, shown, rewards=rewards, truncated=cut)
     for slot in range(3):
-        other.end(slot, 0, shown[slot], reward=rewards[slot], truncated=bool(cut[slot]))
+        end(other, slot, 0, shown[slot], reward=rewards[slot], truncated=bool(cut[slot]))
     ticks[0].append(played(one)), ticks[1].append(played(other))
     for left, right in zip(*ticks, strict=True):
         assert str(left) == str(right)
@@ -144,23 +152,23 @@ def test_several_entities_ask_and_end_together_or_not_at_all() -> None:
     table = Slots(TWO, 1)
     table.begin("a")
     bad = {0: Ask(seen(1, 1), reward=1.0), 1: Ask(seen(math.nan, 1))}
-    assert code_of(table.ask_entities, 0, bad) == "bad_observation"
+    assert code_of(table.ask, 0, bad) == "bad_observation"
     assert table.form() is None, "nothing has changed"
-    table.ask_entities(0, {0: Ask(seen(1, 1)), 1: Ask(seen(2, 1))})
+    table.ask(0, {0: Ask(seen(1, 1)), 1: Ask(seen(2, 1))})
     assert played(table).begun.active.all()
-    assert code_of(table.end_entities, 0, {0: End(seen(3, 1)), 1: End(reward=math.inf)}) == "bad_reward"
+    assert code_of(table.end, 0, {0: End(seen(3, 1)), 1: End(reward=math.inf)}) == "bad_reward"
     assert table.playing(0) == [0, 1]
-    table.end_entities(0, {0: End(seen(3, 1)), 1: End(reward=2.0)})
+    table.end(0, {0: End(seen(3, 1)), 1: End(reward=2.0)})
     assert played(table).finished[0].returns.tolist() == [0.0, 2.0]
 
 
 def test_infos_are_shown_once_and_an_end_may_state_the_outcome() -> None:
     table = Slots(ONE, 1)
     table.begin("a")
-    table.ask(0, 0, seen(1), info={"hint": 3})
+    ask(table, 0, 0, seen(1), info={"hint": 3})
     assert played(table).begun.infos[0][0] == {"hint": 3}
     assert played(table).begun.infos is None
-    table.end(0, 0, info={"outcome": "win"})
+    end(table, 0, 0, info={"outcome": "win"})
     tick = played(table)
     assert tick.step.frame.infos[0][0] == {"outcome": "win"} and tick.finished[0].outcomes == {0: "win"}
     assert tick.begun.infos is None
@@ -170,10 +178,10 @@ def test_info_of_a_game_waiting_at_leg_end_is_shown_in_the_next() -> None:
     table = Slots(ONE, 2)
     for name in "ab":
         table.begin(name)
-    table.ask(0, 0, seen(1), info={"step": 1})
+    ask(table, 0, 0, seen(1), info={"step": 1})
     assert table.form(at_once=True) is not None
     table.cut()
-    table.ask(1, 0, seen(2), info={"step": 2})
+    ask(table, 1, 0, seen(2), info={"step": 2})
     tick = table.form(at_once=True)
     assert tick is not None and tick.begun.infos == [[{"step": 1}], [{"step": 2}]]
 
@@ -191,9 +199,9 @@ def test_a_tick_is_formed_when_all_games_ask() -> None:
     assert table.form() is None and table.seconds() is None
     for name in "ab":
         table.begin(name)
-    table.ask(0, 0, seen(1))
+    ask(table, 0, 0, seen(1))
     assert table.form() is None
-    table.ask(1, 0, seen(1))
+    ask(table, 1, 0, seen(1))
     assert table.form() is not None
 
 
@@ -201,10 +209,10 @@ def test_tick_is_formed_a_delay_after_the_first_request() -> None:
     table, clock = timed(max_delay_s=1.0)
     for name in "ab":
         table.begin(name)
-    table.ask(0, 0, seen(1))
+    ask(table, 0, 0, seen(1))
     clock.now += 0.75
     assert table.form() is None and table.seconds() == 0.25
-    table.end(1, 0)
+    end(table, 1, 0)
     clock.now += 0.25
     tick = table.form()
     assert tick is not None and tick.over.tolist() == [False, True, False]
@@ -213,17 +221,17 @@ def test_tick_is_formed_a_delay_after_the_first_request() -> None:
 def test_min_asking_games_are_awaited() -> None:
     table, clock = timed(max_delay_s=9.0, min_asking=2)
     table.begin("a")
-    table.ask(0, 0, seen(1))
+    ask(table, 0, 0, seen(1))
     assert table.form() is None
     table.begin("b")
-    table.ask(1, 0, seen(1))
+    ask(table, 1, 0, seen(1))
     assert table.form() is not None
     table.answers(actions(table))
-    table.ask(0, 0, seen(1))
+    ask(table, 0, 0, seen(1))
     table.complete()
     assert table.form() is not None
     table.answers(actions(table))
-    table.ask(0, 0, seen(1))
+    ask(table, 0, 0, seen(1))
     clock.now += 9.0
     assert table.form() is not None
 
@@ -247,7 +255,7 @@ def test_a_silent_game_expires_and_one_without_an_answer_times_out() -> None:
     clock.now += 8.0
     assert table.overdue() == []
     table.pay(0, 0, 0.0)
-    table.ask(1, 0, seen(1))
+    ask(table, 1, 0, seen(1))
     clock.now += 2.0
     assert table.overdue() == [(2, "expired")]
     table.lose(2, "expired")
@@ -260,7 +268,7 @@ def test_silence_of_a_game_starts_at_its_answer() -> None:
     table, clock = timed(idle_s=10.0)
     table.begin("a")
     clock.now += 9.0
-    table.ask(0, 0, seen(1))
+    ask(table, 0, 0, seen(1))
     assert table.form() is not None
     clock.now += 9.0
     table.answers(actions(table))
@@ -275,7 +283,7 @@ def test_time_in_a_pause_does_not_count() -> None:
     table, clock = timed(idle_s=10.0, answer_s=4.0, max_delay_s=1.0)
     for name in "ab":
         table.begin(name)
-    table.ask(0, 0, seen(1))
+    ask(table, 0, 0, seen(1))
     clock.now += 0.5
     table.pause(True)
     clock.now += 100.0
@@ -388,7 +396,7 @@ class TableMachine(RuleBasedStateMachine):
         row = self.games[slot].rows[entity] if not code else Row()
         if row.asks is not None:
             code = "already_asking" if row.given is None else "not_yet"
-        if not self.expect(code, self.table.ask, slot, entity, seen(sees, 1), reward=reward, given=given, void=void):
+        if not self.expect(code, ask, self.table, slot, entity, seen(sees, 1), reward=reward, given=given, void=void):
             return
         self.paid(row, reward)
         row.asks, row.given = sees, given
@@ -422,7 +430,7 @@ class TableMachine(RuleBasedStateMachine):
             code = "not_yet"
             assert not self.table.ready(slot, entity)
         shown = None if sees is None else seen(sees, 1)
-        if not self.expect(code, self.table.end, slot, entity, shown, reward=reward, truncated=truncated, void=void):
+        if not self.expect(code, end, self.table, slot, entity, shown, reward=reward, truncated=truncated, void=void):
             return
         row = self.games[slot].rows[entity]
         self.paid(row, reward)
