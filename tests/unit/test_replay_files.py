@@ -171,7 +171,7 @@ def test_truncation_at_a_tick_equals_never_played(legs: list[int], until: int, s
         kept = [recording.digests.ravel() for recording in left]
         assert np.concatenate([*kept, np.zeros(0, np.uint16)]).tolist() == digests[: 2 * min(until, start)].tolist()
         for recording in left:
-            assert recording.begins[0].anew
+            assert recording.begins[0].new_game
 
 
 @pytest.mark.parametrize("left", [0, 1, 11, 12, 13])
