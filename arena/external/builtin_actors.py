@@ -153,7 +153,7 @@ def _decoded(decoder: msgspec.json.Decoder[Any], data: bytes) -> Any:
 
 
 _REWARD = struct.Struct("<d")
-_TRUNCATED, _SEEN = 1, 2  # bits of an end
+_TRUNCATED, _OBSERVED = 1, 2  # bits of an end
 
 
 class Codec:
@@ -219,16 +219,16 @@ class RawActor(BuiltinActor):
         (link,) = self.links.values()
         bits = data[_REWARD.size] if len(data) > _REWARD.size else 0
         begin = _REWARD.size + 1
-        reward = self._reward(link, data, begin + (self.observation.size if bits & _SEEN else 0))
-        if bits & ~(_TRUNCATED | _SEEN):
-            raise ExternalError("bad_body", f"the bits are {bits}; expected at most {_TRUNCATED | _SEEN}")
+        reward = self._reward(link, data, begin + (self.observation.size if bits & _OBSERVED else 0))
+        if bits & ~(_TRUNCATED | _OBSERVED):
+            raise ExternalError("bad_body", f"the bits are {bits}; expected at most {_TRUNCATED | _OBSERVED}")
         link.check()
-        seen = None
-        if bits & _SEEN:
+        last = None
+        if bits & _OBSERVED:
             name = f"observation of {link.name!r}"
-            seen = link.fitted_observation(self.observation.unpack(memoryview(data)[begin:], name))
+            last = link.fitted_observation(self.observation.unpack(memoryview(data)[begin:], name))
         link.reward += reward
-        link.end(seen, truncated=bool(bits & _TRUNCATED))
+        link.end(last, truncated=bool(bits & _TRUNCATED))
         return b""
 
     def _reward(self, link: EntityLink, data: bytes, size: int) -> float:

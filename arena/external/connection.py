@@ -133,7 +133,7 @@ class Connection:
             match=match,
             tick=tick,
             seconds=round(self.counted_at - self.opened_at, 3),
-            held=table.held,
+            held=table.running,
             rows_per_tick=round((counts.asks + counts.given) / max(1, counts.ticks), 3),
             wait_ms=Waits(*np.percentile(waits, [50, 99, 100]).round(3).tolist()) if len(waits) else None,
             **asdict(counts),

@@ -132,8 +132,8 @@ class HttpGames(DeskGames):
             has_spaces = any(getattr(self._actor, name, None) for name in ("observation_space", "observation_spaces"))
             is_declared = entities is not None or like is not None
             if has_spaces and is_declared and not isinstance(entities, Interface):
-                given = "entities" if entities is not None else "like"
-                raise ConfigError(f"{actor} has spaces itself; leave this key out", path=given)
+                key = "entities" if entities is not None else "like"
+                raise ConfigError(f"{actor} has spaces itself; leave this key out", path=key)
             if not has_spaces and not is_declared:
                 raise ConfigError("says neither `entities` nor `like`, and the actor has no spaces")
             interface = interface_of(self._actor) if has_spaces else declared_interface(entities, like)

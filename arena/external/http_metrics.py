@@ -54,9 +54,9 @@ class Metrics:
         self.answer_seconds, self.batch_rows = Histogram(_SECONDS), Histogram(_ROWS)
         self.versions: dict[str, int] = {}
 
-    def text(self, held: int) -> str:
-        """The metrics in the text format of Prometheus 0.0.4; `held` is the number of games that go on."""
-        lines = ["# TYPE arena_games_held gauge", f"arena_games_held {held}"]
+    def text(self, running: int) -> str:
+        """The metrics in the text format of Prometheus 0.0.4; `running` is the number of games that go on."""
+        lines = ["# TYPE arena_games_held gauge", f"arena_games_held {running}"]
         for name, count in (("begun", self.begun), ("ended", self.ended)):
             lines += [f"# TYPE arena_games_{name}_total counter", f"arena_games_{name}_total {count}"]
         lines.append("# TYPE arena_games_lost_total counter")

@@ -61,7 +61,7 @@ class Requests:
                 if path == "/interface":
                     body, content = self._interface, _JSON
                 elif path == "/metrics":
-                    body = sessions.metrics.text(sessions.held).encode()
+                    body = sessions.metrics.text(sessions.running).encode()
                 elif path == "/readyz" and not sessions.ready:
                     status, body = 503, b"not ready"
         except Refused as refused:

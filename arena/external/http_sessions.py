@@ -93,7 +93,7 @@ class Sessions:
         self._paused_at: float | None = None
 
     @property
-    def held(self) -> int:
+    def running(self) -> int:
         """The number of games that go on."""
         return len(self._sessions)
 

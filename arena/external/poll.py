@@ -222,17 +222,17 @@ class PolledGames(DeskGames):
     def _reset(self, env_id: Hashable, before: DeskGame) -> None:
         """Resets a game, which is in `_resetting`; results of polls in the meantime follow afterwards, in order."""
         called = time.monotonic()
-        seen = self._env.try_reset(env_id)
-        if seen is not None and not isinstance(seen, Mapping):
+        observation = self._env.try_reset(env_id)
+        if observation is not None and not isinstance(observation, Mapping):
             raise GameError(
-                f"a {type(seen).__name__} from try_reset(); expected the observations by agent, or None if they come "
-                "in a later poll"
+                f"a {type(observation).__name__} from try_reset(); expected the observations by agent, or None if they "
+                "come in a later poll"
             )
         with self._lock:
             # If `try_reset` gave no observations, the first ones may be in a poll that has returned since the call.
-            self._reset_at[env_id] = time.monotonic() if seen else called
+            self._reset_at[env_id] = time.monotonic() if observation else called
             self._successors[env_id] = before
-            over = self._put(env_id, [seen, {}, {}, {}, {}, {}]) if seen else None
+            over = self._put(env_id, [observation, {}, {}, {}, {}, {}]) if observation else None
             later = self._resetting[env_id]
             while later and over is None:
                 returned, parts = later.pop(0)
@@ -265,15 +265,15 @@ class PolledGames(DeskGames):
             for agent in [*agents, *(sorted(polled.playing - set(agents)) if all_over else ())]:
                 terminated = bool(terminateds.get(agent) or (terminateds.get(ALL) and not truncateds.get(agent)))
                 truncated = bool(truncateds.get(agent) or truncateds.get(ALL)) and not terminated
-                reward, seen, index = rewards.get(agent, 0.0), observations.get(agent), self._indices[agent]
+                reward, observation, index = rewards.get(agent, 0.0), observations.get(agent), self._indices[agent]
                 info = dict(infos.get(agent) or {})
                 mask, action = info.pop("action_mask", None), given.get(agent)
                 if (terminated or truncated) and (agent in polled.playing or agent in observations):
                     polled.playing.discard(agent)
-                    end = End(seen, reward, truncated, info=info or None)
+                    end = End(observation, reward, truncated, info=info or None)
                     desk.end(polled.game, index, end, self._settled(polled, agent))
                 elif agent in observations:
-                    ask = Ask(seen, reward, copied(mask), copied(action), info=info or None)
+                    ask = Ask(observation, reward, copied(mask), copied(action), info=info or None)
                     answered = {index: partial(self._answered, env_id, agent)} if action is None else None
                     desk.ask(polled.game, {index: ask}, self._settled(polled, agent), answered)
                 elif agent in rewards and agent in polled.playing and not (terminated or truncated):
@@ -315,12 +315,12 @@ _ORDERS = (
 )
 
 
-def poll_result(given: Any) -> PollResult:
+def poll_result(returned: Any) -> PollResult:
     """What `poll` has returned, in one form; raises `GameError` if it has none of the forms of `PollEnv.poll`."""
-    if not isinstance(given, tuple) or len(given) not in (5, 6):
-        found = f"{len(given)} values" if isinstance(given, tuple) else f"a {type(given).__name__}"
+    if not isinstance(returned, tuple) or len(returned) not in (5, 6):
+        found = f"{len(returned)} values" if isinstance(returned, tuple) else f"a {type(returned).__name__}"
         raise GameError(f"{found} from poll(); expected {_ORDERS}")
-    result = PollResult._make(given if len(given) == 6 else (*given[:3], {}, *given[3:]))
+    result = PollResult._make(returned if len(returned) == 6 else (*returned[:3], {}, *returned[3:]))
     for name, by_game in result._asdict().items():
         if not isinstance(by_game, Mapping) or not all(isinstance(one, Mapping) for one in by_game.values()):
             raise GameError(f"{by_game!r:.80} as {name} from poll(); expected {_ORDERS}")

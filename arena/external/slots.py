@@ -98,7 +98,7 @@ class Answers(NamedTuple):
 
 @dataclass
 class Counts:
-    """Sums since the table was made; `begun == ended + lost + held` at any time."""
+    """Sums since the table was made; `begun == ended + lost + Slots.running` at any time."""
 
     begun: int = 0
     ended: int = 0
@@ -409,7 +409,7 @@ class Slots:
     # --------------------------------------------------------------------------------------------- for the environment
 
     @property
-    def held(self) -> int:
+    def running(self) -> int:
         """The number of slots that hold a game; requests without a game do not count."""
         return sum(game is not None and bool(game.name) for game in self._games)
 

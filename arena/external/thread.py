@@ -56,9 +56,9 @@ class ExternalEnv(ABC):
         action_space: Space[Any] | Mapping[str, Space[Any]] | None = None,
         observation_space: Space[Any] | Mapping[str, Space[Any]] | None = None,
     ) -> None:
-        for name, given in (("action_space", action_space), ("observation_space", observation_space)):
-            if given is not None:  # a Dict space is a Mapping too
-                setattr(self, name if isinstance(given, Space) else f"{name}s", given)
+        for name, value in (("action_space", action_space), ("observation_space", observation_space)):
+            if value is not None:  # a Dict space is a Mapping too
+                setattr(self, name if isinstance(value, Space) else f"{name}s", value)
 
     @abstractmethod
     def run(self) -> None:

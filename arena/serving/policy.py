@@ -170,9 +170,9 @@ def configured_policy(
 ) -> Policy:
     """A policy of a configuration, with what it has learned in a run (None: as configured); see `load_policy`."""
     registry.import_plugins(config.imports)
-    given = config.policies[name] if folder is None else with_learned_options(folder, name, config, checkpoint)
+    configured = config.policies[name] if folder is None else with_learned_options(folder, name, config, checkpoint)
     cls, options = registry.configured_algorithm(
-        given.algorithm, given.options, acts=given.frozen, any_device=True, path=f"policies.{name}"
+        configured.algorithm, configured.options, acts=configured.frozen, any_device=True, path=f"policies.{name}"
     )
     if observation_space is None or action_space is None:
         seat = first_seat(config, name).interface
@@ -181,16 +181,16 @@ def configured_policy(
     if spec_of(cls).checks_spaces:
         cls.check(observation_space, action_space)
     found = None
-    own = [] if folder is None else boundary.checkpoints_of(folder, name)
+    saved = [] if folder is None else boundary.checkpoints_of(folder, name)
     if folder is not None and checkpoint is not None:
         snapshot = folder.snapshot_path(name, checkpoint)
         in_run = checkpoints.path_of(folder.checkpoints_path(name), checkpoint)
         found = checkpoints.load_to_act(snapshot if snapshot.exists() else in_run)
-    elif own:
-        found = checkpoints.load_to_act(own[-1])
-    elif given.load is not None:
-        found = checkpoints.load_to_act(checkpoints.find(given.load, name))
-    group = StubGroup(name, given.sync, seed=config.seed, shared_seed=config.seed)
+    elif saved:
+        found = checkpoints.load_to_act(saved[-1])
+    elif configured.load is not None:
+        found = checkpoints.load_to_act(checkpoints.find(configured.load, name))
+    group = StubGroup(name, configured.sync, seed=config.seed, shared_seed=config.seed)
 
     def make(rows: int) -> Any:
         env = SpecVectorEnv(observation_space, action_space, rows=rows)
@@ -217,13 +217,13 @@ def first_seat(config: Config, name: str) -> FirstSeat:
                 if seat.policy == name:
                     whole = interface_of(match)
                     entities = resolve_entities(match.seats, whole.entities)[seat.index]
-                    own = Interface(
+                    mine = Interface(
                         tuple(whole.entities[entity] for entity in entities),
                         tuple(whole.observation_spaces[entity] for entity in entities),
                         tuple(whole.action_spaces[entity] for entity in entities),
                         tuple(whole.mask_sizes[entity] for entity in entities),
                     )
-                    return FirstSeat(own, plan.teams(plan.policies[name]))
+                    return FirstSeat(mine, plan.teams(plan.policies[name]))
     raise ConfigError(
         f"{name!r} has no seat in this configuration; say of which spaces it is: observation_space, action_space",
         path=f"policies.{name}",
@@ -232,13 +232,13 @@ def first_seat(config: Config, name: str) -> FirstSeat:
 
 def with_learned_options(folder: RunFolder, name: str, config: Config, tick: int | None) -> PolicyConfig:
     """The policy with the options of the round in which the checkpoint was learned: a fork has its source's."""
-    given, own = config.policies[name], boundary.checkpoints_of(folder, name)
+    configured, saved = config.policies[name], boundary.checkpoints_of(folder, name)
     if tick is None:
-        if not own:
-            return given
-        tick = checkpoints.ticks_of(own[-1])
-    options = rounds_file.options_at(rounds_file.read_played(folder, config), tick).get(name, given.options)
-    return msgspec.structs.replace(given, options=options)
+        if not saved:
+            return configured
+        tick = checkpoints.ticks_of(saved[-1])
+    options = rounds_file.options_at(rounds_file.read_played(folder, config), tick).get(name, configured.options)
+    return msgspec.structs.replace(configured, options=options)
 
 
 class LoadedAlgorithm(NamedTuple):
@@ -262,8 +262,8 @@ def load_algorithm(run: Path | str, policy: str, checkpoint: str) -> LoadedAlgor
     registry.import_plugins(config.imports)
     if policy not in config.policies:
         raise ConfigError(f"no policy {policy!r} in this run; {nearest(policy, config.policies)}", source=str(run))
-    own = boundary.checkpoints_of(folder, policy)
-    files, load, file = list(own), config.policies[policy].load, None
+    saved = boundary.checkpoints_of(folder, policy)
+    files, load, file = list(saved), config.policies[policy].load, None
     if not files and load is not None:  # without checkpoints of its own in this run, the one that it was loaded from
         found = checkpoints.find(load, policy)
         files = checkpoints.list_checkpoints(found)[-1:] if found.is_dir() else [found]
@@ -278,14 +278,15 @@ def load_algorithm(run: Path | str, policy: str, checkpoint: str) -> LoadedAlgor
                 source=str(folder.path),
             )
         file = known[checkpoint]
-    tick = checkpoints.ticks_of(file) if own and file is not None else None
-    given = with_learned_options(folder, policy, config, tick)
+    tick = checkpoints.ticks_of(file) if saved and file is not None else None
+    configured = with_learned_options(folder, policy, config, tick)
     cls, options = registry.configured_algorithm(
-        given.algorithm, given.options, acts=given.frozen, any_device=True, path=f"policies.{policy}"
+        configured.algorithm, configured.options, acts=configured.frozen, any_device=True, path=f"policies.{policy}"
     )
     if not spec_of(cls).exports:
         raise ConfigError(
-            f"the algorithm {given.algorithm!r} of {policy!r} cannot be exported: it has no exported()", path="--policy"
+            f"the algorithm {configured.algorithm!r} of {policy!r} cannot be exported: it has no exported()",
+            path="--policy",
         )
     if file is None:
         raise ConfigError(f"there is no checkpoint of {policy!r}", source=str(run))
@@ -294,14 +295,16 @@ def load_algorithm(run: Path | str, policy: str, checkpoint: str) -> LoadedAlgor
     observation_space, action_space = seat.interface.observation_spaces[0], seat.interface.action_spaces[0]
     env = SpecVectorEnv(observation_space, action_space, rows=len(entities), entities=entities)
     workers = len(seat.teams) * len(seat.teams[0])
-    group = StubGroup(policy, given.sync, config.seed, config.seed, size=workers, team=seat.teams[0], teams=seat.teams)
+    group = StubGroup(
+        policy, configured.sync, config.seed, config.seed, size=workers, team=seat.teams[0], teams=seat.teams
+    )
     algorithm = from_spaces(cls, env, group, ticks=config.ticks, options=options)
     loaded = checkpoints.load_to_act(file)
-    if loaded.algorithm != given.algorithm:
+    if loaded.algorithm != configured.algorithm:
         raise ConfigError(
-            f"is of the algorithm {loaded.algorithm!r}, the policy {policy!r} uses {given.algorithm!r}",
+            f"is of the algorithm {loaded.algorithm!r}, the policy {policy!r} uses {configured.algorithm!r}",
             source=str(file),
         )
     with located(source=str(file)):
         algorithm.load_state_dict(loaded.state)
-    return LoadedAlgorithm(algorithm, given.algorithm, observation_space, file, loaded.boundary)
+    return LoadedAlgorithm(algorithm, configured.algorithm, observation_space, file, loaded.boundary)

@@ -149,7 +149,7 @@ class Server:
             return None
         if tick is not None:
             return 0.0
-        if self._drains and table.held == 0:
+        if self._drains and table.running == 0:
             return None
         dues = [self._reported_at + _REPORT_S, self._counted_at + _COUNTS_S]
         dues += [] if self._deadline is None else [self._deadline]
@@ -217,6 +217,6 @@ class Server:
     def _report(self) -> None:
         counts = self.table.counts
         self._say(
-            f"{self.table.held} of {self.table.size} slots, {counts.begun} games begun, {counts.ended} ended, "
+            f"{self.table.running} of {self.table.size} slots, {counts.begun} games begun, {counts.ended} ended, "
             f"{counts.lost} lost; {pluralize(counts.asks, 'action')} in {pluralize(self._batches, 'batch', 'batches')}"
         )

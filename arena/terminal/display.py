@@ -289,7 +289,7 @@ def fault_lines(losses: Losses) -> list[str]:
         return []
     dropped = pluralize(losses.episodes, "unfinished episode")
     return [
-        f"games that failed were made anew {pluralize(losses.restarts, 'time')}, {dropped} dropped: see faults.jsonl"
+        f"games that failed were made again {pluralize(losses.restarts, 'time')}, {dropped} dropped: see faults.jsonl"
     ]
 
 

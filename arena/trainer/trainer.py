@@ -534,8 +534,10 @@ class Trainer:
             ConfigError: it has no checkpoint yet, or is frozen and loads none.
         """
         name = self._named(policy)
-        given = self._config_now().policies[name]
-        path = checkpoint.find(given.load, name) if given.frozen and given.load else self._checkpoint(name)
+        configured = self._config_now().policies[name]
+        path = (
+            checkpoint.find(configured.load, name) if configured.frozen and configured.load else self._checkpoint(name)
+        )
         loaded = checkpoint.load(path)
         checkpoint.check_mapping(loaded, path)
         return dict(loaded.state)
@@ -547,8 +549,8 @@ class Trainer:
             ConfigError: the state is of another algorithm or has other shapes, or the policy is frozen; nothing is
                 changed then.
         """
-        given = self._config_now().policies[self._named(policy)]
-        if given.frozen:
+        configured = self._config_now().policies[self._named(policy)]
+        if configured.frozen:
             raise ConfigError(
                 f"{policy!r} is frozen: it plays with what `load:` names, in every leg; "
                 f"change({{'policies.{policy}.frozen': False}}) lets it learn",
@@ -695,21 +697,21 @@ def _texts(overrides: Mapping[str, Any] | None, *, ticks: int | None, every: int
     return tuple(f"{key}={json.dumps(value)}" for key, value in values.items())
 
 
-def _difference(known: Any, given: Any, path: str) -> str | None:
+def _difference(known: Any, state: Any, path: str) -> str | None:
     """Where two states differ in form; None if they do not."""
     if isinstance(known, Mapping):
-        if not isinstance(given, Mapping) or known.keys() != given.keys():
-            found = ", ".join(map(str, given)) if isinstance(given, Mapping) else type(given).__name__
+        if not isinstance(state, Mapping) or known.keys() != state.keys():
+            found = ", ".join(map(str, state)) if isinstance(state, Mapping) else type(state).__name__
             return f"{path or 'it'} has {found}, expected {', '.join(map(str, known))}"
-        parts = (_difference(known[key], given[key], f"{path}/{key}" if path else str(key)) for key in known)
+        parts = (_difference(known[key], state[key], f"{path}/{key}" if path else str(key)) for key in known)
         return next((part for part in parts if part is not None), None)
     if isinstance(known, (list, tuple)):
-        if not isinstance(given, (list, tuple)) or len(known) != len(given):
+        if not isinstance(state, (list, tuple)) or len(known) != len(state):
             return f"{path} has another length"
-        parts = (_difference(*pair, f"{path}[{number}]") for number, pair in enumerate(zip(known, given, strict=True)))
+        parts = (_difference(*pair, f"{path}[{number}]") for number, pair in enumerate(zip(known, state, strict=True)))
         return next((part for part in parts if part is not None), None)
     if hasattr(known, "shape"):
-        shape = tuple(getattr(given, "shape", ())) if hasattr(given, "shape") else None
+        shape = tuple(getattr(state, "shape", ())) if hasattr(state, "shape") else None
         return None if shape == tuple(known.shape) else f"{path} has the shape {shape}, expected {tuple(known.shape)}"
     return None
 

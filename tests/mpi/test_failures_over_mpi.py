@@ -91,7 +91,7 @@ def test_killed_simulator_is_restarted_and_reported(tmp_path: Path) -> None:
     env = {"make": "faulty_games:External", "kwargs": {"dies_at": 33}}
     ended = ending_of(tmp_path, run_of(env=env, on_env_error="restart", checkpoint_every=60))
     assert ended.code == 0, ended.err
-    assert "games that failed were made anew 2 times, 4 unfinished episodes dropped: see faults.jsonl" in ended.out
+    assert "games that failed were made again 2 times, 4 unfinished episodes dropped: see faults.jsonl" in ended.out
     faults = [json.loads(line) for line in (tmp_path / "run" / "faults.jsonl").read_text().splitlines()]
     assert sorted((fault["match"], fault["tick"]) for fault in faults) == [(0, 33), (1, 33)]
     assert "BrokenPipeError" in (tmp_path / "run" / "logs" / "rank-0000.log").read_text()

@@ -213,7 +213,7 @@ def test_an_episode_that_is_given_up_says_why() -> None:
         assert [refused(lambda: client.get_action("a", SEEN)) for _ in range(2)] == ["timeout"] * 2
     with Playing(served(), 1, TickRules(idle_s=0.05)) as playing, PolicyClient(playing.games.address) as client:
         client.start_episode("a")
-        playing.until(lambda: playing.table.held == 0)
+        playing.until(lambda: playing.table.running == 0)
         assert [refused(lambda: client.get_action("a", SEEN)) for _ in range(2)] == ["expired"] * 2
 
 

@@ -497,7 +497,7 @@ def test_silent_games_expire_and_slow_actors_time_out() -> None:
         external_actors.Balancer.closed.clear()
         external_actors.Balancer.overlapping.clear()
         wire.step("start", "a")
-        playing.until(lambda: playing.table.held == 0)
+        playing.until(lambda: playing.table.running == 0)
         assert json.loads(wire.step("tick", "a").body)["reason"] == "expired"
         wire.step("start", "b")
         assert wire.step("tick", "b", b"sleep 0.5").status == 200  # longer than idle_s
@@ -790,7 +790,7 @@ def test_mutated_requests_get_errors_and_nothing_else(count: int) -> None:
                 )
         with HttpWire(playing.games.address) as wire:
             assert wire.step("tick", data=SEEN).status == 200
-        assert playing.table.held >= 1
+        assert playing.table.running >= 1
 
 
 @pytest.mark.parametrize("count", [100, pytest.param(1_000, marks=pytest.mark.long)])

@@ -184,7 +184,7 @@ def test_games_are_notified_of_the_end_of_the_run() -> None:
     env = QueuedEnv(TWO)
     with Playing(PolledGames(env), 1, TickRules(max_delay_s=60.0)) as playing:
         env.show(observations={"hero": seen(1)})
-        playing.until(lambda: playing.table.held == 1)
+        playing.until(lambda: playing.table.running == 1)
         env.heard["a"].get(timeout=60)
     with pytest.raises(ExternalClosed):
         env.hear()

@@ -70,7 +70,7 @@ def walkers(*rows: tuple[int, float, str]) -> Rows:
 def test_lives_become_games() -> None:
     table = Table(3)
     table.tell(walker=walkers((1, 5.0, ""), (2, 0.0, ""), (9, 0.0, "done")))
-    assert (table.slots.held, table.slots.counts.begun) == (2, 2)
+    assert (table.slots.running, table.slots.counts.begun) == (2, 2)
     table.tick()
     table.tell(walker=walkers((1, 1.0, ""), (2, 2.0, "done"), (2, 0.0, "")))
     tick = table.tick()
@@ -149,7 +149,7 @@ def test_non_finite_numbers_are_named() -> None:
     table = Table(3)
     with pytest.raises(LayoutError, match=r"byte 3: walker\.observation 0: found nan"):
         table.tell(walker=walkers((1, 0.0, ""), (2, float("nan"), "")))
-    assert table.slots.held == 0, "nothing was told"
+    assert table.slots.running == 0, "nothing was told"
 
 
 def test_a_dropped_agent_does_nothing_until_its_life_ends() -> None:

@@ -162,14 +162,14 @@ def test_killed_clients_lose_their_games_alone() -> None:
     games = HttpGames(port=0, entities=entities_of(LINE))
     with Playing(games, 4, TickRules(max_delay_s=0.0, idle_s=1.0)) as playing:
         clients = [client_process(games.address, f"game{number}", 10**9) for number in range(4)]
-        playing.until(lambda: playing.table.held == 4 and playing.table.counts.asks > 50)
+        playing.until(lambda: playing.table.running == 4 and playing.table.counts.asks > 50)
         for process in clients[:3]:
             process.kill()
         playing.until(lambda: playing.table.counts.lost == 3)
         asks = playing.table.counts.asks
         playing.until(lambda: playing.table.counts.asks > asks + 20)
         assert [game.lost for game in playing.finished] == ["expired"] * 3
-        assert (playing.table.held, games.metrics.lost) == (1, {"expired": 3})
+        assert (playing.table.running, games.metrics.lost) == (1, {"expired": 3})
     for process in clients:
         process.communicate(timeout=60)
 

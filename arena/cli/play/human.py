@@ -206,21 +206,21 @@ class Advisor:
     """A policy that is asked, and does not play.
 
     The probabilities are from `log_prob` of its algorithm: for each choice of a decision, with all other decisions
-    fixed; a policy decides them independently of each other. `given` has its `algorithm`, `options` and `load`.
+    fixed; a policy decides them independently of each other. `policy` has its `algorithm`, `options` and `load`.
     """
 
     def __init__(
-        self, name: str, given: Mapping[str, Any], observation_space: Space[Any], action_space: Space[Any]
+        self, name: str, policy: Mapping[str, Any], observation_space: Space[Any], action_space: Space[Any]
     ) -> None:
-        cls, options = configured(name, given)
+        cls, options = configured(name, policy)
         if spec_of(cls).checks_spaces:
             cls.check(observation_space, action_space)
         env = SpecVectorEnv(observation_space, action_space, rows=1)
         self._algorithm = from_spaces(
             cls, env, StubGroup(name, "gradients", seed=0, shared_seed=0), ticks=1, options=options
         )
-        if given["load"] is not None:
-            self._algorithm.load_state_dict(checkpoint.load(Path(given["load"])).state)
+        if policy["load"] is not None:
+            self._algorithm.load_state_dict(checkpoint.load(Path(policy["load"])).state)
         self._observation_space, self._action_space = observation_space, action_space
 
     def probabilities(
@@ -252,13 +252,13 @@ class Advisor:
         return None if values is None else float(values[0])
 
 
-def configured(name: str, given: Mapping[str, Any]) -> registry.ConfiguredAlgorithm:
+def configured(name: str, policy: Mapping[str, Any]) -> registry.ConfiguredAlgorithm:
     """The algorithm of a policy that is to advise, and its options."""
     found = registry.configured_algorithm(
-        given["algorithm"], given["options"], acts=True, path=f"policies.{name}", any_device=True
+        policy["algorithm"], policy["options"], acts=True, path=f"policies.{name}", any_device=True
     )
     if not hasattr(found.cls, "log_prob"):
-        raise ConfigError(f"{name!r} tells no probabilities: {given['algorithm']} has no log_prob()", path="--advice")
+        raise ConfigError(f"{name!r} tells no probabilities: {policy['algorithm']} has no log_prob()", path="--advice")
     if found.options.get("recurrent"):
         raise ConfigError(f"{name!r} has a memory, and has seen nothing of this game", path="--advice")
     return found

@@ -34,11 +34,11 @@ class FakeSimulator:
         self._env: BatchedEnv = registry.adapt_environment(make, kwargs, agents)
         interface = self._env.interface
         self.specs = []
-        for name, seen, acts in zip(
+        for name, observed, acts in zip(
             interface.entities, interface.observation_spaces, interface.action_spaces, strict=True
         ):
-            if not isinstance(seen, Box) or seen.dtype != np.float32 or not 1 <= len(seen.shape) <= 3:
-                raise ConfigError(f"the observations of {name!r} are {seen}; a file holds Box spaces of float32")
+            if not isinstance(observed, Box) or observed.dtype != np.float32 or not 1 <= len(observed.shape) <= 3:
+                raise ConfigError(f"the observations of {name!r} are {observed}; a file holds Box spaces of float32")
             continuous: int | None = None
             branches: tuple[int, ...] | None = None
             if isinstance(acts, Box) and acts.dtype == np.float32:
@@ -49,7 +49,7 @@ class FakeSimulator:
                 branches = tuple(map(int, acts.nvec))
             else:
                 raise ConfigError(f"the actions of {name!r} are {acts}; a file holds Box, Discrete and MultiDiscrete")
-            shapes = (tuple(map(int, seen.shape)),)
+            shapes = (tuple(map(int, observed.shape)),)
             self.specs.append(GroupSpec(name, 2 * agents, shapes, continuous, branches))
         self._seed = seed
         shape = (agents, len(self.specs))
@@ -87,8 +87,8 @@ class FakeSimulator:
                 requesting.append(np.flatnonzero(frame.active[:, entity] & self._playing[:, entity]))
                 found = ends[entity] + [self._row(frame, lane, entity, None) for lane in requesting[-1].tolist()]
                 if found:
-                    ids, seen, rewards, done, max_step, masks = map(np.array, zip(*found, strict=True))
-                    rows[spec.name] = Rows(ids, (seen,), rewards, done, max_step, masks if spec.branches else None)
+                    ids, observed, rewards, done, max_step, masks = map(np.array, zip(*found, strict=True))
+                    rows[spec.name] = Rows(ids, (observed,), rewards, done, max_step, masks if spec.branches else None)
             answer = simulator.ask(rows)
             if answer is None:
                 return

@@ -31,7 +31,7 @@ class Life:
 
     slot: int | None  # of its game; None: the arena has given the game up, and the agent plays without a policy
     entity: int  # that plays it
-    seen: int  # the number of the newest hand-over of its group with a row of the agent
+    newest: int  # the number of the newest hand-over of its group with a row of the agent
 
 
 @dataclass
@@ -135,7 +135,7 @@ class Lives:
             self._handovers[simulator, group] += 1
             for _, _, life in asks[group]:
                 if life is not None:
-                    life.seen = self._handovers[simulator, group]  # before any other agent may take its slot
+                    life.newest = self._handovers[simulator, group]  # before any other agent may take its slot
             by_entity: dict[int, list[tuple[int, int]]] = defaultdict(list)
             for position, number, life in ending:
                 del self._living[simulator, group][number]
@@ -157,7 +157,7 @@ class Lives:
                     rewards[position] = 0.0
                 elif rows.max_step[position]:
                     counts.max_step_without_done += 1
-                life.seen = self._handovers[simulator, group]
+                life.newest = self._handovers[simulator, group]
                 if life.slot is None:
                     dropped.append(position)
                 else:
@@ -166,8 +166,8 @@ class Lives:
             for entity, pairs in by_entity.items():
                 positions, slots = requests.positions[entity], requests.slots[entity] = np.array(pairs, np.intp).T
                 masks = None if rows.masks is None else (~rows.masks[positions]).astype(np.int8)
-                seen = _observations(rows, positions)
-                table.ask_rows(slots, entity, seen, rewards=rewards[positions], masks=masks)
+                observed = _observations(rows, positions)
+                table.ask_rows(slots, entity, observed, rewards=rewards[positions], masks=masks)
         return found
 
     def _begin(
@@ -180,8 +180,8 @@ class Lives:
             longest, whose = self._unseen - 1, None
             for (owner, other), living in self._living.items():
                 for one, life in living.items() if owner == simulator else ():
-                    unseen = self._handovers[owner, other] - life.seen
-                    if unseen > longest and life.slot is not None and life.seen:
+                    unseen = self._handovers[owner, other] - life.newest
+                    if unseen > longest and life.slot is not None and life.newest:
                         longest, whose = unseen, (living, one, life.slot)
             if whose is not None:
                 del whose[0][whose[1]]

@@ -108,7 +108,7 @@ class HostedGames:
                 if table.holds(slot):  # else all games were lost because of a failure
                     table.lose(slot, reason)
                     self._guarded(partial(connection.games.drop, slot, reason))
-            over = connection.games.exhausted and not table.held
+            over = connection.games.exhausted and not table.running
             if over and not connection.exhausted:
                 connection.exhausted = True
                 self._exhausted()
