@@ -30,10 +30,10 @@ from arena.errors import ConfigError, Deadlock, pluralize
 from arena.plan.plan import MatchPlan, Plan, PolicyPlan, RoleKind, all_roles
 from arena.records.folder import RunFolder
 from arena.records.formats import ProfileFile, read_document
-from arena.records.scoreboard import Scoreboard
 from arena.roles.root.root import RoleFailed
 from arena.roles.run import Run
 from arena.run.loop import in_one_process
+from arena.terminal.display import SilentDisplay
 from arena.transport.pickling import pack, unpack
 
 _FIRST_TICKS = 50
@@ -67,17 +67,11 @@ class Prediction(NamedTuple):
     memory: tuple[float, ...]  # [rank] MiB
 
 
-class _PlayClock:
+class _PlayClock(SilentDisplay):
     """A display that shows nothing and measures how long the match plays."""
 
     def start(self) -> None:
         self._begun = time.perf_counter()
-
-    def update(self, ticks_done: int, scoreboard: Scoreboard) -> None:
-        pass
-
-    def message(self, text: str) -> None:
-        pass
 
     def stop(self) -> None:
         self.seconds = time.perf_counter() - self._begun

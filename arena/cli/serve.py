@@ -8,6 +8,7 @@ import signal
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import msgspec
@@ -36,7 +37,7 @@ from arena.records.scoreboard import Scoreboard
 from arena.run.evaluation import result_text
 from arena.run.opponents import labeled_versions, policy_at
 from arena.serving.clones import Clones
-from arena.serving.exported import Exporter, ExportFailed, Follower, can_export
+from arena.serving.exported import Exporter, ExportFailed, Follower
 from arena.serving.models import Model, PureModel, model_of
 from arena.serving.player import Player
 from arena.serving.policy import configured_policy, first_seat, load_algorithm
@@ -224,8 +225,11 @@ def prepare(arguments: argparse.Namespace) -> Served:
 
     def upgrade(player: Player) -> None:
         """Begins to export what torch computes now, if that is asked for and possible."""
-        model, is_auto = player.model, arguments.engine == "auto"
-        if exporter and is_auto and isinstance(model, PureModel) and model.version >= 0 and can_export(model.algorithm):
+        model = player.model
+        if exporter is None or arguments.engine != "auto" or not isinstance(model, PureModel) or model.version < 0:
+            return
+        installed = all(find_spec(package) is not None for package in ("onnx", "onnxruntime", "onnxscript"))
+        if installed and getattr(model.algorithm, "exported", None) is not None:
             exporter.begin(player.name, model.version, len(player.entities), partial(swap, player))
 
     def swap(player: Player, model: Model) -> None:

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -113,12 +112,6 @@ class Exporter:
         for process in list(self._processes):
             process.terminate()
             process.wait()
-
-
-def can_export(algorithm: Any) -> bool:
-    """Whether an algorithm can be exported, with the packages that are installed."""
-    installed = all(find_spec(package) is not None for package in ("onnx", "onnxruntime", "onnxscript"))
-    return installed and getattr(algorithm, "exported", None) is not None
 
 
 class Follower:

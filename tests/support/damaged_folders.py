@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
 
+import msgspec
 import numpy as np
 import yaml
 
@@ -21,7 +22,7 @@ from arena.errors import ConfigError
 from arena.league.metagame import measures
 from arena.records import checkpoint, recorder
 from arena.report.read_run import read_run
-from arena.report.sections import page_data, plain
+from arena.report.sections import page_data
 
 COMMANDS = ("resume", "evaluate", "report", "standings", "watch")
 NOT_READ = re.compile(r"logs/|tensorboard/|lock|report\.html|evaluations/[^/]+/(?!episodes\.jsonl)")
@@ -140,7 +141,7 @@ def _evaluated(folder: Path, _: list[str]) -> Said:
 
 def _reported(folder: Path, _: list[str]) -> Said:
     def read() -> Any:
-        found = dict(plain(page_data(read_run(folder))))
+        found = dict(msgspec.to_builtins(page_data(read_run(folder))))
         found.pop("files")  # their sizes
         found["summary"].pop("ended")  # the time of the newest write
         return json.dumps(found)

@@ -27,7 +27,7 @@ from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.report.page import page
 from arena.report.read_run import read_run
-from arena.report.sections import page_data, plain
+from arena.report.sections import page_data
 from arena.roles.status import run_status
 from in_process import play
 
@@ -92,7 +92,7 @@ def mistake(capsys: pytest.CaptureFixture[str], tmp_path: Path, *arguments: str)
 
 def numbers(folder: RunFolder) -> Any:
     """Those of the report."""
-    return plain(page_data(read_run(folder.path)))
+    return msgspec.to_builtins(page_data(read_run(folder.path)))
 
 
 # what is played
@@ -340,7 +340,7 @@ def test_cyclic_order_uses_the_whole_budget(tmp_path: Path, capsys: pytest.Captu
     assert data["unmet"] == []
     assert data["games"] > 1100
     found = read_run(tmp_path / "games")
-    order = plain(page_data(found))["standings"]["order"]
+    order = msgspec.to_builtins(page_data(found))["standings"]["order"]
     assert (order["decided"], order["contradicting"], order["not_met"]) == (False, len(data["contradictions"]), 0)
     words = page(found)
     assert "The games of some pairs contradict the order: " in words

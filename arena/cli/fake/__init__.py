@@ -113,7 +113,7 @@ def _run_actor(arguments: argparse.Namespace) -> int:
 def _run_driver(arguments: argparse.Namespace) -> int:
     """Plays hand-overs; returns the exit status."""
     from arena.external.shared_memory import Driver
-    from arena.external.shared_memory.fake_driver import groups_text, play
+    from arena.external.shared_memory.fake_driver import groups_data, groups_text, play
 
     if bool(arguments.program) == (arguments.attach is not None):
         raise ConfigError("exactly one of --attach and a COMMAND after `--` is needed")
@@ -128,7 +128,7 @@ def _run_driver(arguments: argparse.Namespace) -> int:
         found = play(driver, arguments.handovers, arguments.seed)
         groups = dict(driver.groups)
     if arguments.json:
-        say(json.dumps({**found._asdict(), "faults": 0, "groups": json.loads(groups_text(groups, as_json=True))}))
+        say(json.dumps({**found._asdict(), "faults": 0, "groups": groups_data(groups)}))
     else:
         say(groups_text(groups))
         times = f"median {found.median_us:.0f} us"

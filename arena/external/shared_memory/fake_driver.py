@@ -66,19 +66,20 @@ def play(driver: Driver, handovers: int, seed: int) -> Played:
         times.append(time.perf_counter() - began)
 
 
-def groups_text(groups: Mapping[str, GroupSpec], *, as_json: bool = False) -> str:
-    """The block `groups` of a configuration, as YAML or as JSON."""
+def groups_data(groups: Mapping[str, GroupSpec]) -> dict[str, dict[str, Any]]:
+    """The block `groups` of a configuration."""
     found: dict[str, dict[str, Any]] = {}
     for name, spec in groups.items():
         found[name] = {"agents": spec.agents, "observations": [list(shape) for shape in spec.observations]}
-        if spec.branches is None:
-            found[name]["continuous"] = spec.continuous
-        else:
-            found[name]["branches"] = list(spec.branches)
-    if as_json:
-        return json.dumps(found)
+        actions = {"continuous": spec.continuous} if spec.branches is None else {"branches": list(spec.branches)}
+        found[name] |= actions
+    return found
+
+
+def groups_text(groups: Mapping[str, GroupSpec]) -> str:
+    """The same as YAML."""
     lines = ["groups:"]
-    for name, group in found.items():
+    for name, group in groups_data(groups).items():
         content = ", ".join(f"{key}: {json.dumps(value)}" for key, value in group.items())
         lines.append(f"  {json.dumps(name)}: {{{content}}}")
     return "\n".join(lines)
