@@ -100,16 +100,17 @@ def _about(entry: registry.Entry | type[msgspec.Struct]) -> str:
     return head[:1].lower() + head[1:]
 
 
+_TITLES: Mapping[str, Mapping[str, Any]] = {
+    "environments": registry.ENVIRONMENTS,
+    "connections to external games": registry.EXTERNAL,
+    "wrappers of environments": registry.WRAPPERS,
+    "algorithms": registry.ALGORITHMS,
+    "generators of matches": matches.GENERATORS,
+    "rules of matchmaking": matches.RULES,
+}
 SHELVES: Mapping[str, Catalog] = {
     title.partition(" ")[0]: Catalog(title, {name: _about(entry) for name, entry in entries.items()})
-    for title, entries in {
-        "environments": registry.ENVIRONMENTS,
-        "connections to external games": registry.EXTERNAL,
-        "wrappers of environments": registry.WRAPPERS,
-        "algorithms": registry.ALGORITHMS,
-        "generators of matches": matches.GENERATORS,
-        "rules of matchmaking": matches.RULES,
-    }.items()
+    for title, entries in _TITLES.items()
 }
 _SECTIONS = {"envs": "environments", "policies": "algorithms", "matches": "generators"}  # where they are configured
 _BUILT_IN: Mapping[str, str] = {name: words for shelf in SHELVES.values() for name, words in shelf.entries.items()}
