@@ -7,13 +7,14 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PEERS := .venv-peers
 PEERS_UNITS := .venv-peers-units
+MPICH := .venv-mpich
 BROWSERS := chromium chromium-browser google-chrome google-chrome-stable
 BENCHMARKS := accounting tick_overhead many_processes image_game ppo_touchdown group_update idle start memory_growth \
 	pipeline chaos endurance league_statistics league_learning report_page export external_games external_http \
 	shared_memory units moving_strengths rating_speed league_tournament experiments
 BENCH ?=
 CORES := import os; print(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count())
-# One worker of pytest more than there are cores: the one that runs tests/mpi mostly waits.
+# One worker of pytest more than there are cores: those that run tests/mpi often wait.
 WORKERS = $(shell expr 1 + $$($(PYTHON) -c '$(CORES)'))
 RUN := runs/touchdown-2v2-$(shell date +%Y%m%d-%H%M%S)
 
@@ -29,7 +30,7 @@ test: $(READY)
 test-fast: $(READY)
 	$(BIN)/python -m pytest --numprocesses auto -m "not slow and not long" tests/unit tests/contract
 
-test-long: $(READY) $(PEERS_UNITS)/.ready
+test-long: $(READY) $(PEERS_UNITS)/.ready $(MPICH)/.ready
 	$(BIN)/python -m pytest --numprocesses auto -m long
 
 check: lint
@@ -66,6 +67,7 @@ system:
 	{ apt-get update -qq && apt-get install -qq -y --no-install-recommends nginx-light; }
 	@PATH=$$PATH:/usr/sbin command -v slurmctld || { apt-get update -qq && \
 	apt-get install -qq -y --no-install-recommends slurmctld slurmd slurm-client munge; }
+	@PATH=$$PATH:/usr/sbin command -v ip || { apt-get update -qq && apt-get install -qq -y --no-install-recommends iproute2; }
 	@command -v Xvfb || { apt-get update -qq && apt-get install -qq -y --no-install-recommends xvfb; }
 
 bench: $(READY)
@@ -88,6 +90,14 @@ $(PEERS)/.ready: benchmarks/requirements-peers.txt
 $(PEERS_UNITS)/.ready: benchmarks/requirements-peers-units.txt
 	python3.11 -m venv $(PEERS_UNITS)
 	$(PEERS_UNITS)/bin/python -m pip install --quiet --no-deps --ignore-requires-python --requirement $<
+	touch $@
+
+# MPICH in the place of Open MPI, all else from $(VENV).
+$(MPICH)/.ready: $(READY)
+	$(PYTHON) -m venv $(MPICH)
+	$(MPICH)/bin/python -m pip install --quiet --no-deps --constraint constraints.txt mpich mpi4py
+	$(BIN)/python -c "from sysconfig import get_path; print(f'import site; site.addsitedir({get_path(\"purelib\")!r})')" \
+		> $$($(MPICH)/bin/python -c "from sysconfig import get_path; print(get_path('purelib'))")/project.pth
 	touch $@
 
 clean:

@@ -1,4 +1,4 @@
-"""How tests run: those with real processes one after another, the others in parallel; no limits of time per example."""
+"""How tests run: those with real processes in two rows, the others in parallel; no limits of time per example."""
 
 from __future__ import annotations
 
@@ -45,6 +45,8 @@ SHARED = (
     *("test_continued", "test_experiment_page", "test_export", "test_hostile_folders", "test_offline"),
     *("test_replaying", "test_report_in_browser", "test_serve", "test_unit_records"),
 )
+MPI_ROWS_MEET = "tests/mpi/test_re"
+"""The first module of the second row: both take about the same time."""
 
 
 @pytest.fixture
@@ -53,7 +55,7 @@ def command(capsys: pytest.CaptureFixture[str]) -> Command:
 
 
 class Rows(LoadScopeScheduling):  # type: ignore[misc]  # xdist is not typed
-    """Work units: the tests of `tests/mpi` in a row, those of a module that is shared, and each of the others alone.
+    """Work units: the tests of `tests/mpi` in two rows, those of a shared module, and each of the others alone.
 
     The longest units are started first. The 6,600 unit tests as units of their own cost the controller 14 s: it counts
     all units after every test. The groups of pytest-xdist itself do not work with pytest 9.2.
@@ -62,7 +64,7 @@ class Rows(LoadScopeScheduling):  # type: ignore[misc]  # xdist is not typed
     def _split_scope(self, nodeid: str) -> str:
         module = nodeid.partition("::")[0]
         if "/mpi/" in module:
-            return "mpi"
+            return f"mpi {'first' if module < MPI_ROWS_MEET else 'second'}"
         return module if "/unit/" in module or module.rpartition("/")[2].removesuffix(".py") in SHARED else nodeid
 
 

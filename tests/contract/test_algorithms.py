@@ -157,7 +157,7 @@ def all_idle(rows: int) -> Any:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("more", [{}, RICH], ids=["plain", "rich"])
+@pytest.mark.parametrize("more", [pytest.param({}, marks=pytest.mark.long), RICH], ids=["plain", "rich"])
 def test_stored_state_continues_to_the_same_bits(learner: Learner, more: dict[str, Any], device: str) -> None:
     def continued(algorithm: Any) -> Any:
         for generator in vars(algorithm).values():  # each leg of a run has new random streams

@@ -13,7 +13,7 @@ from arena.cli.main import main
 from arena.config import yaml as yaml_text
 from arena.records.journal import JournalReader
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 CONFIG = Path(__file__).parents[2] / "configs" / "evolution.yaml"
 ROUNDS, TICKS = 4, 500

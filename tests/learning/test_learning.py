@@ -101,7 +101,8 @@ def test_learners_beat_a_frozen_policy_whose_weights_stay(tmp_path: Path) -> Non
     assert all(np.array_equal(first[name], last[name]) for name in first)
 
 
-@pytest.mark.parametrize("algorithm", ["maddpg", pytest.param("masac", marks=pytest.mark.long)])
+@pytest.mark.parametrize("algorithm", ["maddpg", "masac"])
+@pytest.mark.long
 def test_centralized_critics_find_the_joint_optimum(algorithm: str, tmp_path: Path) -> None:
     """The two-step game: valuing actions one player at a time gets 7; the optimum is 8."""
     data = {

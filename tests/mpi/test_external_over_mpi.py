@@ -5,23 +5,16 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from arena.records.journal import JournalReader
-from run_cli import ARENA, finish, left_behind, ranks_in, start, wait_for, write
+from run_cli import finish, ranks_in, started, wait_for
 
 LINE = {"make": "external_games:Line", "kwargs": {"steps": 20}}
 SILENT = {"make": "external_games:Silent"}
-
-
-@pytest.fixture(autouse=True)
-def _nothing_is_left_behind(tmp_path: Path) -> Iterator[None]:
-    yield
-    wait_for(lambda: not left_behind(tmp_path))
 
 
 def config(env: dict[str, Any], **changes: Any) -> dict[str, Any]:
@@ -30,7 +23,7 @@ def config(env: dict[str, Any], **changes: Any) -> dict[str, Any]:
         "ticks": 3000,
         "checkpoint_every": 500,
         "envs": {"live": env},
-        "policies": {"blue": {"algorithm": "ppo", "options": {"n_steps": 50, "hidden_sizes": [16]}}},
+        "policies": {"blue": {"algorithm": "learners:VectorLearner"}},
         "matches": [{"env": "live", "seats": ["blue"]}],
         **changes,
     }
@@ -41,10 +34,10 @@ def updates(run: Path) -> int:
     return metrics.read_bytes().count(b"\n") if metrics.exists() else 0
 
 
-@pytest.mark.parametrize("rank", [2, 1], ids=["worker", "environment"])
+@pytest.mark.parametrize("rank", [pytest.param(2, marks=pytest.mark.long), 1], ids=["worker", "environment"])
 def test_games_continue_after_a_process_failure(rank: int, tmp_path: Path) -> None:
-    process = start([*ARENA, "train", write(tmp_path, config(LINE)), "--run-dir", "run", "--ranks", "3"], tmp_path)
-    wait_for(lambda: updates(tmp_path / "run") >= 14)
+    process = started(tmp_path, config(LINE), ranks=3)
+    wait_for(lambda: updates(tmp_path / "run") >= 100)
     os.kill(ranks_in(tmp_path)[rank], signal.SIGKILL)
     ended = finish(process)
     assert ended.code == 0, ended.err
@@ -57,10 +50,9 @@ def test_games_continue_after_a_process_failure(rank: int, tmp_path: Path) -> No
     assert last["begun"] == last["ended"] + last["lost"] + last["held"]
 
 
-@pytest.mark.parametrize("ranks", ["1", "3"])
-def test_run_without_games_ends_at_once_when_interrupted(ranks: str, tmp_path: Path) -> None:
-    options = ["--run-dir", "run", "--ranks", ranks, "--set", "watchdog_s=1", "--set", "env_timeout_s=60"]
-    process = start([*ARENA, "train", write(tmp_path, config(SILENT)), *options], tmp_path)
+@pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.long), 3])
+def test_run_without_games_ends_at_once_when_interrupted(ranks: int, tmp_path: Path) -> None:
+    process = started(tmp_path, config(SILENT, watchdog_s=1.0, env_timeout_s=60.0), ranks=ranks)
     wait_for(lambda: (tmp_path / "run" / "external.json").exists())
     time.sleep(5.0)
     assert process.poll() is None, "the watchdog has taken silence for a hang"

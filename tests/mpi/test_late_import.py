@@ -8,31 +8,28 @@ from typing import Any
 
 import pytest
 
-from run_cli import arena, write
+from run_cli import trained
+
+CONFIG = {
+    "ticks": 20,
+    "checkpoint_every": 10,
+    "envs": {"game": {"make": "gymnasium:CartPole-v1"}},
+    "policies": {"blue": {"algorithm": "late_import:ImportsLate"}},
+    "matches": [{"env": "game", "seats": ["blue"]}],
+}
 
 
-def told_by(folder: Path, ranks: int, **changes: str) -> list[dict[str, Any]]:
+def legs(folder: Path, ranks: int, **changes: str) -> list[dict[str, Any]]:
     """The records of the worker, leg by leg."""
     folder.mkdir()
-    data = {
-        "ticks": 20,
-        "checkpoint_every": 10,
-        "envs": {"game": {"make": "gymnasium:CartPole-v1"}},
-        "policies": {"blue": {"algorithm": "late_import:ImportsLate"}},
-        "matches": [{"env": "game", "seats": ["blue"]}],
-    }
-    ended = arena(folder, "train", write(folder, data), "--ranks", str(ranks), **changes)
-    assert ended.code == 0, ended.err
+    trained(folder, CONFIG, ranks=ranks, **changes)
     return [json.loads(line) for line in (folder / "told.jsonl").read_text().splitlines()]
 
 
-@pytest.mark.parametrize("ranks", [1, 3])
-def test_late_torch_has_one_thread_and_the_same_draws(
-    ranks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_late_torch_has_one_thread_and_the_same_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    first = told_by(tmp_path / "first", ranks)
-    again = told_by(tmp_path / "again", ranks, OMP_NUM_THREADS="3")
+    first = legs(tmp_path / "first", 1)
+    again = legs(tmp_path / "again", 3, OMP_NUM_THREADS="3")
     assert [(leg["threads"], leg["limit"]) for leg in first] == [(1, "1"), (1, "1")]
     assert [(leg["threads"], leg["limit"]) for leg in again] == [(1, "3"), (1, "3")]
     assert [leg["drawn"] for leg in first] == [leg["drawn"] for leg in again]

@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from arena.records import checkpoint
-from run_cli import arena, left_behind, wait_for, write
-
-
-@pytest.fixture(autouse=True)
-def _nothing_is_left_behind(tmp_path: Path) -> Iterator[None]:
-    yield
-    wait_for(lambda: not left_behind(tmp_path))
+from run_cli import alone, differing, trained
 
 
 def learning(transport: str = "auto") -> dict[str, Any]:
@@ -32,16 +22,7 @@ def learning(transport: str = "auto") -> dict[str, Any]:
     }
 
 
-def weights(run: Path) -> dict[str, bytes]:
-    files = checkpoint.list_checkpoints(run / "checkpoints" / "blue")
-    return {name: array.tobytes() for name, array in checkpoint.load(files[-1]).state["network"].items()}
-
-
 def test_last_masks_are_the_same_over_links_of_every_kind(tmp_path: Path) -> None:
-    alone = arena(tmp_path, "train", write(tmp_path, learning(), "alone.yaml"), "--run-dir", "alone", "--ranks", "1")
-    assert alone.code == 0, alone.err
+    whole = alone(tmp_path, learning())
     for transport in ("auto", "mpi"):
-        config = write(tmp_path, learning(transport), f"{transport}.yaml")
-        many = arena(tmp_path, "train", config, "--run-dir", transport)
-        assert many.code == 0, many.err
-        assert weights(tmp_path / transport) == weights(tmp_path / "alone")
+        assert differing(trained(tmp_path, learning(transport), run=transport), whole) == []

@@ -1,146 +1,111 @@
-"""The rounds of a league over real processes: the same on any number, through kills, failures and `--resume`."""
+"""The rounds of a league over real processes: the same on any number, through kills, deaths and `--resume`."""
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from test_exact_resume import kill_all, left_by, newest_boundary
 
 from arena.records.journal import JournalReader
-from run_cli import ARENA, arena, by_hand, finish, left_behind, ranks_in, start, wait_for, write
+from run_cli import alone, differing, finish, kill_all, newest_boundary, ranks_in, started, train, trained, wait_for
 
-ROUNDS, TICKS = 5, 100
-
-
-@pytest.fixture(autouse=True)
-def _nothing_is_left_behind(tmp_path: Path) -> Iterator[None]:
-    yield
-    wait_for(lambda: not left_behind(tmp_path))
+ROUNDS, TICKS = 4, 300
+LEARNER = {"algorithm": "learners:LearnerWithActor"}  # imports no torch
 
 
-ONLY_PAST = {"past_selves": {"self": 0.0}}
-
-
-def league(*, ticks: int = TICKS, rounds: int = ROUNDS, rule: Any = "past_selves") -> dict[str, Any]:
-    """Two learners that meet their past selves; the worse one becomes a copy of the better one now and then."""
+def league(*, seconds: float = 0.0, **keys: Any) -> dict[str, Any]:
+    """Rounds of two learners and a random policy in touchdown, with two boundaries in each."""
     return {
         "name": "league",
         "seed": 4,
-        "ticks": ticks,
-        "rounds": rounds,
-        "checkpoint_every": ticks // 2,
-        "envs": {"game": {"make": "touchdown", "kwargs": {"max_steps": 20}}},
-        "policies": {name: {"algorithm": "learners:LearnerWithActor"} for name in ("blue", "red")},
-        "matches": [
-            {
-                "matchmaking": {
-                    "env": "game",
-                    "policies": ["blue", "red"],
-                    "rule": rule,
-                    "lanes": 2,
-                    "copies": 1,
-                }
-            },
-            {"env": "game", "seats": ["blue", "red"], "lanes": 2},
-        ],
-        "league": {"snapshots": {"keep": 2}, "evolution": {"every": 2, "share": 0.5}},
+        "ticks": TICKS,
+        "rounds": ROUNDS,
+        "checkpoint_every": TICKS // 2,
+        "envs": {"game": {"make": "games:SlowTouchdown", "kwargs": {"max_steps": 20, "seconds": seconds}}},
+        "policies": {"blue": LEARNER, "red": LEARNER, "rock": {"algorithm": "random"}},
+        "league": {"snapshots": {"keep": 2}},
+        **keys,
     }
 
 
-def everything(run: Path) -> dict[str, Any]:
-    """The files that must be equal after any events."""
-    snapshots = {str(path.relative_to(run)): path.read_bytes() for path in (run / "snapshots").rglob("*.ckpt")}
-    return {**left_by(run), **snapshots, "rounds": (run / "rounds.jsonl").read_text()}
+def duel(first: str, second: str) -> dict[str, Any]:
+    return {"env": "game", "seats": [first, second], "lanes": 2}
+
+
+SELVES = {"env": "game", "policies": ["blue", "red"], "rule": {"past_selves": {"self": 0.0}}, "lanes": 2, "copies": 1}
+MEETS = {"env": "game", "policies": ["blue", "red"], "against": ["rock"], "rule": "own_leagues:Above", "copies": 2}
+PAIRS = {"env": "game", "policies": ["blue", "red", "rock"], "generator": "own_leagues:Ladder", "lanes": 2}
+HUNT = {
+    **{"env": "game", "policies": ["wolf"], "versus": ["hare"], "sides": [3, 1], "lanes": 2, "copies": 3},
+    "rule": {"fictitious": {"self": 0.3}},
+}
+OPTIONS = {"n_steps": 50, "minibatch_size": 50, "hidden_sizes": [8]}
+FORMS: dict[str, dict[str, Any]] = {
+    "own rule and generator": {"matches": [{"matchmaking": MEETS}, {"pairings": PAIRS}]},
+    "copies of the best": {
+        "matches": [{"matchmaking": SELVES}, duel("blue", "red")],
+        "league": {"snapshots": {"keep": 2}, "evolution": {"every": 2, "share": 0.5}},
+        "policies": {"blue": LEARNER, "red": LEARNER},
+    },
+    "listed rounds": {
+        "rounds": [[duel("blue", "rock")], [duel("blue", "red"), duel("red", "blue")], [duel("red", "rock")]]
+    },
+    "proposed matches": {
+        "callbacks": [{"class": "own_leagues:Proposes"}],
+        "matches": [{"round_robin": {"env": "game", "policies": ["blue", "red", "rock"], "lanes": 2}}],
+    },
+    "predators and prey": {
+        "envs": {"game": {"make": "tag:simple_tag", "kwargs": {"max_cycles": 20}, "outcome": "info"}},
+        "policies": {name: {"algorithm": "ppo", "options": OPTIONS} for name in ("wolf", "hare")},
+        "matches": [{"matchmaking": HUNT}],
+        "league": {"snapshots": {"gate": {"elo": 400}}},
+    },
+}
 
 
 def rounds_of(run: Path) -> list[dict[str, Any]]:
     return list(JournalReader(run / "rounds.jsonl"))
 
 
-def test_a_league_is_the_same_on_any_number_of_processes(tmp_path: Path) -> None:
-    config = write(tmp_path, league())
-    for ranks in (1, 8):
-        ended = arena(tmp_path, "train", config, "--run-dir", f"on-{ranks}", "--ranks", str(ranks))
-        assert ended.code == 0, ended.err
-    expected = everything(tmp_path / "on-1")
-    assert len(rounds_of(tmp_path / "on-1")) == ROUNDS
-    assert {line["round"] for line in JournalReader(tmp_path / "on-1" / "episodes.jsonl")} == set(range(ROUNDS))
-    assert everything(tmp_path / "on-8") == expected
-
-
-def test_killed_and_resumed_league_is_bit_equal(tmp_path: Path) -> None:
-    config = write(tmp_path, league(ticks=600, rule=ONLY_PAST))
-    assert arena(tmp_path, "train", config, "--run-dir", "whole", "--ranks", "1").code == 0
-    run = tmp_path / "run"
-    for reached, resume in ((600, []), (1500, ["--resume"])):  # a round's end, and the middle of one
-        process = start([*ARENA, "train", config, "--run-dir", "run", "--ranks", "3", *resume], tmp_path)
+@pytest.mark.parametrize(
+    "form",
+    [pytest.param(name, marks=[pytest.mark.long] * (name != "own rule and generator")) for name in FORMS],
+)
+def test_killed_and_resumed_league_equals_an_undisturbed_one(form: str, tmp_path: Path) -> None:
+    whole, run = alone(tmp_path, league(**FORMS[form])), tmp_path / "run"
+    for reached, more in ((TICKS, []), (TICKS + TICKS // 2, ["--resume"])):  # a round's end, the middle of one
+        process = started(tmp_path, league(seconds=0.002, **FORMS[form]), *more, ranks=2)
         wait_for(lambda reached=reached: newest_boundary(run) >= reached)
         assert process.poll() is None, "it is still playing"
-        assert kill_all(tmp_path) >= 4
+        assert kill_all(tmp_path) >= 3
         assert finish(process).code != 0
-    ended = arena(tmp_path, "train", config, "--run-dir", "run", "--ranks", "2", "--resume")
-    assert ended.code == 0, ended.err
-    assert "goes on at tick" in ended.out
-    assert everything(run) == everything(tmp_path / "whole")
+    trained(tmp_path, "config.yaml", "--resume", ranks=3)
+    assert len(rounds_of(run)) == (3 if form == "listed rounds" else ROUNDS)
+    assert differing(run, whole) == []
 
 
-@pytest.mark.parametrize("victim", [pytest.param(0, marks=pytest.mark.long), 2])
-def test_league_continues_without_a_failed_process(tmp_path: Path, victim: int) -> None:
-    config = write(tmp_path, league(ticks=600))
-    process = start([*ARENA, "train", config, "--run-dir", "run", "--ranks", "4"], tmp_path)
-    wait_for(lambda: newest_boundary(tmp_path / "run") >= 600)
-    os.kill(ranks_in(tmp_path)[victim], signal.SIGKILL)
+def test_league_goes_on_as_it_was_after_deaths(tmp_path: Path) -> None:
+    """A worker dies in a round, and the root between two rounds, when it has planned the next one."""
+    whole, run = alone(tmp_path, league(**FORMS["copies of the best"])), tmp_path / "run"
+    config = league(seconds=0.002, **FORMS["copies of the best"], imports=["killed_at_plan"])
+    process = started(tmp_path, config, ranks=5)
+    wait_for(lambda: newest_boundary(run) >= TICKS // 2)
+    os.kill(ranks_in(tmp_path)[3], signal.SIGKILL)
     ended = finish(process)
     assert ended.code == 0, ended.err
-    assert "died" in (tmp_path / "run" / "faults.jsonl").read_text()
-    rounds = rounds_of(tmp_path / "run")
-    assert [line["round"] for line in rounds] == list(range(ROUNDS))
-    matches = {(line["round"], match["match"]) for line in rounds for match in line["matches"]}
-    played = {(line["round"], line["match"]) for line in JournalReader(tmp_path / "run" / "episodes.jsonl")}
-    assert played == matches
+    assert [line["ranks"] for line in JournalReader(run / "faults.jsonl")] == [[3], [0]]
+    assert [line["round"] for line in rounds_of(run)] == list(range(ROUNDS))
+    assert differing(run, whole) == []
 
 
 def test_rounds_of_another_length_are_refused_and_more_rounds_are_not(tmp_path: Path) -> None:
-    config = write(tmp_path, league(rounds=3))
-    common = ["train", config, "--run-dir", "run", "--ranks", "1"]
-    assert arena(tmp_path, *common).code == 0
-    longer = arena(tmp_path, *common, "--resume", "--ticks", "150")
+    keys = {**FORMS["copies of the best"], "ticks": 100, "checkpoint_every": 50}
+    run = alone(tmp_path, league(rounds=3, **keys), run="run")
+    longer = train(tmp_path, "config.yaml", "--resume", "--ticks", "150", ranks=1)
     assert longer.code == 2
     assert "ticks: a round had 100, has 150" in longer.err
-    more = arena(tmp_path, *common, "--resume", "--set", "rounds=4")
-    assert more.code == 0, more.err
-    assert arena(tmp_path, "train", config, "--run-dir", "whole", "--ranks", "1", "--set", "rounds=4").code == 0
-    assert json.dumps(rounds_of(tmp_path / "run")) == json.dumps(rounds_of(tmp_path / "whole"))
-
-
-WATCHED = """
-import sys
-from arena.cli.main import main
-from arena.records.lock import is_held
-from arena.run import rounds
-
-plan_next_round = rounds.plan_next_round
-
-def watched(*given):
-    print("held" if is_held("run") else "free", flush=True)
-    return plan_next_round(*given)
-
-rounds.plan_next_round = watched
-sys.exit(main(sys.argv[1:]))
-"""
-
-
-def test_the_folder_is_held_while_a_round_is_planned(tmp_path: Path) -> None:
-    config = write(tmp_path, league(rounds=3))
-    (tmp_path / "watched.py").write_text(WATCHED)
-    ended = by_hand(tmp_path, 3, "train", config, "--run-dir", "run", program=[sys.executable, "watched.py"])
-    assert ended.code == 0, ended.err
-    assert [word for word in ended.out.split() if word in ("held", "free")] == ["held", "held"]
-    assert (tmp_path / "run" / "lock").read_text() == ""
+    alone(tmp_path, "config.yaml", "--resume", "--set", "rounds=4", run="run")
+    assert differing(run, alone(tmp_path, league(rounds=4, **keys))) == []

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from arena.records import checkpoint
-from run_cli import arena, left_behind, wait_for, write
-
-
-@pytest.fixture(autouse=True)
-def _nothing_is_left_behind(tmp_path: Path) -> Iterator[None]:
-    yield
-    wait_for(lambda: not left_behind(tmp_path))
+from run_cli import trained
 
 
 def two_matches(seconds: tuple[float, float]) -> dict[str, Any]:
@@ -34,12 +27,12 @@ def two_matches(seconds: tuple[float, float]) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("seconds", [(0.0, 0.02), (0.02, 0.0)], ids=["slow", "slow root"])
+@pytest.mark.parametrize(
+    "seconds", [pytest.param((0.0, 0.02), marks=pytest.mark.long), (0.02, 0.0)], ids=["slow", "slow root"]
+)
 def test_workers_of_different_speed_lose_no_samples(seconds: tuple[float, float], tmp_path: Path) -> None:
-    ended = arena(tmp_path, "train", write(tmp_path, two_matches(seconds)), "--run-dir", "run")
-    assert ended.code == 0, ended.err
-    updates = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
-    folder = tmp_path / "run" / "checkpoints" / "blue"
+    run = trained(tmp_path, two_matches(seconds))
+    updates, folder = (run / "metrics.jsonl").read_text().splitlines(), run / "checkpoints" / "blue"
     assert checkpoint.load(folder).state["updates"] == len(updates) == json.loads(updates[-1])["update"]
     own = checkpoint.worker_path_of(folder, 60, (0, 0))
     waiting = checkpoint.load(own).state["fragments"]["waiting"] if own.exists() else []

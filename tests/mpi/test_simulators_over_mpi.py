@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from arena.records.journal import JournalReader
-from run_cli import ARENA, PATIENCE, finish, left_behind, living, ranks_in, start, wait_for, write
+from run_cli import PATIENCE, finish, left_behind, living, ranks_in, started, train, wait_for
 
 PROGRAMS = str(Path(__file__).parents[1] / "support" / "link_programs.py")
 FOREIGN = Path(__file__).parents[1] / "support" / "foreign_peer.c"
@@ -27,10 +27,9 @@ GROUPS = {
 
 
 @pytest.fixture(autouse=True)
-def _nothing_is_left_behind(tmp_path: Path) -> Iterator[None]:
+def _no_link_is_left_behind(tmp_path: Path) -> Iterator[None]:
     yield
-    wait_for(lambda: not left_behind(tmp_path))
-    wait_for(lambda: not list(tmp_path.glob("mpi-policy-arena-*/*")))
+    wait_for(lambda: not left_behind(tmp_path) and not list(tmp_path.glob("mpi-policy-arena-*/*")))
 
 
 def config(folder: Path, kind: str = "plays", **changes: Any) -> dict[str, Any]:
@@ -43,10 +42,6 @@ def config(folder: Path, kind: str = "plays", **changes: Any) -> dict[str, Any]:
         "policies": {"blue": {"algorithm": "random"}, "red": {"algorithm": "random"}},
         "matches": [{"env": "world", "seats": ["blue", "red"], "lanes": 5}],
     }
-
-
-def boundaries(run: Path) -> int:
-    return len(list((run / "boundaries").glob("*.json")))
 
 
 @pytest.fixture(scope="module")
@@ -76,8 +71,7 @@ def foreign_config(program: Path, folder: Path, ticks: int, **kwargs: Any) -> di
 
 @pytest.mark.parametrize("ticks", [3_000, pytest.param(100_000, marks=pytest.mark.long)])
 def test_foreign_program_finds_no_fault_and_records_the_same(ticks: int, foreign: Path, tmp_path: Path) -> None:
-    file, run = write(tmp_path, foreign_config(foreign, tmp_path, ticks)), tmp_path / "run"
-    process = start([*ARENA, "train", file, "--run-dir", "run", "--ranks", "3"], tmp_path)
+    process = started(tmp_path, foreign_config(foreign, tmp_path, ticks), ranks=3)
     ended = finish(process, timeout=PATIENCE + ticks / 20)
     assert ended.code == 0, ended.err
     *lives, (handovers, faults) = (line.split() for line in (tmp_path / "books0").read_text().splitlines())
@@ -86,7 +80,7 @@ def test_foreign_program_finds_no_fault_and_records_the_same(ticks: int, foreign
     known = {name: (int(length), float(total), truncated == "1") for name, length, total, truncated, _ in lives}
     last = {name for name, *_, handover in lives if int(handover) >= int(handovers) - 1}
     recorded = {}
-    for line in JournalReader(run / "episodes.jsonl"):
+    for line in JournalReader(tmp_path / "run" / "episodes.jsonl"):
         (seat,) = line["seats"]
         recorded[line["game"]] = (line["length"], seat["return"], line["truncated"])
     assert set(known) - last <= set(recorded) <= set(known)
@@ -108,7 +102,7 @@ def programs_in(folder: Path) -> list[int]:
 def test_eight_simulators_end_in_time_also_when_one_hangs(asked: int, foreign: Path, tmp_path: Path) -> None:
     written = foreign_config(foreign, tmp_path, 300_000, simulators=8, close_s=1.0)
     written["matches"][0]["lanes"] = 56
-    process = start([*ARENA, "train", write(tmp_path, written), "--run-dir", "run", "--ranks", "4"], tmp_path)
+    process = started(tmp_path, written, ranks=4)
     wait_for(lambda: (tmp_path / "run" / "games.jsonl").exists())
     programs = programs_in(tmp_path)
     os.kill(programs[3], signal.SIGSTOP)
@@ -120,51 +114,37 @@ def test_eight_simulators_end_in_time_also_when_one_hangs(asked: int, foreign: P
     assert "Traceback" not in ended.err, ended.err
 
 
-VICTIMS = ("simulator", "environment", "worker", "launcher")
-CASES = [
-    pytest.param(victim, seed, marks=[pytest.mark.long] * (seed > 0 or victim == "worker"))
-    for victim in VICTIMS
-    for seed in range(50)
-]
+VICTIMS = ("environment", "simulator", "worker", "simulator")
 
 
-@pytest.mark.parametrize(("victim", "seed"), CASES)
-def test_nothing_is_left_when_a_process_is_killed_at_any_moment(
-    victim: str, seed: int, foreign: Path, tmp_path: Path
-) -> None:
-    written = foreign_config(foreign, tmp_path, 6_000, simulators=2, restarts=1)
-    process = start([*ARENA, "train", write(tmp_path, written), "--run-dir", "run", "--ranks", "4"], tmp_path)
-    wait_for(lambda: len(programs_in(tmp_path)) == 2)
-    time.sleep(random.Random(seed).uniform(0.0, 3.0))
-    ranks = ranks_in(tmp_path)
-    pids = {"launcher": process.pid, "environment": ranks[1], "worker": ranks[2]}
-    os.kill(pids[victim] if victim in pids else programs_in(tmp_path)[seed % 2], signal.SIGKILL)
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 9))])
+def test_nothing_is_left_when_processes_are_killed_at_any_moments(seed: int, foreign: Path, tmp_path: Path) -> None:
+    """Four deaths at random moments; then the command is killed, or interrupted, or the run ends."""
+    end, random_moment = ("killed", "interrupted", "whole")[seed % 3], random.Random(seed)
+    ticks = 6_000 if end == "whole" else 3_000_000
+    process = started(tmp_path, foreign_config(foreign, tmp_path, ticks, simulators=2, restarts=9), ranks=4)
+    for victim in [*random_moment.sample(VICTIMS, len(VICTIMS)), "command"]:
+        wait_for(lambda: len(programs_in(tmp_path)) == 2 or process.poll() is not None)
+        time.sleep(random_moment.uniform(0.0, 1.5))
+        ranks = ranks_in(tmp_path)
+        pids = {
+            "environment": ranks.get(1),
+            "worker": ranks.get(2),
+            "simulator": next(iter(programs_in(tmp_path)), None),
+        }
+        with suppress(ProcessLookupError):  # it has ended, and another one comes into its place
+            if victim != "command" and (pid := pids[victim]) is not None:
+                os.kill(pid, signal.SIGKILL)
+    if end != "whole":
+        process.send_signal(signal.SIGKILL if end == "killed" else signal.SIGINT)
     ended = finish(process)
-    assert ended.code == (-signal.SIGKILL if victim == "launcher" else 0), ended.err
-    wait_for(lambda: not left_behind(tmp_path) and not list(tmp_path.glob("mpi-policy-arena-*/*")))
-
-
-@pytest.mark.parametrize(
-    "rank", [pytest.param(1, id="environment"), pytest.param(2, id="worker", marks=pytest.mark.long)]
-)
-def test_a_restarted_run_goes_on_and_an_interrupt_ends_all_programs(rank: int, tmp_path: Path) -> None:
-    command = [*ARENA, "train", write(tmp_path, config(tmp_path)), "--run-dir", "run", "--ranks", "4"]
-    process = start(command, tmp_path)
-    wait_for(lambda: boundaries(tmp_path / "run") >= 1)
-    os.kill(ranks_in(tmp_path)[rank], signal.SIGKILL)
-    faults = tmp_path / "run" / "faults.jsonl"
-    wait_for(lambda: faults.exists() and faults.stat().st_size > 0)
-    process.send_signal(signal.SIGINT)
-    ended = finish(process)
-    assert ended.code == 130, ended.err
-    assert [line["kind"] for line in JournalReader(faults)] == ["process"]
+    assert ended.code == {"killed": -signal.SIGKILL, "interrupted": 130, "whole": 0}[end], ended.err
 
 
 def test_a_program_that_starts_slowly_is_waited_for(tmp_path: Path) -> None:
     written = {**config(tmp_path, "late"), "ticks": 50, "watchdog_s": 1.0}
     written["envs"]["world"]["kwargs"]["command"].append("4")
-    process = start([*ARENA, "train", write(tmp_path, written), "--run-dir", "run", "--ranks", "2"], tmp_path)
-    ended = finish(process)
+    ended = train(tmp_path, written, ranks=2)
     assert ended.code == 0, ended.err
 
 
@@ -180,8 +160,7 @@ def test_a_simulator_that_fails_ends_the_run_with_one_message(kind: str, message
     written = config(tmp_path, kind)
     if kind == "cuts":
         written["envs"]["world"]["kwargs"]["command"].append("200")
-    process = start([*ARENA, "train", write(tmp_path, written), "--run-dir", "run", "--ranks", "2"], tmp_path)
-    ended = finish(process)
+    ended = train(tmp_path, written, ranks=2)
     assert ended.code == 1
     assert message in ended.err
     assert "Traceback" not in ended.err

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from test_exact_resume import kill_all, newest_boundary
+import pytest
 
-from run_cli import ARENA, arena, episodes, finish, left_behind, start, wait_for, write
+from arena.cli.main import main
+from run_cli import ARENA, alone, arena, episodes, finish, kill_all, newest_boundary, start, wait_for, write
 
 ROCK = {"algorithm": "scripted", "options": {"action": 0}}
 CONFIG = {
@@ -18,32 +19,30 @@ CONFIG = {
 }
 
 
-def test_a_tournament_is_the_same_on_any_number_of_processes(tmp_path: Path) -> None:
-    config = write(tmp_path, CONFIG)
-    said = []
-    for ranks in ("1", "3"):
-        ended = arena(
-            tmp_path, "tournament", config, "--episodes", "200", "--ranks", ranks, "--json", "--run-dir", f"run-{ranks}"
-        )
-        assert ended.code == 0, ended.err
-        said.append(json.loads(ended.out) | {"run_dir": None})
-    assert said[0] == said[1]
-    assert said[0]["games"] == 192  # whole meetings of eight lanes on both sides
+def test_a_tournament_is_the_same_on_any_number_of_processes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = str(tmp_path / write(tmp_path, CONFIG))
+    words = ["tournament", config, "--episodes", "200", "--json", "--run-dir"]
+    assert main([*words, str(tmp_path / "run-1"), "--ranks", "1"]) == 0
+    one = json.loads(capsys.readouterr().out)
+    ended = arena(tmp_path, *words, "run-3", "--ranks", "3")
+    assert ended.code == 0, ended.err
+    assert json.loads(ended.out) | {"run_dir": None} == one | {"run_dir": None}
+    assert one["games"] == 192  # whole meetings of eight lanes on both sides
     assert episodes(tmp_path / "run-1") == episodes(tmp_path / "run-3")
     assert len((tmp_path / "run-3" / "rounds.jsonl").read_text().splitlines()) > 2
-    assert not left_behind(tmp_path)
 
 
 def test_killed_and_resumed_tournament_is_bit_equal(tmp_path: Path) -> None:
-    budget = ["tournament", write(tmp_path, CONFIG), "--episodes", "8000", "--elo", "0.1"]
+    budget = ["tournament", str(tmp_path / write(tmp_path, CONFIG)), "--episodes", "2000", "--elo", "0.1"]
     process = start([*ARENA, *budget, "--ranks", "3", "--run-dir", "broken"], tmp_path)
     wait_for(lambda: newest_boundary(tmp_path / "broken") > 0)
     assert process.poll() is None, "it is still playing"
     assert kill_all(tmp_path) >= 4
     assert finish(process).code != 0
-    ended = arena(tmp_path, *budget, "--ranks", "1", "--run-dir", "broken", "--resume")
-    assert ended.code == 0, ended.err
-    assert arena(tmp_path, *budget, "--ranks", "1", "--run-dir", "whole").code == 0
+    assert main([*budget, "--ranks", "1", "--run-dir", str(tmp_path / "broken"), "--resume"]) == 0
+    assert main([*budget, "--ranks", "1", "--run-dir", str(tmp_path / "whole")]) == 0
     for name in ("episodes.jsonl", "rounds.jsonl"):
         assert (tmp_path / "broken" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
@@ -56,10 +55,9 @@ def test_mistake_is_reported_once_before_any_process_starts(tmp_path: Path) -> N
 
 
 def test_a_responder_learns_on_several_processes(tmp_path: Path) -> None:
-    assert arena(tmp_path, "train", write(tmp_path, CONFIG), "--ranks", "1", "--run-dir", "run").code == 0
+    alone(tmp_path, CONFIG, run="run")
     steps = ["--ticks", "64", "--set", "options.n_steps=16", "--episodes", "40"]
     ended = arena(tmp_path, "exploit", "run", "--policy", "rock", "--ranks", "2", "--json", "--run-dir", "x", *steps)
     assert ended.code == 0, ended.err
     found = json.loads(ended.out)
     assert (found["games"], found["zero_sum"]) == (40, True)
-    assert not left_behind(tmp_path)

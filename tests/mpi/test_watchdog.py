@@ -7,34 +7,14 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from run_cli import (
-    ARENA,
-    TESTS,
-    Ended,
-    arena,
-    by_hand,
-    finish,
-    left_behind,
-    living,
-    silence_limit,
-    start,
-    wait_for,
-    write,
-)
+from run_cli import TESTS, Ended, by_hand, finish, living, silence_limit, started, train, wait_for, write
 
 LONG = {"make": "games:Dropout", "kwargs": {"lengths": [10**9, 10**9]}}  # its episodes do not end
-
-
-@pytest.fixture(autouse=True)
-def _nothing_is_left_behind(tmp_path: Path) -> Iterator[None]:
-    yield
-    wait_for(lambda: not left_behind(tmp_path))
 
 
 def duel(env: Any, blue: Any = None, **changes: Any) -> dict[str, Any]:
@@ -66,11 +46,6 @@ def circle(**changes: Any) -> dict[str, Any]:
     data["policies"] = {name: {"algorithm": "odd_workers:SaysTicks"} for name in ("blue", "red")}
     data["matches"] = [{"env": "game", "seats": ["blue", "red"]}, {"env": "game", "seats": ["red", "blue"]}]
     return data
-
-
-def train(folder: Path, data: dict[str, Any], *arguments: str) -> Ended:
-    config = write(folder, data)
-    return arena(folder, "train", config, "--run-dir", "run", *arguments)
 
 
 def assert_named(ended: Ended, *words: str) -> None:
@@ -117,15 +92,13 @@ def test_an_algorithm_that_hangs_is_named(way: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("ranks", "way"),
     [
-        ("1", "hold_lock"),
-        ("2", "spin"),
-        pytest.param("3", "burn", marks=pytest.mark.long),
-        *(pytest.param("1", way, marks=pytest.mark.long) for way in ("sleep", "spin", "burn")),
-        pytest.param("2", "hold_lock", marks=pytest.mark.long),
+        (1, "hold_lock"),
+        *(pytest.param(*row, marks=pytest.mark.long) for row in ((2, "spin"), (2, "hold_lock"), (3, "burn"))),
+        *(pytest.param(1, way, marks=pytest.mark.long) for way in ("sleep", "spin", "burn")),
     ],
 )
-def test_a_game_that_hangs_among_other_roles_of_its_process_is_named(ranks: str, way: str, tmp_path: Path) -> None:
-    ended = train(tmp_path, hangs(way), "--ranks", ranks)
+def test_a_game_that_hangs_among_other_roles_of_its_process_is_named(ranks: int, way: str, tmp_path: Path) -> None:
+    ended = train(tmp_path, hangs(way), ranks=ranks)
     assert_named(ended, "environment of match 1 ('game')", "has not come back from one call", f"in {way}\n")
 
 
@@ -140,10 +113,10 @@ def test_a_callback_that_hangs_where_the_root_is_alone_is_named(way: str, tmp_pa
 
 @pytest.mark.parametrize(
     ("ranks", "transport"),
-    [("7", "auto"), *(pytest.param(*case, marks=pytest.mark.long) for case in (("7", "mpi"), ("3", "auto")))],
+    [(3, "auto"), *(pytest.param(*case, marks=pytest.mark.long) for case in ((7, "mpi"), (7, "auto")))],
 )
-def test_cyclic_wait_is_reported_with_every_wait(ranks: str, transport: str, tmp_path: Path) -> None:
-    ended = train(tmp_path, circle(transport=transport), "--ranks", ranks)
+def test_cyclic_wait_is_reported_with_every_wait(ranks: int, transport: str, tmp_path: Path) -> None:
+    ended = train(tmp_path, circle(transport=transport), ranks=ranks)
     assert_named(ended, "nothing has moved for ", "6 roles wait in a circle")
     lines = [line for line in ended.err.splitlines() if " waits for " in line]
     assert len(lines) == 6
@@ -154,11 +127,11 @@ def test_cyclic_wait_is_reported_with_every_wait(ranks: str, transport: str, tmp
 
 
 def test_cyclic_wait_in_one_process_is_reported_at_once(tmp_path: Path) -> None:
-    ended = train(tmp_path, circle(watchdog_s=60.0), "--ranks", "1")
+    ended = train(tmp_path, circle(watchdog_s=60.0), ranks=1)
     assert_named(ended, "every role waits for another one, 6 of them in a circle:", "self.group.mean(1.0)")
 
 
-@pytest.mark.parametrize("elsewhere", ["3", "3,4"])
+@pytest.mark.parametrize("elsewhere", [pytest.param("3", marks=pytest.mark.long), "3,4"])
 def test_hanging_role_on_another_node_is_named_with_its_stack(elsewhere: str, tmp_path: Path) -> None:
     program, config = [sys.executable, str(TESTS / "cli_on_other_node.py")], write(tmp_path, hangs("hold_lock"))
     ended = by_hand(tmp_path, 5, "train", config, "--run-dir", "run", program=program, RANKS_ELSEWHERE=elsewhere)
@@ -168,45 +141,45 @@ def test_hanging_role_on_another_node_is_named_with_its_stack(elsewhere: str, tm
     )
 
 
-@pytest.mark.parametrize(
-    "ranks", [pytest.param("1", marks=pytest.mark.long), "3", pytest.param("5", marks=pytest.mark.long)]
-)
-def test_slow_run_is_not_ended(ranks: str, tmp_path: Path) -> None:
-    slow = {"seconds": 1.0, "often": 4}  # each call less than the limit, all of them more
-    player = {"algorithm": "hanging:SlowPlayer", "options": slow}
-    data = duel({"make": "hanging:Slow", "kwargs": slow}, player, ticks=20)
+SLOW = {"seconds": 1.0, "often": 4}  # each call less than the limit, all of them more
+
+
+@pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.long), 3, pytest.param(5, marks=pytest.mark.long)])
+def test_slow_run_is_not_ended(ranks: int, tmp_path: Path) -> None:
+    data = duel(
+        {"make": "hanging:Slow", "kwargs": SLOW}, {"algorithm": "hanging:SlowPlayer", "options": SLOW}, ticks=20
+    )
     data["matches"] = [{"env": "game", "seats": ["blue"], "copies": 2}]
-    ended = train(tmp_path, data, "--ranks", ranks)
+    ended = train(tmp_path, data, ranks=ranks)
     assert ended.code == 0, ended.err
 
 
-@pytest.mark.parametrize("ranks", [pytest.param("1", marks=pytest.mark.long), "3"])
-def test_run_paused_beyond_the_limit_continues(ranks: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.long), 3])
+def test_run_paused_beyond_the_limit_continues(ranks: int, tmp_path: Path) -> None:
     """With one rank only this process is paused, else all processes of the run, and its launcher."""
     data = duel({"make": "hanging:Slow", "kwargs": {"seconds": 0.02, "often": 200}}, ticks=200)
     data["matches"] = [{"env": "game", "seats": ["blue"], "copies": 2}]
-    command = [*ARENA, "train", write(tmp_path, data), "--run-dir", "run", "--ranks", ranks]
-    running = start(command, tmp_path)
+    process = started(tmp_path, data, ranks=ranks)
     wait_for((tmp_path / "run" / "config.yaml").exists)
-    paused = [running.pid] if ranks == "1" else living(tmp_path)
+    paused = [process.pid] if ranks == 1 else living(tmp_path)
     for pid in paused:
         os.kill(pid, signal.SIGSTOP)
     time.sleep(7.0 + data["watchdog_s"])  # more than the limit, a check and the five seconds of tolerance
     for pid in paused:
         os.kill(pid, signal.SIGCONT)
-    ended = finish(running)
+    ended = finish(process)
     assert (ended.code, ended.err) == (0, ""), "it has continued, without a restart"
 
 
 def test_env_timeout_s_allows_longer_calls(tmp_path: Path) -> None:
     data = duel({"make": "hanging:Slow", "kwargs": {"seconds": 2.5, "often": 1}}, ticks=20, env_timeout_s=600.0)
     data |= {"watchdog_s": 1.0, "checkpoint_every": 20, "matches": [{"env": "game", "seats": ["blue"]}]}
-    assert train(tmp_path, data).code == 0
-    ended = train(tmp_path, {**data, "env_timeout_s": 0.5}, "--run-dir", "again")
+    assert train(tmp_path, data, ranks=1).code == 0
+    ended = train(tmp_path, {**data, "env_timeout_s": 0.5}, run="again", ranks=2)
     assert_named(ended, "one call of a game or an algorithm may take 0.5 s; `env_timeout_s` can give it more")
 
 
-@pytest.mark.parametrize("ranks", [1, 4])
+@pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.long), 4])
 def test_long_call_of_a_seat_is_no_cycle_of_the_others(ranks: int, tmp_path: Path) -> None:
     def policy(**options: float) -> dict[str, Any]:
         return {"algorithm": "odd_workers:Pauses", "options": options}
@@ -214,15 +187,15 @@ def test_long_call_of_a_seat_is_no_cycle_of_the_others(ranks: int, tmp_path: Pat
     # The environment sleeps until the first seat posts, which does not wake it: the second one has not posted yet.
     data = duel({"make": "touchdown"}, policy(pause=0.01), ticks=30, checkpoint_every=30, env_timeout_s=600.0)
     data["policies"]["red"] = policy(pause=0.0, long_pause=1.0 + data["watchdog_s"])
-    ended = train(tmp_path, data, "--ranks", str(ranks))
+    ended = train(tmp_path, data, ranks=ranks)
     assert (ended.code, ended.err) == (0, "")
 
 
 @pytest.mark.parametrize(
     ("calls", "ranks"),
     [
-        *(("reset", 3), ("group", 1)),
-        *(pytest.param(*case, marks=pytest.mark.long) for case in (("reset", 1), ("group", 5))),
+        ("reset", 3),
+        *(pytest.param(*case, marks=pytest.mark.long) for case in (("reset", 1), ("group", 1), ("group", 5))),
     ],
 )
 def test_busy_workers_are_reported_and_continue(calls: str, ranks: int, tmp_path: Path) -> None:
@@ -234,13 +207,14 @@ def test_busy_workers_are_reported_and_continue(calls: str, ranks: int, tmp_path
         "policies": {"blue": {"algorithm": "odd_workers:NeverSteps", "options": {"calls": calls}}},
         "matches": [{"env": "game", "seats": ["blue"], "copies": 1 if calls == "reset" else 2}],
     }
-    command = [*ARENA, "train", write(tmp_path, data), "--run-dir", "run", "--ranks", str(ranks)]
-    process = start(command, tmp_path, PYTHONUNBUFFERED="1")
+    process = started(tmp_path, data, ranks=ranks, PYTHONUNBUFFERED="1")
     assert process.stdout is not None
-    told = next((line for line in process.stdout if "no match has played a tick" in line), "the run has ended")
+    reported = next((line for line in process.stdout if "no match has played a tick" in line), "the run has ended")
     (tmp_path / "go").touch()
     ended = finish(process)
     assert (ended.code, ended.err) == (0, "")
     where = "worker of policy 'blue' in seat 0 of match 0 (rank "
-    assert where in told
-    assert re.match(r"\d+\): " + {"reset": "reset", "group": "maximum"}[calls] + r" \d+ times", told.split(where)[1])
+    assert where in reported
+    assert re.match(
+        r"\d+\): " + {"reset": "reset", "group": "maximum"}[calls] + r" \d+ times", reported.split(where)[1]
+    )

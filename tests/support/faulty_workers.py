@@ -182,12 +182,18 @@ class Deletes(Counts):
         return super().state_dict()
 
 
+class SmallDisk:
+    """A callback: no file of its process, the root's, may have more than 40,000 bytes."""
+
+    def on_start(self, run: Any) -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+
+
 class GrowingStateOnSmallDisk(GrowingState):
-    """As `GrowingState`; no file of its process may have more than 40,000 bytes."""
+    """As `GrowingState`, in a process with such a limit."""
 
     def run(self) -> None:
-        hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
-        resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, hard))
+        SmallDisk().on_start(None)
         super().run()
 
 

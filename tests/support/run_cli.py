@@ -16,8 +16,14 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from arena.cli.main import main
 from arena.records.journal import JournalReader
 from arena.run import mpirun
+
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))  # benchmarks are scripts: they find each other so
+
+from random_runs import differences as differences
+from random_runs import left_by as left_by
 
 TESTS = Path(__file__).parent
 ARENA = [sys.executable, "-m", "arena"]
@@ -26,7 +32,7 @@ PATIENCE = 600.0
 
 # what a start on a busy machine says
 _STARTING = re.compile(r"^\d+ of \d+ processes have started\n", re.MULTILINE)
-_RANK = b"OMPI_COMM_WORLD_RANK="
+_RANK = re.compile(rb"(?:^|\0)(?:OMPI_COMM_WORLD|PMI)_RANK=(\d+)\0")  # of Open MPI, of MPICH
 
 
 class Ended(NamedTuple):
@@ -35,7 +41,6 @@ class Ended(NamedTuple):
     code: int
     out: str
     err: str
-    seconds: float
 
 
 def environment(**changes: str) -> dict[str, str]:
@@ -61,34 +66,67 @@ def start(command: list[str], cwd: Path, **changes: str) -> subprocess.Popen[str
 
 def finish(process: subprocess.Popen[str], *, timeout: float = PATIENCE) -> Ended:
     """Waits for a command; past the time limit it and its child processes are killed, and the test fails."""
-    begun = time.monotonic()
     try:
         out, err = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         out, err = process.communicate()
         raise AssertionError(f"no end within {timeout} s\n{out}\n{err}") from None
-    return Ended(process.returncode, out, _STARTING.sub("", err), time.monotonic() - begun)
+    return Ended(process.returncode, out, _STARTING.sub("", err))
 
 
-def arena(cwd: Path, *arguments: str, timeout: float = PATIENCE, **changes: str) -> Ended:
+def arena(cwd: Path, *arguments: str, **changes: str) -> Ended:
     """`arena ...`"""
-    return finish(start([*ARENA, *arguments], cwd, **changes), timeout=timeout)
+    return finish(start([*ARENA, *arguments], cwd, **changes))
 
 
-def by_hand(
+def started(
     cwd: Path,
-    ranks: int,
-    *arguments: str,
-    timeout: float = PATIENCE,
+    config: Any,
+    *more: str,
+    run: str = "run",
+    ranks: int | None = None,
     program: Sequence[str] = ARENA,
     **changes: str,
-) -> Ended:
+) -> subprocess.Popen[str]:
+    """`arena train` of a configuration, or of a file with one, into a folder; without `ranks`, one process per role."""
+    file = config if isinstance(config, str) else write(cwd, config)
+    asked = [] if ranks is None else ["--ranks", str(ranks)]
+    return start([*program, "train", file, "--run-dir", run, *asked, *more], cwd, **changes)
+
+
+def train(cwd: Path, config: Any, *more: str, **keys: Any) -> Ended:
+    """How such a command, see `started`, has ended."""
+    return finish(started(cwd, config, *more, **keys))
+
+
+def trained(cwd: Path, config: Any, *more: str, run: str = "run", **keys: Any) -> Path:
+    """The folder of such a run, which has ended well."""
+    ended = train(cwd, config, *more, run=run, **keys)
+    assert ended.code == 0, ended.err
+    return cwd / run
+
+
+def alone(cwd: Path, config: Any, *more: str, run: str = "whole") -> Path:
+    """The folder of a run of the same command in this process, which has what others take a second to import."""
+    file = config if isinstance(config, str) else write(cwd, config)
+    assert main(["train", str(cwd / file), "--run-dir", str(cwd / run), "--ranks", "1", *more]) == 0
+    return cwd / run
+
+
+def started_by_hand(
+    cwd: Path, ranks: int, *arguments: str, program: Sequence[str] = ARENA, **changes: str
+) -> subprocess.Popen[str]:
     """`mpirun -n RANKS arena ...`, with the flags that the README gives; or another program in the place of `arena`."""
     line, settings = mpirun.command(mpirun.find_launcher(), ranks, [*program, *arguments])
     added = {name: value for name, value in settings.items() if name not in os.environ}
+    return start(line, cwd, **added, **changes)
+
+
+def by_hand(cwd: Path, ranks: int, *arguments: str, **keys: Any) -> Ended:
+    """How such a command has ended."""
     for _ in range(mpirun.STARTS):  # a user would also try again
-        ended = finish(start(line, cwd, **added, **changes), timeout=timeout)
+        ended = finish(started_by_hand(cwd, ranks, *arguments, **keys))
         if mpirun.UNSTARTED not in ended.err:
             break
     return ended
@@ -105,14 +143,45 @@ def episodes(run: Path) -> list[str]:
     return sorted(json.dumps(line, sort_keys=True) for line in JournalReader(run / "episodes.jsonl"))
 
 
+def differing(run: Path, other: Path) -> list[str]:
+    """The results of two runs that do not have the same bytes, by name."""
+    return differences(left_by(run), left_by(other))
+
+
+def has_played(run: Path) -> bool:
+    """Whether an episode of a run is on record."""
+    return (run / "episodes.jsonl").exists() and (run / "episodes.jsonl").stat().st_size > 0
+
+
+def newest_boundary(run: Path) -> int:
+    return max((int(path.stem) for path in run.glob("boundaries/[0-9]*.json")), default=0)
+
+
 def living(cwd: Path) -> list[int]:
-    """The living processes with this working folder."""
+    """The living processes with this working folder, without this one."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # gone, or of another user
             if os.path.realpath(entry / "cwd") == os.path.realpath(cwd):
                 found.append(int(entry.name))
-    return found
+    return [pid for pid in found if pid != os.getpid()]
+
+
+def children(pid: int) -> list[int]:
+    """The processes that a process has started."""
+    return [
+        int(child) for path in Path("/proc", str(pid), "task").glob("*/children") for child in path.read_text().split()
+    ]
+
+
+def kill_all(cwd: Path) -> int:
+    """Sends SIGKILL to all processes at once, so that none sees another one die; returns their number."""
+    victims = living(cwd)
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in victims:
+            with suppress(ProcessLookupError):  # one that has come to its end meanwhile
+                os.kill(pid, number)
+    return len(victims)
 
 
 def ranks_in(cwd: Path) -> dict[int, int]:
@@ -121,10 +190,10 @@ def ranks_in(cwd: Path) -> dict[int, int]:
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             if os.path.realpath(entry / "cwd") == os.path.realpath(cwd):
-                held = (entry / "environ").read_bytes()
-                if _RANK in held:
+                rank = _RANK.search((entry / "environ").read_bytes())
+                if rank is not None:
                     parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-                    found[int(entry.name)] = parent, int(held.split(_RANK)[1].split(b"\0")[0])
+                    found[int(entry.name)] = parent, int(rank[1])
         except OSError:
             continue  # gone, or of another user
     return {rank: process for process, (parent, rank) in found.items() if parent not in found}
