@@ -19,17 +19,17 @@ CONFIG = {
 }
 
 
-def legs(folder: Path, ranks: int, **changes: str) -> list[dict[str, Any]]:
+def legs(folder: Path, **changes: str) -> list[dict[str, Any]]:
     """The records of the worker, leg by leg."""
     folder.mkdir()
-    trained(folder, CONFIG, ranks=ranks, **changes)
+    trained(folder, CONFIG, ranks=2, **changes)
     return [json.loads(line) for line in (folder / "told.jsonl").read_text().splitlines()]
 
 
 def test_late_torch_has_one_thread_and_the_same_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    first = legs(tmp_path / "first", 1)
-    again = legs(tmp_path / "again", 3, OMP_NUM_THREADS="3")
+    first = legs(tmp_path / "first")
+    again = legs(tmp_path / "again", OMP_NUM_THREADS="3")
     assert [(leg["threads"], leg["limit"]) for leg in first] == [(1, "1"), (1, "1")]
     assert [(leg["threads"], leg["limit"]) for leg in again] == [(1, "3"), (1, "3")]
     assert [leg["drawn"] for leg in first] == [leg["drawn"] for leg in again]

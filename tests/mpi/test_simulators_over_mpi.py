@@ -69,7 +69,7 @@ def foreign_config(program: Path, folder: Path, ticks: int, **kwargs: Any) -> di
     return written
 
 
-@pytest.mark.parametrize("ticks", [3_000, pytest.param(100_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("ticks", [1_000, pytest.param(100_000, marks=pytest.mark.long)])
 def test_foreign_program_finds_no_fault_and_records_the_same(ticks: int, foreign: Path, tmp_path: Path) -> None:
     process = started(tmp_path, foreign_config(foreign, tmp_path, ticks), ranks=3)
     ended = finish(process, timeout=PATIENCE + ticks / 20)

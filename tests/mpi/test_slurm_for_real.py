@@ -15,7 +15,7 @@ from run_cli import ARENA, Ended, finish, start, wait_for, write
 
 DUEL: dict[str, Any] = {
     "name": "duel",
-    "ticks": 20_000,
+    "ticks": 10_000,
     "checkpoint_every": 500,
     "envs": {"game": {"make": "matrix", "kwargs": {"game": "rock_paper_scissors"}}},
     "policies": {"blue": {"algorithm": "random"}, "red": {"algorithm": "random"}},
@@ -42,7 +42,7 @@ def signaled(home: Path, process: subprocess.Popen[str]) -> Ended:
     """A start whose batch shell is signaled when there are some checkpoints, or some more than before."""
     record = home / "runs" / "duel-7" / "episodes.jsonl"
     size = record.stat().st_size if record.exists() else 0
-    wait_for(lambda: record.exists() and record.stat().st_size > size + 10_000)
+    wait_for(lambda: record.exists() and record.stat().st_size > size + 4_000)
     os.kill(process.pid, signal.SIGUSR1)
     return finish(process)
 

@@ -175,12 +175,13 @@ def children(pid: int) -> list[int]:
 
 
 def kill_all(cwd: Path) -> int:
-    """Sends SIGKILL to all processes at once, so that none sees another one die; returns their number."""
+    """Kills all processes at once, so that none sees another one die, and waits for their end; returns their number."""
     victims = living(cwd)
     for number in (signal.SIGSTOP, signal.SIGKILL):
         for pid in victims:
             with suppress(ProcessLookupError):  # one that has come to its end meanwhile
                 os.kill(pid, number)
+    wait_for(lambda: not living(cwd))
     return len(victims)
 
 
