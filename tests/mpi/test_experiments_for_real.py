@@ -243,6 +243,7 @@ def test_mistakes_start_nothing_and_leave_no_folder(
         ("--set", "ticks=0"): "--set ticks=0: ticks: found 0",
         ("--set", "ranks=2", "--hosts", "a:1,a:2"): "--hosts: expected hosts and slots",
     }
+    monkeypatch.setenv("PYTHONPATH", environment()["PYTHONPATH"])
     with working_directory(tmp_path):
         for arguments, message in cases.items():
             assert main(["experiment", file, *arguments]) == 2

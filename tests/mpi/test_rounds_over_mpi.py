@@ -16,7 +16,7 @@ ROUNDS, TICKS = 4, 300
 LEARNER = {"algorithm": "learners:LearnerWithActor"}  # imports no torch
 
 
-def league(*, seconds: float = 0.0, **keys: Any) -> dict[str, Any]:
+def league(**keys: Any) -> dict[str, Any]:
     """Rounds of two learners and a random policy in touchdown, with two boundaries in each."""
     return {
         "name": "league",
@@ -24,7 +24,7 @@ def league(*, seconds: float = 0.0, **keys: Any) -> dict[str, Any]:
         "ticks": TICKS,
         "rounds": ROUNDS,
         "checkpoint_every": TICKS // 2,
-        "envs": {"game": {"make": "games:SlowTouchdown", "kwargs": {"max_steps": 20, "seconds": seconds}}},
+        "envs": {"game": {"make": "games:SlowTouchdown", "kwargs": {"max_steps": 20}}},
         "policies": {"blue": LEARNER, "red": LEARNER, "rock": {"algorithm": "random"}},
         "league": {"snapshots": {"keep": 2}},
         **keys,
@@ -77,7 +77,7 @@ def rounds_of(run: Path) -> list[dict[str, Any]]:
 def test_killed_and_resumed_league_equals_an_undisturbed_one(form: str, tmp_path: Path) -> None:
     whole, run = alone(tmp_path, league(**FORMS[form])), tmp_path / "run"
     for reached, more in ((TICKS, []), (TICKS + TICKS // 2, ["--resume"])):  # a round's end, the middle of one
-        process = started(tmp_path, league(seconds=0.002, **FORMS[form]), *more, ranks=2)
+        process = started(tmp_path, league(**FORMS[form]), *more, ranks=2, TICK_SECONDS="0.002")
         wait_for(lambda reached=reached: newest_boundary(run) >= reached)
         assert process.poll() is None, "it is still playing"
         assert kill_all(tmp_path) >= 3
@@ -90,8 +90,8 @@ def test_killed_and_resumed_league_equals_an_undisturbed_one(form: str, tmp_path
 def test_league_goes_on_as_it_was_after_deaths(tmp_path: Path) -> None:
     """A worker dies in a round, and the root between two rounds, when it has planned the next one."""
     whole, run = alone(tmp_path, league(**FORMS["copies of the best"])), tmp_path / "run"
-    config = league(seconds=0.002, **FORMS["copies of the best"], imports=["killed_at_plan"])
-    process = started(tmp_path, config, ranks=3)
+    config = league(**FORMS["copies of the best"], imports=["killed_at_plan"])
+    process = started(tmp_path, config, ranks=3, TICK_SECONDS="0.002")
     wait_for(lambda: newest_boundary(run) >= TICKS // 2)
     os.kill(ranks_in(tmp_path)[2], signal.SIGKILL)
     ended = finish(process)

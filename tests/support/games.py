@@ -65,11 +65,11 @@ class Gated(Countdown):
 
 
 class SlowTouchdown(Touchdown):
-    """Sleeps in every tick of its lanes, so that a test can act while it is played."""
+    """Sleeps in every tick of its lanes, so that a test can act while it is played; by default for `TICK_SECONDS`."""
 
-    def __init__(self, *, seconds: float, **settings: Any) -> None:
+    def __init__(self, *, seconds: float | None = None, **settings: Any) -> None:
         super().__init__(**settings)
-        self.seconds = seconds
+        self.seconds = float(os.environ.get("TICK_SECONDS", "0")) if seconds is None else seconds
 
     def step(self, actions: Sequence[Any]) -> Step:
         time.sleep(self.seconds)
