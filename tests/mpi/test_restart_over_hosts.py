@@ -42,9 +42,12 @@ def three() -> Iterator[hosts.Hosts]:
     if subprocess.run(["unshare", "--mount", "--net", "--pid", "--fork", "true"], check=False).returncode:
         unavailable("the system permits no namespaces")
     with tempfile.TemporaryDirectory(prefix="hosts-") as folder:
-        made = hosts.Hosts(Path(folder).resolve(), 3)
-        yield made
-        made.end()
+        made = hosts.Hosts(Path(folder).resolve())
+        try:
+            made.begin(3)
+            yield made
+        finally:
+            made.end()
 
 
 @pytest.mark.parametrize(

@@ -22,10 +22,14 @@ _NAMESPACES = ("--mount", "--uts", "--ipc", "--net", "--pid")
 class Hosts:
     """The hosts n0, n1, ... with a folder that they share; a switch in n0 joins their networks."""
 
-    def __init__(self, folder: Path, count: int) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.first: dict[str, int] = {}
+        self.first: dict[str, int] = {}  # the first process of each, as this process numbers it
         self._outer: list[subprocess.Popen[bytes]] = []
+
+    def begin(self, count: int) -> None:
+        """Makes the hosts."""
+        folder = self.folder
         names = [f"n{number}" for number in range(count)]
         lines = [f"10.77.0.{10 + number} {name}\n" for number, name in enumerate(names)]
         (folder / "hosts").write_text("127.0.0.1 localhost\n" + "".join(lines))
