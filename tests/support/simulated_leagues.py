@@ -12,6 +12,7 @@ from arena.config.matches import MatchConfig
 from arena.league.next_round import Round, first_round, is_over, next_round
 from arena.league.results import Encounter, Results, Score, Team
 from arena.league.timeline import Beginning, Period, Timeline
+from arena.league.tournament import Rule, Table, next_batch, table
 
 Play = Callable[[str, str, int], Score]
 """First player, second player, copies -> the games of a pairing, as the first sees them."""
@@ -144,6 +145,29 @@ class Played:
             ]
             for made in self.rounds
         ]
+
+
+class Tournament:
+    """A whole tournament, whose table is collected after every batch.
+
+    Args:
+        names: of the players.
+        chances: of a win, a draw and a loss of the player of the first side, by the places of both in `names`.
+    """
+
+    def __init__(
+        self, names: Sequence[str], chances: Callable[[int, int], Any], rule: Rule, *, lanes: int, seed: int = 0
+    ) -> None:
+        rng = np.random.default_rng(seed)
+        setting = MatchConfig(env="g", seats=("?", "?"), sides=((0,), (1,)), lanes=lanes)
+        self.results, self.tables = Results(), list[Table]()
+        while (batch := next_batch([setting], names, self.results, rule, played=self.results.games)) is not None:
+            for match in batch.matches:
+                first, second = (str(name) for name in match.seats)
+                count = match.copies * match.lanes * batch.episodes
+                drawn = rng.multinomial(count, chances(names.index(first), names.index(second)))
+                self.results.add_score((first,), (second,), Score(*drawn.tolist()), sided=True)
+            self.tables.append(table(self.results, names, rule))
 
 
 def roles(made: Round) -> int:

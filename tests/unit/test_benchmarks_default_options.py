@@ -28,12 +28,6 @@ def test_rows_set_no_options_on_either_side() -> None:
         assert row.peer.options == {}
 
 
-def test_steps_count_all_lanes_and_copies() -> None:
-    data = ROWS["cartpole-ppo-4x4"].training(1)
-    assert data["ticks"] == 100_000 // 16
-    assert (data["matches"][0]["lanes"], data["matches"][0]["copies"]) == (4, 4)
-
-
 def test_the_peer_has_as_many_environments_as_all_copies_together() -> None:
     assert key_of(ROWS["cartpole-ppo-4x4"], SB3) == "cartpole-ppo-16"
     assert key_of(ROWS["cartpole-ppo-4x4"], ARENA) == "cartpole-ppo-4x4"
@@ -51,13 +45,6 @@ def test_row_claims_the_return_and_cpu_seconds_of_the_peer() -> None:
         "cartpole-ppo-1x4: 100,000 steps, 1 seed, return": (350, False),
         "cartpole-ppo-1x4: 100,000 steps, 1 seed, CPU s, arena / Stable-Baselines3": (1, False),
     }
-
-
-def test_no_claim_if_the_peer_learns_nothing() -> None:
-    rows = {"cartpole-dqn-16": {ARENA: {"1": result(9, 99)}, SB3: {"1": result(10, 1)}}}
-    data = content(rows)
-    assert data["promises"] == []
-    assert len(data["cases"]) == 2
 
 
 def test_existing_results_are_not_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

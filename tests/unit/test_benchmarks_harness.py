@@ -18,7 +18,6 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 sys.path.append(str(BENCHMARKS))  # benchmarks are scripts: their folder is where they find each other
 
 import harness  # noqa: E402
-import memory_growth  # noqa: E402
 import processes  # noqa: E402
 import report  # noqa: E402
 import stamps  # noqa: E402
@@ -72,47 +71,15 @@ def test_unavailable_case_is_tried_once_and_gives_its_reason() -> None:
     assert measured.summary("there", "t").values == (1.0, 1.0, 1.0)
 
 
-def test_any_other_error_ends_the_benchmark() -> None:
-    def broken() -> Sample:
-        raise processes.Failed("exit status 1")
-
-    with pytest.raises(processes.Failed, match="exit status 1"):
-        harness.interleave([Case("broken", broken)], 2)
-
-
-def test_a_summary_holds_median_and_range() -> None:
-    summary = Summary((3.0, 1.0, 10.0, 2.0))
-    assert (summary.median, summary.low, summary.high) == (2.5, 1.0, 10.0)
-
-
 def test_ratios_are_computed_within_a_turn() -> None:
     # The machine was ten times slower in the second turn: a ratio within the turn does not see it.
     ratio = measured_of(a=[2.0, 20.0, 2.0], b=[1.0, 10.0, 1.0]).ratio(("a", "t"), ("b", "t"))
     assert ratio.values == (2.0, 2.0, 2.0)
 
 
-def test_figure_of_many_cases_is_computed_per_turn() -> None:
-    measured = measured_of(ours=[4.0, 9.0], x=[2.0, 9.0], y=[8.0, 3.0])
-    found = measured.each(lambda at: at("ours", "t") / min(at(name, "t") for name in "xy"), ["ours", "x", "y"])
-    assert found.values == (2.0, 3.0)
-
-
 @pytest.mark.parametrize(("at_most", "median", "holds"), [(True, 1.5, True), (True, 1.6, False), (False, 1.4, False)])
 def test_claim_is_decided_by_the_median(at_most: bool, median: float, holds: bool) -> None:
     assert Promise("a claim", Summary((0.0, median, 99.0)), 1.5, at_most).holds is holds
-
-
-def test_claim_without_a_measurement_is_undecided() -> None:
-    promise = Promise("a claim", Summary(()), 1.5, at_most=True)
-    assert promise.holds is None
-    assert promise.line()["measured"]["median"] is None
-
-
-@pytest.mark.parametrize(
-    ("value", "text"), [(0.12345, "0.123"), (12.345, "12.3"), (1234.5, "1,230"), (987654.0, "988,000"), (0.0, "0")]
-)
-def test_numbers_are_written_with_three_digits(value: float, text: str) -> None:
-    assert harness.number(value) == text
 
 
 # ------------------------------------------------------------------------------------------------------- the report
@@ -143,11 +110,6 @@ def test_result_names_measurement_and_machine(tmp_path: Path, capsys: pytest.Cap
     assert "| t | at most 1 | 2 (2 .. 2) | **no** |" in capsys.readouterr().out
 
 
-def test_quick_run_has_one_turn_and_is_marked(tmp_path: Path) -> None:
-    data = written(tmp_path, "--quick")
-    assert data["repeats"] == 1 and data["quick"] is True
-
-
 def test_results_pages_are_generated_from_the_files_only(tmp_path: Path) -> None:
     data = written(tmp_path)
     assert "| [A small one](results/small.md) | 2 | 0 | 1 |" in report.page(report.read(tmp_path))
@@ -173,22 +135,6 @@ def test_stored_pages_are_those_of_the_results() -> None:
 # --------------------------------------------------------------------------------------------------- stretches of time
 
 
-def test_stamps_hold_the_first_and_every_nth_count(tmp_path: Path) -> None:
-    noted = stamps.Stamps(tmp_path, every=3)
-    for _ in range(8):
-        noted.add()
-    noted.write()
-    (progress,) = stamps.read(tmp_path)
-    assert progress.counts == [1, 4, 7]
-    assert progress.times == sorted(progress.times)
-    assert progress.reached is None
-
-
-def test_process_without_counts_writes_no_file(tmp_path: Path) -> None:
-    stamps.Stamps(tmp_path).write()
-    assert stamps.read(tmp_path) == []
-
-
 def test_window_is_the_time_in_which_all_processes_work() -> None:
     early = stamps.Progress([0.0, 10.0], [0, 100])  # 10 per second
     late = stamps.Progress([5.0, 15.0], [0, 200])  # 20 per second
@@ -198,22 +144,6 @@ def test_window_is_the_time_in_which_all_processes_work() -> None:
     assert found.rate == pytest.approx(30.0)
 
 
-def test_start_of_a_window_can_be_excluded() -> None:
-    slow_start = stamps.Progress([0.0, 2.0, 10.0], [0, 0, 80])
-    assert stamps.window([slow_start], skip=0.2).rate == pytest.approx(10.0)
-
-
-def test_missing_common_window_is_an_error_with_a_remedy() -> None:
-    with pytest.raises(ValueError, match=r"began 1\.00 s after .* use more ticks"):
-        stamps.window([stamps.Progress([0.0, 1.0], [1, 2]), stamps.Progress([2.0, 3.0], [1, 2])])
-
-
-def test_growth_is_the_least_squares_slope() -> None:
-    noise = np.array([1.0, -1.0, -1.0, 1.0])  # its sum and its covariance with a line are 0
-    points = [(float(x), 3.0 * x + 7.0 + noise[x]) for x in range(4)]
-    assert memory_growth.line_through(points) == pytest.approx(3.0)
-
-
 # ------------------------------------------------------------------------------------------------------- processes
 
 
@@ -221,14 +151,6 @@ def test_a_process_may_have_any_name() -> None:
     line = processes.parse_stat("42 (a) b (c) S 7 " + " ".join(str(number) for number in range(5, 25)))
     tick = processes._TICK
     assert line == processes.Line(parent=7, seconds=(14 + 15) * tick, started=22, state="S")
-
-
-def test_descendants_are_children_at_all_depths_only() -> None:
-    parents = {1: 0, 2: 1, 3: 2, 4: 1, 5: 4}
-    table = {number: processes.Line(parent, 0.0, 0, "S") for number, parent in parents.items()}
-    assert sorted(processes.descendants(2, table)) == [2, 3]
-    assert sorted(processes.descendants(1, table)) == [1, 2, 3, 4, 5]
-    assert processes.descendants(9, table) == []
 
 
 def test_cpu_of_an_interval_is_the_cpu_used_in_it() -> None:

@@ -12,7 +12,6 @@ import pytest
 
 from arena import registry
 from arena.config import parse_config
-from arena.errors import ConfigError
 from arena.plan.build import make_plan
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -21,8 +20,7 @@ sys.path.append(str(BENCHMARKS))  # benchmarks are scripts: their folder is wher
 import harness  # noqa: E402
 import learning  # noqa: E402
 from learning import CPU, POINTS, SB3, Results, curve_of, figure  # noqa: E402
-from learning_games import TwoCartPoles  # noqa: E402
-from learning_rows import OPTIONS, PLAYERS, ROWS, Goal, returns, team_sum, wins  # noqa: E402
+from learning_rows import OPTIONS, PLAYERS, ROWS, Goal, returns, wins  # noqa: E402
 from peer_sb3_learning import arguments, noise_of  # noqa: E402
 
 ROW = ROWS["cartpole-ppo"]
@@ -48,10 +46,6 @@ def result(score: float, cpu: float, theirs: float | None = None, **changes: Any
 def test_figure_is_the_mean_over_finished_episodes() -> None:
     lines = [line(4.0, 6.0), line(1.0), {"tick": 1, "seats": []}]
     assert figure(Goal("", 0, returns("p")), lines) == 3.0
-
-
-def test_a_team_sum_counts_every_entity() -> None:
-    assert team_sum("p")(line(-10.0, -5.0)) == -30.0  # two entities in each seat, the return is their mean
 
 
 def test_wins_count_one_seat() -> None:
@@ -84,25 +78,11 @@ def test_results_of_single_rows_and_seeds_are_merged(tmp_path: Path) -> None:
     assert any("480 480" in text for text in harness.table(data))
 
 
-def test_newer_result_of_a_seed_replaces_the_older(tmp_path: Path) -> None:
-    Results(tmp_path).add("cartpole-ppo", 1, result(1.0, 2.0))
-    data = Results(tmp_path).add("cartpole-ppo", 1, result(3.0, 4.0))
-    assert data["cases"]["cartpole-ppo"]["return"]["values"] == [3.0]
-    assert data["promises"][0]["holds"] is False
-    assert len(data["promises"]) == 1, "no other library was measured for comparison"
-
-
 def test_row_that_cannot_be_measured_gives_its_reason(tmp_path: Path) -> None:
     Results(tmp_path).add("cartpole-ppo", 1, result(1.0, 2.0))
     data = Results(tmp_path).add("lunarlander-ppo", 1, "needs the module Box2D")
     assert data["unavailable"] == {"lunarlander-ppo": "needs the module Box2D"}
     assert list(data["curves"]) == ["cartpole-ppo"]
-
-
-def test_results_from_elsewhere_stay_if_a_row_cannot_be_measured(tmp_path: Path) -> None:
-    Results(tmp_path).add("lunarlander-ppo", 1, result(1.0, 2.0))
-    data = Results(tmp_path).add("lunarlander-ppo", 2, "needs the module Box2D")
-    assert (data["unavailable"], list(data["rows"]["lunarlander-ppo"])) == ({}, ["1"])
 
 
 def test_results_of_other_step_counts_are_kept_but_not_counted(tmp_path: Path) -> None:
@@ -116,8 +96,8 @@ def test_results_of_other_step_counts_are_kept_but_not_counted(tmp_path: Path) -
     assert (data["curves"]["cartpole-ppo"], len(data["rows"]["cartpole-ppo"])) == ([400.0] * POINTS, 3)
 
 
-@pytest.mark.parametrize("theta", [0.05, 0.5, 1.0])
-def test_the_librarys_noise_has_the_deviation_of_ours(theta: float) -> None:
+def test_the_librarys_noise_has_the_deviation_of_ours() -> None:
+    theta = 0.5
     np.random.seed(0)  # the library draws from it
     noise = noise_of("correlated", 0.75, theta, (20_000,))
     for _ in range(100):
@@ -152,12 +132,6 @@ def test_failing_seed_is_reported_and_the_others_continue(
     ]
 
 
-def test_unknown_row_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        learning.main(["--rows", "cartpole-pppo"])
-    assert "there is no row 'cartpole-pppo'; known: cartpole-ppo" in capsys.readouterr().err
-
-
 # ---------------------------------------------------------------------------------------------------------- the rows
 
 
@@ -182,21 +156,3 @@ def test_evaluation_does_not_learn_and_plays_other_games(name: str) -> None:
     assert learners
     assert all(policy.frozen and policy.load == "runs/x" for policy in learners)
     assert config.seed != parse_config(row.training(1), source=name).seed
-
-
-def test_mistake_in_a_row_is_detected() -> None:
-    with pytest.raises(ConfigError, match="did you mean 'n_steps'"):
-        registry.decode_options(registry.algorithm("ppo"), {"n_step": 1}, path="p")
-
-
-def test_two_poles_are_independent() -> None:
-    game = TwoCartPoles()
-    seen, _ = game.reset(seed=1)
-    assert (seen["pole_0"] != seen["pole_1"]).any()
-    lengths = dict.fromkeys(game.agents, 0)
-    while game.agents:
-        for name in game.agents:
-            lengths[name] += 1
-        game.step({name: 0 if name == "pole_0" else lengths[name] % 2 for name in game.agents})
-    assert 5 < lengths["pole_0"] < 15 < lengths["pole_1"]
-    game.close()

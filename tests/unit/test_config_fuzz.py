@@ -1,6 +1,6 @@
 """Configuration files with mistakes: each is planned or refused, soon, and never with a traceback.
 
-300 files in the normal run, 10,000 with `make test-long`.
+150 files in the normal run, 10,000 with `make test-long`.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from working_folder import working_directory
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 SOURCES = sorted([*CONFIGS.glob("*.yaml"), *CONFIGS.glob("examples/*/*.yaml")])
 UNPREPARED = {"own_loss/imitate.yaml", "shared_memory/config.yaml"}  # need a run, or a program, to be made first
-FEW, MANY = 300, 10_000  # files in the normal run, and in the long one
-PROCESSES = 10
+FEW, MANY = 150, 10_000  # files in the normal run, and in the long one
+PROCESSES = 2
 ADAPTERS = Path(envs.adapters.__file__).parent
 HOME = {CONFIGS.parent / package for package in ("arena", "envs", "policies")}
 MOST_FOREIGN = 3  # files of each source whose game is another library's and takes longer than `SECONDS` to make

@@ -12,17 +12,8 @@ import readme
 
 DIAGRAMS = readme.ROOT / "diagrams"
 NAMES = (
-    "environment_process",
-    "workers",
-    "proxy",
-    "match_2v2",
-    "round_robin",
-    "legs",
-    "rounds",
-    "external",
-    "ragged_message",
-    "hand_over",
-    "imports",
+    *("environment_process", "workers", "proxy", "match_2v2", "round_robin", "legs", "rounds", "external"),
+    *("ragged_message", "hand_over", "imports"),
 )
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -72,9 +72,10 @@ def test_every_command_parses_and_names_an_existing_configuration() -> None:
         words for words in commands if words[1:] and not re.match(r"-|RUN|CONFIG|COMMAND|NAME|\.\.\.", words[1])
     ]
     assert len(complete) > 40
+    parser = command_parser()
     for words in complete:
         if "..." not in words and "POLICY" not in words:
-            path = getattr(command_parser().parse_args(words), "config", "")
+            path = getattr(parser.parse_args(words), "config", "")
             assert not path.startswith("configs/") or (readme.ROOT / path).is_file(), path
 
 

@@ -90,15 +90,6 @@ def test_trial_seconds_exclude_time_without_a_driver(tmp_path: Path) -> None:
     assert record is not None and record.seconds == 9.5 + 25
 
 
-def test_folder_of_another_experiment_is_refused(plan: ExperimentPlan, tmp_path: Path) -> None:
-    folder = ExperimentFolder(tmp_path / "e")
-    another = plan_experiment(parse_experiment({"name": "another", "run": RUN, "repeat": 3}))
-    with opened(plan, folder, resume=False, only=0):
-        refuse(another, folder, "holds the experiment 'sweep', not 'another'", only=1)
-    refuse(another, folder, "holds the experiment 'sweep', not 'another'", only=None)
-    assert folder.read_config().name == "sweep"
-
-
 def test_failing_driver_leaves_no_process_of_a_trial(plan: ExperimentPlan, tmp_path: Path) -> None:
     class Broken(PlainExperimentDisplay):
         """Fails as soon as a trial has started."""

@@ -68,74 +68,32 @@ def test_search_is_deterministic_across_a_resume(kind: str) -> None:
     search = Search(kind, 12, options)
     whole = searched(search, 12)
     assert searched(search, 12) == whole
-    for interrupted in (1, 5, 11):
-        assert searched(search, 12, told=whole[:interrupted]) == whole
+    assert searched(search, 12, told=whole[:5]) == whole
     assert searched(search, 12, seed=6) != whole
     assert len({told.params["rate"] for told in whole}) == 12
 
 
 @pytest.mark.slow
-def test_suggestion_equals_that_of_optunas_own_loop() -> None:
-    import optuna
-    from numpy.random import SeedSequence
-
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    whole = searched(Search("tpe", 8, {"n_startup_trials": 3}), 8)
-    study = optuna.create_study(direction="maximize")
-    for number, told in enumerate(whole):
-        state = int(SeedSequence([5, number]).generate_state(1)[0])
-        study.sampler = optuna.samplers.TPESampler(n_startup_trials=3, seed=state)
-        trial = study.ask()
-        params = {
-            "rate": trial.suggest_float("rate", 1e-4, 1e-1, log=True),
-            "size": trial.suggest_int("size", 1, 9),
-            "kind": ("a", [1, 2], None)[trial.suggest_categorical("kind", range(3))],
-        }
-        # Ask and define by run draw in different orders only while nothing is modeled.
-        assert number < 3 or params == told.params
-        study.add_trial(_as_trial(told)) if params != told.params else study.tell(trial, told.value)
-        if params != told.params:
-            study.tell(trial, state=optuna.trial.TrialState.FAIL)
-
-
-def _as_trial(told: Suggestion) -> Any:
-    from arena.experiment.searching import _distribution, _frozen
-
-    return _frozen(told, SPACE, {each.path: _distribution(each) for each in SPACE})
-
-
-@pytest.mark.slow
 def test_a_model_based_search_finds_better_values_than_chance() -> None:
-    """Medians of five seeds of 40 suggestions each; by chance the tenth best of 40 is as good as the tenth of all."""
-    tpe = sorted(searched(Search("tpe", 40, {}), 40, seed=seed)[-1].value or 0.0 for seed in range(5))
+    """The median of three seeds of 30 suggestions each."""
+    tpe = sorted(searched(Search("tpe", 30, {}), 30, seed=seed)[-1].value or 0.0 for seed in range(3))
     drawn = sorted(value_of(each) for seed in range(5) for each in draws(Search("random", 40, {}), SPACE, seed))
-    assert tpe[2] > drawn[len(drawn) * 3 // 4], "its last suggestion is among the best quarter of random ones"
-
-
-def test_failed_and_running_trials_have_no_value() -> None:
-    told = [
-        Suggestion({"rate": 0.01, "size": 3, "kind": "a"}, "complete", 1.0),
-        Suggestion({"rate": 0.02, "size": 4, "kind": [1, 2]}, "fail", None),
-        Suggestion({"rate": 0.03, "size": 5, "kind": None}, "pruned", 0.5, [(1, 0.4), (2, 0.5)]),
-        Suggestion({"rate": 0.04, "size": 6, "kind": None}, "running", None),
-    ]
-    found = suggest(Search("tpe", 9, {"n_startup_trials": 1}), SPACE, told, number=4, seed=0, mode="min")
-    assert 1e-4 <= found["rate"] <= 1e-1
+    assert tpe[1] > drawn[len(drawn) * 3 // 4], "its last suggestion is among the best quarter of random ones"
 
 
 # pruning
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["median", "percentile", "successive_halving", "hyperband", "threshold"])
-def test_pruning_equals_optunas_across_a_resume(name: str) -> None:
-    options: dict[str, Any] = {
-        "median": {"n_startup_trials": 2, "n_warmup_steps": 1},
-        "percentile": {"percentile": 30.0, "n_startup_trials": 2},
-        "successive_halving": {"min_resource": 1, "reduction_factor": 2},
-        "hyperband": {"min_resource": 1, "max_resource": 8, "reduction_factor": 2},
-        "threshold": {"lower": -0.5},
-    }[name]
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("median", {"n_startup_trials": 2, "n_warmup_steps": 1}),
+        ("hyperband", {"min_resource": 1, "max_resource": 8, "reduction_factor": 2}),
+        ("threshold", {"lower": -0.5}),
+    ],
+)
+def test_pruning_equals_optunas_across_a_resume(name: str, options: dict[str, Any]) -> None:
     rng = random.Random(1)
     curves = [[(step, level + rng.gauss(0, 0.2)) for step in range(1, 9)] for level in (0, 0.5, -1, 1, -0.7, 0.2, -2)]
 

@@ -39,16 +39,7 @@ FLOORS = (
 )
 """Packages of `arena`, the lowest ones first: each imports from lower floors alone."""
 PURE = {
-    *(
-        "errors",
-        "game.arrays",
-        "game.ragged",
-        "game.units",
-        "game.spaces",
-        "game.api",
-        "game.lockstep",
-        "game.context",
-    ),
+    *("errors", "game.arrays", "game.ragged", "game.units", "game.spaces", "game.api", "game.lockstep", "game.context"),
     *("plan.seeding", "plan.placement", "plan.plan"),
     *("plan.build", "plan.seats"),
     *("config.fields", "config.schema", "config.matches", "config.league", "config.members"),
@@ -99,9 +90,9 @@ def _walk(node: ast.AST, *, package: str, at_start: bool = True, for_types: bool
         for alias in node.names:
             inner = f"{base}.{alias.name}"
             yield Import(inner if inner in modules() else base, node.lineno, at_start, for_types)
-    in_function = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+    in_function = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
     typing_only = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
-    for child in ast.iter_child_nodes(node):
+    for child in (one for one in ast.iter_child_nodes(node) if not isinstance(one, ast.expr)):
         inside = {"at_start": at_start and not in_function, "for_types": for_types or typing_only}
         yield from _walk(child, package=package, **inside)
 
@@ -241,19 +232,8 @@ def test_imports_make_no_circle(of: str) -> None:
 
 
 HEAVY = (
-    "torch",
-    "mpi4py",
-    "pettingzoo",
-    "rich",
-    "scipy",
-    "plotly",
-    "jinja2",
-    "PIL",
-    "stable_baselines3",
-    "tensorboardX",
-    "onnx",
-    "onnxruntime",
-    "onnxscript",
+    *("torch", "mpi4py", "pettingzoo", "rich", "scipy", "plotly", "jinja2", "PIL", "stable_baselines3", "tensorboardX"),
+    *("onnx", "onnxruntime", "onnxscript"),
 )
 
 

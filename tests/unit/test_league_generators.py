@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -42,18 +41,6 @@ def test_mixtures_are_all_pairs_of_different_teams_that_can_be_formed() -> None:
     assert teams == [("aa", "ab"), ("aa", "bb"), ("ab", "bb")]
 
 
-@pytest.mark.slow
-@given(policies=st.integers(2, 5), team_size=st.integers(1, 3), both_sides=st.booleans(), copies=st.integers(1, 3))
-def test_mixture_count_equals_the_expanded_mixtures(
-    policies: int, team_size: int, both_sides: bool, copies: int
-) -> None:
-    keys = {"team_size": team_size, "both_sides": both_sides, "copies": copies}
-    config = league(entry("mixtures", policies=list("abcde"[:policies]), **keys))
-    teams = math.comb(policies + team_size - 1, team_size)
-    assert len(config.entries()) == math.comb(teams, 2) * (2 if both_sides else 1)
-    assert config.roles == roles(first_round(config))
-
-
 def test_both_sides_exchange_the_sides() -> None:
     config = league(entry("gauntlet", policies=["a"], against=["b"], team_size=2, both_sides=True))
     assert pairs(first_round(config)) == [("a", "a", "b", "b"), ("b", "b", "a", "a")]
@@ -79,17 +66,10 @@ def test_knockout_takes_log2_rounds(size: int) -> None:
     config = league(entry("knockout", policies=list("abcdefgh"[:size])), rounds=9)
     rounds = played(config).rounds
     assert len(rounds) == math.ceil(math.log2(size))
+    losses = Counter(min(pair) for made in rounds for pair in pairs(made))
+    assert losses == dict.fromkeys("abcdefgh"[: size - 1], 1)
     ((first, second),) = (names for names in rounds[-1].pairings["matches[0].knockout"] if len(names) == 2)
     assert max(first, second) == "abcdefgh"[size - 1]
-
-
-@pytest.mark.slow
-@given(st.permutations("abcdefgh"), st.integers(2, 8))
-def test_all_but_the_winner_of_a_knockout_lose_once(order: list[str], size: int) -> None:
-    config = league(entry("knockout", policies=order[:size]), rounds=9)
-    found = played(config)
-    losses = Counter(min(pair) for made in found.rounds for pair in pairs(made))
-    assert losses == dict.fromkeys(sorted(order[:size])[:-1], 1)
 
 
 def test_second_bye_comes_after_all_had_one() -> None:
@@ -98,25 +78,7 @@ def test_second_bye_comes_after_all_had_one() -> None:
     assert len(resting) == len(set(resting)) == 2
 
 
-@pytest.mark.slow
-def test_drawn_knockout_goes_to_the_rating_then_a_seeded_coin() -> None:
-    def winner(results: Results, seed: int) -> str:
-        config = league(entry("knockout", policies=["a", "b", "c", "d"]), rounds=2, seed=seed)
-        results.add_score(("c",), ("d",), Score(wins=9))
-        made = next_round(config, [first_round(config)], timeline(results, learners=config.learners), {})
-        return made.pairings["matches[0].knockout"][0][0]
-
-    better = Results()
-    better.add_score(("a",), ("b",), Score(draws=4))
-    better.add_score(("b",), ("c",), Score(wins=5, losses=1))
-    assert winner(better, 0) == "b"
-    coins = [winner(Results(), seed) for seed in range(12)]
-    assert set(coins) == {"a", "b"}
-    assert coins == [winner(Results(), seed) for seed in range(12)]
-
-
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("by", ["points", "rating", "coin"])
+@pytest.mark.parametrize(("by", "seed"), [("points", 0), ("rating", 0), ("coin", 0), ("coin", 1)])
 def test_knockout_winner_continues_in_other_matches(by: str, seed: int) -> None:
     matches = entry("knockout", policies=["a", "b"]), entry("round_robin", policies=["c", "d"])
     config, results = league(*matches, rounds=3, seed=seed), Results()
@@ -143,9 +105,8 @@ def test_ratings_equal_up_to_rounding_are_equal() -> None:
     assert judge.reason(("a", "c"), {"a": 0.5, "c": 0.5}) == "coin"
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_forked_knockout_winner_advances(seed: int) -> None:
-    config = league(entry("knockout", policies=list("abcd")), rounds=2, seed=seed, league={"evolution": {}})
+def test_forked_knockout_winner_advances() -> None:
+    config = league(entry("knockout", policies=list("abcd")), rounds=2, league={"evolution": {}})
     games = [
         {place: encounters((loser,), (winner,), Score(2, 0, 8)) for place, (winner, loser) in enumerate(("ba", "dc"))}
     ]
@@ -168,7 +129,7 @@ def test_league_continues_while_other_matches_are_played() -> None:
 
 @pytest.mark.slow
 @given(st.permutations("abcdefgh"), st.integers(3, 8))
-@settings(max_examples=40)  # the first one imports networkx
+@settings(max_examples=10)  # the first one imports networkx
 def test_swiss_pairs_do_not_meet_twice_if_avoidable(order: list[str], size: int) -> None:
     config = league(entry("swiss", policies=order[:size]), rounds=max(2, size // 2))
     met = Counter(frozenset(pair) for made in played(config).rounds for pair in pairs(made))
@@ -185,19 +146,6 @@ def test_points_stay_won_when_a_resumed_run_has_other_lanes_and_copies() -> None
 
     assert paired() == {frozenset("ac"), frozenset("bd")}
     assert paired() == paired(lanes=4, pipeline=2) == paired(copies=3)
-
-
-def test_a_swiss_tournament_of_four_in_three_rounds_is_a_round_robin() -> None:
-    found = played(league(entry("swiss", policies=list("abcd")), rounds=3))
-    met = Counter(frozenset(pair) for made in found.rounds for pair in pairs(made))
-    assert met == {frozenset(pair): 1 for pair in combinations("abcd", 2)}
-
-
-def test_a_swiss_tournament_pairs_winners_with_winners() -> None:
-    rounds = played(league(entry("swiss", policies=list("abcdefgh")), rounds=2)).rounds
-    assert {frozenset(pair) for pair in pairs(rounds[1])} <= {
-        frozenset(pair) for half in ("bdfh", "aceg") for pair in combinations(half, 2)
-    }
 
 
 def test_swiss_points_count_all_rounds() -> None:
@@ -227,11 +175,10 @@ def test_games_outside_the_pairing_score_no_points() -> None:
     assert made.pairings["matches[1].knockout"] == (("b", "d"),)
 
 
-@pytest.mark.parametrize("size", [3, 5, 7])
-def test_swiss_byes_rotate(size: int) -> None:
-    found = played(league(entry("swiss", policies=list("abcdefgh"[:size])), rounds=size))
+def test_swiss_byes_rotate() -> None:
+    found = played(league(entry("swiss", policies=list("abcde")), rounds=5))
     resting = [names[0] for made in found.rounds for names in made.pairings["matches[0].swiss"] if len(names) == 1]
-    assert sorted(resting) == list("abcdefgh"[:size])
+    assert sorted(resting) == list("abcde")
 
 
 @pytest.mark.parametrize(
@@ -279,7 +226,7 @@ LEAGUES = st.sampled_from(
 
 @pytest.mark.slow
 @given(st.lists(GENERATORS, min_size=1, max_size=3), LEAGUES, st.integers(0, 3))
-@settings(max_examples=40)
+@settings(max_examples=8)
 def test_rounds_of_any_league_fit_and_are_planned_again(entries: list[Any], rules: Any, seed: int) -> None:
     rules = rules if any("matchmaking" in made for made in entries) else None  # of snapshots, where there are any
     config = league(*entries, league=rules, seed=seed, rounds=5)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 from collections import Counter
 from itertools import product
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arena.config.league import SnapshotsConfig
-from arena.config.matches import MatchConfig, MatchmakingConfig, Rule
+from arena.config.matches import MatchConfig, MatchmakingConfig
 from arena.league.matchmaking import OpponentPool, beats_all, draw, priorities, systematic
 from arena.league.metagame.payoff import payoff
 from arena.league.next_round import first_round, next_round
@@ -41,33 +41,20 @@ LEARN = frozenset("abcdefgh")
 # Draws
 
 
-@given(st.lists(st.floats(0.01, 10), min_size=1, max_size=8), st.integers(1, 50), st.integers(0, 10**6))
+@given(st.lists(st.floats(0, 10), min_size=1, max_size=8).filter(sum), st.integers(1, 50), st.integers(0, 10**6))
 def test_draw_counts_match_shares_within_one(weights: list[float], count: int, seed: int) -> None:
     named = {str(place): weight for place, weight in enumerate(weights)}
     found = Counter(systematic(named, count, np.random.default_rng(seed)))
     assert found.total() == count
     for name, weight in named.items():
         assert abs(found[name] - count * weight / sum(weights)) < 1 + 1e-9
-
-
-def test_weight_zero_is_never_drawn() -> None:
-    rng = np.random.default_rng(0)
-    assert {name for _ in range(1000) for name in systematic({"x": 0.0, "y": 1.0, "z": 0.0}, 3, rng)} == {"y"}
-
-
-def test_a_rule_without_a_draw_raises() -> None:
-    class Undrawn(Rule, frozen=True, kw_only=True):
-        kind: ClassVar[str] = "undrawn"
-
-    made = msgspec.structs.replace(rule_of("uncertainty", policies=["a", "b"]), rule=Undrawn())
-    with pytest.raises(TypeError, match=r"rule 'undrawn': .* draws opponents"):
-        draw(made, OpponentPool(Results(), {}, LEARN), np.random.default_rng(0))
+        assert weight or not found[name]
 
 
 # Priorities
 
 
-@pytest.mark.parametrize("score", [(0, 0, 0), (3, 0, 1), (2, 5, 1), (0, 0, 30), (1, 0, 0)])
+@pytest.mark.parametrize("score", [(0, 0, 0), (2, 5, 1), (0, 0, 30)])
 @pytest.mark.parametrize("weighting", ["hard", "variance", "linear"])
 def test_a_priority_is_the_mean_over_the_posterior(score: tuple[int, int, int], weighting: str) -> None:
     results = results_of(a_b=score)
@@ -78,20 +65,10 @@ def test_a_priority_is_the_mean_over_the_posterior(score: tuple[int, int, int], 
     )
 
 
-def test_opponent_never_met_has_the_priority_of_the_prior() -> None:
-    found = priorities(results_of(a_b=(50, 0, 0)), "a", ["b", "c"], weighting="hard")
-    assert found["c"] == pytest.approx(0.375)  # of Beta(1/2, 1/2): 1/4 + 1/8
-    assert found["b"] < 0.001
-
-
 @pytest.mark.parametrize(("wins", "expected"), [(9, False), (60, True)])
 def test_few_games_do_not_establish_a_win(wins: int, expected: bool) -> None:
     results = results_of(a_b=(wins, 0, 1), a_c=(50, 0, 0))
     assert beats_all(results, "a", ["b", "c"], score=0.8, confidence=0.95) is expected
-
-
-def test_beats_all_is_false_without_opponents() -> None:
-    assert not beats_all(Results(), "a", [], score=0.1, confidence=0.1)
 
 
 # Past selves
@@ -101,11 +78,6 @@ def test_past_selves_are_uniform_and_self_has_its_share() -> None:
     field = OpponentPool(Results(), {"a": ["a@100", "a@200"], "b": ["b@100"]}, LEARN)
     made = rule_of({"past_selves": {"self": 0.2}}, policies=["a"], copies=10)
     assert drawn(made, field, "a") == {"a": 2, "a@100": 4, "a@200": 4}
-
-
-def test_self_play_without_past_selves() -> None:
-    made = rule_of({"past_selves": {"self": 0.0}}, policies=["a"], copies=3)
-    assert drawn(made, OpponentPool(Results(), {}, LEARN), "a") == {"a": 3}
 
 
 @pytest.mark.parametrize(
@@ -203,15 +175,9 @@ def test_league_exploiter_must_beat_frozen_policies_too() -> None:
     before = [first_round(config)]
     before += [next_round(config, before, timeline(), {})]
     won = {"a@100_c": (0, 0, 60)}
-    assert (
-        next_round(
-            config, before, timeline(results_of(**won, random_c=(60, 0, 0)), learners=config.learners), {}
-        ).resets
-        == ()
-    )
-    assert next_round(
-        config, before, timeline(results_of(**won, random_c=(0, 0, 60)), learners=config.learners), {}
-    ).resets == ("c",)
+    for against_random, resets in (((60, 0, 0), ()), ((0, 0, 60), ("c",))):
+        results = results_of(**won, random_c=against_random)
+        assert next_round(config, before, timeline(results, learners=config.learners), {}).resets == resets
 
 
 # Uncertainty
@@ -245,16 +211,8 @@ def test_snapshots_join_every_so_many_rounds_and_the_newest_stay() -> None:
     assert {made.number: made.dropped for made in rounds if made.dropped} == {6: ("a@200",), 8: ("a@400",)}
 
 
-def test_only_snapshots_that_play_are_players_of_a_round() -> None:
-    matchmaking = entry("matchmaking", policies=["a"], rule={"past_selves": {"self": 0}}, copies=2)
-    rounds = played(league(matchmaking, rounds=20)).rounds
-    assert len({name for made in rounds for name in made.snapshots}) == 19
-    assert all(len(made.players) <= 2 for made in rounds)
-    for made in rounds:
-        assert set(made.players) == {str(name) for match in made.matches for name in match.seats if "@" in str(name)}
-
-
 @pytest.mark.slow
+@settings(max_examples=15)
 @given(st.lists(st.integers(-400, 400), min_size=4, max_size=9, unique=True), st.integers(3, 6))
 def test_by_spread_the_newest_and_the_extremes_stay(strengths: list[int], keep: int) -> None:
     snapshots = [f"a@{100 * place}" for place in range(len(strengths))]
@@ -265,12 +223,6 @@ def test_by_spread_the_newest_and_the_extremes_stay(strengths: list[int], keep: 
     gone = leaving(SnapshotsConfig(keep=keep, keep_by="spread"), snapshots, results)
     assert len(gone) == max(0, len(snapshots) - keep)
     assert not {snapshots[-1], snapshots[np.argmin(strengths)], snapshots[np.argmax(strengths)]} & set(gone)
-
-
-def test_by_spread_the_snapshot_between_closest_neighbors_leaves() -> None:
-    strengths = {"a@100": 50, "a@200": 60, "a@300": 75, "a@400": 90}  # of 100 games against the same
-    results = results_of(**{f"{name}_zero": (wins, 0, 100 - wins) for name, wins in strengths.items()})
-    assert leaving(SnapshotsConfig(keep=3, keep_by="spread"), list(strengths), results) == ["a@200"]
 
 
 def test_unplayed_snapshot_is_rated_between_its_neighbors() -> None:
@@ -340,8 +292,7 @@ def test_games_are_balanced_in_each_setting_by_itself() -> None:
     assert balanced([], "a", "b") == Score()
 
 
-@pytest.mark.parametrize("both_sides", [False, True])
-@pytest.mark.parametrize("copies", [2, 5])
+@pytest.mark.parametrize(("copies", "both_sides"), [(5, False), (2, True)])
 def test_gated_learner_meets_its_snapshot_from_both_sides(copies: int, both_sides: bool) -> None:
     rule = {"past_selves": {"self": 0.0}}
     matchmaking = entry("matchmaking", policies=["a"], rule=rule, copies=copies, both_sides=both_sides)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections import Counter
 
 import numpy as np
 import pytest
 
-from arena.league.ratings import ranking
 from arena.league.ratings.ranking import Standings, _ratios_of_equality, decided, most_informative
 from arena.league.results import Results, Score
 from simulated_leagues import results_of as table
@@ -20,7 +18,7 @@ NAT = 400 / math.log(10)
 CLEAR = {"ab": (60, 0, 20), "ac": (60, 0, 20)}
 
 
-@pytest.mark.parametrize("wins", [11, 14, 30])
+@pytest.mark.parametrize("wins", [11, 30])
 def test_two_players_are_compared_by_walds_test(wins: int) -> None:
     ratio = math.exp((wins - 10) * 50 / NAT)
     assert Standings(table(ab=(wins, 0, 10)), "ab", elo=50).wrong == pytest.approx(1 / (1 + ratio), rel=1e-6)
@@ -31,12 +29,6 @@ def test_two_players_are_ordered_at_the_bound_of_the_error() -> None:
     assert not decided(table(ab=(9 + needed, 0, 10)), "ab", 0.05, elo=50)
     assert decided(table(ab=(10 + needed, 0, 10)), "ab", 0.05, elo=50)
     assert not decided(table(ab=(10 + needed, 0, 10)), "ab", 0.01, elo=50)
-
-
-def test_a_finer_resolution_takes_more_games() -> None:
-    results = table(ab=(40, 5, 20))
-    assert decided(results, "ab", 0.05, elo=80)
-    assert not decided(results, "ab", 0.05, elo=20)
 
 
 def test_equality_by_draws_is_walds_test() -> None:
@@ -59,12 +51,18 @@ def test_many_draws_alone_do_not_show_equality() -> None:
     assert standings.wrong == pytest.approx(0.5)
 
 
-def test_unequal_players_are_rarely_found_equal() -> None:
-    many, rng, count = math.tanh(50 / NAT / 2), np.random.default_rng(0), 400
-    won = np.cumsum(rng.random((count, 300)) < many, axis=1)
-    ends = np.zeros((won.size, 3, 3))
-    ends[:, 2, 0], ends[:, 2, 1] = won.ravel(), (np.arange(1, 301) - won).ravel()
-    ratios = _ratios_of_equality(ends, 50 / NAT)[0].max(axis=0).reshape(won.shape)
+@pytest.mark.parametrize("by_side", [False, True])
+def test_unequal_players_are_rarely_found_equal(by_side: bool) -> None:
+    """One wins where games are drawn else; or it wins from the better side, and now and then from the worse one."""
+    many, rng, count = math.tanh(50 / NAT / 2), np.random.default_rng(by_side), 400
+    decided, played = np.cumsum(rng.random((count, 300)) < many, axis=1), np.arange(1, 301)
+    ends = np.zeros((decided.size, 3, 3))
+    if by_side:
+        ends[:, 0, 0] = np.broadcast_to(played, decided.shape).ravel()
+        ends[:, 1, 0], ends[:, 1, 2] = (played - decided).ravel(), decided.ravel()
+    else:
+        ends[:, 2, 0], ends[:, 2, 1] = decided.ravel(), (played - decided).ravel()
+    ratios = _ratios_of_equality(ends, 50 / NAT)[0].max(axis=0).reshape(decided.shape)
     wrong = int((ratios >= math.log(19)).any(axis=1).sum())
     assert 0 < wrong <= count * 0.05 + 3 * (count * 0.05 * 0.95) ** 0.5
 
@@ -118,22 +116,9 @@ def test_a_pair_that_is_settled_by_draws_is_not_played_for_ever() -> None:
     assert ("b", "a") not in pairs
 
 
-def test_without_games_an_order_is_a_coin_flip_everywhere() -> None:
-    assert Standings(Results(), "abcd").wrong == pytest.approx(1.5)
-    assert decided(Results(), "a") and decided(Results(), "")
-
-
 def test_one_undecided_pair_keeps_the_order_undecided() -> None:
     assert not decided(table(**CLEAR, bc=(20, 0, 20)), "abc", elo=50)
     assert decided(table(**CLEAR, bc=(40, 0, 10)), "abc", elo=50)
-
-
-def test_uncertainties_are_of_neighbors_from_the_top() -> None:
-    standings = Standings(table(**CLEAR, bc=(21, 0, 20)), "abc", elo=50)
-    upper, lower = (doubt.probability for doubt in standings.doubts)
-    assert standings.order == ("a", "b", "c")
-    assert upper < 0.01 < 0.3 < lower < 0.5
-    assert standings.wrong == pytest.approx(upper + lower)
 
 
 def test_games_of_other_players_are_used() -> None:
@@ -159,32 +144,3 @@ def test_pairs_are_deterministic_with_the_stronger_first() -> None:
     pairs = most_informative(results, "abc", count=9)
     assert pairs == most_informative(results, "cab", count=9)
     assert all(order.index(first) < order.index(second) for first, second in pairs)
-
-
-def test_games_reduce_the_uncertainty_of_their_pair() -> None:
-    results = table(**{a + b: (6, 2, 4) for a, b in itertools.combinations("abcd", 2)})
-    more = table(**{a + b: (30, 10, 20) for a, b in itertools.combinations("abcd", 2)})
-    assert Standings(more, "abcd").wrong < Standings(results, "abcd").wrong
-    once, often = Standings(results, "abcd"), Standings(results, "abcd")
-    before = once.wrong
-    assert once.next_pair() == often.next_pair(games=400)
-    assert often.wrong < once.wrong < before
-
-
-def test_pairs_do_not_depend_on_the_chunk_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    results = table(ab=(5, 2, 12), bc=(7, 0, 6), ac=(3, 3, 9), cd=(2, 1, 2))
-    pairs = most_informative(results, "abcdef", count=9)
-    monkeypatch.setattr(ranking, "_AT_ONCE", 1)
-    assert most_informative(results, "abcdef", count=9) == pairs
-
-
-def test_many_players_are_compared_with_neighbors_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranking, "_WEIGHED", 2 * 6**2)
-    standings = Standings(table(ab=(5, 2, 12), bc=(7, 0, 6), ac=(3, 3, 9), cd=(2, 1, 2)), "abcdef")
-    places = [[standings.order.index(name) for name in standings.next_pair()] for _ in range(20)]
-    assert all(1 <= lower - upper <= 2 for upper, lower in places)
-
-
-def test_a_pair_needs_two_players() -> None:
-    with pytest.raises(ValueError, match="two players"):
-        most_informative(Results(), ["a"])

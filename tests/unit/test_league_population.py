@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from arena.config.league import EvolutionConfig, PerturbConfig
@@ -48,8 +48,7 @@ def test_sources_of_forks_are_at_least_as_fit(fitness: list[float], percent: int
     assert all(scores[policy] <= scores[fork.source] for policy, fork in found.items())
 
 
-@pytest.mark.parametrize("size", [2, 3, 4, 7])
-@pytest.mark.parametrize("keep", [1, 2, 3])
+@pytest.mark.parametrize(("keep", "size"), [(1, 2), (1, 7), (3, 4)])
 def test_kept_policies_survive_and_all_others_copy_them(keep: int, size: int) -> None:
     scores = {f"p{place}": float(place) for place in range(size)}
     found, best = copied(EvolutionConfig(keep=keep), scores), sorted(scores, key=scores.__getitem__)[-keep:]
@@ -68,18 +67,12 @@ def test_copies_of_the_best_are_perturbed_each_by_itself() -> None:
     assert len(rates) > 4
 
 
-def test_share_above_a_half_copies_from_all_that_are_left() -> None:
-    scores = {name: float(place) for place, name in enumerate("abcd")}
-    assert copied(EvolutionConfig(share=0.75), scores) == dict.fromkeys("abc", "d")
-
-
 @pytest.mark.parametrize(
     ("keys", "key", "words"),
     [
         ({"keep": 4}, "keep", "set at most 3"),
         ({"keep": 1, "share": 0.5}, "keep", "leave out `share`"),
         ({"share": 0.8}, "share", "at most 0.75"),
-        ({"share": 0.0}, "share", "above 0"),
     ],
 )
 def test_selection_that_leaves_no_source_or_no_copy_is_refused(keys: Any, key: str, words: str) -> None:
@@ -123,19 +116,6 @@ def test_a_snapshot_keeps_the_options_that_it_was_made_with() -> None:
     assert (played["a@200"].frozen, played["a@200"].load) == (True, "kept/a@200")
 
 
-@given(st.integers(-20, 20), st.floats(0.01, 100), st.floats(-20, 20), st.floats(0, 20))
-def test_a_whole_number_stays_whole_positive_and_within_its_bounds(
-    value: int, factor: float, at_least: float, room: float
-) -> None:
-    rule = PerturbConfig(factors=(factor,), at_least=at_least, at_most=at_least + room)
-    low, high = rule.bounds(value)
-    assume(math.floor(high) >= low)
-    found = rule.multiplied(value, factor)
-    assert isinstance(found, int)
-    assert at_least <= found <= at_least + room
-    assert found >= 1 or value < 1
-
-
 def test_by_rating_the_weakest_becomes_a_copy() -> None:
     config = evolving(by="rating")
     results = Results()
@@ -161,7 +141,7 @@ def test_policy_without_episodes_is_left_out() -> None:
     assert {policy: fork.source for policy, fork in made.forks.items()} == {"a": "b"}
 
 
-@pytest.mark.parametrize("order", ["abcd", "dcba", "bacd", "cbad"])
+@pytest.mark.parametrize("order", ["abcd", "cbad"])
 def test_nan_fitness_is_the_worst(order: str) -> None:
     scores = {"a": 1.0, "b": math.nan, "c": 2.0, "d": 3.0}
     assert copied(EvolutionConfig(), {name: scores[name] for name in order}) == {"b": "d"}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 import tracemalloc
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -98,31 +97,6 @@ UNEVEN = table(  # strong players decide their games, weak ones draw
 )
 
 
-@pytest.mark.parametrize("most", [0, 500])
-def test_gradient_and_hessian_match_the_value_with_weighted_draws(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And the value is that of Davidson's model and of Bradley's and Terry's by their weights, dense and sparse."""
-    monkeypatch.setattr(maximum, "_DENSE", most)
-    games = davidson.games_of(UNEVEN, "abcd")
-    faded = games.with_alike_draws(0.2)
-    at = np.array([0.9, 0.4, -0.3, -1.1, 0.2, -0.5])
-    problem = maximum.Problem(faded, np.ones(4), prior=True)
-    value, slope = problem.value_and_gradient(at)
-    expected = (at[:4] ** 2).sum() / 2 + at[4] ** 2 / (2 * davidson.PRIOR_DEVIATION**2)
-    expected += at[5] ** 2 / (2 * davidson.LOG_NU_DEVIATION**2)
-    for row, counts in zip(problem.games.design, games.counts, strict=True):
-        weight, difference = 1 / (1 + 0.2 * (counts.sum() - 1)), float(row @ at[:5])
-        whole = counts @ np.log(davidson.chances(np.array(difference), at[5]))
-        decided = -counts[0] * math.log1p(math.exp(-difference)) - counts[2] * math.log1p(math.exp(difference))
-        expected -= weight * whole + (1 - weight) * decided
-    assert value == pytest.approx(expected)
-    moves = 1e-5 * np.eye(6)
-    beside = [(problem.value_and_gradient(at + move), problem.value_and_gradient(at - move)) for move in moves]
-    assert slope == pytest.approx([(up[0] - down[0]) / 2e-5 for up, down in beside], rel=1e-6)
-    found = problem.hessian(at)
-    curvature = found if isinstance(found, np.ndarray) else found.toarray()
-    assert curvature == pytest.approx(np.array([(up[1] - down[1]) / 2e-5 for up, down in beside]), rel=1e-6, abs=1e-6)
-
-
 def test_draws_hardly_move_strengths_if_nu_fits_badly() -> None:
     """They are as far apart as decided games alone say."""
     found = fit(UNEVEN)
@@ -130,42 +104,7 @@ def test_draws_hardly_move_strengths_if_nu_fits_badly() -> None:
     assert found.difference("a", "d").value == pytest.approx(decided.difference("a", "d").value, abs=25)
 
 
-def test_without_draws_or_with_one_decided_game_ratings_are_finite() -> None:
-    for results in (table(ab=(3, 0, 2), bc=(1, 0, 4)), table(ab=(1, 300, 0), bc=(0, 300, 0), ac=(0, 300, 0))):
-        found = fit(results)
-        assert np.isfinite(found.covariance).all() and (np.abs(found.elo) < 400).all()
-
-
-@pytest.mark.parametrize("at_once", [1, 10, 2**20])
-@pytest.mark.parametrize("nu", [0.0, 0.7])
-def test_likelihood_is_the_product_of_the_chances_of_all_games(
-    nu: float, at_once: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(davidson, "_AT_ONCE", at_once)
-    games = davidson.games_of(FOUR if nu else table(ab=(7, 0, 3), ac=(5, 0, 4), bd=(5, 0, 2)), "abcd")
-    parameters = np.random.default_rng(0).normal(0, 2, (9, 5))
-    strengths, side = parameters[:, :4], parameters[:, 4]
-    fitted = davidson.Fit(np.zeros(5), np.eye(5), nu, False)
-    found = davidson.log_likelihood(games, parameters, fitted)
-    of_side = side**2 / (2 * davidson.PRIOR_DEVIATION**2)
-    assert found + of_side == pytest.approx([_by_chances(games, one, nu) for one in parameters])
-    gap = davidson.log_likelihood(games, parameters, fitted._replace(prior=True)) - found
-    assert gap == pytest.approx(-(strengths**2).sum(axis=1) / (2 * davidson.PRIOR_DEVIATION**2))
-
-
-def _by_chances(games: davidson.Games, strengths: np.ndarray, nu: float) -> float:
-    total = 0.0
-    for row, counts in zip(games.design, games.counts, strict=True):
-        half = row @ strengths / 2
-        weights = np.array([math.exp(half), nu, math.exp(-half)])
-        total += sum(
-            count * math.log(chance) for count, chance in zip(counts, weights / weights.sum(), strict=True) if count
-        )
-    return total
-
-
-@pytest.mark.parametrize("drawn", [0, 3])
-@pytest.mark.parametrize("players", ["abcd", "abcde"])
+@pytest.mark.parametrize(("players", "drawn"), [("abcd", 3), ("abcde", 0)])
 def test_large_and_small_leagues_are_rated_alike(drawn: int, players: str, monkeypatch: pytest.MonkeyPatch) -> None:
     results = table(ab=(7, drawn, 3), ac=(5, drawn, 4), bd=(5, 0, 2))
     results.add_score(("a", "d"), ("b", "c", "c"), Score(2, drawn, 3), sided=True)
@@ -206,21 +145,6 @@ def test_ratings_have_mean_zero_and_descending_order() -> None:
     assert [found.of(name).games for name in "abcd"] == [32, 36, 34, 34]
 
 
-def test_game_counts_once_per_player_with_several_seats() -> None:
-    results = Results()
-    results.add_score(("a", "c", "c"), ("b", "b"), Score(draws=4))
-    results.add_score(("a",), ("b",), Score(wins=2, losses=3))
-    found = fit(results)
-    assert [found.of(name).games for name in "abc"] == [9, 9, 4]
-
-
-def test_differences_of_a_pair_mirror_each_other() -> None:
-    found = fit(FOUR)
-    one, other = found.difference("a", "d"), found.difference("d", "a")
-    assert other == pytest.approx((-one.value, -one.high, -one.low))
-    assert found.difference("a", "a") == (0, 0, 0)
-
-
 def test_team_strength_is_the_mean_of_its_members() -> None:
     alone, doubled, mixed = table(ab=(30, 20, 10)), Results(), Results()
     doubled.add_score(("a", "a"), ("b", "b"), Score(30, 20, 10))
@@ -242,18 +166,6 @@ def test_mixed_teams_identify_their_members() -> None:
     assert found.order() == tuple("abcdef")
     covered = sum(found.of(name).low < elo < found.of(name).high for name, elo in truth.items())
     assert covered >= len(truth) - 1  # of six intervals of 95 % two or more miss in 3 of 100 leagues
-
-
-# --- where there is no most likely strength -------------------------------------------------------------------------
-
-
-def test_teams_that_differ_only_in_size_are_bit_equal_in_strength() -> None:
-    results = Results()
-    for size in range(2, 50):  # 1/6 taken six times is not 1
-        results.add_score(("a",) * size, ("a",), Score(wins=3, losses=1))
-    results.add_score(("a",), ("b",), Score(wins=5))
-    assert davidson.games_of(results, ("a", "b")).pairs.shape == (1, 3)
-    assert fit(results).prior
 
 
 # --- sides ----------------------------------------------------------------------------------------------------------
@@ -311,12 +223,7 @@ def test_more_wins_without_a_loss_make_stronger() -> None:
     assert found[0] > 0
 
 
-def test_draws_alone_make_equal() -> None:
-    found = fit(table(ab=(0, 5, 0), bc=(0, 7, 0)))
-    assert found.elo == pytest.approx([0, 0, 0], abs=1e-6)
-
-
-@pytest.mark.parametrize("draws", [1, 7, 64, 96, 240, 999])
+@pytest.mark.parametrize("draws", [1, 96, 999])
 def test_equal_players_are_sorted_by_name(draws: int) -> None:
     every = {first + second: (0, draws, 0) for first, second in itertools.combinations("abcdef", 2)}
     assert fit(table(**every)).order() == tuple("abcdef")
@@ -336,17 +243,13 @@ def test_unplayed_player_has_the_prior() -> None:
     assert found.of("a").games == 0
 
 
-def test_no_games_give_an_empty_order() -> None:
-    assert fit(Results()).order() == ()
-
-
 def strongly_connected(beaten: np.ndarray) -> bool:
     return bool(connected_components(csr_array(beaten), connection="strong")[0] == 1)
 
 
 @pytest.mark.slow
 @given(st.lists(st.integers(0, 1), min_size=12, max_size=12))
-@settings(max_examples=150)
+@settings(max_examples=25)
 def test_maximum_exists_if_wins_are_strongly_connected(cells: list[int]) -> None:
     beaten = np.zeros((4, 4), int)  # Ford 1957
     beaten[~np.eye(4, dtype=bool)] = cells
@@ -354,35 +257,6 @@ def test_maximum_exists_if_wins_are_strongly_connected(cells: list[int]) -> None
     for i, j in itertools.combinations(range(4), 2):
         results.add_score(("abcd"[i],), ("abcd"[j],), Score(int(beaten[i, j]), 0, int(beaten[j, i])))
     assert davidson.has_maximum(davidson.games_of(results, "abcd")) == strongly_connected(beaten)
-
-
-def with_draws() -> Iterator[tuple[Results, bool]]:
-    """Results, and whether the likelihood has a top, found by walking up very far."""
-    rng = np.random.default_rng(3)
-    for _ in range(25):
-        scores = rng.integers(0, 3, (3, 3)) * rng.integers(0, 2, (3, 3))
-        results = table(**dict(zip(("ab", "ac", "bc"), map(tuple, scores.tolist()), strict=True)))
-        yield results, _stops(results)
-
-
-def _stops(results: Results) -> bool:
-    """Newton's steps on the plain likelihood come to rest where it is curved in all directions."""
-    games = davidson.games_of(results, "abc")
-    problem = maximum.Problem(games, np.zeros(games.players), prior=False)
-    at = np.zeros(problem.size)
-    for _ in range(60):
-        slope, curvature = problem.value_and_gradient(at)[1], problem.hessian(at)
-        step = np.linalg.lstsq(curvature, slope, rcond=None)[0]
-        at = at - step * min(1.0, 1.0 / max(1e-12, float(np.abs(step).max())))
-    return bool(np.linalg.eigvalsh(problem.hessian(at)).min() > 1e-6)
-
-
-@pytest.mark.slow
-def test_with_draws_a_maximum_exists_if_the_likelihood_converges() -> None:
-    cases = list(with_draws())
-    found = [davidson.has_maximum(davidson.games_of(results, "abc")) for results, _ in cases]
-    assert found == [stops for _, stops in cases]
-    assert len(set(found)) == 2
 
 
 def test_self_play_estimates_the_side_advantage() -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +14,11 @@ from arena.cli.main import main
 from arena.config import load_config, parse_config
 from arena.config.load import resolved_yaml
 from arena.errors import ConfigError
-from arena.league import read_results
+from arena.league.metagame import measures
 from arena.league.read_results import GamesSoFar, read
 from arena.league.results import Encounter, Score
 from arena.league.timeline import Timeline
 from arena.records.folder import RunFolder
-from arena.records.journal import JournalReader
-from arena.records.metrics import EpisodeRecord
 
 PAIR = [[0], [1]]
 TICKS = 100  # of a round
@@ -113,13 +110,6 @@ def test_cut_games_are_counted_per_player(folder: RunFolder) -> None:
     assert found.aborted == len(games)
 
 
-def test_cut_games_favor_no_player_where_all_games_are_of_one_length(folder: RunFolder) -> None:
-    cut = episode("ab", None, cut=True)
-    for lengths, expected in (((5, 5), {}), ((5, 6), {"a": 1, "b": 1})):
-        write_episodes(folder, *(episode("ab", "win", length=length) for length in lengths), cut)
-        assert dict(read(folder).cut) == expected
-
-
 def test_a_game_without_a_winner_or_without_two_sides_is_not_rated(folder: RunFolder) -> None:
     write_episodes(folder, episode("ab", None))
     assert (read(folder).unrated, read(folder).results.games) == (1, 0)
@@ -171,12 +161,6 @@ def test_games_have_the_parts_of_rounds_in_which_they_ended(folder: RunFolder) -
     ]
     assert (found.end, found.learners) == (TICKS + TICKS // 2 + 1, {"a", "b"}), "as far as games are on record"
     assert read(folder, last=0).timeline.end == TICKS, "a round that is over ends with its last tick"
-
-
-def test_games_after_a_tick_can_be_left_out(folder: RunFolder) -> None:
-    write_episodes(folder, *(episode("ab", "win", tick=tick) for tick in (3, 5, 9)))
-    assert [read(folder, until=tick).results.games for tick in (2, 3, 8, 9)] == [0, 1, 2, 3]
-    assert read(folder).first == 3
 
 
 @pytest.mark.parametrize("anew", [{"resets": ["a"]}, {"forks": {"a": {"from": "b", "options": {}}}}])
@@ -263,45 +247,6 @@ def test_incremental_reading_equals_reading_the_whole_file(folder: RunFolder) ->
         assert counting(games.read(number).timeline) == counting(timeline), "the same again"
 
 
-def test_each_game_is_read_once_over_many_rounds(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = Counter[type]()
-
-    class Counting(JournalReader):
-        def lines(self, kind: type[Any], *, missing_ok: bool = False) -> Iterator[Any]:
-            for line in super().lines(kind, missing_ok=missing_ok):
-                seen[kind] += 1
-                yield line
-
-    monkeypatch.setattr(read_results, "JournalReader", Counting)
-    lines: list[dict[str, Any]] = []
-    games = GamesSoFar(folder, load_config(folder.config), journal=Counting)
-    for number in range(20):
-        lines += [won(round=number)] * 3
-        write_rounds(folder, *[{}] * (number + 1))
-        write_episodes(folder, *lines)
-        games.read(number)
-    assert games.read(19).results.games == 60
-    assert seen[EpisodeRecord] == 60
-
-
-def test_later_rounds_are_read_when_they_are_over(folder: RunFolder) -> None:
-    write_rounds(folder, {}, {})
-    write_episodes(folder, won(round=0), episode("ab", None, round=1, tick=109))
-    games = so_far(folder)
-    assert games.read(0).results.games == 1, "what the next round shows does not count yet"
-    write_episodes(folder, won(round=0), won(round=1), won(round=1))
-    assert games.read(1).results.games == 3
-
-
-def test_damaged_line_is_named_by_its_number_in_the_file(folder: RunFolder) -> None:
-    write_rounds(folder, {}, {})
-    write_episodes(folder, won(round=0), won(round=0))
-    games = so_far(folder, 0)
-    write_episodes(folder, won(round=0), won(round=0), won(round=1), {"round": 1})
-    with pytest.raises(ConfigError, match="line 4: is damaged"):
-        games.read(1)
-
-
 # --- damaged folders ------------------------------------------------------------------------------------------------
 
 
@@ -333,8 +278,9 @@ def test_a_damaged_or_missing_plan_or_configuration_is_named(folder: RunFolder) 
 
 
 def test_payoffs_of_a_run_without_rounds_follow_a_change_of_the_winner(
-    folder: RunFolder, capsys: pytest.CaptureFixture[str]
+    folder: RunFolder, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(measures, "SAMPLES", 20)
     games = [
         episode("ab", "win" if (number % 10 > 0) == (number < 500) else "loss", tick=1 + number // 10, length=1)
         for number in range(1000)

@@ -29,12 +29,6 @@ def test_team_against_itself_is_not_counted() -> None:
     assert results.players == ()
 
 
-def test_pairs_come_in_sorted_order_and_players_too() -> None:
-    results = Results([Encounter((b,), (a,), "draw") for a, b in ("ac", "ab", "bc")])
-    assert list(results.pairs()) == [(("a",), ("b",)), (("a",), ("c",)), (("b",), ("c",))]
-    assert results.players == ("a", "b", "c")
-
-
 def test_games_between_two_players_exclude_mixed_teams() -> None:
     results = Results()
     results.add(("a",), ("b",), "win", count=2)
@@ -44,17 +38,6 @@ def test_games_between_two_players_exclude_mixed_teams() -> None:
     assert results.between("a", "b") == Score(2, 0, 3)
     assert results.between("b", "a") == Score(3, 0, 2)
     assert results.between("a", "c") == Score()
-
-
-def test_joined_results_hold_the_games_of_both() -> None:
-    first, second = Results([Encounter(("a",), ("b",), "win")]), Results([Encounter(("b",), ("a",), "draw")])
-    first.update(second)
-    assert first.between("a", "b") == Score(1, 1, 0)
-    assert second.between("a", "b") == Score(0, 1, 0)
-
-
-def test_a_score_counts_half_a_point_for_a_draw() -> None:
-    assert (Score(3, 4, 2).points, Score(3, 4, 2).games, Score(3, 4, 2).reversed) == (5.0, 9, Score(2, 4, 3))
 
 
 TWO = ((0, 1), (2,))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from arena.league import rounds_file as records
 from arena.plan.build import make_plan
 from arena.plan.plan import Plan
 from arena.records import boundary, checkpoint
-from arena.records.formats import Boundary, Fork, Round
+from arena.records.formats import Boundary, Round
 from arena.records.journal import Journal
 from arena.roles.run import Leg, Run
 from arena.roles.state import RunState
@@ -65,8 +66,13 @@ def played(run: Run) -> Run:
     return replace(run, leg=Leg(start=tick, restore=restore, updates=dict.fromkeys(restore, tick)))
 
 
-def following(run: Run) -> Run:
-    found = rounds.next_round(played(run), RunState())
+def following(run: Run, *games: dict[str, Any]) -> Run:
+    """The next round, when these games have been played in this one."""
+    before = played(run)
+    journal = Journal(run.folder.episodes)
+    journal.extend(games)
+    journal.close()
+    found = rounds.next_round(before, RunState())
     assert found is not None
     return found
 
@@ -105,15 +111,6 @@ def test_policies_continue_with_weights_and_counters(tmp_path: Path) -> None:
     assert run.leg.episodes == {}, "matches are numbered anew"
 
 
-def test_fork_starts_from_its_source_and_reset_from_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    changed(monkeypatch, forks={"two": Fork("one")}, resets=("three",))
-    names = ("one", "two", "three")
-    run = following(begun(tmp_path / "run", config(DUEL, {**DUEL, "seats": ["one", "three"]}, policies=names)))
-    assert {name: held(path)["of"] for name, path in run.leg.restore.items()} == {"one": "one", "two": "one"}
-    assert run.leg.own is not None
-    assert {run.plan.matches[match].seats[seat].policy for match, seat in run.leg.own} == {"one", "two"}
-
-
 def test_reset_policy_loads_the_configured_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     checkpoint.save(tmp_path / "first", {"of": "first"}, policy="two", algorithm="ppo", ticks=7, update=1)
     changed(monkeypatch, resets=("two",))
@@ -138,42 +135,32 @@ def planned_as(monkeypatch: pytest.MonkeyPatch, *matches: dict[str, Any]) -> Non
     changed(monkeypatch, matches=tuple(match for _, match in made.entries()), places=())
 
 
-def test_workers_continue_in_matches_of_the_same_game(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    planned_as(monkeypatch, DUEL, {**DUEL, "lanes": 4})
-    run = following(begun(tmp_path / "run", config({**DUEL, "lanes": 4}, DUEL)))
-    assert own_of(run, "one") == {(0, 0): "match-1-seat-0.ckpt", (1, 0): "match-0-seat-0.ckpt"}
-    assert own_of(run, "two") == {(0, 1): "match-1-seat-1.ckpt", (1, 1): "match-0-seat-1.ckpt"}
+WIDE = {**DUEL, "lanes": 4}
 
 
-def test_additional_workers_continue_from_the_last_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    planned_as(monkeypatch, {**DUEL, "copies": 3})
-    run = following(begun(tmp_path / "run", config({**DUEL, "copies": 2})))
-    assert list(own_of(run, "one").values()) == ["match-0-seat-0.ckpt", "match-1-seat-0.ckpt", "match-1-seat-0.ckpt"]
-
-
-def test_fewer_workers_continue_from_the_first_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    planned_as(monkeypatch, DUEL)
-    run = following(begun(tmp_path / "run", config({**DUEL, "copies": 2})))
-    assert own_of(run, "one") == {(0, 0): "match-0-seat-0.ckpt"}
-
-
-def test_worker_without_a_predecessor_leaves_all_without_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    planned_as(monkeypatch, DUEL, {**DUEL, "lanes": 4, "seats": ["one", "one"]})
-    run = following(begun(tmp_path / "run", config(DUEL)))
-    assert own_of(run, "one") == {}
-    assert own_of(run, "two") == {(0, 1): "match-0-seat-1.ckpt"}
-
-
-def test_after_a_pause_seats_are_of_the_last_round_played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = begun(tmp_path / "run", config(DUEL, {**DUEL, "seats": ["two", "one"]}))
-    with monkeypatch.context() as patch:
-        planned_as(patch, {**DUEL, "seats": ["two", "two"]})
-        run = following(run)
-    assert "one" in run.leg.restore
-    planned_as(monkeypatch, DUEL)
-    again = following(run)
-    assert again.leg.own is not None
-    assert again.leg.own[0, 0] == checkpoint.worker_path_of(again.folder.checkpoints_path("one"), TICKS, (0, 0))
+@pytest.mark.parametrize(
+    ("before", "now", "one", "two"),
+    [
+        ([WIDE, DUEL], [DUEL, WIDE], {(0, 0): (1, 0), (1, 0): (0, 0)}, {(0, 1): (1, 1), (1, 1): (0, 1)}),
+        (
+            [{**DUEL, "copies": 2}],
+            [{**DUEL, "copies": 3}],
+            {(0, 0): (0, 0), (1, 0): (1, 0), (2, 0): (1, 0)},
+            {(0, 1): (0, 1), (1, 1): (1, 1), (2, 1): (1, 1)},
+        ),
+        ([{**DUEL, "copies": 2}], [DUEL], {(0, 0): (0, 0)}, {(0, 1): (0, 1)}),
+        ([DUEL], [DUEL, {**WIDE, "seats": ["one", "one"]}], {}, {(0, 1): (0, 1)}),  # one has no predecessor
+    ],
+    ids=["same-game", "more", "fewer", "none"],
+)
+def test_workers_continue_from_those_of_the_same_game(
+    before: Any, now: Any, one: Any, two: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned_as(monkeypatch, *now)
+    run = following(begun(tmp_path / "run", config(*before)))
+    for policy, expected in (("one", one), ("two", two)):
+        files = {seat: "match-{}-seat-{}.ckpt".format(*source) for seat, source in expected.items()}
+        assert own_of(run, policy) == files
 
 
 # ------------------------------------------------------------------------------------------------------------ snapshots
@@ -208,6 +195,28 @@ def test_snapshots_are_removed_when_no_replayable_round_has_them(tmp_path: Path)
     assert found == [number for number in range(1, 9) if number + 1 >= oldest]
 
 
+@pytest.mark.slow
+def test_gate_counts_games_of_all_rounds_since_the_snapshot(tmp_path: Path) -> None:
+    """The policy wins three games of five against every snapshot; as many count from either side."""
+    meets = {"env": "game", "policies": ["one"], "rule": "past_selves", "copies": 2, "lanes": 4}
+    gate = {"snapshots": {"gate": {"elo": 100}}}
+    run = begun(tmp_path / "run", config({"matchmaking": meets}, policies=("one",), league=gate))
+    sides: list[Counter[int]] = [Counter()]
+    for _ in range(5):
+        against = [match for match in run.plan.matches if {seat.policy for seat in match.seats} != {"one"}]
+        sides += [sides[-1] + Counter(match.seats[1].policy == "one" for match in against)]
+        others = [next(seat.policy for seat in match.seats if seat.policy != "one") for match in against]
+        games = [
+            ended(run, match.match, [winner])
+            for match, other in zip(against, others, strict=True)
+            for winner in ["one"] * 3 + [other] * 2
+        ]
+        run = following(run, *games)
+    gates = [made.gates[0].games for made in records.read(run.folder) if made.gates]
+    assert gates == [2 * 5 * min(found[False], found[True]) for found in sides[2:]]
+    assert gates[-1] > gates[1] > 0
+
+
 # ---------------------------------------------------------------------------------------------------------- tournaments
 
 
@@ -216,27 +225,16 @@ def test_swiss_points_are_of_all_rounds(tmp_path: Path) -> None:
     data = config({"swiss": {"env": "game", "policies": names}}, policies=names)
     run = begun(tmp_path / "run", data)
     for winners in ("ac", "ab", "cd"):  # of a-b and c-d, a-c and b-d, a-d and b-c
-        before = played(run)
-        journal = Journal(run.folder.episodes)
-        journal.extend([ended(run, match.match, winners) for match in run.plan.matches])
-        journal.close()
-        found = rounds.next_round(before, RunState())
-        assert found is not None
-        run = found
+        run = following(run, *(ended(run, match.match, [*winners]) for match in run.plan.matches))
     met = {frozenset(seat.policy for seat in match.seats) for match in run.plan.matches}
     assert met == {frozenset("ac"), frozenset("bd")}, "two points each, and one each"
 
 
-def ended(run: Run, match: int, winners: str) -> dict[str, Any]:
+def ended(run: Run, match: int, winners: list[str]) -> dict[str, Any]:
     """A game won by the player among the winners."""
+    common = {"entities": [0], "return": 0.0, "idle_ticks": 0}
     seats = [
-        {
-            "policy": seat.policy,
-            "entities": [0],
-            "return": 0.0,
-            "outcome": "win" if seat.policy in winners else "loss",
-            "idle_ticks": 0,
-        }
+        {"policy": seat.policy, "outcome": "win" if seat.policy in winners else "loss", **common}
         for seat in run.plan.matches[match].seats
     ]
     place = {"round": run.plan.round, "match": match, "env": "game", "lane": 0, "episode": 0, "tick": 1, "length": 1}
@@ -249,21 +247,6 @@ def ended(run: Run, match: int, winners: str) -> dict[str, Any]:
 def test_last_round_has_no_successor(tmp_path: Path) -> None:
     run = at(begun(tmp_path / "run", config(DUEL, count=2)), 1)
     assert rounds.next_round(played(run), RunState()) is None
-
-
-def test_games_are_not_read_after_the_last_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = played(at(begun(tmp_path / "run", config(DUEL, count=2)), 1))
-    monkeypatch.setattr(rounds, "read", lambda *_, **__: pytest.fail("the games were read"))
-    assert rounds.next_round(run, RunState()) is None
-
-
-def test_replanned_round_is_the_same(tmp_path: Path) -> None:
-    run = at(begun(tmp_path / "run", past_selves()), 4)
-    before = run.folder.rounds.read_bytes()
-    once = following(run)
-    twice = following(run)
-    assert run.folder.rounds.read_bytes().startswith(before)
-    assert (once.plan, once.leg) == (twice.plan, twice.leg)
 
 
 def plan_at(run: Run, tick: int) -> Plan:
@@ -290,13 +273,6 @@ def test_missing_round_record_is_named(tmp_path: Path) -> None:
     run = begun(tmp_path / "run", config(DUEL))
     with pytest.raises(ConfigError, match="lacks round 1, which was played at tick 150"):
         plan_at(run, 150)
-
-
-def test_a_round_of_another_version_is_refused(tmp_path: Path) -> None:
-    run = begun(tmp_path / "run", config(DUEL))
-    run.folder.rounds.write_text(run.folder.rounds.read_text().replace('"version":1', '"version":7'))
-    with pytest.raises(ConfigError, match="has a line of version 7, this arena reads 1"):
-        records.read(run.folder)
 
 
 def _doubled(lines: list[str]) -> list[str]:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from arena.errors import ConfigError
-from arena.league.ratings.sprt import State, Test, Verdict
+from arena.league.ratings.sprt import Test, Verdict
 from arena.league.results import Score
 
 GATE = Test(elo=100, alpha=0.05, beta=0.1)
@@ -30,32 +30,29 @@ def verdicts(test: Test, elo: float, *, games: int) -> dict[Verdict, float]:
     return found
 
 
-@pytest.mark.parametrize("elo", [0, -30])
-def test_false_promotions_are_within_the_error(elo: float) -> None:
+@pytest.mark.parametrize(
+    ("elo", "wrong", "error", "low"),
+    [
+        (0, Verdict.BETTER, GATE.alpha, GATE.alpha / 2),
+        (-30, Verdict.BETTER, GATE.alpha, 0),
+        (100, Verdict.NOT_BETTER, GATE.beta, GATE.beta / 2),
+        (130, Verdict.NOT_BETTER, GATE.beta, 0),
+    ],
+)
+def test_wrong_verdicts_are_within_the_error_and_near_it_at_the_bounds(
+    elo: float, wrong: Verdict, error: float, low: float
+) -> None:
     found = verdicts(GATE, elo, games=400)
-    assert 0 < found[Verdict.BETTER] <= GATE.alpha
+    assert low < found[wrong] <= error
     assert found[Verdict.OPEN] < 1e-3
-
-
-@pytest.mark.parametrize("elo", [100, 130])
-def test_false_rejections_are_within_the_error(elo: float) -> None:
-    found = verdicts(GATE, elo, games=400)
-    assert 0 < found[Verdict.NOT_BETTER] <= GATE.beta
-    assert found[Verdict.OPEN] < 1e-3
-
-
-def test_the_bounds_are_not_needlessly_wide() -> None:
-    assert verdicts(GATE, 0, games=400)[Verdict.BETTER] > GATE.alpha / 2
-    assert verdicts(GATE, 100, games=400)[Verdict.NOT_BETTER] > GATE.beta / 2
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("test", [GATE, Test(elo=120, alpha=0.2, beta=0.01)])
-def test_expected_games_equal_an_exhaustive_sum(test: Test) -> None:
-    shares = [verdicts(test, test.elo, games=games)[Verdict.OPEN] for games in range(0, 500, 20)]
+def test_expected_games_equal_an_exhaustive_sum() -> None:
+    shares = [verdicts(GATE, GATE.elo, games=games)[Verdict.OPEN] for games in range(0, 500, 20)]
     mean = 20 * (sum(shares) - 0.5 * shares[0])  # trapezia
     assert shares[-1] < 1e-3
-    assert mean == pytest.approx(test.expected_games, rel=0.1)
+    assert mean == pytest.approx(GATE.expected_games, rel=0.1)
 
 
 @pytest.mark.parametrize("elo", [1e-9, 1e-3, 1, 4000, 1e9])
@@ -74,20 +71,10 @@ def test_draws_do_not_change_the_ratio() -> None:
     assert GATE.state(Score(8, 500, 3)) == GATE.state(Score(8, 0, 3))
 
 
-def test_verdict_is_open_before_any_game() -> None:
-    assert GATE.state(Score()) == State(Verdict.OPEN, 0.0)
-
-
-def test_wins_promote_and_losses_reject() -> None:
-    assert GATE.state(Score(wins=20)).verdict is Verdict.BETTER
-    assert GATE.state(Score(losses=20)).verdict is Verdict.NOT_BETTER
-
-
 @pytest.mark.parametrize(
     ("elo", "alpha", "beta", "path"),
     [
         (0, 0.05, 0.05, "elo"),
-        (-20, 0.05, 0.05, "elo"),
         (math.nan, 0.05, 0.05, "elo"),
         (math.inf, 0.05, 0.05, "elo"),
         (20, 0, 0.05, "alpha"),

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import pytest
 
 from arena.config.matches import MatchConfig
-from arena.league.ratings.ranking import most_informative
 from arena.league.results import Results, Score
 from arena.league.tournament import Doubt, Rule, Table, distinct_settings, next_batch, seated, table, widened
+from simulated_leagues import Tournament
 
 DUEL = MatchConfig(env="g", seats=("?", "?"), sides=((0,), (1,)), lanes=4)
 TEAMS = MatchConfig(env="g", seats=(("?", "?"), "?", "?"), sides=((0,), (1, 2)), lanes=1)
@@ -21,27 +20,6 @@ RULE = Rule(games=1000, error=0.05, elo=50)
 
 def games(batch: Any) -> int:
     return sum(match.copies * match.lanes for match in batch.matches) * batch.episodes
-
-
-def played_out(
-    players: Sequence[str], rule: Rule, chances: Callable[[str, str], Sequence[float]], seed: int = 0
-) -> Any:
-    """The results of a whole tournament, by the chances of a win, a draw and a loss of a pair; and how many games."""
-    results, played, rng = Results(), 0, np.random.default_rng(seed)
-    while (batch := next_batch([DUEL], players, results, rule, played=played)) is not None:
-        for match in batch.matches:
-            first, second = map(str, match.seats)
-            count = match.copies * match.lanes * batch.episodes
-            score = Score(*rng.multinomial(count, chances(first, second)).tolist())
-            results.add_score((first,), (second,), score, sided=True)
-        played += games(batch)
-    return results, played
-
-
-def test_a_player_fills_its_whole_side() -> None:
-    assert seated(DUEL, ("a", "b"), copies=3).seats == ("a", "b")
-    assert seated(TEAMS, ("a", "b")).seats == (("a", "a"), "b", "b")
-    assert seated(DUEL, ("a", "b"), copies=3).copies == 3
 
 
 def test_every_pair_of_a_batch_plays_both_sides_of_every_setting_alike() -> None:
@@ -57,8 +35,8 @@ def test_every_pair_of_a_batch_plays_both_sides_of_every_setting_alike() -> None
 
 
 def test_budget_is_used_in_whole_meetings_and_never_exceeded() -> None:
-    _, played = played_out("abc", Rule(games=301, error=1e-9, elo=1), lambda *_: (0.5, 0.0, 0.5))
-    assert played == 296  # 37 meetings of 8 games
+    found = Tournament("abc", lambda *_: (0.5, 0.0, 0.5), Rule(games=301, error=1e-9, elo=1), lanes=4)
+    assert found.results.games == 296  # 37 meetings of 8 games
 
 
 def test_batches_grow_with_the_played_games() -> None:
@@ -72,22 +50,6 @@ def test_batches_grow_with_the_played_games() -> None:
 
 def test_a_budget_below_one_meeting_has_no_batch() -> None:
     assert next_batch([DUEL], ["a", "b"], Results(), RULE._replace(games=7), played=0) is None
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_players_far_apart_are_ordered_early_and_right(seed: int) -> None:
-    strength = {"weak": -400.0, "middle": 0.0, "strong": 400.0}
-
-    def chances(first: str, second: str) -> Sequence[float]:
-        won = 1 / (1 + 10 ** ((strength[second] - strength[first]) / 400))
-        return won, 0.0, 1 - won
-
-    results, played = played_out([*strength], RULE, chances, seed)
-    found = table(results, [*strength], RULE)
-    assert found.decided
-    assert not found.open
-    assert [row.player for row in found.rows] == ["strong", "middle", "weak"]
-    assert played < 300
 
 
 def test_table_marks_undecided_neighbors() -> None:
@@ -113,28 +75,15 @@ def test_open_neighbors_sum_to_more_than_the_error(probabilities: tuple[float, .
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("names", ["ab", "abcd"])
-def test_players_that_always_draw_are_found_equal(names: str) -> None:
-    rule = RULE._replace(games=10_000, elo=20)
-    results, played = played_out(names, rule, lambda *_: (0.0, 1.0, 0.0))
-    found = table(results, [*names], rule)
-    assert found.decided
-    assert len(found.equal) == len(names) - 1
-    assert played < 2000
-
-
-@pytest.mark.slow
 def test_equal_players_beside_a_weak_one_are_decided() -> None:
-    rule = RULE._replace(games=10_000, elo=20)
+    def chances(first: int, second: int) -> Sequence[float]:
+        return 0.8 * (second == 2), 0.2 if 2 in (first, second) else 1.0, 0.8 * (first == 2)
 
-    def chances(first: str, second: str) -> Sequence[float]:
-        return 0.8 * (second == "weak"), 0.2 if "weak" in (first, second) else 1.0, 0.8 * (first == "weak")
-
-    results, played = played_out(["a", "b", "weak"], rule, chances)
-    found = table(results, ["a", "b", "weak"], rule)
-    assert [(doubt.lower == "weak", doubt.equal) for doubt in found.doubts] == [(False, True), (True, False)]
-    assert found.decided
-    assert played < 2000
+    played = Tournament(["a", "b", "weak"], chances, RULE._replace(games=10_000, elo=20), lanes=4)
+    last = played.tables[-1]
+    assert [(doubt.lower == "weak", doubt.equal) for doubt in last.doubts] == [(False, True), (True, False)]
+    assert last.decided
+    assert played.results.games < 2000
 
 
 def test_unplayed_player_is_in_the_table() -> None:
@@ -155,13 +104,3 @@ def test_lanes_are_added_while_the_budget_covers_all_pairs() -> None:
     assert [setting.lanes for setting in widened([narrow, DUEL], 4, RULE._replace(games=10_000))] == [16, 16]
     assert [setting.lanes for setting in widened([narrow, DUEL], 4, RULE._replace(games=128))] == [2, 4]
     assert [setting.lanes for setting in widened([narrow], 4, RULE._replace(games=10))] == [1]
-
-
-def test_batch_size_enters_the_choice_of_pairs() -> None:
-    results = Results()
-    for one, other, wins in (("a", "b", 11), ("b", "c", 12), ("c", "d", 12)):
-        results.add_score((one,), (other,), Score(wins=wins, losses=9))
-    single = most_informative(results, "abcd", count=3, elo=50)
-    many = most_informative(results, "abcd", count=3, games=200, elo=50)
-    assert len(set(many)) == 3
-    assert len(set(single)) < 3

@@ -39,17 +39,20 @@ class Clock(ScriptedEnv):
 
 
 FAST = {"learning_rate": 5e-3, "gamma": 0.0, "hidden_sizes": (16,)}
-CASES: list[tuple[Any, int, dict[str, Any]]] = [
-    (PPO, 480, {"n_steps": 16, "minibatch_size": 32}),
-    (PPO, 480, {"n_steps": 16, "minibatch_size": 32, "recurrent": "gru", "sequence_length": 8, "hidden_size": 8}),
-    (HPPO, 480, {"n_steps": 16, "minibatch_size": 32}),
-    (A2C, 960, {"learning_rate": 2e-2}),
-    (DQN, 480, {"learning_starts": 64, "buffer_size": 2000}),
-]
+MEMORY = {"recurrent": "gru", "sequence_length": 8, "hidden_size": 8}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("algorithm", "ticks", "options"), CASES, ids=lambda one: getattr(one, "__name__", None))
+@pytest.mark.parametrize(
+    ("algorithm", "ticks", "options"),
+    [
+        (PPO, 480, {"n_steps": 16, "minibatch_size": 32}),
+        (DQN, 480, {"learning_starts": 64, "buffer_size": 2000}),
+        pytest.param(PPO, 480, {"n_steps": 16, "minibatch_size": 32, **MEMORY}, marks=pytest.mark.long),
+        pytest.param(HPPO, 480, {"n_steps": 16, "minibatch_size": 32}, marks=pytest.mark.long),
+        pytest.param(A2C, 960, {"learning_rate": 2e-2}, marks=pytest.mark.long),
+    ],
+)
 def test_normalized_observations_keep_differences_far_from_zero(
     algorithm: Any, ticks: int, options: dict[str, Any]
 ) -> None:

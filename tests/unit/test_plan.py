@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import pickle
-import re
 from collections import Counter
 from itertools import combinations
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,9 +13,8 @@ from hypothesis import strategies as st
 from arena.config import Config, parse_config
 from arena.errors import ConfigError
 from arena.plan.build import make_plan
-from arena.plan.plan import Plan, Role, RoleKind, SeatPlan
+from arena.plan.plan import Role, RoleKind, SeatPlan
 from arena.plan.seats import choose_face, resolve_entities
-from arena.records.formats import plan_file
 
 ENV = {"duel": {"make": "touchdown", "kwargs": {"team_size": 2, "max_steps": 9}, "idle_action": 0}}
 
@@ -149,35 +144,11 @@ def test_scale_repeats_nothing_without_a_number_of_ranks() -> None:
     assert len(roles) == 1 + 3 * 3
 
 
-def test_too_many_copies_are_refused_before_memory_is_full() -> None:
-    with pytest.raises(ConfigError, match="copies"):
-        make_plan(config_of(match_of("blue", "red", copies=10**9)))
-
-
 def test_nested_seats_drive_several_entities_and_entities_remap_them() -> None:
     plain = make_plan(config_of(match_of(["blue", "blue"], "red", "red")))
     assert [seat.entities for seat in plain.matches[0].seats] == [(0, 1), (2,), (3,)]
     mapped = make_plan(config_of(match_of(["blue", "blue"], "red", entities=["b_1", 0, 2])))
     assert [seat.entities for seat in mapped.matches[0].seats] == [("b_1", 0), (2,)]
-
-
-def test_a_plan_survives_pickling() -> None:
-    plan = make_plan(config_of(match_of("blue", "red", copies=2)))
-    plan.roles()  # fills the cache
-    again: Plan = pickle.loads(pickle.dumps(plan))
-    assert again == plan
-    assert again.rank_of(Role(RoleKind.WORKER, 1, 1)) == 6
-
-
-@pytest.mark.slow
-@given(st.integers(1, 50))
-def test_blocks_split_the_lanes_in_order_and_nearly_equally(lanes: int) -> None:
-    for pipeline in range(1, min(lanes, 2) + 1):
-        (match,) = make_plan(config_of(match_of("blue", "red", lanes=lanes, pipeline=pipeline))).matches
-        assert [lane for block in match.blocks for lane in block] == list(range(lanes))
-        sizes = [len(block) for block in match.blocks]
-        assert len(sizes) == pipeline
-        assert max(sizes) - min(sizes) <= 1
 
 
 def test_a_match_knows_its_sides() -> None:
@@ -188,32 +159,6 @@ def test_a_match_knows_its_sides() -> None:
     assert sides("blue", "red", "blue", "red") == ((0, 2), (1, 3))
     assert sides("blue", "blue", "blue") == ()
     assert sides("blue", "red", "blue", "red", sides=[[0, 1], [2, 3]]) == ((0, 1), (2, 3))
-
-
-def test_the_json_has_processes_matches_and_ranks() -> None:
-    plan = make_plan(config_of(match_of(["blue", "blue"], "red", env_kwargs={"max_steps": 3}, lanes=2)), ranks=5)
-    found = json.loads(json.dumps(msgspec.to_builtins(plan_file(plan, {}))))
-    assert found == {
-        "name": "test",
-        "processes": 5,
-        "matches": [
-            {
-                "match": 0,
-                "env": "duel",
-                "env_kwargs": {"team_size": 2, "max_steps": 3},
-                "lanes": 2,
-                "seats": [{"policy": "blue", "entities": [0, 1]}, {"policy": "red", "entities": [2]}],
-                "sides": [[0], [1]],
-            }
-        ],
-        "ranks": [
-            {"rank": 0, "roles": [{"role": "root", "match": None, "policy": None, "entities": []}]},
-            {"rank": 1, "roles": [{"role": "environment", "match": 0, "policy": None, "entities": []}]},
-            {"rank": 2, "roles": [{"role": "worker", "match": 0, "policy": "blue", "entities": [0, 1]}]},
-            {"rank": 3, "roles": [{"role": "worker", "match": 0, "policy": "red", "entities": [2]}]},
-            {"rank": 4, "roles": []},
-        ],
-    }
 
 
 @given(st.permutations(range(5)), st.lists(st.booleans(), min_size=5, max_size=5), st.integers(1, 4))
@@ -246,11 +191,9 @@ def test_seats_that_do_not_cover_the_entities_once_are_refused(asked: tuple[Any,
 @pytest.mark.parametrize(("entities", "seats"), [(4, 162), (162, 4)])
 def test_many_wrong_seats_have_a_short_message(entities: int, seats: int) -> None:
     seated = [SeatPlan(index, "blue", (index,)) for index in range(seats)]
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError, match=f"they name {seats}") as caught:
         resolve_entities(seated, tuple(f"walker_{index}" for index in range(entities)))
     assert len(str(caught.value)) < 1500
-    assert f"they name {seats}" in str(caught.value)
-    assert re.search(r"\.\.\. \(15[89]|\.\.\. \(162 in all\)", str(caught.value))
 
 
 @pytest.mark.parametrize(

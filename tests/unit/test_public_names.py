@@ -76,8 +76,7 @@ def test_documented_code_imports_only_public_modules(page: readme.Page) -> None:
 
 def test_names_in_messages_and_pages_exist() -> None:
     files = [file for package in ("arena", "policies", "envs") for file in (readme.ROOT / package).rglob("*.py")]
-    nodes = [node for file in files for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))]
-    texts = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    texts = [re.sub(r"^ *(?:from|import) .*", "", file.read_text(encoding="utf-8"), flags=re.M) for file in files]
     texts += [page.text for page in readme.PAGES.values()]
     names = {name for text in texts for name in re.findall(r"(?<![\w/.-])arena(?:\.[A-Za-z_]\w*)+", text)}
     assert {"arena.serving.load_policy", "arena.replay.frames"} <= names

@@ -20,7 +20,6 @@ import pytest
 from jinja2 import FileSystemBytecodeCache
 
 from arena.cli.main import main
-from arena.config import parse_config
 from arena.league.metagame import measures
 from arena.league.ratings.intervals import of_share
 from arena.league.ratings.ranking import decided
@@ -35,7 +34,7 @@ from arena.records.lock import RunLock
 from arena.report import page as report_page
 from arena.report.charts import figures
 from arena.report.colors import Colors
-from arena.report.episodes import curve, edges_for
+from arena.report.episodes import curve
 from arena.report.lineage import Lineage
 from arena.report.numbers import FORMS, THIN
 from arena.report.page import CONTENTS, page, write_report
@@ -110,20 +109,19 @@ def test_summary_equals_counts_of_the_journals(league: RunFolder, told: Any) -> 
 @pytest.mark.parametrize(
     ("ticks", "lock", "state"),
     [
-        (1000, "", "finished"),
         (2000, "", "ended early"),
         (2000, '{"pid": 1}', "killed"),
         (UNBOUNDED_TICKS, "", "finished"),
-        (UNBOUNDED_TICKS, '{"pid": 1}', "killed"),
     ],
 )
 def test_killed_run_differs_from_an_ended_one(own: RunFolder, ticks: int, lock: str, state: str) -> None:
     own.config.write_text(own.config.read_text().replace("ticks: 1000", f"ticks: {ticks}"))
     own.lock.write_text(lock)
-    told = numbers(own)["summary"]
-    assert told["state"] == state
-    assert told["ticks_planned"] == (None if ticks == UNBOUNDED_TICKS else 3 * ticks)
-    assert ("as episodes need" in page(read_run(own.path))) == (ticks == UNBOUNDED_TICKS)
+    unbounded, told, text = ticks == UNBOUNDED_TICKS, numbers(own), page(read_run(own.path))
+    assert told["summary"]["state"] == state
+    assert told["summary"]["ticks_planned"] == (None if unbounded else 3 * ticks)
+    assert ("as episodes need" in text) == unbounded
+    assert (told["lengths"][0]["over_time"] is None, "lengths-0-time" not in text) == (unbounded, unbounded)
 
 
 @pytest.mark.slow
@@ -138,15 +136,6 @@ def test_seconds_of_a_resumed_run_include_all_its_starts(own: RunFolder) -> None
     assert numbers(own)["summary"]["seconds"] == pytest.approx(1000)
 
 
-def test_games_without_winners_have_no_results(own: RunFolder) -> None:
-    line = lines(own.episodes)[0]
-    seats = [{**seat, "outcome": None} for seat in line["seats"]]
-    own.episodes.write_text(json.dumps({**line, "seats": seats}) + "\n")
-    row = numbers(own)["policies"][0]
-    assert (row["wins"], row["draws"], row["losses"]) == (None, None, None)
-    assert '<data class="number" data-path="policies.0.wins" value="">\u2013</data>' in page(read_run(own.path))
-
-
 @pytest.mark.slow
 def test_results_of_a_policy_sum_over_its_seats(league: RunFolder, told: Any) -> None:
     counts: Counter[tuple[str, str]] = Counter()
@@ -155,14 +144,6 @@ def test_results_of_a_policy_sum_over_its_seats(league: RunFolder, told: Any) ->
     for row in told["policies"]:
         found = (row["wins"], row["draws"], row["losses"])
         assert found == tuple(counts[row["name"], outcome] for outcome in ("win", "draw", "loss"))
-
-
-def test_a_policy_on_both_sides_wins_and_loses_half_a_game(own: RunFolder) -> None:
-    line = lines(own.episodes)[0]
-    seats = [{**line["seats"][0], "policy": "p0", "outcome": outcome} for outcome in ("win", "loss")]
-    own.episodes.write_text(json.dumps({**line, "seats": seats}) + "\n")
-    row = numbers(own)["policies"][0]
-    assert (row["episodes"], row["wins"], row["draws"], row["losses"]) == (1, 0.5, 0.0, 0.5)
 
 
 def test_the_standings_count_the_games_of_the_results(league: RunFolder, told: Any) -> None:
@@ -186,6 +167,7 @@ def test_page_says_why_a_game_without_winners_is_not_rated(own: RunFolder) -> No
     assert told["standings"] is None
     assert {row["wins"] for row in told["policies"]} == {None}
     assert "`envs.touchdown.outcome`" in told["without_winner"][0]
+    assert '<data class="number" data-path="policies.0.wins" value="">\u2013</data>' in page(read_run(own.path))
 
 
 @pytest.mark.slow
@@ -263,23 +245,15 @@ def test_page_reports_too_many_cut_games(own: RunFolder) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("elo", "words"), [(20, "is not decided"), (3000, "is decided")])
-def test_page_shows_whether_a_tournaments_order_is_decided(own: RunFolder, elo: float, words: str) -> None:
-    assert (numbers(own)["standings"]["order"], "order of all players" in page(read_run(own.path))) == (None, False)
-    write_terms(own, Terms(greedy=True, error=0.1, elo=elo))
-    found = decided(read(own).results, ["p0", "p1", "p2"], 0.1, elo=elo)
+def test_page_shows_whether_a_tournaments_order_is_decided(own: RunFolder, text: str) -> None:
+    assert "order of all players" not in text
+    write_terms(own, Terms(greedy=True, error=0.1, elo=20))
     order = numbers(own)["standings"]["order"]
-    assert order == {
-        "decided": found,
-        "error": 0.1,
-        "elo": elo,
-        "contradictions": [],
-        "contradicting": 0,
-        "unmet": [],
-        "not_met": 0,
-    }
-    text = re.sub("<[^>]+>", "", page(read_run(own.path)))
-    assert f"The order of all players {words}, at an error of 0.10; differences below {elo}" in text.replace(THIN, "")
+    assert (order["decided"], order["error"], order["elo"]) == (False, 0.1, 20)
+    assert not decided(read(own).results, ["p0", "p1", "p2"], 0.1, elo=20)
+    shown = re.sub("<[^>]+>", "", page(read_run(own.path)))
+    words = "The order of all players is not decided, at an error of 0.10; differences below 20"
+    assert words in shown.replace(THIN, "")
 
 
 def test_page_shows_whether_a_leagues_order_is_decided(own: RunFolder) -> None:
@@ -348,8 +322,8 @@ def test_a_curve_is_the_mean_of_equal_parts_with_a_band_over_matches() -> None:
     assert found.count == [3, 1]
 
 
-@pytest.mark.parametrize("matches", [5, 40, 401])
-def test_band_is_the_middle_half_of_the_matches(matches: int) -> None:
+def test_band_is_the_middle_half_of_the_matches() -> None:
+    matches = 41
     means = np.random.default_rng(0).permutation(np.arange(float(matches)))
     means[means == matches - 1] = 1e6  # one match far from all others
     ticks = np.ones(matches, np.int64)
@@ -357,20 +331,6 @@ def test_band_is_the_middle_half_of_the_matches(matches: int) -> None:
     inside = sum(found.low[0] <= mean <= found.high[0] for mean in means)
     assert matches // 2 <= inside <= matches // 2 + 1
     assert found.high[0] < matches
-
-
-@pytest.mark.parametrize(
-    ("numbers", "matches", "parts"), [(0, 1, 1), (50, 1, 7), (400, 1, 20), (400, 4, 12), (400, 40, 8), (10**6, 1, 80)]
-)
-def test_curve_has_more_parts_for_more_values_and_fewer_matches(numbers: int, matches: int, parts: int) -> None:
-    edges = edges_for(100, numbers=numbers, matches=matches)
-    assert len(edges) == parts + 1
-    assert (edges[0], edges[-1]) == (0, 100)
-
-
-def test_curve_without_values_is_empty() -> None:
-    nothing = np.empty(0, np.int64)
-    assert curve(nothing, np.empty(0), matches=nothing, edges=edges_for(0, numbers=0)).ticks == []
 
 
 def test_the_last_point_of_a_learning_curve_is_the_mean_of_its_episodes(league: RunFolder, told: Any) -> None:
@@ -387,18 +347,22 @@ def test_the_last_point_of_a_learning_curve_is_the_mean_of_its_episodes(league: 
 
 
 @pytest.mark.slow
-def test_evaluation_return_has_students_interval(own: RunFolder) -> None:
+def test_returns_and_shares_of_evaluations_have_intervals(own: RunFolder) -> None:
     line = {**lines(own.evaluations)[0], "return": 3.0}
-    few = [{**line, "episodes": 4, "return_std": (14 / 3) ** 0.5}, {**line, "episodes": 1, "return_std": 0.0}]
+    line |= {"wins": 0.75, "draws": 0.0, "losses": 0.25}
+    few = [
+        {**line, "episodes": 4, "return_std": (14 / 3) ** 0.5, "games": 16},
+        {**{name: value for name, value in line.items() if name != "games"}, "episodes": 1, "return_std": 0.0},
+    ]
     own.evaluations.write_text("".join(json.dumps(one) + "\n" for one in few))
     # by hand: t(0.975, 3) = 3.1824 (tables), times the deviation, by the root of 4
-    assert [row["margin"] for row in numbers(own)["evaluations"]] == [
-        pytest.approx(3.1824 * (14 / 3) ** 0.5 / 2, 1e-4),
-        None,
-    ]
+    rows = numbers(own)["evaluations"]
+    assert [row["margin"] for row in rows] == [pytest.approx(3.1824 * (14 / 3) ** 0.5 / 2, 1e-4), None]
+    assert [row["won"] for row in rows] == [pytest.approx(of_share(12, 16)), None]
     text = page(read_run(own.path))
     assert 'data-path="evaluations.0.margin"' in text
     assert 'data-path="evaluations.1.margin"' not in text
+    assert 'data-path="evaluations.0.won.0"' in text
 
 
 def test_the_bars_of_lengths_hold_every_episode(league: RunFolder, told: Any) -> None:
@@ -443,25 +407,9 @@ def test_every_section_is_there_and_in_the_contents(text: str) -> None:
 def test_plotly_knows_every_property_of_every_figure(league: RunFolder) -> None:
     files = read_run(league.path)
     found = figures(page_data(files), Colors(files.config))
-    assert {
-        "learning-returns",
-        "learning-won",
-        "meta-nash",
-        "meta-alpha-rank",
-        "lineage",
-        "time-kinds",
-        "time-ranks",
-    } <= found.keys()
+    assert {"learning-won", "meta-nash", "meta-alpha-rank", "lineage", "time-kinds", "time-ranks"} <= found.keys()
     for figure in found.values():
         go.Figure(figure)  # raises for one that it does not know
-
-
-def test_constant_value_is_drawn_at_its_height(own: RunFolder) -> None:
-    own.metrics.write_text("".join(json.dumps({**line, "rate": 0.01}) + "\n" for line in lines(own.metrics)))
-    files = read_run(own.path)
-    data = page_data(files)
-    axis = figures(data, Colors(files.config))[f"logged-{list(data.logged).index('rate')}"]["layout"]["yaxis"]
-    assert axis["range"] == pytest.approx([0.005, 0.015])
 
 
 def test_a_chart_of_fewer_than_three_points_is_words(own: RunFolder) -> None:
@@ -483,7 +431,6 @@ def test_a_chart_of_fewer_than_three_points_is_words(own: RunFolder) -> None:
     ("form", "value", "shown"),
     [
         ("elo", -0.3, "0"),
-        ("elo", 0.7, "+1"),
         ("elo", -54.2, "\u221254"),
         ("decimal", -0.0, "0.00"),
         ("portion", -1.1e-16, "0.000"),
@@ -492,11 +439,6 @@ def test_a_chart_of_fewer_than_three_points_is_words(own: RunFolder) -> None:
 )
 def test_value_rounded_to_zero_has_no_sign(form: str, value: float, shown: str) -> None:
     assert FORMS[form](value) == shown
-
-
-def test_every_chart_of_the_page_exists(text: str) -> None:
-    charts = json.loads(re.search(r'<script type="application/json" id="charts">(.*?)</script>', text)[1])  # type: ignore[index]
-    assert sorted(re.findall(r'data-chart="([^"]+)"', text)) == sorted(charts)
 
 
 def test_every_role_is_on_a_card_with_its_rank(league: RunFolder) -> None:
@@ -515,11 +457,6 @@ def test_time_of_a_rank_sums_over_its_roles(league: RunFolder, told: Any) -> Non
         assert sum(row["seconds"].values()) == pytest.approx(row["wall"])
 
 
-def test_the_colors_of_the_configuration_are_used(league: RunFolder) -> None:
-    colors = Colors(read_run(league.path).config)
-    assert (colors["p0"], colors["p1"], colors["p1@1000"]) == ("#1f77b4", "#d62728", "#d62728")
-
-
 def test_policies_with_equal_colors_are_distinguishable(own: RunFolder) -> None:
     own.config.write_text(own.config.read_text().replace("#d62728", "#1F77B4"))
     colors = Colors(read_run(own.path).config).policies
@@ -528,28 +465,10 @@ def test_policies_with_equal_colors_are_distinguishable(own: RunFolder) -> None:
     assert len({color.lower() for color in colors.values()}) == 3
 
 
-def test_tournament_checkpoints_have_their_own_colors() -> None:
-    players = {
-        name: {"algorithm": "ppo", "frozen": True, "load": "runs/old", "color": "#1f77b4"}
-        for name in ("blue@0", "blue@1000", "blue@2000")
-    }
-    match = {"env": "game", "seats": ["blue@0", "blue@1000"]}
-    data = {"ticks": 10, "envs": {"game": {"make": "touchdown"}}, "policies": players, "matches": [match]}
-    colors = Colors(parse_config(data, source="tournament.yaml"))
-    assert len({colors[name] for name in players}) == 3
-
-
 def test_frozen_policies_have_no_learning_section(own: RunFolder) -> None:
     own.config.write_text(own.config.read_text().replace("frozen: false", "frozen: true"))
     assert numbers(own)["learning"] == {"returns": {}, "won": {}}
     assert "none has learned" in page(read_run(own.path))
-
-
-def test_fixed_episode_counts_have_no_length_curve(own: RunFolder) -> None:
-    own.config.write_text(own.config.read_text().replace("ticks: 1000", f"ticks: {UNBOUNDED_TICKS}"))
-    (row,) = numbers(own)["lengths"]
-    assert row["over_time"] is None
-    assert "lengths-0-time" not in page(read_run(own.path))
 
 
 def words(text: str, section: str) -> str:
@@ -578,16 +497,6 @@ def test_all_faults_are_listed_newest_first(own: RunFolder) -> None:
     told = re.findall(r"match 1, tick (\d+): the game was made anew", text)
     assert told == [str(tick) for tick in [*range(10, 40), *range(10)]]
     assert "<summary>10 before them</summary>" in text
-
-
-def test_shares_of_games_won_in_evaluations_have_intervals(own: RunFolder) -> None:
-    line = {**lines(own.evaluations)[0], "wins": 0.75, "draws": 0.0, "losses": 0.25}
-    older = {name: value for name, value in line.items() if name != "games"}
-    own.evaluations.write_text("".join(json.dumps(one) + "\n" for one in ({**line, "games": 16}, older)))
-    found = numbers(own)["evaluations"]
-    assert found[0]["won"] == pytest.approx(of_share(12, 16))
-    assert found[1]["won"] is None
-    assert 'data-path="evaluations.0.won.0"' in page(read_run(own.path))
 
 
 def test_evaluation_only_policy_is_labeled(own: RunFolder) -> None:
@@ -662,23 +571,6 @@ def test_a_run_that_has_only_begun_has_a_page(own: RunFolder) -> None:
     assert page(read_run(own.path)).count('class="none"') >= 9
 
 
-def test_one_policy_alone_is_not_rated(own: RunFolder) -> None:
-    line = lines(own.episodes)[0]
-    seats = [{**line["seats"][0], "policy": "p0", "outcome": None}]
-    own.episodes.write_text(json.dumps({**line, "seats": seats}) + "\n")
-    told = numbers(own)
-    assert told["standings"] is None
-    assert told["policies"][0]["episodes"] == 1
-
-
-def test_a_return_that_was_not_finite_is_left_out_of_the_means(own: RunFolder) -> None:
-    kept = lines(own.episodes)[0]
-    kept["seats"][0]["return"] = None
-    own.episodes.write_text(json.dumps(kept) + "\n")
-    row = next(row for row in numbers(own)["policies"] if row["name"] == kept["seats"][0]["policy"])
-    assert (row["episodes"], row["last_return"]) == (1, None)
-
-
 def planned(*, match: int = 0, role: Any = None) -> str:
     """A plan of one match."""
     seat = {"policy": "p0", "entities": [0]}
@@ -687,7 +579,6 @@ def planned(*, match: int = 0, role: Any = None) -> str:
     return json.dumps({"name": "league", "processes": 1, "matches": matches, "ranks": ranks})
 
 
-UPDATE = {"policy": "p9", "update": 1, "ticks": 1, "samples": 1, "seconds": 0.1}
 EVALUATED = {"policy": "p9", "ticks": 1, "episodes": 1, "return": 0.0, "return_std": 0.0, "length": 1.0}
 
 
@@ -695,34 +586,21 @@ EVALUATED = {"policy": "p9", "ticks": 1, "episodes": 1, "return": 0.0, "return_s
     ("file", "content", "said"),
     [
         ("episodes.jsonl", '{"round": 0}\n', "line 1"),
-        ("episodes.jsonl", "nonsense\n", "is damaged"),
         ("metrics.jsonl", '{"policy": "p0"}\n', "another version"),
         ("rounds.jsonl", '{"version": 1, "round": "first", "start": 0}\n', "round"),
-        ("rounds.jsonl", '{"version": 2, "round": 0, "start": 0}\n', "version"),
+        ("rounds.jsonl", '{"version": 2, "round": 0, "start": 0}\n', "has a line of version 2, this arena reads 1"),
         ("rounds.jsonl", "", "lacks round 2, of which there are episodes"),
-        ("rounds.jsonl", '{"version": 1, "round": 2, "start": 0}\n', "not numbered one after the other"),
         ("plan.json", '{"name": "x"}', "processes"),
-        ("plan.json", "{", "damaged"),
         ("plan.json", "[" * 20_000, "damaged"),
         ("plan.json", planned(match=1), "not numbered"),
         ("plan.json", planned(role={"role": "environment", "match": 7}), "no match 7"),
         ("plan.json", planned(role={"role": "worker", "match": 0, "policy": "p1", "entities": [1]}), "no seat of 'p1'"),
         ("rounds.jsonl", '{"version": 1, "round": 4, "start": 0, "resets": ["p9"]}\n', "round 4: the run folder"),
-        (
-            "rounds.jsonl",
-            '{"version": 1, "round": 0, "start": 0, "forks": {"p1": {"from": "p9"}}}\n',
-            "'p9' is none of the policies",
-        ),
         ("faults.jsonl", '{"time": "2026-03-01"}\n', "'kind'"),
         ("profile.json", '{"roles": [{}]}', "rank"),
         ("config.yaml", "name: x\nticks: 5\nnews: 1\n", "unknown key 'news'"),
-        (
-            "metrics.jsonl",
-            "+" + json.dumps(UPDATE) + "\n",
-            "another version of the arena: 'p9' is none",
-        ),
         ("evaluations.jsonl", "+" + json.dumps(EVALUATED) + "\n", "another version of the arena: 'p9' is none"),
-        *((file, None, "") for file in ("config.yaml", "plan.json", "episodes.jsonl", "rounds.jsonl")),
+        ("plan.json", None, ""),
     ],
 )
 def test_damaged_folder_exits_with_2_and_the_reason(
@@ -746,10 +624,7 @@ def test_damaged_folder_exits_with_2_and_the_reason(
     ("change", "said"),
     [
         ({"match": 10**23}, "line 1"),
-        ({"match": -1}, "`$.match`"),
         ({"round": -1}, "`$.round`"),
-        ({"lane": -1}, "`$.lane`"),
-        ({"length": -5}, "`$.length`"),
         ({"tick": 2**53}, "`$.tick`"),
         ({"seats": [{"policy": "p0", "entities": [0], "return": 1.0}]}, "`outcome`"),
         (
@@ -777,10 +652,8 @@ def test_duplicate_episode_exits_with_2(own: RunFolder, capsys: pytest.CaptureFi
     assert f"episodes.jsonl: line {len(whole) + 1}: is damaged: {place} is there twice" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("file", ["episodes.jsonl", "metrics.jsonl"])
-def test_journal_shorter_than_at_its_boundary_exits_with_2(
-    own: RunFolder, capsys: pytest.CaptureFixture[str], file: str
-) -> None:
+def test_journal_shorter_than_at_its_boundary_exits_with_2(own: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    file = "episodes.jsonl"
     boundary.save(own, Boundary(tick=4000, journals=boundary.journal_bytes(own)))
     read_run(own.path)
     whole = (own.path / file).read_bytes()
@@ -800,16 +673,6 @@ def test_page_uses_the_terms_of_metrics_and_gates(own: RunFolder) -> None:
     assert "<dt>updates logged</dt>" in text, "a line of an off-policy learner covers many gradient steps"
     assert all(f"</b>{words}</li>" in text for words in ("gate passed", "gate not passed", "gate undecided"))
     assert "<td>gate passed</td>" in text
-
-
-@pytest.mark.slow
-def test_command_writes_the_page_to_the_run_folder_or_a_given_path(
-    own: RunFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["report", str(own.path)]) == 0
-    assert main(["report", str(own.path), "--output", str(tmp_path / "other.html")]) == 0
-    assert own.report.read_bytes() == (tmp_path / "other.html").read_bytes()
-    assert f"{own.report}: " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -832,14 +695,6 @@ def test_invalid_path_exits_with_2(
     assert words in told
 
 
-def test_unwritable_path_is_reported_before_reading_the_run(own: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
-    own.report.unlink(missing_ok=True)
-    own.report.mkdir()
-    own.episodes.write_text("damaged\n")
-    assert main(["report", str(own.path)]) == 2
-    assert capsys.readouterr().err == f"arena: error: {str(own.report)!r} is a folder; name a file\n"
-
-
 def test_full_disk_exits_with_1(own: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
     with full_above(1000):
         assert main(["report", str(own.path)]) == 1
@@ -847,8 +702,14 @@ def test_full_disk_exits_with_1(own: RunFolder, capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.slow
-def test_page_size_does_not_grow_with_episodes(own: RunFolder, tmp_path: Path) -> None:
-    many = write_league(tmp_path / "many", League(policies=3, episodes=9_000, rounds=3))
+def test_page_is_written_anywhere_and_does_not_grow_with_episodes(
+    own: RunFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    many = write_league(tmp_path / "many", League(policies=3, episodes=3_000, rounds=3))
     sizes = [write_report(folder.path, tmp_path / "page.html").stat().st_size for folder in (own, many)]
     assert sizes[1] - sizes[0] < 100_000
     assert sizes[1] < 10_000_000
+    assert main(["report", str(own.path)]) == 0
+    assert main(["report", str(own.path), "--output", str(tmp_path / "other.html")]) == 0
+    assert own.report.read_bytes() == (tmp_path / "other.html").read_bytes()
+    assert f"{own.report}: " in capsys.readouterr().out

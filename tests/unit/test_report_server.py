@@ -129,23 +129,17 @@ def test_disconnected_reader_is_not_reported(
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.parametrize("path", ["/", "/version", "/{}x/", "/x{}/version", "/{}", "/%2e/{}/", "/é/"])
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-def test_page_needs_the_key_of_its_address(path: str, host: str, server: PageServer, maker: Maker) -> None:
+def test_page_needs_the_key_of_its_address(server: PageServer, maker: Maker) -> None:
     key = server.address.rstrip("/").rpartition("/")[2]
-    if path == "/{}":
-        path = "/" + key[:-1]
-    assert status_of(server, path.format(key), host) in (400, 403)
+    for path in ("/", "/version", f"/{key}x/", f"/x{key}/version", f"/{key[:-1]}", f"/%2e/{key}/", "/é/"):
+        assert status_of(server, path, "localhost") in (400, 403), path
     assert maker.made == 0
 
 
-@pytest.mark.parametrize(
-    ("host", "status"),
-    [("localhost:8000", 200), ("127.0.0.1", 200), ("evil.example", 403), ("evil.example:8000", 403), (None, 403)],
-)
-def test_page_is_served_under_names_of_loopback_alone(host: str | None, status: int, server: PageServer) -> None:
-    for name in ("", "version"):
-        assert status_of(server, path_of(server) + name, host) == status
+def test_page_is_served_under_names_of_loopback_alone(server: PageServer) -> None:
+    for host, status in (("localhost:8000", 200), ("127.0.0.1", 200), ("evil.example", 403), (None, 403)):
+        for name in ("", "version"):
+            assert status_of(server, path_of(server) + name, host) == status
 
 
 def path_of(server: PageServer) -> str:

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arena.records.figures import in_parts, results_of
@@ -43,6 +43,7 @@ def slow_shares(record: EpisodeRecord, policy: str) -> list[Fraction] | None:
 
 
 @pytest.mark.slow
+@settings(max_examples=40)
 @given(messages())
 def test_message_equals_its_episodes_one_by_one(records: list[EpisodeRecord]) -> None:
     results = results_of(records)
@@ -56,6 +57,7 @@ def test_message_equals_its_episodes_one_by_one(records: list[EpisodeRecord]) ->
 
 
 @pytest.mark.slow
+@settings(max_examples=40)
 @given(messages(), st.data())
 def test_cut_episodes_are_not_counted(records: list[EpisodeRecord], data: st.DataObject) -> None:
     marked = [msgspec.structs.replace(record, cut=data.draw(st.booleans())) for record in records]
@@ -88,6 +90,7 @@ def test_results_count_for_every_policy_of_an_episode(other: tuple[SeatRecord, .
 
 
 @pytest.mark.slow
+@settings(max_examples=40)
 @given(st.lists(messages(), max_size=3), st.integers(1, 5))
 def test_parts_hold_all_episodes_in_order_each_part_with_the_same_seats(
     several: list[list[EpisodeRecord]], most: int

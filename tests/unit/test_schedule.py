@@ -97,7 +97,7 @@ held = st.lists(seats, min_size=1, max_size=4).filter(lambda matches: sum(map(le
 
 
 @pytest.mark.slow
-@settings(max_examples=300)
+@settings(max_examples=80)
 @given(held, st.integers(1, 4))
 def test_accepted_plans_cannot_deadlock_in_any_game(matches: list[str], ticks: int) -> None:
     refused, stuck = is_refused(*matches, ticks=ticks), can_deadlock(league(matches, ticks))

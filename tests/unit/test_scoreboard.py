@@ -45,6 +45,8 @@ def test_the_return_of_a_policy_is_the_mean_over_its_entities() -> None:
     board = Scoreboard()
     board.add(results_of([episode(seat("blue", 4.0, None, entities=3), seat("blue", 0.0, None))]))
     assert board.policies["blue"].returns.mean == 3.0
+    board.add(results_of([episode(seat("red", math.nan, None, 3), seat("red", 2, None, 1))]))
+    assert board.policies["red"].returns.mean == 2, "seats that took no part do not count"
 
 
 def test_a_policy_on_both_sides_wins_and_loses_half_a_game() -> None:
@@ -107,9 +109,8 @@ def test_series_in_parts_equals_slices_of_the_whole(values: list[int], cut: int)
         assert change == (size, mean(values[:size]), mean(values[-size:]))
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_first_and_last_do_not_depend_on_arrival_order(seed: int) -> None:
-    rng = np.random.default_rng(seed)
+def test_first_and_last_do_not_depend_on_arrival_order() -> None:
+    rng = np.random.default_rng(0)
     messages = [
         [EpisodeRecord(0, match, "game", 0, 0, tick, 10, True, False, (seat("blue", tick % 17 * match, "draw"),))]
         for tick in range(1, 601)
@@ -128,16 +129,6 @@ def test_first_and_last_do_not_depend_on_arrival_order(seed: int) -> None:
     assert summary_lines(board, "run") == summary_lines(heard, "run")
 
 
-def test_decided_games_keep_their_places() -> None:
-    ends: list[Outcome | None] = ["win", None, "loss"]
-    rows = [
-        EpisodeRecord(0, 1, "game", 2, 0, tick, 10, True, False, (seat("blue", 0, end),))
-        for tick, end in enumerate(ends)
-    ]
-    found = results_of(rows)["blue"]
-    assert (list(found.places), list(found.decided)) == ([(0, 1, 2), (1, 1, 2), (2, 1, 2)], [(0, 1, 2), (2, 1, 2)])
-
-
 def test_episodes_without_a_policy_are_not_its_own() -> None:
     board = Scoreboard()
     board.add(results_of([episode(seat("blue", math.nan, None), seat("red", 3, None))]))
@@ -151,50 +142,10 @@ def test_episodes_without_a_policy_are_not_its_own() -> None:
     assert board.policies["red"].returns.mean == 4
 
 
-def test_mean_of_a_policy_is_over_the_seats_that_took_part() -> None:
-    board = Scoreboard()
-    board.add(results_of([episode(seat("blue", math.nan, None, 3), seat("blue", 2, None, 1))]))
-    assert board.policies["blue"].returns.mean == 2
-
-
-@given(st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=150))
-def test_deviation_is_the_sample_deviation(numbers: list[float]) -> None:
-    series = Series()
-    series.extend(places(len(numbers)), numbers)
-    assert series.deviation == pytest.approx(statistics.stdev(numbers), rel=1e-6, abs=1e-3)
-
-
-def test_one_number_has_no_deviation() -> None:
-    series = Series()
-    series.extend(places(1), [3.0])
-    assert series.deviation == 0.0
-
-
 def test_a_result_has_the_interval_of_student() -> None:
     board = Scoreboard()
-    board.add(results_of([episode(seat("blue", value, None)) for value in (1.0, 2.0, 3.0, 6.0)]))
+    board.add(results_of([episode(seat("blue", 1.0, None))]))
+    assert "return 1.00, length" in result_text(board.policies["blue"]), "one episode has none"
+    board.add(results_of([episode(seat("blue", value, None)) for value in (2.0, 3.0, 6.0)]))
     # by hand: mean 3, deviation sqrt(14 / 3), t(0.975, 3) = 3.1824 (tables), half = t * deviation / 2
     assert result_text(board.policies["blue"]) == "4 episodes, return 3.00 +- 3.44, length 10.0"
-
-
-def test_one_episode_has_no_interval() -> None:
-    board = Scoreboard()
-    board.add(results_of([episode(seat("blue", 1.0, None))]))
-    assert "return 1.00, length" in result_text(board.policies["blue"])
-
-
-@given(st.permutations(range(5)))
-def test_counts_do_not_depend_on_arrival_order(order: list[int]) -> None:
-    ends: list[tuple[Outcome | None, Outcome | None]] = [
-        *(("draw", "draw"), (None, None), ("win", "loss"), ("draw", "draw"), ("loss", "win"))
-    ]
-    records = [
-        EpisodeRecord(0, 0, "game", 0, tick, tick, 10, True, False, (seat("a", 1.0, own), seat("b", -1.0, other)))
-        for tick, (own, other) in enumerate(ends)
-    ]
-    board = Scoreboard("ab")
-    for place in order:
-        board.take([records[place]])
-    score = board.policies["a"]
-    assert (score.wins, score.draws, score.losses, score.episodes) == (1.0, 2.0, 1.0, 5)
-    assert score.games.last == score.games.first == [0.0, 1.0, 0.0, 0.0]
