@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-import numpy as np
 import pytest
-
-from arena.game.api import BatchedEnv
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 sys.path.append(str(BENCHMARKS))  # benchmarks are scripts: their folder is where they find each other
@@ -22,15 +17,6 @@ import processes  # noqa: E402
 import report  # noqa: E402
 import stamps  # noqa: E402
 from harness import Case, Measured, Promise, Report, Sample, Summary, Unavailable  # noqa: E402
-
-
-def by_file(name: str) -> ModuleType:
-    """A benchmark's module whose name is also a test module's."""
-    spec = importlib.util.spec_from_file_location(f"benchmark_{name}", BENCHMARKS / f"{name}.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def measured_of(**cases: list[float]) -> Measured:
@@ -193,32 +179,3 @@ def command_of(number: int) -> str:
 
 
 # ----------------------------------------------------------------------------------------------------------- games
-
-
-def test_the_empty_game_is_a_game() -> None:
-    game = by_file("games").Empty(lanes=2, entities=3, shape=(4,), episode=2)
-    assert isinstance(game, BatchedEnv)
-    frame = game.reset(np.ones(2, np.bool_))
-    assert all(
-        space.contains(seen[0])
-        for space, seen in zip(game.interface.observation_spaces, frame.observations, strict=True)
-    )
-    first, second = (game.step([np.zeros(2, np.int64)] * 3) for _ in range(2))
-    assert not first.terminated.any() and first.frame.active.all()
-    assert second.terminated.all() and not second.frame.active.any()
-
-
-def test_lanes_of_the_learning_game_reset_and_keep_final_observations() -> None:
-    games = by_file("games")
-    env = games.VersusRandom(lanes=8, seed=3)
-    assert env.reset().shape == (8, 4)
-    won = 0
-    for _ in range(200):
-        moved = env.step(np.full(8, 4))  # toward the other side
-        over = moved.terminated
-        np.testing.assert_allclose(moved.observations[over, 1], 0.9, atol=1e-6)
-        np.testing.assert_array_equal(moved.observations[~over], moved.final[~over])
-        wins = over & (moved.rewards > 0)
-        assert (moved.final[wins, 1] <= -0.9 + 1e-5).all()
-        won += int(wins.sum())
-    assert won > 20

@@ -1,4 +1,4 @@
-"""The learning benchmark: its figures, the merging of results of single rows, its table of rows."""
+"""The learning benchmarks: their figures, the merging of results of single rows, their tables of rows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from arena import registry
@@ -17,11 +16,11 @@ from arena.plan.build import make_plan
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 sys.path.append(str(BENCHMARKS))  # benchmarks are scripts: their folder is where they find each other
 
+import default_options  # noqa: E402
 import harness  # noqa: E402
-import learning  # noqa: E402
 from learning import CPU, POINTS, SB3, Results, curve_of, figure  # noqa: E402
-from learning_rows import OPTIONS, PLAYERS, ROWS, Goal, returns, wins  # noqa: E402
-from peer_sb3_learning import arguments, noise_of  # noqa: E402
+from learning_rows import OPTIONS, PLAYERS, ROWS, Goal, returns  # noqa: E402
+from peer_sb3_learning import arguments  # noqa: E402
 
 ROW = ROWS["cartpole-ppo"]
 
@@ -46,11 +45,6 @@ def result(score: float, cpu: float, theirs: float | None = None, **changes: Any
 def test_figure_is_the_mean_over_finished_episodes() -> None:
     lines = [line(4.0, 6.0), line(1.0), {"tick": 1, "seats": []}]
     assert figure(Goal("", 0, returns("p")), lines) == 3.0
-
-
-def test_wins_count_one_seat() -> None:
-    assert (wins("p", seat=0)(line(1.0, outcome="win")), wins("q", seat=0)(line(1.0, outcome="win"))) == (1.0, None)
-    assert wins("p", seat=0)(line(1.0, outcome="draw")) == 0.0
 
 
 def test_curve_has_finished_episodes_at_their_end_ticks() -> None:
@@ -78,34 +72,6 @@ def test_results_of_single_rows_and_seeds_are_merged(tmp_path: Path) -> None:
     assert any("480 480" in text for text in harness.table(data))
 
 
-def test_row_that_cannot_be_measured_gives_its_reason(tmp_path: Path) -> None:
-    Results(tmp_path).add("cartpole-ppo", 1, result(1.0, 2.0))
-    data = Results(tmp_path).add("lunarlander-ppo", 1, "needs the module Box2D")
-    assert data["unavailable"] == {"lunarlander-ppo": "needs the module Box2D"}
-    assert list(data["curves"]) == ["cartpole-ppo"]
-
-
-def test_results_of_other_step_counts_are_kept_but_not_counted(tmp_path: Path) -> None:
-    results = Results(tmp_path)
-    results.add("cartpole-ppo", 1, result(1.0, 2.0, steps=5_000, begun=10))
-    results.add("cartpole-ppo", 2, result(400.0, 3.0, begun=12))
-    data = results.add("cartpole-ppo", 3, result(2.0, 2.0, steps=5_000, begun=11))
-    (promise,) = data["promises"]
-    assert promise["claim"] == "cartpole-ppo: return after 100,000 steps, 1 seed"
-    assert promise["measured"]["values"] == [400.0]
-    assert (data["curves"]["cartpole-ppo"], len(data["rows"]["cartpole-ppo"])) == ([400.0] * POINTS, 3)
-
-
-def test_the_librarys_noise_has_the_deviation_of_ours() -> None:
-    theta = 0.5
-    np.random.seed(0)  # the library draws from it
-    noise = noise_of("correlated", 0.75, theta, (20_000,))
-    for _ in range(100):
-        values = noise()
-    assert np.std(values) == pytest.approx(0.75, rel=0.03)
-    assert np.corrcoef(values, noise())[0, 1] == pytest.approx(1 - theta, abs=0.03)
-
-
 @pytest.mark.parametrize(("name", "epsilon"), [("cartpole-ppo", 1e-5), ("cartpole-a2c", 1e-5), ("pendulum-sac", 1e-8)])
 def test_the_library_is_given_the_arenas_epsilon(name: str, epsilon: float) -> None:
     row = ROWS[name]
@@ -113,23 +79,6 @@ def test_the_library_is_given_the_arenas_epsilon(name: str, epsilon: float) -> N
     assert row.peer is not None
     told = arguments(row.peer.options, None)
     assert (told["policy_kwargs"]["optimizer_kwargs"], options.adam_epsilon) == ({"eps": epsilon}, epsilon)
-
-
-def test_failing_seed_is_reported_and_the_others_continue(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def measure(row: Any, seed: int, *, peers: bool) -> Any:
-        if seed == 1:
-            raise learning.Failed("exit status 1")
-        return result(float(seed), 1.0)
-
-    monkeypatch.setattr(learning, "measure", measure)
-    assert learning.main(["--rows", "cartpole-ppo", "--results", str(tmp_path)]) == 1
-    assert "cartpole-ppo, seed 1: failed: exit status 1" in capsys.readouterr().err
-    assert json.loads((tmp_path / "learning.json").read_text())["cases"]["cartpole-ppo"]["return"]["values"] == [
-        2.0,
-        3.0,
-    ]
 
 
 # ---------------------------------------------------------------------------------------------------------- the rows
@@ -156,3 +105,31 @@ def test_evaluation_does_not_learn_and_plays_other_games(name: str) -> None:
     assert learners
     assert all(policy.frozen and policy.load == "runs/x" for policy in learners)
     assert config.seed != parse_config(row.training(1), source=name).seed
+
+
+# ------------------------------------------------------------------------------------------------- default options
+
+
+def test_rows_of_default_options_set_none_on_either_side() -> None:
+    for row in default_options.ROWS.values():
+        (policy,) = row.policies.values()
+        assert policy.keys() == {"algorithm"}
+        assert row.peer is not None
+        assert row.peer.options == {}
+
+
+def test_row_claims_the_return_and_cpu_seconds_of_the_peer() -> None:
+    def of(score: float, cpu: float) -> dict[str, Any]:
+        return {"figures": {"return": score, default_options.CPU: cpu}, "steps": 100_000}
+
+    rows = {
+        "cartpole-ppo-4": {"arena": {"1": of(400, 10), "2": of(300, 30)}, SB3: {"1": of(350, 20)}},
+        "cartpole-ppo-1x4": {"arena": {"1": of(200, 30)}},
+    }
+    promises = {one["claim"]: one for one in default_options.content(rows)["promises"]}
+    assert {claim: (one["limit"], one["holds"]) for claim, one in promises.items()} == {
+        "cartpole-ppo-4: 100,000 steps, 1 seed, return": (350, True),
+        "cartpole-ppo-4: 100,000 steps, 1 seed, CPU s, arena / Stable-Baselines3": (1, True),
+        "cartpole-ppo-1x4: 100,000 steps, 1 seed, return": (350, False),
+        "cartpole-ppo-1x4: 100,000 steps, 1 seed, CPU s, arena / Stable-Baselines3": (1, False),
+    }

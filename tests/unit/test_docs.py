@@ -1,10 +1,15 @@
-"""README and docs agree with the code."""
+"""README, docs and pictures agree with the code; the public names are pinned."""
 
 from __future__ import annotations
 
+import ast
+import importlib
 import inspect
+import pkgutil
 import re
+import runpy
 import shlex
+import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
@@ -187,3 +192,120 @@ def test_every_class_that_the_architecture_names_exists() -> None:
         for path in Path(readme.ROOT, name).rglob("*.py")
     ]
     assert [name for name in named if not any(f"class {name}" in source for source in sources)] == []
+
+
+# The public names and their modules, pinned so that a rename cannot remove one unnoticed
+
+
+PUBLIC = {
+    "arena": [
+        *("ArenaError", "BatchedEnv", "BudgetReached", "Callback", "ConfigError", "Deadlock", "EnvContext", "Event"),
+        "Frame",
+        *("GroupError", "Interface", "PolicyScore", "ProtocolError", "RunFailed", "RunResult", "RunStopped", "Step"),
+        *("Choice", "GlobalChoice", "Ragged", "Select", "Trainer", "UnitActions", "UnitSpace", "__version__", "train"),
+        *("register_algorithm", "register_callback", "register_environment", "register_logger", "register_wrapper"),
+    ],
+    "arena.entity_env": [
+        *("Action", "ActionMask", "ActionName", "ActionSpace", "CategoricalAction", "CategoricalActionMask"),
+        *("CategoricalActionSpace", "Entity", "EntityID", "EntityName", "EnvList", "Environment", "EpisodeStats"),
+        *("GlobalCategoricalAction", "GlobalCategoricalActionMask", "GlobalCategoricalActionSpace", "ListEnv"),
+        *("ObsSpace", "Observation", "RaggedBufferBool", "RaggedBufferF32", "RaggedBufferI64", "SelectEntityAction"),
+        *("SelectEntityActionMask", "SelectEntityActionSpace", "VecActionMask", "VecCategoricalActionMask", "VecObs"),
+        "VecSelectEntityActionMask",
+    ],
+    "arena.external": [
+        *("Actor", "Agent", "Answers", "ExternalClosed", "ExternalEnv", "ExternalError", "ExternalGames", "Forward"),
+        *("PolicyClient", "PollEnv", "PollResult", "RemoteBuffer", "RemoteModel", "Slots"),
+    ],
+    "arena.external.shared_memory": [
+        *("ActionError", "Command", "Driver", "GroupSpec", "LayoutError", "LinkError", "NoRoom", "PeerClosed"),
+        *("PeerGone", "PeerSilent", "Rows", "Simulator", "UnsafeFile", "VersionError", "decode", "join_messages"),
+        "split_messages",
+    ],
+    "arena.game": ["BatchedEnv", "Frame", "Interface", "Step"],
+    "arena.callbacks": ["Callback", "StartedRun"],
+    "arena.league": ["LeagueView"],
+    "arena.testing": [
+        *("ContractBroken", "Played", "check_batched_env", "check_entity_env", "check_external_games"),
+        *("check_pairings", "check_rule"),
+    ],
+    "arena.experiment": ["Experiment", "Outcome", "Trial", "open_experiment", "run_experiments"],
+    "arena.dataset": ["Batch", "Episode", "MatchSamples", "Samples", "open_dataset", "write_samples"],
+    "arena.replay": ["frames"],
+    "arena.records": ["read_results"],
+    "arena.trainer": ["Player", "Trainer"],
+    "arena.serving": ["OnnxModel", "Policy", "load_model", "load_policy"],
+}
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_public_names_are_pinned_and_documented(name: str) -> None:
+    module = importlib.import_module(name)
+    assert sorted(module.__all__) == sorted(PUBLIC[name])
+    assert [one for one in module.__all__ if not getattr(module, one).__doc__] == []
+
+
+@pytest.mark.parametrize("name", ["arena", "arena.dataset", "arena.external", "arena.replay"])
+def test_an_unknown_name_is_an_attribute_error(name: str) -> None:
+    with pytest.raises(AttributeError, match=f"module '{name}' has no attribute 'nothing'"):
+        importlib.import_module(name).nothing  # noqa: B018
+
+
+@pytest.mark.parametrize("page", readme.PAGES.values(), ids=lambda page: page.path)
+def test_documented_code_imports_only_public_modules(page: readme.Page) -> None:
+    nodes = [node for body in page.blocks("python") for node in ast.walk(ast.parse(body))]
+    imported = [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
+    imported += [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    private = {name for name in imported if name.split(".")[0] == "arena"} - PUBLIC.keys()
+    assert sorted(private) == []
+
+
+def test_names_in_messages_and_pages_exist() -> None:
+    files = [file for package in ("arena", "policies", "envs") for file in (readme.ROOT / package).rglob("*.py")]
+    texts = [re.sub(r"^ *(?:from|import) .*", "", file.read_text(encoding="utf-8"), flags=re.M) for file in files]
+    texts += [page.text for page in readme.PAGES.values()]
+    names = {name for text in texts for name in re.findall(r"(?<![\w/.-])arena(?:\.[A-Za-z_]\w*)+", text)}
+    assert {"arena.serving.load_policy", "arena.replay.frames"} <= names
+    assert [name for name in sorted(names) if not _exists(name)] == []
+
+
+def _exists(name: str) -> bool:
+    try:
+        pkgutil.resolve_name(name)
+    except (ImportError, AttributeError):
+        return False
+    return True
+
+
+# The picture of the imports is true; the others, which are edited by hand, are shown and well formed
+
+
+DIAGRAMS = readme.ROOT / "diagrams"
+NAMES = (
+    *("environment_process", "workers", "proxy", "match_2v2", "round_robin", "legs", "rounds", "external"),
+    *("ragged_message", "hand_over", "imports"),
+)
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.mark.slow
+def test_picture_of_the_imports_is_up_to_date() -> None:
+    drawn = runpy.run_path(str(DIAGRAMS / "draw.py"))["imports"]()
+    assert drawn == (DIAGRAMS / "imports.svg").read_text(encoding="utf-8"), "run `make diagrams`"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_is_drawn_outside_of_a_picture(name: str) -> None:
+    root = ElementTree.parse(DIAGRAMS / f"{name}.svg").getroot()
+    width, height = float(root.attrib["width"]), float(root.attrib["height"])
+    for box in root.iter(f"{SVG}rect"):
+        x, y, wide, high = (float(box.attrib[key]) for key in ("x", "y", "width", "height"))
+        assert min(x, y) >= 0
+        assert x + wide <= width
+        assert y + high <= height
+
+
+def test_pages_show_every_picture() -> None:
+    shown = "".join(page.text for page in readme.PAGES.values())
+    assert [name for name in NAMES if f"diagrams/{name}.svg)" not in shown] == []
+    assert {path.stem for path in Path(DIAGRAMS).glob("*.svg")} == set(NAMES)

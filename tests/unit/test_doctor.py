@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -84,12 +85,59 @@ def test_missing_home_is_a_problem_with_its_remedy(tmp_path: Path, monkeypatch: 
     assert "export HOME" in missing.remedy
 
 
+# --- what is measured ---------------------------------------------------------------------------------------------
+
+
+def threads(number: int, **settings: str) -> Finding:
+    return software.threads_finding("2.0", number, settings)
+
+
+def clock(wall: float = 1.9e9, drift: float = 0.0, apart: float = 0.0) -> Finding:
+    return storage.clock_finding(wall, drift=drift, ahead=apart)
+
+
+def meeting(*answer: Any) -> Finding:
+    return mpi.meeting("3 processes", 3, Answer(*answer))
+
+
+@pytest.mark.parametrize(
+    ("found", "level", "words"),
+    [
+        (only(software.python((3, 9, 1))), "problem", ""),
+        (only(software.python((3, 10, 0))), "ok", ""),
+        (only(software.python((3, 14, 0))), "warning", ""),
+        (meeting(0, "one of 3\n" * 3, ""), "ok", "find each other"),
+        (meeting(0, "one of 1\n" * 3, ""), "problem", "of another MPI"),
+        (meeting(0, "one of 3\n" * 2, ""), "problem", "do not start: exit 0"),
+        (meeting(1, "", "---\nnot enough slots\n---\n"), "problem", "exit 1: not enough slots"),
+        (meeting(None, "", ""), "problem", "do not come together within 60 s: it said nothing"),
+        (memory.memory_finding(64 * GIB, None), "ok", "64.0 GiB"),
+        (memory.memory_finding(64 * GIB, 4 * GIB), "ok", "64.0 GiB, of which this control group may use 4.0 GiB"),
+        (memory.memory_finding(64 * GIB, 512 * MIB), "warning", "of which this control group may use 512 MiB"),
+        (memory.memory_finding(GIB, None), "warning", "1.0 GiB"),
+        (storage.space_finding(Path("runs"), MIB), "problem", ""),
+        (storage.space_finding(Path("runs"), 500 * MIB), "warning", ""),
+        (storage.space_finding(Path("runs"), 5 * GIB), "ok", ""),
+        (clock(), "ok", "agrees"),
+        (clock(wall=0.0), "warning", "shows 1970-01-01"),
+        (clock(drift=-3600.0), "warning", "jumped by -3600.000 s"),
+        (clock(apart=90.0), "warning", "that of the files is +90.0 s apart"),
+        (threads(1), "ok", ""),
+        (threads(8, OMP_NUM_THREADS="8"), "warning", "; unset"),
+        (threads(8), "warning", "; export OMP_NUM_THREADS=1"),
+        (software.gpu_finding(["H200"], "12.4", there=True), "ok", ""),
+        (software.gpu_finding([], None, there=False), "ok", ""),
+        (software.gpu_finding([], None, there=True), "warning", ""),
+        (software.gpu_finding([], "12.4", there=True), "warning", ""),
+    ],
+    ids=lambda value: value.line if isinstance(value, Finding) else None,
+)
+def test_measurements_are_judged(found: Finding, level: str, words: str) -> None:
+    assert found.level == level
+    assert words in found.line
+
+
 # --- software -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("version", "level"), [((3, 9, 1), "problem"), ((3, 10, 0), "ok"), ((3, 14, 0), "warning")])
-def test_tested_python_versions_are_fine(version: tuple[int, ...], level: str) -> None:
-    assert only(software.python(version)).level == level
 
 
 @pytest.mark.parametrize(
@@ -114,23 +162,6 @@ def test_missing_package_is_a_problem_with_the_install_command(monkeypatch: pyte
 
 
 # --- MPI ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("answer", "level", "words"),
-    [
-        (Answer(0, "one of 3\n" * 3, ""), "ok", "find each other"),
-        (Answer(0, "one of 1\n" * 3, ""), "problem", "of another MPI"),
-        (Answer(0, "one of 3\n" * 2, ""), "problem", "do not start: exit 0"),
-        (Answer(1, "", "---\nnot enough slots\n---\n"), "problem", "exit 1: not enough slots"),
-        (Answer(None, "", ""), "problem", "do not come together within 60 s: it said nothing"),
-    ],
-    ids=["together", "alone", "one lost", "refused", "stuck"],
-)
-def test_processes_that_cannot_communicate_are_a_problem(answer: Answer, level: str, words: str) -> None:
-    found = mpi.meeting("3 processes", 3, answer)
-    assert found.level == level
-    assert words in found.found
 
 
 def test_without_mpi_each_trial_names_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,20 +222,6 @@ def test_tightest_limit_of_the_parent_groups_counts(
 
 
 @pytest.mark.parametrize(
-    ("total", "limit", "level", "words"),
-    [
-        (64 * GIB, None, "ok", "64.0 GiB"),
-        (64 * GIB, 4 * GIB, "ok", "64.0 GiB, of which this control group may use 4.0 GiB"),
-        (64 * GIB, 512 * MIB, "warning", "64.0 GiB, of which this control group may use 512 MiB"),
-        (GIB, None, "warning", "1.0 GiB"),
-    ],
-)
-def test_memory_is_limited_by_the_group(total: int, limit: int | None, level: str, words: str) -> None:
-    found = memory.memory_finding(total, limit)
-    assert (found.level.value, found.found) == (level, words)
-
-
-@pytest.mark.parametrize(
     ("limits", "level"), [((256, 4096), "problem"), ((resource.RLIM_INFINITY, resource.RLIM_INFINITY), "ok")]
 )
 def test_few_open_files_are_a_problem(limits: tuple[int, int], level: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,56 +251,7 @@ def test_unwritable_folder_is_a_problem(tmp_path: Path, monkeypatch: pytest.Monk
     assert (found.level, "Read-only file system" in found.found) == (Level.PROBLEM, True)
 
 
-@pytest.mark.parametrize(("free", "level"), [(MIB, "problem"), (500 * MIB, "warning"), (5 * GIB, "ok")])
-def test_low_disk_space_is_a_warning(free: int, level: str) -> None:
-    assert storage.space_finding(Path("runs"), free).level == level
-
-
-@pytest.mark.parametrize(
-    ("wall", "drift", "apart", "words"),
-    [
-        (1.9e9, 0.0, 0.0, "agrees"),
-        (0.0, 0.0, 0.0, "shows 1970-01-01"),
-        (1.9e9, -3600.0, 0.0, "jumped by -3600.000 s"),
-        (1.9e9, 0.0, 90.0, "that of the files is +90.0 s apart"),
-    ],
-)
-def test_wrong_clock_is_a_warning(wall: float, drift: float, apart: float, words: str) -> None:
-    found = storage.clock_finding(wall, drift=drift, ahead=apart)
-    assert words in found.found
-    assert found.level is (Level.OK if words == "agrees" else Level.WARNING)
-
-
 # --- learning -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("threads", "settings", "level", "remedy"),
-    [
-        (1, {}, "ok", ""),
-        (8, {"OMP_NUM_THREADS": "8"}, "warning", "unset"),
-        (8, {}, "warning", "export OMP_NUM_THREADS=1"),
-    ],
-)
-def test_several_threads_in_each_process_are_a_warning(
-    threads: int, settings: dict[str, str], level: str, remedy: str
-) -> None:
-    found = software.threads_finding("2.0", threads, settings)
-    assert found.level == level
-    assert found.remedy.startswith(remedy)
-
-
-@pytest.mark.parametrize(
-    ("names", "built", "there", "level"),
-    [
-        (["H200"], "12.4", True, "ok"),
-        ([], None, False, "ok"),
-        ([], None, True, "warning"),
-        ([], "12.4", True, "warning"),
-    ],
-)
-def test_gpu_invisible_to_torch_is_a_warning(names: list[str], built: str | None, there: bool, level: str) -> None:
-    assert software.gpu_finding(names, built, there=there).level == level
 
 
 def test_broken_torch_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from arena.errors import ConfigError
 from arena.experiment.checks import checking
 from arena.experiment.config import parse_experiment, read_experiment
 from arena.experiment.plan import ExperimentPlan, plan_experiment
-from arena.experiment.trials import Trials, covering, digest_of
+from arena.experiment.trials import Trials, digest_of
 from arena.experiment.variation import Range, labels
 from experiment_folders import GAMMA, RATE, RUN
 from run_cli import living, wait_for
@@ -111,14 +111,6 @@ def test_digests_differ_by_run_but_not_by_name_or_stop() -> None:
     assert digest_of(one) == digest_of(plan.trials.config_of("", {GAMMA: 0.9}, name="other"))
     again = planned(set={GAMMA: {"grid_search": [0.8, 0.9]}}, repeat=3)
     assert {trial.digest for trial in plan.known} < {trial.digest for trial in again.known}
-
-
-def test_few_trials_cover_every_value() -> None:
-    plan = planned(set={RATE: {"grid_search": [1, 2, 3]}, GAMMA: {"grid_search": [0.1, 0.2]}})
-    tried = [*covering(plan.trials.variants[0])]
-    assert len(tried) == 3
-    assert {each[RATE] for each in tried} == {1, 2, 3}
-    assert {each[GAMMA] for each in tried} == {0.1, 0.2}
 
 
 @pytest.mark.parametrize(("integer", "log"), [(False, True), (True, False)])

@@ -66,11 +66,6 @@ def test_small_trials_pass_a_large_one_that_waits() -> None:
     assert starts(machine.handle(Ended(0, 0), 1.0)) == [3]
 
 
-def test_no_more_trials_run_at_once_than_allowed() -> None:
-    machine = scheduler(8, at_once=2)
-    assert starts(add(machine, 3)) == [0, 1]
-
-
 @pytest.mark.parametrize("code", [1, -9, 139])
 def test_failed_trial_is_retried_then_in_error(code: int) -> None:
     machine = scheduler(1, retries=1)
@@ -115,13 +110,6 @@ def test_trial_that_saves_too_late_is_killed_and_continued_later() -> None:
     assert machine.handle(TimePassed(), 10.0 + SAVING_SECONDS) == [Kill(0)]
     assert machine.handle(TimePassed(), 99.0 + SAVING_SECONDS) == [], "once"
     assert notes(machine.handle(Ended(0, -9), 60.0)) == [(0, State.PAUSED)]
-
-
-def test_a_second_request_kills_at_once() -> None:
-    machine = scheduler(1)
-    add(machine, 1)
-    machine.handle(EndRequested(), 1.0)
-    assert machine.handle(EndRequested(at_once=True), 1.5) == [Kill(0)]
 
 
 def test_a_pruned_trial_is_asked_to_save_and_frees_its_slot() -> None:

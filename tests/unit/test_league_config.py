@@ -200,11 +200,7 @@ def perturbed(factors: Any) -> dict[str, Any]:
             ".evolution.perturb.learning_rate.at_least",
             "above `at_most: 1.0`",
         ),
-        (
-            perturbed({"factors": [2], "at_most": math.inf}),
-            ".evolution.perturb.learning_rate.at_most",
-            "found inf",
-        ),
+        (perturbed({"factors": [2], "at_most": math.inf}), ".evolution.perturb.learning_rate.at_most", "found inf"),
         ({"decided": {}}, ".decided", "'a' learns"),
         ({"decide": {}}, ".decide", "did you mean 'decided'?"),
         ({"window": 2}, ".window", "all games count"),
@@ -217,38 +213,12 @@ def test_a_wrong_league_is_named_with_its_place(rules: Any, path: str, words: st
     assert words in error.message
 
 
-@pytest.mark.parametrize(
-    "options", [{"after": 5, "beats": 1}, {"after": None}, {"after": 6, "beats": 1, "confidence": 0}]
-)
-def test_reset_that_can_occur_is_accepted(options: Any) -> None:
-    assert rule_of(league(reset(**options), rounds=6)).reset
-
-
 @pytest.mark.parametrize("rules", [{"every": 2}, {"keep": 7}, {"keep_by": "spread"}])
 def test_snapshot_keys_are_refused_without_snapshots(rules: Any) -> None:
     error = refused(ROUND_ROBIN, league={"snapshots": rules})
     assert (error.path, "no snapshots" in error.message) == (f"league.snapshots.{next(iter(rules))}", True)
     assert league(ROUND_ROBIN, MATCHMAKING, league={"snapshots": rules}).league is not None
     assert league(rule(SELF_PLAY), league={"snapshots": {"keep": 7}}).league is not None, "they are kept"
-
-
-DUEL = {"env": "game", "seats": ["a", "b"]}
-PARTNERS = {"env": "game", "seats": ["a", "b", "c"], "sides": [[0, 1], [2]]}
-
-
-@pytest.mark.parametrize(
-    "matches",
-    [
-        [DUEL, {"env": "game", "seats": ["a", "a"], "sides": [[0], [1]]}],
-        [{"round_robin": {**ROUND_ROBIN["round_robin"], "both_sides": True}}],
-        [rule("past_selves", "ab", against=["random"])],
-        [rule({"past_selves": {"self": 0}}, against=["random"]), {"env": "game", "seats": ["b", "random"]}],
-        [entry("knockout", policies=["a", "c", "b", "d"]), entry("swiss", policies=["c", "b"])],
-        [PARTNERS, {**PARTNERS, "seats": ["a", "c", "b"]}, {"env": "game", "seats": ["c", "c"], "sides": [[0], [1]]}],
-    ],
-)
-def test_evolution_by_ratings_is_accepted(matches: list[Any]) -> None:
-    assert league(*matches, league={"evolution": {"by": "rating"}}).league is not None
 
 
 def test_an_order_needs_two_players_and_all_learners_in_every_round() -> None:

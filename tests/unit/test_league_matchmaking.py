@@ -266,11 +266,6 @@ def after_three_rounds(*games: tuple[str, str, Score]) -> Round:
     return next_round(config, before, timeline(), {}, found)
 
 
-def test_gate_counts_unrated_games() -> None:
-    made = after_three_rounds(("a@100", "a", Score(20, 0, 60)), ("a", "a@100", Score(60, 0, 20)))
-    assert (made.snapshots, made.gates[0].games) == (("a@300",), 160)
-
-
 def test_a_gate_counts_equally_many_games_from_each_side() -> None:
     once = after_three_rounds(("a@100", "a", Score(0, 0, 500)))
     assert (once.snapshots, once.gates[0].games, once.gates[0].llr) == ((), 0, 0.0)

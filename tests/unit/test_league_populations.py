@@ -50,43 +50,36 @@ def test_exchanged_sides_keep_their_sizes() -> None:
     assert pairs.roles == 8
 
 
-@pytest.mark.parametrize(
-    ("keys", "key", "words"),
-    [
-        ({"sides": [3]}, "sides", "has 1 items"),
-        ({"sides": [3, 1], "team_size": 2}, "sides", "leave out `team_size`"),
-        ({"sides": [3, ["x"]]}, "sides", "mixes"),
-        ({"sides": [["x"], ["x"]]}, "sides", "listed twice"),
-        ({"sides": [["x"], []]}, r"sides[1]", "is empty"),
-        ({"sides": [0, 1]}, "sides[0]", ">= 1"),
-    ],
-)
-def test_wrong_sides_are_refused(keys: Any, key: str, words: str) -> None:
-    with pytest.raises(ConfigError, match=words) as caught:
-        league(entry("round_robin", policies=["a", "b"], **keys))
-    assert caught.value.path == f"matches[0].round_robin.{key}"
+def robin(**keys: Any) -> dict[str, Any]:
+    return entry("round_robin", policies=["a", "b"], **keys)
 
 
-def test_mixtures_of_unequal_sides_are_refused() -> None:
-    with pytest.raises(ConfigError, match="teams of one size"):
-        league(entry("mixtures", policies=["a", "b"], sides=[2, 1]))
+def hunting(**keys: Any) -> dict[str, Any]:
+    return entry("matchmaking", **{**HUNT, **keys})
 
 
 @pytest.mark.parametrize(
-    ("keys", "key", "words"),
+    ("match", "key", "words"),
     [
-        ({"versus": ["a"]}, "versus[0]", "a policy is in one of the two populations"),
-        ({"versus": ["x"]}, "versus[0]", "unknown policy"),
-        ({"versus": ["random"]}, "versus[0]", "does not learn"),
-        ({"against": ["random"]}, "against", "no effect with `versus`"),
-        ({"both_sides": True}, "both_sides", "no effect with `versus`"),
-        ({"rule": {"exploiters": {"main": ["a", "b"]}}}, "rule", "not defined for two populations"),
+        (robin(sides=[3]), "sides", "has 1 items"),
+        (robin(sides=[3, 1], team_size=2), "sides", "leave out `team_size`"),
+        (robin(sides=[3, ["x"]]), "sides", "mixes"),
+        (robin(sides=[["x"], ["x"]]), "sides", "listed twice"),
+        (robin(sides=[["x"], []]), "sides[1]", "is empty"),
+        (robin(sides=[0, 1]), "sides[0]", ">= 1"),
+        (entry("mixtures", policies=["a", "b"], sides=[2, 1]), "sides", "teams of one size"),
+        (hunting(versus=["a"]), "versus[0]", "a policy is in one of the two populations"),
+        (hunting(versus=["x"]), "versus[0]", "unknown policy"),
+        (hunting(versus=["random"]), "versus[0]", "does not learn"),
+        (hunting(against=["random"]), "against", "no effect with `versus`"),
+        (hunting(both_sides=True), "both_sides", "no effect with `versus`"),
+        (hunting(rule={"exploiters": {"main": ["a", "b"]}}), "rule", "not defined for two populations"),
     ],
 )
-def test_wrong_populations_are_refused(keys: Any, key: str, words: str) -> None:
+def test_wrong_sides_and_populations_are_refused(match: dict[str, Any], key: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words) as caught:
-        hunt(**keys)
-    assert caught.value.path == f"matches[0].matchmaking.{key}"
+        league(match)
+    assert caught.value.path == f"matches[0].{next(iter(match))}.{key}"
 
 
 # ---------------------------------------------------------------------------------------------------------- populations
@@ -227,18 +220,6 @@ def test_unconnected_populations_have_separate_tables() -> None:
     assert first == apart - 1, "the first two have one scale, and no games connect them with those below"
     shown = ["".join(map(str, (row["player"], row["table"], row["scale"]))) for row in table_data(found)]
     assert shown == ["b00", "a00", "x10", "y10", "c21", "z31"]
-
-
-def test_short_tournament_compares_only_players_that_have_met() -> None:
-    sides, rule = Sides(("a", "b"), ("c", "d")), Rule(100, 0.05, 20.0)
-    results = Results()
-    for one, other in (("a", "c"), ("b", "d")):
-        results.add_score((one,), (other,), Score(wins=3, losses=1), sided=True)
-    found = table(results, [*sides.first, *sides.second], rule, sides=sides)
-    assert [[row.player for row in own] for own in found.tables] == [["a"], ["c"], ["b"], ["d"]]
-    assert {(doubt.upper, doubt.lower): doubt.probability for doubt in found.doubts} == pytest.approx(
-        {("a", "b"): 0.5, ("c", "d"): 0.5}, abs=0.01
-    )
 
 
 # ---------------------------------------------------------------------------------------------------------------- gates

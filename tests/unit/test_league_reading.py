@@ -250,20 +250,6 @@ def test_incremental_reading_equals_reading_the_whole_file(folder: RunFolder) ->
 # --- damaged folders ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        ({"seats": None}, "seats"),
-        ({"round": "first"}, "round"),
-        ({"seats": [{"policy": "a", "entities": [0], "return": 0.0, "outcome": "won"}]}, "outcome"),
-    ],
-)
-def test_a_damaged_episode_is_named(folder: RunFolder, line: dict[str, Any], said: str) -> None:
-    write_episodes(folder, episode("ab", "win", **line))
-    with pytest.raises(ConfigError, match=rf"episodes\.jsonl: line 1: is damaged.*{said}"):
-        read(folder)
-
-
 def test_a_damaged_or_missing_plan_or_configuration_is_named(folder: RunFolder) -> None:
     write_plan(folder, {"match": 0})
     with pytest.raises(ConfigError, match=r"plan\.json: is damaged, or of another version of the arena.*sides"):

@@ -282,10 +282,7 @@ def _doubled(lines: list[str]) -> list[str]:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (
-            lambda lines: lines[1:],
-            "line 1: is damaged: the rounds are not numbered one after the other: 1 stands where 0",
-        ),
+        (lambda lines: lines[1:], "line 1: is damaged: the rounds are not numbered one after the other: 1 stands"),
         (_doubled, "line 4: is damaged: the rounds are not numbered one after the other: 2 stands where 3 belongs"),
         (lambda lines: lines[:-1], "is damaged: it lacks round 2, though the run has come to tick 201"),
         (lambda lines: [], "is damaged: it lacks round 2, though"),

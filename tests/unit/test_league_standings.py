@@ -33,7 +33,7 @@ from arena.terminal.standings import (
     table_data,
     table_lines,
 )
-from simulated_leagues import league, timeline
+from simulated_leagues import league, results_of, timeline
 
 PAIR = {"env": "game", "seats": ["a", "b"]}
 
@@ -43,9 +43,7 @@ def row(rank: int, player: str) -> Row:
 
 
 def test_rows_are_ranked_with_what_each_player_has_scored() -> None:
-    results = Results()
-    results.add(("b",), ("a",), "win", count=3)
-    results.add(("a",), ("b",), "draw", count=2)
+    results = results_of(ba=(3, 2, 0))
     found = rows(fit(results), results.tallies())
     assert [(one.rank, one.player, one.score, one.share) for one in found] == [
         (1, "b", Score(3, 2, 0), 0.8),
@@ -102,12 +100,9 @@ def test_leader_that_has_met_few_of_the_others_is_told(leaders: dict[str, int], 
 
 
 def test_leading_snapshot_rests_on_the_games_of_its_policy_at_that_time_too() -> None:
-    early = Results()
-    for other in "abcd":
-        early.add_score(("p",), (other,), Score(wins=20))
+    early = results_of(**{f"p_{other}": (20, 0, 0) for other in "abcd"})
     late = met(a_b=20, b_c=20, c_d=20, d_a=20)
-    late.add_score(("p@100",), ("a",), Score(wins=50))
-    late.add_score(("p",), ("a",), Score(losses=50))
+    late.update(results_of(**{"p@100_a": (50, 0, 0), "p_a": (0, 0, 50)}))
     order = ["p@100", "a", "b", "c", "d"]
     assert narrow_leader(timeline(early, late, learners="p", snapshots=["p@100"]), order) is None
     found = narrow_leader(timeline(met(a_b=2), late, learners="p", snapshots=["p@100"]), order)
@@ -150,17 +145,13 @@ def test_table_has_its_caveats_below() -> None:
     assert prior_lines(prior=found.prior) == []
     (said,) = curtailed_lines(found.curtailed)
     assert "with a a lane finishes about 2.8 games before the end of a round cuts one; set a larger `ticks`" in said
-    won_all = Results()
-    won_all.add(("a",), ("b",), "win", count=9)
-    found = league_table(timeline(won_all), {}, league(PAIR))
+    found = league_table(timeline(results_of(ab=(9, 0, 0))), {}, league(PAIR))
     assert curtailed_lines(found.curtailed) == []
     assert ["a weak prior" in said for said in prior_lines(prior=found.prior)] == [True]
 
 
 def test_mostly_drawn_pairs_are_called_equal() -> None:
-    drawn = Results()
-    drawn.add_score(("a",), ("b",), Score(wins=2, draws=900))
-    drawn.add_score(("b",), ("c",), Score(wins=300, draws=300, losses=200))
+    drawn = results_of(ab=(2, 900, 0), bc=(300, 300, 200))
     (said,) = equal_lines(equals(drawn, drawn.players))
     assert said == "as good as each other, as nearly all of their games are drawn, or won by the same side: a and b"
     assert equal_lines(equals(Results(), ())) == []

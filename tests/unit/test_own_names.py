@@ -92,10 +92,7 @@ def test_name_is_for_one_thing_alone() -> None:
 def test_unimportable_module_is_reported_with_its_own_error(tmp_path: Path) -> None:
     for imports, words in [
         (["no_such_module"], r"imports\[0\]: 'no_such_module': there is no module 'no_such_module'"),
-        (
-            ["own_names", "faulty_import"],
-            r"imports\[1\]: 'faulty_import': .* failed with ZeroDivisionError",
-        ),
+        (["own_names", "faulty_import"], r"imports\[1\]: 'faulty_import': .* failed with ZeroDivisionError"),
     ]:
         with pytest.raises(ConfigError, match=words):
             train({"name": "test", **OWN, "imports": imports}, run_dir=tmp_path / "run", ranks=1)

@@ -8,25 +8,12 @@ import msgspec
 import pytest
 
 from arena.config import parse_config
-from arena.errors import pluralize, shorten
+from arena.errors import shorten
 from arena.league.ratings.sprt import Verdict
 from arena.league.round_text import VERDICTS, change_text, claim_text, gate_text, round_text
 from arena.plan.build import make_plan
 from arena.records.faults import fault_text
 from arena.records.formats import Round
-from arena.terminal.standings import elo_text
-
-
-@pytest.mark.parametrize(
-    ("number", "words"), [(0, "0 matches"), (1, "1 match"), (2, "2 matches")], ids=["none", "one", "two"]
-)
-def test_count_of_one_is_singular(number: int, words: str) -> None:
-    assert pluralize(number, "match", "matches") == words
-
-
-@pytest.mark.parametrize(("value", "words"), [(-0.4, "+0"), (0.0, "+0"), (-0.6, "-1"), (1234.5, "+1234")])
-def test_elo_rounded_to_zero_has_no_minus_sign(value: float, words: str) -> None:
-    assert elo_text(value) == words
 
 
 @pytest.mark.parametrize(

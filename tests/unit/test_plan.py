@@ -72,25 +72,6 @@ def test_the_four_policy_round_robin_in_five_copies_is_151_processes() -> None:
 
 
 @pytest.mark.slow
-@given(n=st.integers(2, 6), size=st.integers(1, 3), copies=st.integers(1, 3), both=st.booleans())
-def test_round_robin_size_equals_the_formula(n: int, size: int, copies: int, both: bool) -> None:
-    names = [f"p{number}" for number in range(n)]
-    robin = {"env": "duel", "policies": names, "team_size": size, "copies": copies, "both_sides": both}
-    plan = make_plan(config_of({"round_robin": robin}, policies=" ".join(names)))
-    games = n * (n - 1) // 2 * (2 if both else 1)
-    assert len(plan.matches) == games * copies
-    assert plan.processes == games * copies * (1 + 2 * size) + 1
-    assert {len(policy.workers) for policy in plan.policies.values()} == {games * copies * 2 * size // n}
-
-
-def test_both_sides_plays_each_pairing_from_either_side() -> None:
-    robin = {"env": "duel", "policies": ["red", "blue"], "both_sides": True, "lanes": 2, "pipeline": 2}
-    plan = make_plan(config_of({"round_robin": robin}))
-    assert [[seat.policy for seat in match.seats] for match in plan.matches] == [["red", "blue"], ["blue", "red"]]
-    assert {match.config.pipeline for match in plan.matches} == {2}
-
-
-@pytest.mark.slow
 @given(configurations, st.one_of(st.none(), st.integers(1, 90)))
 def test_every_role_is_hosted_exactly_once(config: Config, ranks: int | None) -> None:
     plan = make_plan(config, ranks=ranks)

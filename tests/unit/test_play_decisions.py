@@ -1,7 +1,8 @@
-"""What a player of `arena play` is shown and asked, and which answers are choices."""
+"""What a player of `arena play` is shown and asked, which answers are choices, and advice of a policy on them."""
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,9 @@ from gymnasium import spaces
 
 from arena import Choice, GlobalChoice, Select, UnitSpace
 from arena.cli.play.decisions import check_playable, decisions, described, joined
+from arena.cli.play.human import Advisor, configured
 from arena.errors import ConfigError
+from arena.game.spaces import stack
 
 SPACE = UnitSpace(
     {"Mine": ["x", "y"], "Robot": ["x", "y"], "Orbital Cannon": []},
@@ -110,3 +113,55 @@ def test_discrete_and_multi_discrete_actions_count_from_their_start() -> None:
 def test_actions_that_are_no_choices_are_refused(space: Any) -> None:
     with pytest.raises(ConfigError, match="a human can be asked for choices"):
         check_playable(space)
+
+
+# Advice of a policy on a player's choices: its probabilities, decision by decision
+
+
+DUEL_SPACE = UnitSpace(
+    {"Robot": ["x"], "Mine": ["x"]},
+    actions={"Move": Choice(["left", "right", "stay"]), "Fire": Select(masked=True)},
+)
+DUEL_SEEN: dict[str, Any] = {
+    "units": {"Robot": np.array([[1], [3]], np.float32), "Mine": np.array([[2], [-1]], np.float32)},
+    "actions": {
+        "Move": {"actors": np.array([1, 0]), "mask": np.array([[1, 0, 1], [1, 1, 1]], np.int8)},
+        "Fire": {"actors": np.array([0]), "actees": np.array([2, 3, 1]), "mask": np.array([1, 0, 1], np.int8)},
+    },
+}
+
+
+def given(algorithm: str, **options: Any) -> dict[str, Any]:
+    return {"algorithm": algorithm, "options": options, "load": None}
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "options"), [("ppo", {"transformer": {"d_model": 8, "layers": 1}}), ("random", {})]
+)
+@pytest.mark.slow
+def test_probabilities_of_decisions_multiply_to_those_of_actions(algorithm: str, options: dict[str, Any]) -> None:
+    advisor = Advisor("blue", given(algorithm, **options), DUEL_SPACE, DUEL_SPACE.action_space)
+    decided = decisions(DUEL_SPACE, DUEL_SPACE.action_space, DUEL_SEEN, None)
+    shares = advisor.probabilities(DUEL_SEEN, None, decided)
+    assert [len(share) for share in shares] == [2, 3, 2]
+    assert [sum(share) for share in shares] == pytest.approx([1.0] * 3)
+    for places in itertools.product(*(range(len(share)) for share in shares)):
+        choices = [decision.options[place].choice for decision, place in zip(decided, places, strict=True)]
+        action = stack(DUEL_SPACE.action_space, [joined(DUEL_SPACE.action_space, decided, choices)])
+        whole = np.exp(advisor._algorithm.log_prob(stack(DUEL_SPACE, [DUEL_SEEN]), action, None)[0])
+        assert np.prod([share[place] for share, place in zip(shares, places, strict=True)]) == pytest.approx(
+            whole, rel=1e-4
+        )
+    assert advisor.value(DUEL_SEEN) == (0.0 if algorithm == "ppo" else None)  # as a transformer's first are
+
+
+@pytest.mark.parametrize(
+    ("policy", "message"),
+    [
+        (given("scripted", action=1), "'blue' tells no probabilities: scripted has no log_prob()"),
+        (given("ppo", recurrent="lstm"), "'blue' has a memory"),
+    ],
+)
+def test_policies_that_cannot_advise_are_refused(policy: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=f"--advice: {message}".replace("(", r"\(").replace(")", r"\)")):
+        configured("blue", policy)

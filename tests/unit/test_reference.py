@@ -146,7 +146,8 @@ def test_unknown_name_shows_nothing(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     "names",
     [
-        ["ppo", "matchmaking", "touchdown"],
+        ["scripted", "matchmaking", "touchdown"],
+        pytest.param(["ppo"], marks=pytest.mark.long),
         pytest.param([], marks=pytest.mark.long),
         pytest.param(["--markdown", "configuration"], marks=pytest.mark.long),
     ],

@@ -6,11 +6,11 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -246,12 +246,16 @@ def config(folder: Path, **changes: object) -> str:
     return "x.yaml"
 
 
-def slurm(folder: Path, *arguments: str) -> str:
-    """The text of the file that the command line writes."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        assert main(["slurm", config(folder), "--time", "1h", *arguments]) == 0
-    return (folder / "x.sbatch").read_text()
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current directory, with a configuration."""
+    monkeypatch.chdir(tmp_path)
+    config(tmp_path)
+    return tmp_path
+
+
+def slurm(*arguments: str) -> int:
+    return main(["slurm", "x.yaml", "--time", "1h", *arguments])
 
 
 @pytest.mark.parametrize(
@@ -263,49 +267,31 @@ def slurm(folder: Path, *arguments: str) -> str:
         (["--ranks-per-node", "3", "--nodes", "2"], 2, 6),
     ],
 )
-def test_task_count_equals_the_plan(tmp_path: Path, arguments: Sequence[str], nodes: int, tasks: int) -> None:
-    text = slurm(tmp_path, *arguments)
+def test_task_count_equals_the_plan(here: Path, arguments: Sequence[str], nodes: int, tasks: int) -> None:
+    assert slurm(*arguments) == 0
+    text = (here / "x.sbatch").read_text()
     assert {f"nodes={nodes}", f"ntasks={tasks}"} < {*directives(text)}
     assert f"--ranks={tasks}" in text
 
 
-def test_the_file_is_private_replaces_an_older_one_and_nothing_else(tmp_path: Path) -> None:
-    slurm(tmp_path)
-    assert (tmp_path / "x.sbatch").stat().st_mode & 0o777 == 0o600
-    slurm(tmp_path, "--nodes", "2")
-    (tmp_path / "x.sbatch").write_text("my own")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(tmp_path)
-        assert main(["slurm", "x.yaml", "--time", "1h"]) == 2
-        assert main(["slurm", "x.yaml", "--time", "1h", "--output", "nowhere/x"]) == 2
-    assert (tmp_path / "x.sbatch").read_text() == "my own"
+def test_the_file_is_private_replaces_an_older_one_and_nothing_else(here: Path) -> None:
+    assert slurm() == 0
+    assert (here / "x.sbatch").stat().st_mode & 0o777 == 0o600
+    assert slurm("--nodes", "2") == 0
+    (here / "x.sbatch").write_text("my own")
+    assert slurm() == 2
+    assert (here / "x.sbatch").read_text() == "my own"
 
 
-@pytest.mark.parametrize(
-    ("place", "words"),
-    [
-        ("no/x.sbatch", "--output: there is no folder 'no'"),
-        ("socket", "--output: 'socket' is no file that can be replaced; name a file"),
-        (".", "--output: '.' is a folder; name a file"),
-    ],
-)
-def test_unwritable_path_is_named(
-    tmp_path: Path, place: str, words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_file_is_printed_on_request_and_unwritable_paths_are_named(
+    here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    with socket.socket(socket.AF_UNIX) as neither_file_nor_folder:
-        neither_file_nor_folder.bind("socket")
-        assert main(["slurm", config(tmp_path), "--time", "1h", "--output", place]) == 2
-    assert capsys.readouterr().err == f"arena: error: {words}\n"
-
-
-def test_file_is_printed_on_request(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert main(["slurm", config(tmp_path), "--time", "1h", "--output", "-"]) == 0
+    assert slurm("--output", "-") == 0
     assert capsys.readouterr().out.startswith("#!/bin/bash\n#SBATCH --job-name=x\n")
-    assert [path.name for path in tmp_path.iterdir()] == ["x.yaml"]
+    for place, words in (("no/x.sbatch", "there is no folder 'no'"), (".", "'.' is a folder; name a file")):
+        assert slurm("--output", place) == 2
+        assert capsys.readouterr().err == f"arena: error: --output: {words}\n"
+    assert [path.name for path in here.iterdir()] == ["x.yaml"]
 
 
 @pytest.mark.slow
@@ -338,23 +324,14 @@ def sweep(folder: Path, **changes: object) -> None:
     (folder / "x.yaml").write_text(yaml.safe_dump(data))
 
 
-def of_experiment(folder: Path, *arguments: str, **changes: object) -> str:
-    """The batch file of an experiment of six trials."""
-    sweep(folder, **changes)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        assert main(["slurm", "x.yaml", "--time", "1h", *arguments]) == 0
-    return (folder / "x.sbatch").read_text()
-
-
 @pytest.mark.slow
-def test_an_experiment_is_one_job_whose_slots_its_trials_share(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    text = of_experiment(tmp_path, "--nodes", "2", "--ranks-per-node", "4", "--set", "seed=3", gpus=0.5)
+def test_an_experiment_is_one_job_whose_slots_its_trials_share(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sweep(here, gpus=0.5)
+    assert slurm("--nodes", "2", "--ranks-per-node", "4", "--set", "seed=3") == 0
+    text = (here / "x.sbatch").read_text()
     hint = "a trial takes 0.5 devices of a node: submit with `sbatch --gpus-per-node=N`"
     assert hint in capsys.readouterr().out
-    assert main(["slurm", str(tmp_path / "x.yaml"), "--time", "1h", "--ranks", "4", "--output", "-"]) == 0
+    assert slurm("--ranks", "4", "--output", "-") == 0
     assert hint in capsys.readouterr().err, "the output is the batch file alone"
     assert {"nodes=2", "ntasks=8", "ntasks-per-node=4", "signal=B:USR1@180", "requeue"} <= {*directives(text)}
     assert "-m arena experiment x.yaml --set=seed=3)" in text
@@ -362,8 +339,10 @@ def test_an_experiment_is_one_job_whose_slots_its_trials_share(
 
 
 @pytest.mark.slow
-def test_a_job_array_has_a_task_per_trial(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    text = of_experiment(tmp_path, "--array", "4", ranks=3, gpus=0.5, repeat=334)
+def test_a_job_array_has_a_task_per_trial(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sweep(here, ranks=3, gpus=0.5, repeat=334)
+    assert slurm("--array", "4") == 0
+    text = (here / "x.sbatch").read_text()
     assert {"ntasks=3", "array=0-1001%4", "gpus-per-node=1"} <= {*directives(text)}
     assert "the array has 1002 tasks; SLURM takes as many as its MaxArraySize says" in capsys.readouterr().out
     assert 'program+=("--trial=$SLURM_ARRAY_TASK_ID")' in text
@@ -376,33 +355,18 @@ def test_a_job_array_has_a_task_per_trial(tmp_path: Path, capsys: pytest.Capture
     [
         ((), {}, "--nodes: say how many processes the trials share"),
         (("--array", "2", "--ticks", "3"), {}, "--ticks: goes with a run"),
-        (
-            ("--array", "2"),
-            {"prune": {"median": {}}, "repeat": 1},
-            "--array: a trial depends on the others, by `prune`",
-        ),
+        (("--array", "2"), {"prune": {"median": {}}, "repeat": 1}, "--array: a trial depends on the others, by `prune"),
+        (("--array", "2"), None, "--array: goes with an experiment, a file with the key `run`"),
     ],
 )
-def test_requests_that_do_not_fit_an_experiment_are_refused(
-    tmp_path: Path,
-    arguments: Sequence[str],
-    changes: dict[str, object],
-    message: str,
-    capsys: pytest.CaptureFixture[str],
+def test_requests_that_do_not_fit_the_file_are_refused(
+    here: Path, arguments: Sequence[str], changes: Any, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    sweep(tmp_path, **changes)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(tmp_path)
-        assert main(["slurm", "x.yaml", "--time", "1h", *arguments]) == 2
+    if changes is not None:
+        sweep(here, **changes)
+    assert slurm(*arguments) == 2
     assert message in capsys.readouterr().err
-    assert not (tmp_path / "x.sbatch").exists()
-
-
-def test_an_array_of_a_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(tmp_path)
-        assert main(["slurm", config(tmp_path), "--time", "1h", "--array", "2"]) == 2
-    assert "--array: goes with an experiment, a file with the key `run`" in capsys.readouterr().err
+    assert not (here / "x.sbatch").exists()
 
 
 def test_array_task_is_requeued_and_resumes_its_own_trial(home: Path) -> None:
