@@ -305,15 +305,6 @@ def test_check_reports_progress_on_a_slow_game(
 
 
 @pytest.mark.slow
-def test_environments_with_equal_arguments_are_made_once(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    seats = ["red"] * 4
-    matches = [{"env": "game", "seats": seats, "copies": 3}, {"env": "game", "seats": seats}]
-    matches.append({"env": "game", "seats": seats, "env_kwargs": {"max_steps": 5}})
-    assert main(["check", write(folder, matches=matches)]) == 0
-    assert capsys.readouterr().out.count("environment game") == 2
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [

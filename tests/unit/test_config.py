@@ -163,15 +163,6 @@ def test_too_many_roles_are_refused_before_expansion(override: str) -> None:
     assert re.search(r"asks for \d+ roles, more than 50000", error.message)
 
 
-def test_role_count_equals_the_expanded_roles() -> None:
-    for override in (
-        "seed=1",
-        "matches[1].round_robin={both_sides: true, copies: 3, env: game, policies: [red, blue]}",
-    ):
-        config = parse(VALID, override)
-        assert config.roles == sum(entry.copies * (1 + len(entry.seats)) for _, entry in config.entries())
-
-
 @pytest.mark.parametrize("value", ["0", ".nan", ".inf", "1e9", "soon"])
 def test_time_beyond_the_clock_is_refused(value: str) -> None:
     assert error_of(VALID, f"watchdog_s={value}").path == "watchdog_s"

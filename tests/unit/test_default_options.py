@@ -103,11 +103,6 @@ def test_auto_is_refused_by_algorithms_of_teams(algorithm: Any, option: str) -> 
         registry.decode_options(algorithm, {option: "auto"}, path="")
 
 
-def test_auto_is_no_batch_size_of_dqn() -> None:
-    with pytest.raises(ConfigError, match=r"options\.batch_size: found 'auto'; expected a whole number"):
-        registry.decode_options(DQN, {"batch_size": "auto"}, path="")
-
-
 def test_the_plan_shows_how_often_a_sample_is_replayed() -> None:
     assert SAC.sizes({}, rows=4, ticks=2500, workers=1) == {
         "replays per sample": 91,

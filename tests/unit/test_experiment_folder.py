@@ -130,13 +130,6 @@ def test_trials_of_variants_get_processes_by_their_own_roles(tmp_path: Path, mon
     assert started == [("0000", "--ranks=4"), ("0001", "--ranks=8"), ("0002", "--ranks=7")]
 
 
-def test_watching_shows_the_progress_at_once(tmp_path: Path) -> None:
-    path = write_experiment(tmp_path / "e", {"run": RUN, "repeat": 3}, lambda *_: 0.0, results=1, errors=False)
-    driver, shown = RunLock.take(path), io.StringIO()
-    watch_experiment(path, shown, wait=lambda _: driver.release())
-    assert shown.getvalue().startswith("3 terminated; best so far: ")
-
-
 def test_watching_may_begin_before_the_experiment(tmp_path: Path) -> None:
     path, shown = tmp_path / "e", io.StringIO()
     data = {"run": RUN}
@@ -149,15 +142,6 @@ def test_watching_may_begin_before_the_experiment(tmp_path: Path) -> None:
     assert len(steps) == 1
     watch_experiment(path, shown, wait=lambda _: steps.pop(0)())  # no trial has begun yet
     assert shown.getvalue().startswith("1 terminated; best so far: ")
-
-
-def test_experiment_without_a_trial_is_not_watched_for_long(tmp_path: Path) -> None:
-    folder, shown, waits = ExperimentFolder(tmp_path / "e"), io.StringIO(), list[float]()
-    folder.make()
-    folder.write_config(dump({"run": RUN}))
-    watch_experiment(folder.path, shown, wait=waits.append)
-    assert shown.getvalue().startswith("no trial has begun\n")
-    assert sum(waits) == 5.0
 
 
 def test_watching_drops_trials_that_are_no_longer_requested(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import importlib
 import os
 import subprocess
 import sys
@@ -94,22 +93,6 @@ def test_gc_is_enabled_after_an_import_also_if_it_fails(enabled: bool) -> None:
         assert gc.isenabled() is enabled
     finally:
         (gc.enable if before else gc.disable)()
-
-
-def test_only_imported_objects_are_frozen_for_gc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "imported_once.py").write_text("KEPT = [[] for _ in range(1000)]")
-    monkeypatch.syspath_prepend(tmp_path)
-    kept = []
-    try:
-        for _ in range(2):
-            gc.unfreeze()
-            with uncollected():
-                importlib.import_module("imported_once")
-            kept.append(gc.get_freeze_count())
-    finally:
-        gc.unfreeze()
-    assert kept[0] > 1000
-    assert kept[1] == 0
 
 
 # --- settings -----------------------------------------------------------------------------------------------------

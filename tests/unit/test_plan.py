@@ -118,13 +118,6 @@ def test_scale_repeats_all_matches_in_turn_and_numbers_their_copies_on() -> None
     assert [(match.entry, match.copy) for match in plan.matches] == [(0, 0), (0, 1), (1, 0), (0, 2), (0, 3), (1, 1)]
 
 
-def test_scale_repeats_nothing_without_a_number_of_ranks() -> None:
-    config = config_of(match_of("blue", "red", copies=3), scale=True)
-    assert len(make_plan(config).matches) == 3
-    (roles,) = make_plan(config, ranks=1).ranks
-    assert len(roles) == 1 + 3 * 3
-
-
 def test_nested_seats_drive_several_entities_and_entities_remap_them() -> None:
     plain = make_plan(config_of(match_of(["blue", "blue"], "red", "red")))
     assert [seat.entities for seat in plain.matches[0].seats] == [(0, 1), (2,), (3,)]

@@ -118,28 +118,9 @@ def test_keywords_of_a_user_algorithm_are_shown(tmp_path: Path, monkeypatch: pyt
     assert reference.lines("open_worker:Open")[1:] == ["  rate  0.5", "  ...        takes any other name as well"]
 
 
-def test_algorithm_redeclares_options_with_another_default() -> None:
-    ppo, a2c = ({option.name: option for option in reference.options_of(name)} for name in ("ppo", "a2c"))
-    assert (ppo["n_steps"].default, a2c["n_steps"].default) == ("auto", "5")
-    assert ppo["learning_rate"].default == "3e-4"
-    assert ppo["target_kl"].default == "null"
-
-
-@pytest.mark.parametrize(
-    ("section", "kind"), [("envs", "environments"), ("policies", "algorithms"), ("matches", "generators")]
-)
-def test_configuration_section_shows_its_parts(section: str, kind: str) -> None:
-    assert reference.named([section]) == reference.named([kind])
-
-
 def test_every_matrix_game_is_named_where_the_game_is_shown() -> None:
     (shown,) = (option.words for option in reference.options_of("matrix") if option.name == "game")
     assert [name for name in GAMES if f"`{name}`" not in shown] == []
-
-
-def test_unknown_name_shows_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["list", "ppo", "sac", "nope"]) == 2
-    assert capsys.readouterr().out == ""
 
 
 @pytest.mark.slow

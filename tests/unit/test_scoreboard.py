@@ -209,29 +209,6 @@ def test_cut_episodes_are_not_counted(records: list[EpisodeRecord], data: st.Dat
     assert (results_of(marked) == {}) == (not whole)
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        (SeatRecord("red", (0,), 0.0, None),),
-        (SeatRecord("blue", (0, 1), 0.0, None),),
-        (SeatRecord("blue", (0,), 0.0, None),) * 2,
-        (),
-    ],
-    ids=["policy", "entities", "more", "none"],
-)
-def test_results_count_for_every_policy_of_an_episode(other: tuple[SeatRecord, ...]) -> None:
-    one = EpisodeRecord(0, 0, "game", 0, 0, 1, 10, True, False, (SeatRecord("blue", (0,), 2.0, "win"),))
-    two = msgspec.structs.replace(one, seats=other, episode=1, length=7)
-    for episodes in ([one, two, one], [two, one, two]):
-        found = results_of(episodes)
-        for policy in {seat.policy for episode in episodes for seat in episode.seats}:
-            alone = [results_of([episode]) for episode in episodes]
-            expected = [results[policy] for results in alone if policy in results]
-            assert list(found[policy].returns) == [value for part in expected for value in part.returns]
-            assert list(found[policy].lengths) == [value for part in expected for value in part.lengths]
-            assert found[policy].won == [value for part in expected for value in part.won]
-
-
 @pytest.mark.slow
 @settings(max_examples=40)
 @given(st.lists(messages(), max_size=3), st.integers(1, 5))
