@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -128,23 +128,11 @@ def _number(made: Round, match: MatchConfig) -> int:
     return sum(other.copies for other in made.matches[: made.matches.index(match)])
 
 
-class Played:
+class Played(NamedTuple):
     """The rounds of a league, and the results at its end."""
 
-    def __init__(self, rounds: list[Round], results: Results) -> None:
-        self.rounds, self.results = rounds, results
-
-    def opponents(self, player: str) -> list[list[str]]:
-        """The opponents of a learner per round, one name per match; itself in a match against itself."""
-        return [
-            [
-                str(next((name for name in match.seats if name != player), player))
-                for match in made.matches
-                for _ in range(match.copies)
-                if player in match.seats
-            ]
-            for made in self.rounds
-        ]
+    rounds: list[Round]
+    results: Results
 
 
 class Tournament:
