@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from arena import registry
 from arena.errors import BudgetReached, ConfigError
 from arena.records.state_codec import decode, encode
-from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
+from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, hide_idle_rows, solo_group, together
 from gpu import needs_cuda
 from policies import td3
 from policies.common.algorithm import Algorithm
@@ -293,6 +294,19 @@ def test_worker_without_transitions_takes_part_and_weighs_nothing(learner: Learn
     np.testing.assert_allclose(busy, flat_weights(alone.network), atol=2e-6, rtol=0)
 
 
+@pytest.mark.parametrize("learner", params(WITH_REWARDS), indirect=True)
+def test_observations_of_rows_that_wait_have_no_effect(learner: Learner) -> None:
+    found = []
+    for value in (0.0, 9.0):
+        env = learner.env(ticks=40, active=lambda tick: (np.arange(4) + tick) % 2 == 0)
+        algorithm = learner.make(hide_idle_rows(env, value), prioritized=True, n_step=2, normalize_observations=True)
+        before = flat_weights(algorithm.network)
+        run(algorithm)
+        found.append(flat_weights(algorithm.network))
+    np.testing.assert_allclose(*found, atol=1e-6, rtol=0)
+    assert not np.array_equal(before, found[0])
+
+
 @pytest.mark.parametrize("sync", ["gradients", "samples"])
 @pytest.mark.parametrize("learner", params(WITH_REWARDS), indirect=True)
 def test_nothing_is_learned_if_no_row_ever_acts(learner: Learner, sync: str) -> None:
@@ -337,6 +351,26 @@ def test_non_finite_loss_or_gradient_stops_all_workers(learner: Learner, what: s
         return np.array_equal(flat_weights(algorithm.network), before)
 
     assert together(2, work) == [True, True]
+
+
+def test_states_that_do_not_fit_are_refused(learner: Learner) -> None:
+    algorithm = learner.make(learner.env())
+    for part in {*algorithm.state_dict()} - {*algorithm.optional_parts}:
+        state = algorithm.state_dict()
+        del state[part]
+        with pytest.raises(ConfigError, match=rf"no state of {learner.cls.__name__}: it has .*; expected network"):
+            algorithm.load_state_dict(state)
+    other = learner.make(learner.env(), hidden_sizes=(9,))
+    with pytest.raises(ConfigError, match="do not fit this network"):
+        algorithm.load_state_dict(other.state_dict())
+
+
+@pytest.mark.parametrize("learner", params(WITH_REWARDS), indirect=True)
+def test_an_environment_that_resets_on_the_next_step_is_refused(learner: Learner) -> None:
+    env = learner.env()
+    env.metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}
+    with pytest.raises(ConfigError, match="resets on the same step"):
+        learner.make(env).run()
 
 
 # -------------------------------------------------------------------------------------------------- masks and options

@@ -71,30 +71,6 @@ class TicTacToe:
         return {self.mover: self.board.copy()}, rewards, {"__all__": False}, {"__all__": False}, {}
 
 
-class TwoStep:
-    """The first step of agent 0 chooses the second game; agents are numbers, and share all rewards."""
-
-    possible_agents = (0, 1)
-    observation_spaces: ClassVar[Any] = {0: spaces.Discrete(3), 1: spaces.Discrete(3, start=3)}
-    action_spaces: ClassVar[Any] = {0: spaces.Discrete(2), 1: spaces.Discrete(2)}
-    PAYS: ClassVar[Any] = {1: ((7, 7), (7, 7)), 2: ((0, 1), (1, 8))}
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        self.state = 0
-        return self._seen(), {}
-
-    def step(self, actions: Given) -> Any:
-        over = self.state > 0
-        pay = self.PAYS[self.state][int(actions[0])][int(actions[1])] if over else 0
-        if not over:
-            self.state = 1 + int(actions[0])
-        infos = {agent: {"done": over} for agent in self.possible_agents}
-        return self._seen(), dict.fromkeys((0, 1), pay / 2), {"__all__": over}, {"__all__": False}, infos
-
-    def _seen(self) -> dict[int, int]:
-        return {0: self.state, 1: self.state + 3}
-
-
 class GuessTheNumber:
     """Agent 0 picks a number once, and earns while it is absent; then agent 1 guesses."""
 

@@ -243,15 +243,15 @@ class ScriptedEnv(VectorEnv[Any, Any, Any]):
         return infos
 
 
-def hide_idle_rows(env: ScriptedEnv) -> ScriptedEnv:
-    """The environment with nan as observations of inactive rows: learning from one makes all weights nan.
+def hide_idle_rows(env: ScriptedEnv, value: float = np.nan) -> ScriptedEnv:
+    """The environment, which observes floats, with a value in place of all that inactive rows observe.
 
-    Its observations have to be floats.
+    Learning from nan makes all weights nan.
     """
     step, reset = env.step, env.reset
 
     def hidden(observations: Any, infos: dict[str, Any]) -> NDArray[np.float32]:
-        return np.where(infos["active"][:, None], observations, np.nan).astype(np.float32)
+        return np.where(infos["active"][:, None], observations, value).astype(np.float32)
 
     def hidden_step(actions: Any) -> Any:
         observations, *rest = step(actions)

@@ -1,9 +1,12 @@
-"""The steps of an on-policy algorithm, one by one: play a rollout, evaluate it, learn from it."""
+"""The whole run of an algorithm, and the steps of an on-policy one: play a rollout, evaluate it, learn from it."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from arena.errors import BudgetReached
 from policies.common.algorithm import Metrics
 from policies.common.on_policy import collect
 from policies.common.rollout import Batch
@@ -26,3 +29,17 @@ def learn(algorithm: Any, batch: Batch) -> Metrics:
     """One update of the group's weights from one batch per worker."""
     metrics: Metrics = algorithm.learn_from(batch)
     return metrics
+
+
+def rollout_of(algorithm: Any) -> Batch:
+    """Begins a game, plays one rollout, and evaluates it."""
+    algorithm.rollout.begin(*algorithm.env.reset())
+    play(algorithm)
+    return evaluate(algorithm)
+
+
+def run(algorithm: Any) -> Any:
+    """The algorithm after its whole run."""
+    with pytest.raises(BudgetReached):
+        algorithm.run()
+    return algorithm

@@ -8,20 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from policies.by_loss import OnPolicyByLoss
-from policies.networks.actor_critic import Encoder
-
-
-class SameEncoder(nn.Module):
-    """The built-in encoder under another class."""
-
-    def __init__(self, space: Any, generator: torch.Generator) -> None:
-        super().__init__()
-        self.inner = Encoder(space, generator)
-        self.features = self.inner.features
-
-    def forward(self, leaves: Any) -> Tensor:
-        found: Tensor = self.inner(leaves)
-        return found
 
 
 class Net(nn.Module):

@@ -11,10 +11,11 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+import workers
 from arena import Ragged
 from arena.game.spaces import flatten, take_rows
 from in_process import NOTES
-from workers import Player, same
+from workers import Player
 
 
 def digest_of(*parts: Any) -> int:
@@ -253,35 +254,19 @@ class Wrong(Player):
             env.step(env.action_space.sample())
 
 
-class MatchesSync(Player):
-    """Steps Gymnasium's SyncVectorEnv beside the proxy, with the same seeds and actions, and compares everything."""
+class MatchesSync(workers.MatchesSync):
+    """The same with games of `crowd`; on every second tick the proxy gets lists."""
 
-    face = "vector"
-
-    def __init__(self, env: Any, group: Any, *, ticks: int, make: Any, steps: int) -> None:
-        super().__init__(env, group, ticks=ticks)
-        self.steps = steps
+    def make(self, env_id: str) -> gymnasium.Env[Any, Any]:
         import crowd
 
-        self.reference = gymnasium.vector.SyncVectorEnv(
-            [getattr(crowd, make) for _ in range(env.num_envs)],
-            autoreset_mode=gymnasium.vector.AutoresetMode.SAME_STEP,
-        )
+        return getattr(crowd, env_id)()  # type: ignore[no-any-return]
 
-    def run(self) -> None:
-        same(self.env.reset(seed=5), self.reference.reset(seed=5))
-        ends = 0
-        for step in range(self.steps):
-            actions = self.env.action_space.sample()
-            listed = (
-                {name: tuple(rows) for name, rows in actions.items()}
-                if isinstance(actions, dict)
-                else tuple(tuple(part) if isinstance(part, Ragged) else part for part in actions)
-            )
-            mine, theirs = self.env.step(actions if step % 2 else listed), self.reference.step(listed)
-            same(mine, theirs)
-            ends += int((theirs[2] | theirs[3]).sum())
-            if step == self.steps // 2:
-                same(self.env.reset(seed=[9] * self.env.num_envs), self.reference.reset(seed=[9] * self.env.num_envs))
-        NOTES.append(ends)
-        self.reference.close()
+    def actions(self, step: int) -> tuple[Any, Any]:
+        actions = self.env.action_space.sample()
+        listed = (
+            {name: tuple(rows) for name, rows in actions.items()}
+            if isinstance(actions, dict)
+            else tuple(tuple(part) if isinstance(part, Ragged) else part for part in actions)
+        )
+        return (actions if step % 2 else listed), listed

@@ -106,17 +106,25 @@ class MatchesSync(Player):
         super().__init__(env, group, ticks=ticks)
         self.steps = steps
         self.reference = gymnasium.vector.SyncVectorEnv(
-            [lambda: gymnasium.make(env_id) for _ in range(env.num_envs)],
+            [lambda: self.make(env_id) for _ in range(env.num_envs)],
             autoreset_mode=gymnasium.vector.AutoresetMode.SAME_STEP,
         )
+
+    def make(self, env_id: str) -> gymnasium.Env[Any, Any]:
+        return gymnasium.make(env_id)
+
+    def actions(self, step: int) -> tuple[Any, Any]:
+        """The same actions for the proxy and for the reference."""
+        drawn = self.reference.action_space.sample()
+        return drawn, drawn
 
     def run(self) -> None:
         self.reference.action_space.seed(3)
         same(self.env.reset(seed=5), self.reference.reset(seed=5))
         ends = 0
         for step in range(self.steps):
-            actions = self.reference.action_space.sample()
-            mine, theirs = self.env.step(actions), self.reference.step(actions)
+            own, actions = self.actions(step)
+            mine, theirs = self.env.step(own), self.reference.step(actions)
             same(mine, theirs)
             ends += int((theirs[2] | theirs[3]).sum())
             if step == self.steps // 2:

@@ -70,14 +70,6 @@ class FewerActions(gymnasium.Wrapper[Any, Any, Any, Any]):
         self.action_space = spaces.Discrete(1)
 
 
-class Skips(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Plays each action twice."""
-
-    def step(self, action: Any) -> Any:
-        self.env.step(action)
-        return self.env.step(action)
-
-
 class Frames(Player):
     """Records the observations of each tick, and of the end of an episode."""
 

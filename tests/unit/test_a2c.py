@@ -10,9 +10,8 @@ import torch
 from gymnasium import spaces
 from gymnasium.vector.utils import batch_space
 
-from arena.errors import BudgetReached
-from fakes import ScriptedEnv, ThreadGroup, random_rewards, solo_group
-from learning_steps import evaluate, learn, play
+from fakes import ScriptedEnv, ThreadGroup, solo_group
+from learning_steps import learn
 from policies.a2c import A2C
 from policies.common.columns import to_leaves
 from policies.common.rollout import Batch
@@ -25,21 +24,6 @@ WEIGHTED = {"vf_coef": 0.7, "ent_coef": 0.3}
 
 def worker(env: ScriptedEnv, group: ThreadGroup | None = None, **options: Any) -> A2C:
     return A2C(env, group or solo_group(), ticks=env.ticks, **{**SMALL, **options})
-
-
-def trained(env: ScriptedEnv, group: ThreadGroup | None = None, **options: Any) -> A2C:
-    """A worker after its whole run."""
-    a2c = worker(env, group, **options)
-    with pytest.raises(BudgetReached):
-        a2c.run()
-    return a2c
-
-
-def seen(a2c: A2C) -> Batch:
-    """The batch of one rollout."""
-    a2c.rollout.begin(*a2c.env.reset())
-    play(a2c)
-    return evaluate(a2c)
 
 
 # ------------------------------------------------------------------------------------------------------- the maths
@@ -77,35 +61,6 @@ def test_metrics_are_the_terms_of_the_papers_loss() -> None:
     np.testing.assert_allclose(measured.numpy(), total / batch.size, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.slow
-def test_return_is_rewards_to_the_rollout_end_plus_bootstrap_value() -> None:
-    env = ScriptedEnv(VECTOR, CHOICE, rows=2, length=99, reward=random_rewards(0))
-    a2c = worker(env, gamma=0.9)
-    rewards: list[Any] = []
-    step = env.step
-
-    def watched(actions: Any) -> Any:
-        result = step(actions)
-        rewards.append(result[1])
-        return result
-
-    env.step = watched  # type: ignore[method-assign]
-    batch = seen(a2c)
-    expected = a2c.network.value(a2c.rollout.leaves(6)).detach().double()
-    for t in reversed(range(6)):
-        expected = torch.tensor(rewards[t]) + 0.9 * expected
-        torch.testing.assert_close(batch.returns.view(6, 2)[t], expected.float())
-    torch.testing.assert_close(batch.advantages, batch.returns - batch.values)
-
-
-def test_a_rollout_is_one_gradient_step_on_all_of_its_transitions() -> None:
-    a2c = trained(ScriptedEnv(VECTOR, CHOICE, ticks=20, reward=random_rewards(0)))
-    assert a2c.updates == a2c.optimizer.steps == a2c.group.called.count("average") == 3
-    measured = {"policy_loss", "value_loss", "entropy", "explained_variance", "learning_rate"}
-    assert set(a2c.group.logged[0]) == measured
-    assert len(a2c.group.saved) == 3
-
-
 def test_advantages_are_normalized_only_if_configured() -> None:
     rates = {"learning_rate": 1.0, "max_grad_norm": None, "vf_coef": 0.0}
     plain, normalized = (
@@ -125,22 +80,3 @@ def test_advantages_are_normalized_only_if_configured() -> None:
 def test_ppo_only_options_are_refused() -> None:
     with pytest.raises(TypeError, match="clip_range"):
         A2C.Options(clip_range=0.2)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("memory", [{}, {"recurrent": "gru", "hidden_size": 16}], ids=["plain", "gru"])
-def test_learns_to_act_on_observations(memory: dict[str, Any]) -> None:
-    def env(ticks: int) -> ScriptedEnv:
-        def matching(observations: Any, actions: Any) -> Any:
-            return (observations == actions).astype(np.float64)
-
-        return ScriptedEnv(CHOICE, CHOICE, rows=16, ticks=ticks, length=50, reward=matching)
-
-    a2c = trained(env(900), learning_rate=0.01, gamma=0.0, **memory)
-    fresh = env(20)
-    act, (observations, infos) = a2c.actor(greedy=True), fresh.reset(seed=9)
-    rewards = []
-    for _ in range(20):
-        observations, reward_t, _, _, infos = fresh.step(act(observations, infos))
-        rewards.append(reward_t.mean())
-    assert np.mean(rewards) >= 0.95

@@ -9,7 +9,6 @@ from gymnasium import spaces
 from torch import nn
 
 from arena import registry
-from arena.errors import ConfigError
 from fakes import ScriptedEnv, solo_group
 from policies.common.adam import Adam
 from policies.common.on_policy import OnPolicyOptions
@@ -57,44 +56,3 @@ def test_every_optimizer_has_the_epsilon_of_the_options(algorithm: str) -> None:
         made = cls(env, solo_group(), ticks=1000, **given)
         optimizers = [made.optimizer] if issubclass(cls.Options, OnPolicyOptions) else made.optimizers.values()
         assert {optimizer.epsilon for optimizer in optimizers} == {expected}
-
-
-def test_flattening_keeps_the_weights() -> None:
-    net = module()
-    Adam(net, epsilon=1e-8)
-    for left, right in zip(net.parameters(), module().parameters(), strict=True):
-        assert torch.equal(left, right)
-
-
-def test_loading_weights_into_the_module_writes_into_the_vector() -> None:
-    net = module()
-    adam = Adam(net, epsilon=1e-8)
-    net.load_state_dict({name: torch.full_like(value, 2.0) for name, value in net.state_dict().items()})
-    assert adam.vector.detach().sum() == 2 * sum(parameter.numel() for parameter in net.parameters())
-
-
-def test_step_uses_a_gradient_set_from_outside() -> None:
-    net = module()
-    adam = Adam(net, epsilon=1e-8)
-    for _ in range(2):
-        adam.zero_grad()
-        gradient_of(net, 0)
-        assert adam.gradient.abs().sum() > 0
-        adam.vector.grad = torch.zeros_like(adam.gradient)  # as a group may set it
-        adam.step(0.1)
-    for left, right in zip(net.parameters(), module().parameters(), strict=True):
-        assert torch.equal(left, right)
-
-
-def test_zero_learning_rate_changes_no_bit() -> None:
-    net = module()
-    adam = Adam(net, epsilon=1e-8)
-    gradient_of(net, 0)
-    adam.step(0.0)
-    for left, right in zip(net.parameters(), module().parameters(), strict=True):
-        assert torch.equal(left.view(torch.int32), right.view(torch.int32))
-
-
-def test_the_state_of_another_network_is_refused() -> None:
-    with pytest.raises(ConfigError, match="numbers, this network has"):
-        Adam(module(3), epsilon=1e-8).load_state_dict(Adam(module(30), epsilon=1e-8).state_dict())

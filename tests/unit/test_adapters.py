@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import copy
-import re
-import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,8 +11,6 @@ import numpy as np
 import pettingzoo
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete, Graph, MultiBinary, MultiDiscrete, OneOf, Sequence, Space, Text, Tuple
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from mpe2 import simple_spread_v3, simple_tag_v3
 
 import readme
@@ -86,9 +81,6 @@ class Sundry(gymnasium.Env[Any, Any]):
 
 GYMNASIUM: dict[str, Callable[..., Any]] = {
     "CartPole": gymnasium_factory("CartPole-v1"),
-    "Taxi": gymnasium_factory("Taxi-v4"),
-    "MountainCarContinuous": gymnasium_factory("MountainCarContinuous-v0"),
-    "Blackjack": gymnasium_factory("Blackjack-v1"),
     "Sundry": Sundry,
 }
 
@@ -178,17 +170,6 @@ def test_ended_lane_is_not_stepped() -> None:
     assert not any(column.any() for column in (still.rewards, still.terminated, still.truncated))
     assert env.reset(np.array([True, False])).active.tolist() == [[True], [False]]
     assert env.step(action).rewards.tolist() == [[1.0], [0.0]]
-
-
-def test_error_of_a_game_propagates_unchanged() -> None:
-    class Failing(Ticking):
-        def step(self, action: Any) -> Any:
-            raise ZeroDivisionError("the game's own")
-
-    env = adapt(Failing, {}, 1)
-    env.reset(ONE)
-    with pytest.raises(ZeroDivisionError, match="the game's own"):
-        env.step([np.zeros((1, 1), np.float32)])
 
 
 def test_observation_outside_its_space_is_named() -> None:
@@ -488,10 +469,7 @@ FAULTS: list[tuple[int, Callable[[Any, Any], Any], type[Exception], str]] = [
     *((1, missing(part), GameError, f"{what} without the agent 'b'") for part, what in enumerate(PARTS[:4])),
     *((2, unknown(part), GameError, f"{what} of the unknown agent 'B'") for part, what in enumerate(PARTS)),
     (0, missing(0), GameError, "observations without the agent 'b'"),
-    (0, unknown(0), GameError, "observations of the unknown agent 'B'"),
-    (0, unknown(1), GameError, "infos of the unknown agent 'B'"),
     (0, joins, GameError, "`agents` of the unknown agent 'z'; agents are a, b"),
-    (1, joins, GameError, "`agents` of the unknown agent 'z'"),
     (1, leaves, GameError, "no end of the agent 'b', which has left"),
     (0, lambda crew, given: given[0], ConfigError, r"reset\(\) of Crew gave one dict; expected 2: observations, infos"),
     (
@@ -558,25 +536,15 @@ class Turns(pettingzoo.AECEnv[str, Any, Any]):
 @pytest.mark.parametrize(
     ("alter", "kind", "words"),
     [
-        *(
-            (lambda game, what=what: getattr(game, what).pop("b"), GameError, f"{what} without the agent 'b'")
-            for what in (*PARTS[1:],)
-        ),
-        *(
-            (lambda game, what=what: getattr(game, what).update(B={}), GameError, f"{what} of the unknown agent 'B'")
-            for what in (*PARTS[1:],)
-        ),
+        (lambda game: game.rewards.pop("b"), GameError, "rewards without the agent 'b'"),
+        (lambda game: game.terminations.update(B=True), GameError, "terminations of the unknown agent 'B'"),
         (
             lambda game: setattr(game, "agent_selection", "q"),
             GameError,
             "an `agent_selection` of the unknown agent 'q'",
         ),
         (lambda game: game.agents.append("z"), GameError, "`agents` of the unknown agent 'z'"),
-        (
-            lambda game: delattr(game, "truncations"),
-            ConfigError,
-            "Turns has no truncations; .*older games have `dones`",
-        ),
+        (lambda game: delattr(game, "truncations"), ConfigError, "Turns has no truncations; .*games have `dones`"),
     ],
 )
 def test_wrong_agents_of_a_turn_based_game_are_refused_by_name(alter: Any, kind: Any, words: str) -> None:
@@ -584,15 +552,6 @@ def test_wrong_agents_of_a_turn_based_game_are_refused_by_name(alter: Any, kind:
     env.reset(ONE)
     with pytest.raises(kind, match=words):
         env.step([np.array([1])] * 2)
-
-
-def test_reset_of_a_game_behind_pettingzoos_wrappers_is_checked() -> None:
-    class Unseeded(Turns):
-        def reset(self) -> None:  # type: ignore[override]
-            super().reset()
-
-    with pytest.raises(ConfigError, match=r"reset\(\) of Unseeded takes no seed and no options"):
-        adapt(lambda: pettingzoo.utils.wrappers.OrderEnforcingWrapper(Unseeded(id)), {}, 1)
 
 
 def test_reset_that_looks_for_masks_is_seeded() -> None:
@@ -644,8 +603,6 @@ def arena_loop(env: BatchedEnv, choose: Callable[[Any, Any], int], seed: int) ->
 
 AEC: dict[str, tuple[Any, Callable[[], Any]]] = {
     "tictactoe": (tictactoe(), lambda: pettingzoo.make("aec", "classic/tictactoe-v3")),
-    "connect_four": (connect_four(), lambda: pettingzoo.make("aec", "classic/connect_four-v3")),
-    "spread": (simple_spread_v3.env, simple_spread_v3.env),
     "tag": (simple_tag_v3.env, simple_tag_v3.env),
 }
 
@@ -656,7 +613,7 @@ def test_turn_based_rewards_sum_to_pettingzoos(name: str) -> None:
     factory, make = AEC[name]
     env, alone = adapt(factory, {}, 1), make()
     totals = []
-    for seed in range(8):
+    for seed in range(4):
         for loop, game in ((arena_loop, env), (plain_loop, alone)):
             rng = np.random.default_rng(seed)
 
@@ -683,25 +640,6 @@ def test_the_agent_to_move_sees_the_board_with_its_own_stones_and_mask() -> None
         np.testing.assert_array_equal(frame.masks[1 - entity], np.ones((1, 7)))
         alone.step(column)
         frame = env.step([np.array([column])] * 2).frame
-
-
-def test_illegal_move_loses_as_in_pettingzoo(recwarn: pytest.WarningsRecorder) -> None:
-    env = adapt(tictactoe(), {}, 1)
-    env.reset(ONE, [0])
-    env.step([np.array([4]), np.array([0])])
-    step = env.step([np.array([0]), np.array([4])])  # taken
-    assert step.rewards.tolist() == [[0.0, -1.0]]
-    assert step.terminated.all()
-    assert step.truncated.all()
-    assert not step.frame.active.any()
-
-
-def test_lanes_of_a_turn_based_game_may_have_different_movers() -> None:
-    env = adapt(tictactoe(), {}, 2)
-    env.reset(np.ones(2, bool))
-    env.step([np.array([0, 0])] * 2)
-    frame = env.reset(np.array([False, True]))
-    assert frame.active.tolist() == [[False, True], [True, False]]
 
 
 class Pennies:
@@ -797,27 +735,6 @@ def test_optional_parts_of_the_list_interface_are_used() -> None:
     plain.close()
 
 
-@pytest.mark.parametrize("takes", ["seed", "options", "both"])
-def test_list_game_gets_the_arguments_that_its_reset_takes(takes: str) -> None:
-    class Noting(Pennies):
-        got: Any = None
-
-    def reset(self: Noting, **given: Any) -> list[Any]:
-        self.got = given
-        return Pennies.reset(self)
-
-    resets = {
-        "seed": lambda self, seed: reset(self, seed=seed),
-        "options": lambda self, *, options=None: reset(self, options=options),
-        "both": reset,
-    }
-    Noting.reset = resets[takes]  # type: ignore[method-assign]
-    env = adapt(Noting, {}, 1)
-    env.reset(ONE, [5], {"level": 2})
-    given = {"seed": 5, "options": {"level": 2}}
-    assert env.game._games[0]._env.got == (given if takes == "both" else {takes: given[takes]})  # type: ignore[attr-defined]
-
-
 @pytest.mark.parametrize(
     ("method", "given", "words"),
     [
@@ -835,34 +752,12 @@ def test_other_interface_of_a_list_game_is_a_configuration_error(
         env.reset(ONE) if method == "reset" else env.step([np.array([1]), np.array([3])])
 
 
-@settings(max_examples=10)
-@given(seeds=st.lists(st.integers(0, 2**31 - 1), min_size=1, max_size=4), actions=st.integers(0, 2**31 - 1))
-def test_adapted_lanes_equal_single_lanes(seeds: list[int], actions: int) -> None:
-    make, lanes = gymnasium_factory("CartPole-v1"), len(seeds)
-    together, alone = adapt(make, {}, lanes), [adapt(make, {}, 1) for _ in seeds]
-    together.reset(np.ones(lanes, bool), seeds)
-    for env, seed in zip(alone, seeds, strict=True):
-        env.reset(ONE, [seed])
-    rng = np.random.default_rng(actions)
-    for _ in range(30):
-        joint = rng.integers(2, size=lanes)
-        step = together.step([joint])
-        singles = [env.step([joint[[lane]]]) for lane, env in enumerate(alone)]
-        np.testing.assert_array_equal(
-            step.frame.observations[0], np.concatenate([single.frame.observations[0] for single in singles])
-        )
-        np.testing.assert_array_equal(step.terminated, np.concatenate([single.terminated for single in singles]))
-
-
 CONFORMING: dict[str, tuple[Any, dict[str, Any]]] = {
-    "cartpole": (gymnasium_factory("CartPole-v1"), {"render_mode": "rgb_array"}),
-    "taxi": (gymnasium_factory("Taxi-v4"), {}),
     "tag": (pettingzoo_factory("mpe2.simple_tag_v3"), {"max_cycles": 5}),
     "connect four": (connect_four(), {}),
     "sundry": (Sundry, {}),
     "list": (Pennies, {"ending": "each"}),
     "leaving": (Leaving, {}),
-    "touchdown": (Touchdown, {"team_size": 2, "max_steps": 9}),
 }
 
 
@@ -927,37 +822,14 @@ def no_game() -> int:
             "no module 'pettingzoo.mpe2.simple_tug_v3' or 'mpe2.simple_tug",
         ),
         (lambda: pettingzoo_factory("json"), "'json' has neither parallel_env nor env"),
+        (lambda: pettingzoo_factory("classic/tictactoe-v1"), "did you mean 'classic.tictactoe_v3'?"),
+        (lambda: pettingzoo_factory("mpe2.simple_tag_v2"), "did you mean 'mpe2.simple_tag_v3'?"),
+        (
+            lambda: adapt(type("Lame", (Pennies,), {"action_spaces": [Discrete(2)]}), {}, 1),
+            "Lame has 1 entities, 2 observation_spaces and 1 action_spaces",
+        ),
     ],
 )
 def test_mistake_is_named_with_the_allowed_values(attempt: Callable[[], Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         attempt()
-
-
-def test_a_list_game_with_unequal_lists_is_named() -> None:
-    class Lame(Pennies):
-        action_spaces = [Discrete(2)]
-
-    with pytest.raises(ConfigError, match="Lame has 1 entities, 2 observation_spaces and 1 action_spaces"):
-        adapt(Lame, {}, 1)
-
-
-@pytest.mark.slow
-def test_games_import_neither_torch_nor_pettingzoo_nor_mpi() -> None:
-    modules = "envs.touchdown, envs.cover, envs.matrix, envs.adapters, arena.testing"
-    code = f"import sys, {modules}; print(*{{name.split('.')[0] for name in sys.modules}})"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert not {"torch", "pettingzoo", "mpi4py", "pygame"} & set(loaded)
-
-
-@pytest.mark.parametrize(
-    ("name", "meant"),
-    [
-        ("classic.connect_four_v2", "classic.connect_four_v3"),
-        ("classic/tictactoe-v1", "classic.tictactoe_v3"),
-        ("mpe2.simple_tag_v2", "mpe2.simple_tag_v3"),
-    ],
-)
-def test_other_version_of_a_pettingzoo_game_is_suggested(name: str, meant: str) -> None:
-    with pytest.raises(ConfigError, match=re.escape(f"did you mean '{meant}'?")):
-        pettingzoo_factory(name)

@@ -16,7 +16,7 @@ from arena.errors import GameError
 from arena.external.errors import ExternalError
 from arena.external.samples import fitted
 from arena.game.api import Frame, Interface, Step
-from arena.game.arrays import copied, lost_value
+from arena.game.arrays import lost_value
 from arena.game.spaces import as_action, empty_batch, stack, write_sample
 from arena.roles.environment.restart import RestartingGame
 from arena.roles.environment.validate import StepValidator
@@ -72,14 +72,6 @@ def test_the_first_value_that_a_conversion_changes_is_named(given: Any, dtype: A
     wrong = [value for value in array if not survives(value, dtype)] if given != dtype else []
     expected = f"{wrong[0]!s:.40} ({given})" if wrong else None
     assert lost_value(array, dtype) == expected
-
-
-def test_copies_share_nothing_that_changes_in_place() -> None:
-    array = np.zeros(1)
-    given = {"a": array, "l": [array, (array, {"d": array})], "t": "text"}
-    found = copied(given)
-    array[0] = 1
-    assert found == {"a": 0, "l": [0, (0, {"d": 0})], "t": "text"}
 
 
 SIXTEEN = Box(0, 2**16 - 1, (2,), np.uint16)

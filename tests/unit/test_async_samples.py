@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arena.diagnostics.profile import Activity, StoppedWatch, Stopwatch
+from arena.diagnostics.profile import StoppedWatch
 from arena.group.async_samples import AsyncSamples
 from arena.transport import Tag
 from arena.transport.scheduler import RoleEndpoint, RoleScheduler
@@ -149,29 +149,6 @@ def test_fragments_left_over_are_used_in_the_next_leg() -> None:
     assert [None if parts is None else len(parts[0]) for parts in found] == [3, 2, None]
 
 
-def test_lag_of_fragments_left_over_counts_from_the_leg_that_played_them() -> None:
-    lags: list[int] = []
-
-    def root(endpoint: RoleEndpoint, fragments: AsyncSamples) -> None:
-        fragments.put(np.arange(3), 3)
-        meet(endpoint)
-        assert fragments.get() is not None
-        state = fragments.state_dict()
-        fresh = AsyncSamples(endpoint, (0, 1), StoppedWatch(), max_lag=2)
-        fresh.load_state_dict({**state, "waiting": state["waiting"][:2]})
-        fresh.put(np.arange(3), 3)
-        assert fresh.get() is not None
-        lags.extend(fresh.lags)
-
-    def other(endpoint: RoleEndpoint, fragments: AsyncSamples) -> None:
-        for _ in range(2 if endpoint.address == 1 else 1):
-            fragments.put(np.arange(2), 2)
-        meet(endpoint)
-
-    together(root, other, other)
-    assert lags == [0, 1]
-
-
 def test_lag_of_a_part_played_rollout_counts_from_the_weights_that_played_it() -> None:
     """The worker completes no rollout in the first leg, in which the root learns from what it has waiting."""
     states: dict[int, Any] = {0: {"version": 5, "waiting": [[(1, 5, np.zeros(1))], [(1, 5, np.zeros(1))]]}}
@@ -196,44 +173,3 @@ def test_lag_of_a_part_played_rollout_counts_from_the_weights_that_played_it() -
 
     RoleScheduler({0: "worker 0", 1: "worker 1"}).run({0: main, 1: main})
     assert lags == [0, 0, 0, 1]
-
-
-@pytest.mark.parametrize("max_lag", [0, 2])
-@pytest.mark.parametrize("sync", ["gradients", "samples"])
-def test_group_has_async_samples_if_configured(sync: str, max_lag: int) -> None:
-    from arena.group.group import Group
-
-    found: list[bool] = []
-
-    def main(endpoint: RoleEndpoint) -> None:
-        group = Group(
-            endpoint,
-            (0,),
-            policy="blue",
-            sync=sync,
-            max_lag=max_lag,
-            seed=1,
-            shared_seed=2,
-            comm=None,
-            on_log=lambda values: None,
-            on_save=lambda state: None,
-        )
-        found.append(group.async_samples is not None)
-
-    RoleScheduler({0: "worker"}).run({0: main})
-    assert found == [(sync, max_lag) == ("samples", 2)]
-
-
-def test_time_before_weights_are_published_is_learning() -> None:
-    now = [0.0]
-
-    def main(endpoint: RoleEndpoint) -> None:
-        samples = AsyncSamples(endpoint, (0,), stopwatch, max_lag=2)
-        stopwatch.begin_inference()
-        now[0] += 3.0
-        samples.publish({})
-
-    stopwatch = Stopwatch(lambda: now[0])
-    RoleScheduler({0: "worker 0"}).run({0: main})
-    assert stopwatch.seconds[Activity.LEARNING] == 3.0
-    assert stopwatch.seconds[Activity.INFERENCE] == 0.0

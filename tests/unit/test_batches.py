@@ -10,10 +10,8 @@ import pytest
 from gymnasium import spaces
 
 from arena.dataset import Batch, open_dataset, write_samples
-from arena.errors import BudgetReached, ConfigError
+from arena.errors import ConfigError
 from arena.game.spaces import flatten
-from fakes import ScriptedEnv, solo_group
-from policies.bc import BehaviorCloning
 from recorded_samples import record
 
 BOX, CHOICE = spaces.Box(-1, 1, (3,), np.float32), spaces.Discrete(4)
@@ -145,23 +143,6 @@ def test_a_batch_of_a_run_can_be_written_as_samples_again(tmp_path: Path) -> Non
     write_samples(tmp_path / "second", "copy", BOX, CHOICE, batch.split_by_episode())
     again = open_dataset(tmp_path / "second").batch("copy")
     assert all(np.array_equal(again[name], batch[name]) for name in batch if name not in ("eps_id", "agent_index"))
-
-
-@pytest.mark.slow
-def test_behavior_cloning_imitates_episodes_from_elsewhere(tmp_path: Path) -> None:
-    """The teacher plays the sign of what it sees; the clone does the same in what it has not seen."""
-    rng = np.random.default_rng(2)
-    given = [episode(20, rng) for _ in range(40)]
-    for one in given:
-        one["actions"] = (one["obs"][:, 0] > 0).astype(np.int64)
-    write_samples(tmp_path / "samples", "teacher", BOX, CHOICE, given)
-    options = {"gradient_steps": 100, "train_every": 5, "batch_size": 64, "hidden_sizes": (32,), "learning_rate": 3e-3}
-    env = ScriptedEnv(BOX, CHOICE, ticks=20)
-    clone = BehaviorCloning(env, solo_group(), ticks=20, data=str(tmp_path / "samples"), **options)
-    with pytest.raises(BudgetReached):
-        clone.run()
-    seen = rng.uniform(-1, 1, (500, 3)).astype(np.float32)
-    assert (clone.actor(greedy=True)(seen, {}) == (seen[:, 0] > 0)).mean() > 0.95
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from gymnasium import spaces
 from gymnasium.vector.utils import batch_space
 from torch import Tensor
 
-from arena import registry
-from arena.errors import BudgetReached, ConfigError
-from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, hide_idle_rows, random_rewards, solo_group
+from arena.errors import ConfigError
+from fakes import ScriptedEnv, ThreadGroup, flat_weights, random_rewards, solo_group
+from learning_steps import run
 from minibatches import assert_gradients, disturb
 from policies.common.columns import to_leaves
 from policies.common.replay import Transitions
@@ -42,14 +42,6 @@ def game(space: Any = VECTOR, actions: Any = CHOICE, *, lanes: int = 2, entities
 def worker(kind: Any, env: Any = None, group: ThreadGroup | None = None, **options: Any) -> Any:
     env = env or game()
     return kind(env, group or solo_group(), ticks=env.ticks, **{**SMALL, **options})
-
-
-def trained(kind: Any, env: Any, group: ThreadGroup | None = None, **options: Any) -> Any:
-    """A worker after its whole run."""
-    learner = worker(kind, env, group, **options)
-    with pytest.raises(BudgetReached):
-        learner.run()
-    return learner
 
 
 def disturbed(learner: Any) -> Any:
@@ -287,29 +279,13 @@ def test_entity_that_does_not_act_changes_nothing(kind: Any, steady_noise: None)
 def test_plays_and_learns_with_its_kinds_of_spaces(kind: Any, space: Any, action_space: Any) -> None:
     kind.check(space, action_space)
     env = game(space, action_space, ticks=8, reward=random_rewards(0))
-    learner = trained(kind, env)
+    learner = run(worker(kind, env))
     assert learner.gradient_steps > 0
     assert all(env.action_space.contains(np.asarray(actions)) for actions in env.actions)
     assert np.isfinite(flat_weights(learner.network)).all()
     observations, infos = env.reset()
     for greedy in (True, False):
         assert env.action_space.contains(np.asarray(learner.actor(greedy=greedy)(observations, infos)))
-
-
-@pytest.mark.slow
-@both
-def test_idle_entities_have_no_gradient(kind: Any) -> None:
-    env = game(ticks=30, active=lambda tick: (np.arange(6) + tick) % 2 == 0)
-    learner = trained(kind, hide_idle_rows(env), n_step=2, prioritized=True, normalize_observations=True)
-    assert learner.gradient_steps > 5
-    assert np.isfinite(flat_weights(learner.network)).all()
-
-
-@both
-def test_joint_transitions_are_counted_per_lane(kind: Any) -> None:
-    learner = trained(kind, game(lanes=4, ticks=10))
-    assert learner.intensity.collected == learner.replay.added == 40
-    assert learner.intensity.replayed == 16 * learner.gradient_steps
 
 
 @both
@@ -319,30 +295,16 @@ def test_waiting_entities_accept_choices_with_an_offset(kind: Any) -> None:
 
     env = game(spaces.Tuple([spaces.Discrete(3, start=5), spaces.MultiDiscrete([2, 2], start=[1, 9])]), active=turns)
     env.ticks = 12
-    assert trained(kind, env).gradient_steps > 5
+    assert run(worker(kind, env)).gradient_steps > 5
 
 
 @both
 def test_the_budget_of_a_run_is_counted_in_lanes(kind: Any) -> None:
     fits = {"train_every": 1, "n_step": 1, "buffer_size": 2 * 4 * 2}  # of 4 lanes, not of 12 rows
-    learner = trained(kind, game(lanes=4, ticks=10), **fits)
+    learner = run(worker(kind, game(lanes=4, ticks=10), **fits))
     assert (learner.experience.rows, learner.gradient_steps > 5) == (4, True)
     with pytest.raises(ConfigError, match=r"40 transitions are collected in 10 ticks \(by 1 worker with 4 rows\)"):
         worker(kind, game(lanes=4, ticks=10), learning_starts=40).run()
-
-
-@each_space
-def test_maddpg_actor_is_greedy_on_request(actions: Any) -> None:
-    noise = {"noise_std": 0.3} if actions is NUMBERS else {}
-    learner = disturbed(worker(MADDPG, game(actions=actions), **noise))
-    observations, infos = learner.env.reset()
-    greedy, curious = learner.actor(greedy=True), learner.actor()
-    before = learner.state_dict()
-    assert len({greedy(observations, infos).tobytes() for _ in range(5)}) == 1
-    assert len({curious(observations, infos).tobytes() for _ in range(8)}) > 3
-    with torch.no_grad():
-        assert len({learner.explore([torch.tensor(observations)], None).numpy().tobytes() for _ in range(8)}) > 3
-    assert all_equal(before, learner.state_dict())
 
 
 # --------------------------------------------------------------------------------------------------- state and options
@@ -354,64 +316,3 @@ def test_a_state_of_another_seat_or_other_actors_is_refused(kind: Any, other: di
     stored = worker(kind, shared_actor=not other).state_dict()
     with pytest.raises(ConfigError, match="do not fit this network"):
         worker(kind, game(entities=entities), **other).load_state_dict(stored)
-
-
-@both
-def test_a_team_of_one_entity_is_refused_with_the_remedy(kind: Any) -> None:
-    for env in (game(entities=1), ScriptedEnv(VECTOR, CHOICE)):
-        with pytest.raises(
-            ConfigError, match=r"here the team has one; .* seats: \[blue, blue, red\] or \[\[blue, blue\]"
-        ):
-            worker(kind, env)
-
-
-@both
-@pytest.mark.parametrize("space", [spaces.MultiDiscrete([2, 3]), spaces.Box(-np.inf, np.inf, (2,))], ids=str)
-def test_check_refuses_neither_discrete_nor_bounded_actions(kind: Any, space: Any) -> None:
-    with pytest.raises(ConfigError):
-        kind.check(VECTOR, space)
-
-
-@pytest.mark.parametrize(
-    ("option", "value", "message"),
-    [("gumbel_temperature", 0, "more than 0"), ("learning_starts", 25, "nothing would be learned")],
-)
-@both
-def test_options_without_effect_are_refused(kind: Any, option: str, value: Any, message: str) -> None:
-    with pytest.raises(ConfigError, match=message) as caught:
-        worker(kind, game(ticks=10), **{option: value}).run()  # 10 ticks of 2 lanes: 20 joint transitions
-    assert caught.value.path == f"options.{option}"
-
-
-@pytest.mark.parametrize(
-    ("option", "value", "message"),
-    [("shared_actor", "yes", "true or false"), ("gumbel_temperature", -1, "at least 0")],
-)
-@both
-def test_a_wrong_option_is_refused(kind: Any, option: str, value: Any, message: str) -> None:
-    with pytest.raises(ConfigError, match=message) as caught:
-        registry.decode_options(kind, {option: value}, path="")
-    assert caught.value.path == f"options.{option}"
-
-
-@pytest.mark.parametrize(("target", "grows"), [(1.38, True), (-5.0, False)])
-def test_temperature_grows_while_entropy_is_below_target(target: float, grows: bool) -> None:
-    learner = disturbed(worker(MASAC, game(actions=NUMBERS), target_entropy=target))
-    batch, before = made_up(learner, 20), learner.alpha
-    for _ in range(3):
-        learner.update(batch)
-    assert learner.alpha != before
-    assert (learner.alpha > before) == grows
-
-
-@pytest.mark.parametrize(("actions", "target"), [(CHOICE, 1.39), (CHOICE, -1.0), (NUMBERS, 1.39)], ids=str)
-def test_target_entropy_out_of_reach_is_refused(actions: Any, target: float) -> None:
-    with pytest.raises(ConfigError, match=r"than 1\.386") as caught:
-        worker(MASAC, game(actions=actions), target_entropy=target)
-    assert caught.value.path == "options.target_entropy"
-
-
-def test_fixed_temperature_has_no_optimizer() -> None:
-    learner = trained(MASAC, game(ticks=12), ent_coef=0.2)
-    assert learner.alpha == 0.2
-    assert set(learner.optimizers) == {"critics", "actors"}

@@ -34,19 +34,6 @@ def test_all_players_get_minus_the_mean_gap() -> None:
     np.testing.assert_allclose(step.rewards, [[-(0.4 + 0.3) / 2] * 2])
 
 
-def test_one_player_may_be_the_nearest_of_several_targets() -> None:
-    env = begun(players=2)
-    env.positions[0] = [(0, 0), (1, 1)]
-    env.targets[0] = [(0, 0.1), (0, -0.1)]
-    np.testing.assert_allclose(env.step([np.array([0])] * 2).rewards, [[-0.1, -0.1]])
-
-
-def test_covering_all_targets_pays_zero() -> None:
-    env = begun()
-    env.positions[:] = env.targets[:, ::-1]
-    np.testing.assert_allclose(env.step([np.array([0])] * 3).rewards, 0)
-
-
 @settings(max_examples=40)
 @given(seed=st.integers(0, 2**32 - 1), lanes=st.integers(1, 4), players=st.integers(1, 4))
 def test_batched_lanes_equal_the_formula(seed: int, lanes: int, players: int) -> None:
@@ -60,14 +47,6 @@ def test_batched_lanes_equal_the_formula(seed: int, lanes: int, players: int) ->
         for lane in range(lanes):
             places = np.clip(before[lane] + moves[actions[:, lane]], -1, 1)
             np.testing.assert_allclose(step.rewards[lane], slow_reward(places, env.targets[lane]))
-
-
-def test_a_lane_does_not_depend_on_the_others() -> None:
-    alone, together = Cover(lanes=1), Cover(lanes=3)
-    alone.reset(np.ones(1, bool), [7])
-    together.reset(np.ones(3, bool), [1, 7, 2])
-    np.testing.assert_array_equal(alone.positions[0], together.positions[1])
-    np.testing.assert_array_equal(alone.targets[0], together.targets[1])
 
 
 def test_observation_is_own_position_targets_then_others() -> None:
@@ -97,12 +76,3 @@ def test_cover_keeps_the_contract(options: dict[str, Any]) -> None:
 def test_wrong_option_lists_allowed_values() -> None:
     with pytest.raises(ConfigError, match="players: got 0, expected a whole number of at least 1"):
         Cover(lanes=1, players=0)
-
-
-def test_a_covered_target_turns_green() -> None:
-    env = begun(players=1)
-    env.targets[0], env.positions[0] = (0, 0), (0.5, 0.5)
-    green = (44, 160, 44)
-    assert not (env.render() == green).all(axis=-1).any()
-    env.positions[0] = (0.05, 0)
-    assert (env.render() == green).all(axis=-1).any()

@@ -10,9 +10,8 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from arena import registry
-from arena.errors import BudgetReached, ConfigError
-from fakes import ScriptedEnv, ThreadGroup, flat_weights, random_rewards, solo_group
+from fakes import ScriptedEnv, ThreadGroup, random_rewards, solo_group
+from learning_steps import run
 from minibatches import assert_gradients, disturb, made_up
 from policies.common.replay import Transitions
 from policies.ddpg import DDPG
@@ -26,14 +25,6 @@ SMALL = {"hidden_sizes": (16, 16), "batch_size": 32, "training_intensity": 32.0,
 def worker(env: ScriptedEnv | None = None, group: ThreadGroup | None = None, **options: Any) -> DDPG:
     env = env or ScriptedEnv(VECTOR, NUMBERS)
     return DDPG(env, group or solo_group(), ticks=env.ticks, **{**SMALL, **options})
-
-
-def trained(env: ScriptedEnv, group: ThreadGroup | None = None, **options: Any) -> DDPG:
-    """A worker after its whole run."""
-    learner = worker(env, group, **options)
-    with pytest.raises(BudgetReached):
-        learner.run()
-    return learner
 
 
 def disturbed(learner: DDPG) -> DDPG:
@@ -73,19 +64,6 @@ def test_closed_form_gradients_equal_autograd(space: Any) -> None:
     assert found_actor_loss == pytest.approx(actor_loss.item(), rel=1e-5)
 
 
-def test_target_is_reward_plus_discounted_target_value() -> None:
-    learner = disturbed(worker())
-    batch = made_up(learner, 50)
-    with torch.no_grad():
-        targets = learner.targets_of(batch)
-    critics, actor = (learner.targets[name].module for name in ("critics", "actor"))
-    for index in range(50):
-        seen = batch.next_observations[0][index : index + 1]
-        value = critics(seen, actor(seen).tanh()).item()
-        expected = batch.rewards[index].item() + batch.discounts[index].item() * value
-        assert targets[index].item() == pytest.approx(expected, abs=1e-5)
-
-
 def test_td_errors_are_the_priorities() -> None:
     learner = disturbed(worker())
     batch = made_up(learner, 20)
@@ -93,25 +71,6 @@ def test_td_errors_are_the_priorities() -> None:
     with torch.no_grad():
         values = learner.network.critics(batch.observations[0], batch.actions)[0, :, 0]
         torch.testing.assert_close(errors, (values - learner.targets_of(batch)).abs())
-
-
-def test_target_networks_move_by_tau_after_every_step() -> None:
-    env = ScriptedEnv(VECTOR, NUMBERS, ticks=3, reward=random_rewards(0))
-    learner = worker(env, learning_starts=4, batch_size=4, training_intensity=1.0, tau=0.25)
-    followed = flat_weights(learner.targets["critics"].module).astype(np.float64)
-    step = learner.update
-
-    def watched(*given: Any) -> Any:
-        nonlocal followed
-        result = step(*given)
-        followed = 0.75 * followed + 0.25 * flat_weights(learner.network.critics)
-        return result
-
-    learner.update = watched  # type: ignore[method-assign]
-    with pytest.raises(BudgetReached):
-        learner.run()
-    assert learner.gradient_steps >= 2
-    np.testing.assert_allclose(flat_weights(learner.targets["critics"].module), followed, atol=1e-6)
 
 
 # -------------------------------------------------------------------------------------------------------- exploration
@@ -131,7 +90,7 @@ def test_noise_has_its_correlation_and_is_reset_per_episode(kind: str, correlati
     env = ScriptedEnv(VECTOR, NUMBERS, rows=1000, ticks=10, length=4)
     theta = {"noise_theta": 0.2} if kind == "correlated" else {}
     options = {"action_noise": kind, **theta, "noise_std": 0.2, "learning_starts": 0, "learning_rate": 0.0}
-    learner = trained(env, **options, training_intensity=1e-6)
+    learner = run(worker(env, **options, training_intensity=1e-6))
     assert learner.gradient_steps == 0
     played = np.stack(env.actions).reshape(10, -1)
     within, across = (np.corrcoef(played[t], played[t + 1])[0, 1] for t in (1, 3))
@@ -150,45 +109,8 @@ def test_noise_has_its_correlation_and_is_reset_per_episode(kind: str, correlati
 )
 def test_odd_boxes_are_played_within_their_bounds(space: Any) -> None:
     env = ScriptedEnv(VECTOR, space, rows=3, ticks=20, reward=random_rewards(0))
-    learner = trained(env, noise_std=2.0)
+    learner = run(worker(env, noise_std=2.0))
     assert learner.gradient_steps > 0
     assert all(env.action_space.contains(np.asarray(actions)) for actions in env.actions)
     observations, infos = env.reset()
     assert env.action_space.contains(np.asarray(learner.actor(greedy=True)(observations, infos)))
-
-
-@pytest.mark.parametrize(
-    "space", [spaces.Discrete(3), spaces.Box(-np.inf, np.inf, (2,)), spaces.Box(0, 9, (2,), np.int64)], ids=str
-)
-def test_check_refuses_other_actions_than_bounded_boxes(space: Any) -> None:
-    with pytest.raises(ConfigError):
-        DDPG.check(VECTOR, space)
-
-
-def test_greedy_actions_are_without_noise() -> None:
-    learner = disturbed(worker(noise_std=0.3))
-    observations, infos = learner.env.reset()
-    greedy = learner.actor(greedy=True)
-    with torch.no_grad():
-        wanted = learner.actions.to_env(learner.network([torch.tensor(observations)]).tanh().numpy())
-    assert np.allclose(greedy(observations, infos), wanted)
-
-
-# ------------------------------------------------------------------------------------------------------------ options
-
-
-@pytest.mark.parametrize(
-    ("option", "value", "message"),
-    [
-        ("noise_std", -0.1, "at least 0"),
-        ("noise_theta", 0, "never changes"),
-        ("noise_theta", 1.5, "at most 1"),
-        ("action_noise", "gausian", "did you mean 'gaussian'"),
-        ("tau", 2, "at most 1"),
-        ("tau", 0, "more than 0"),
-    ],
-)
-def test_options_out_of_range_are_refused(option: str, value: Any, message: str) -> None:
-    with pytest.raises(ConfigError, match=message) as caught:
-        registry.decode_options(DDPG, {option: value}, path="")
-    assert caught.value.path == f"options.{option}"

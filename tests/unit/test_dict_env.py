@@ -15,7 +15,7 @@ from arena.errors import ConfigError, GameError
 from arena.game.api import BatchedEnv
 from arena.game.spaces import row
 from arena.testing import check_batched_env
-from dict_games import GuessTheNumber, Relay, RockPaperScissors, Scripted, TicTacToe, TwoStep, seen
+from dict_games import GuessTheNumber, Relay, RockPaperScissors, Scripted, TicTacToe, seen
 from envs.adapters import adapt
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
@@ -26,7 +26,6 @@ GOES_ON = {"__all__": False}
 GAMES: dict[str, Callable[[], Any]] = {
     "rock_paper_scissors": RockPaperScissors,
     "tic_tac_toe": TicTacToe,
-    "two_step": TwoStep,
     "guess_the_number": GuessTheNumber,
 }
 
@@ -43,13 +42,13 @@ def acted(*numbers: int) -> list[Any]:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", GAMES)
 def test_dict_env_rewards_equal_the_games_own_loop(name: str) -> None:
-    known = own_loop(GAMES[name](), 1000)
-    assert through_dictionaries(GAMES[name], 1000) == known
+    known = own_loop(GAMES[name](), 100)
+    assert through_dictionaries(GAMES[name], 100) == known
     assert len({tuple(returns.values()) for returns in known}) > 2
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("make", [*GAMES.values(), Relay])
+@pytest.mark.parametrize("make", [TicTacToe, Relay])
 def test_dict_env_is_a_batched_env(make: Callable[[], Any]) -> None:
     check_batched_env(adapt(make, {}, 3), again=adapt(make, {}, 3))
 
@@ -86,14 +85,6 @@ def test_end_of_all_ends_absent_agents_too() -> None:
     step = env.step(acted(0, 0, 0))
     assert (step.truncated.tolist(), step.terminated.any()) == ([[True, True, True]], False)
     assert step.rewards.tolist() == [[0, 5, 0]], "the reward while it is absent"
-
-
-def test_zeros_are_seen_before_the_first_observation_of_an_episode() -> None:
-    _, env = played(seen(a=1), (seen(a=2, b=7), {}, {"__all__": True}, {}))
-    for _ in range(2):
-        frame = env.reset(ONE)
-        assert frame.observations[1].tolist() == [[0]], "not the last observation of the episode before"
-        env.step(acted(0, 0, 0))
 
 
 def test_seed_and_options_are_given_to_a_reset_that_takes_them() -> None:

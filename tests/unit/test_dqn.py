@@ -11,9 +11,8 @@ from gymnasium import spaces
 from gymnasium.vector.utils import batch_space
 from torch.nn import functional
 
-from arena import registry
-from arena.errors import BudgetReached, ConfigError
 from fakes import ScriptedEnv, ThreadGroup, solo_group
+from learning_steps import run
 from policies.common.columns import to_leaves
 from policies.common.replay import Transitions
 from policies.dqn import DQN
@@ -32,14 +31,6 @@ KINDS = [{"double": double, "dueling": dueling} for double in (True, False) for 
 
 def worker(env: ScriptedEnv, group: ThreadGroup | None = None, **options: Any) -> DQN:
     return DQN(env, group or solo_group(), ticks=env.ticks, **{**SMALL, **options})
-
-
-def trained(env: ScriptedEnv, group: ThreadGroup | None = None, **options: Any) -> DQN:
-    """A worker after its whole run."""
-    dqn = worker(env, group, **options)
-    with pytest.raises(BudgetReached):
-        dqn.run()
-    return dqn
 
 
 def disturb(module: torch.nn.Module, seed: int) -> None:
@@ -127,31 +118,6 @@ def test_closed_form_gradient_equals_autograd(space: Any, kind: dict[str, bool],
     assert float(measured[0]) == pytest.approx(expected_loss.item(), rel=1e-5)
 
 
-def test_loss_and_errors_of_two_transitions_by_hand() -> None:
-    """Q is 0 everywhere but for a bias: Q(., 1) = 2."""
-    dqn = worker(ScriptedEnv(VECTOR, CHOICE), dueling=False)
-    for module in (dqn.network, dqn.targets["network"].module):
-        for weight in module.parameters():
-            torch.nn.init.zeros_(weight)
-        module.layers[-1].bias.data[1] = 2.0
-    zeros = (torch.zeros(2, 3),)
-    batch = Transitions(
-        observations=zeros,
-        masks=None,
-        actions=torch.tensor([1, 0]),
-        rewards=torch.tensor([0.5, 1.0]),
-        next_observations=zeros,
-        next_masks=None,
-        discounts=torch.tensor([0.5, 0.0]),
-        weights=torch.tensor([1.0, 0.5]),
-        indices=torch.arange(2),
-    )
-    measured, errors = dqn.backward(batch)  # y = 0.5 + 0.5 * 2 = 1.5 and 1
-    assert errors.tolist() == [0.5, -1.0]
-    assert measured.tolist() == [(0.125 + 0.5 * 0.5) / 2, (2.0 + 0.0) / 2, 0.75]
-    assert dqn.network.layers[-1].bias.grad.tolist() == [-0.25, 0.25, 0, 0]
-
-
 def test_dueling_values_equal_equation_9() -> None:
     dqn = worker(ScriptedEnv(VECTOR, CHOICE), dueling=True)
     disturb(dqn.network, 5)
@@ -198,67 +164,28 @@ def test_initial_actions_are_uniform_over_allowed_ones() -> None:
     assert share == pytest.approx([1 / 3, 0, 1 / 3, 1 / 3], abs=0.015)
 
 
-# ------------------------------------------------------------------------------------------------------------ spaces
-
-
-@pytest.mark.parametrize("space", OBSERVATIONS, ids=str)
-def test_plays_and_learns_with_every_kind_of_observation(space: Any) -> None:
-    DQN.check(space, CHOICE)
-    env = ScriptedEnv(space, CHOICE, ticks=24, reward=lambda observations, actions: actions + 1.0)
-    dqn = trained(env, prioritized=True, n_step=2)
-    assert dqn.gradient_steps > 0
-    assert all(env.action_space.contains(actions) for actions in env.actions)
-    assert all(torch.isfinite(weight).all() for weight in dqn.network.parameters())
-
-
-@pytest.mark.parametrize(
-    "space", [spaces.MultiDiscrete([2, 3]), spaces.MultiBinary(2), spaces.Box(-1, 1, (2,))], ids=str
-)
-def test_other_actions_are_refused_with_a_hint(space: Any) -> None:
-    with pytest.raises(ConfigError, match=r"actions have to be Discrete.*ppo and a2c"):
-        DQN.check(VECTOR, space)
-
-
-def test_observations_without_a_layout_are_refused() -> None:
-    with pytest.raises(ConfigError, match="no fixed layout"):
-        DQN.check(spaces.Text(3), CHOICE)
-
-
-@pytest.mark.parametrize(
-    ("option", "value", "message"),
-    [
-        ("double", 1, "true or false"),
-        ("dueling", None, "true or false"),
-        ("exploration_fraction", 1.5, "at most 1"),
-        ("exploration_initial_eps", -0.1, "at least 0"),
-        ("exploration_final_eps", "low", "a number"),
-    ],
-)
-def test_a_wrong_option_is_refused_with_its_name(option: str, value: Any, message: str) -> None:
-    with pytest.raises(ConfigError, match=rf"options\.{option}: .*{message}"):
-        registry.decode_options(DQN, {option: value}, path="")
-
-
 # ----------------------------------------------------------------------------------------------------- a known optimum
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("prioritized", [False, True])
+@pytest.mark.parametrize("prioritized", [pytest.param(False, marks=pytest.mark.long), True])
 def test_learns_immediate_and_delayed_rewards(prioritized: bool) -> None:
     """The observation determines which of two actions pays; an episode has three ticks, so the values are known."""
     coin = spaces.Discrete(2)
     env = ScriptedEnv(
         coin, spaces.Discrete(2), ticks=500, length=3, cut=False, reward=lambda seen, actions: (seen == actions) * 1.0
     )
-    dqn = trained(
-        env,
-        gamma=0.5,
-        learning_rate=5e-3,
-        prioritized=prioritized,
-        n_step=2,
-        target_update_interval=20,
-        training_intensity=4.0,
-        batch_size=32,
+    dqn = run(
+        worker(
+            env,
+            gamma=0.5,
+            learning_rate=5e-3,
+            prioritized=prioritized,
+            n_step=2,
+            target_update_interval=20,
+            training_intensity=4.0,
+            batch_size=32,
+        )
     )
     observations = np.array([0, 1, 0, 1])
     assert dqn.actor(greedy=True)(observations, {}).tolist() == [0, 1, 0, 1]

@@ -26,10 +26,9 @@ from arena.entity_env import (
     VecCategoricalActionMask,
     VecSelectEntityActionMask,
 )
-from arena.entity_env.environment import draws
 from arena.errors import ConfigError, GameError
 from arena.registry import adapt_environment
-from arena.testing import ContractBroken, check_batched_env, check_entity_env
+from arena.testing import check_batched_env
 from entity_games import AIM, BOARDS, END, PICK, BoardGame, Told, seen
 from envs.adapters import adapt
 
@@ -122,23 +121,11 @@ def test_absent_types_and_actions_have_no_units_and_no_actors() -> None:
     assert list(game.got[0]["pick"].actors) == []
 
 
-@pytest.mark.parametrize("empty", [[], np.zeros((0, 2)), np.zeros((0, 0), np.float32), np.zeros(0)])
-def test_features_may_be_empty_in_any_form(empty: Any) -> None:
-    assert shown(seen(features={"A": empty})).features["A"].lengths.tolist() == [0]
-
-
 @pytest.mark.parametrize("kind", [np.int64, np.float64, np.uint8, np.bool_])
 def test_features_of_any_number_type_become_float32(kind: Any) -> None:
     rows = shown(seen(features={"A": np.ones((2, 2), kind), "C": np.zeros((3, 0))}), seen(features={"A": [(7, 8)]}))
     assert rows.features["A"] == RaggedBufferF32([[[1, 1], [1, 1]], [[7, 8]]])
     assert rows.features["C"].lengths.tolist() == [3, 0]
-
-
-def test_observation_is_not_aliased_by_the_batch() -> None:
-    array = np.ones((2, 2), np.float32)
-    vec_obs = shown(seen(features={"A": array}))
-    array[:] = 9
-    assert vec_obs.features["A"].values.tolist() == [[1, 1], [1, 1]]
 
 
 def test_masks_appear_late_at_their_own_places() -> None:
@@ -151,12 +138,6 @@ def test_masks_appear_late_at_their_own_places() -> None:
     actors, masks = moves(rows, "pick")
     assert actors == [[0, 1], [], [0, 1]]
     assert masks == [[[True] * 3, [True] * 3], [], mask]
-
-
-def test_missing_visibility_defaults_to_ones() -> None:
-    rows = shown(seen(), seen(features={}), seen(visible={"A": [False, True]}))
-    assert rows.visible.keys() == {"A"}
-    assert rows.visible["A"] == RaggedBufferBool([[[1], [1]], [], [[0], [1]]])
 
 
 @pytest.mark.parametrize("mask", [[0, 1], [[0, 1]], np.array([False, True]), np.array([[0.0, 1.0]])])
@@ -179,11 +160,6 @@ def test_select_masks_are_kept_and_actors_without_choice_left_out() -> None:
     assert game.got[0]["shoot"] == SelectEntityAction([("A", 0), ("B", 0)], [("A", 0), ("A", 1)])
 
 
-def test_actor_without_actees_is_left_out() -> None:
-    rows = shown(seen(actions={"aim": AIM(actor_types=["B"], actee_types=["C"])}))
-    assert rows.action_masks["aim"].actors.lengths.tolist() == [0]
-
-
 def test_hidden_units_cannot_be_selected() -> None:
     visible = {"A": [True, False], "B": [True]}
     actions = {"shoot": AIM(actor_types=["B"], mask=[[1, 1, 0]]), "aim": AIM(actor_types=["B"])}
@@ -191,12 +167,6 @@ def test_hidden_units_cannot_be_selected() -> None:
     assert rows.action_masks["shoot"].actees == RaggedBufferI64([[[0], [2]]])
     assert rows.action_masks["shoot"].mask == RaggedBufferBool([[[1], [0]]])
     assert rows.action_masks["aim"].actees == RaggedBufferI64([[[0], [2]]])
-
-
-def test_spaces_of_the_interface_may_hide_every_type() -> None:
-    space = adapt(lambda: Told(seen()), {}, 1).interface.observation_spaces[0]
-    assert isinstance(space, UnitSpace)
-    assert (space.hidden, space.global_features) == (("A", "B", "C"), ("g",))
 
 
 WRONG: Mapping[str, tuple[dict[str, Any], str]] = {
@@ -253,15 +223,6 @@ def test_wrong_observations_are_named_with_the_environment(case: str) -> None:
     assert (caught.value.entity, caught.value.lane) == ("player", 1)
 
 
-def test_game_without_a_render_of_its_own_draws_nothing() -> None:
-    def render(self: Any) -> None:
-        pytest.fail("the class says enough: nothing is drawn to find out")
-
-    base = type("Environment", (), {"__module__": "entity_gym.env.environment", "render": render})
-    keeps, own = type("Keeps", (base,), {}), type("Own", (base,), {"render": lambda self: render(self)})
-    assert [draws(game) for game in (keeps(), own(), BoardGame(BOARDS[0]))] == [False, True, True]
-
-
 def test_contradictory_arguments_are_refused() -> None:
     for mask in (CategoricalActionMask, SelectEntityActionMask):
         with pytest.raises(ValueError, match="only one of actor_ids and actor_types"):
@@ -290,13 +251,6 @@ def test_wrong_choices_are_refused_before_any_environment_acts(choices: Any, mes
     with pytest.raises(ValueError, match=message):
         env.act({"pick": choices})
     assert [game.got for game in games] == [[], []]
-
-
-def test_select_choices_are_places_among_the_actees() -> None:
-    env = ListEnv([Told(seen(actions={"aim": AIM(actor_types=["A"], actee_types=["B"])}))])
-    env.reset()
-    with pytest.raises(ValueError, match="1 is no choice; they go from 0 to 0"):
-        env.act({"aim": [[0, 1]]})
 
 
 def test_ended_environment_begins_again_and_keeps_its_last_observation() -> None:
@@ -414,12 +368,6 @@ def test_wrong_observations_of_other_interfaces_are_faults_of_the_game() -> None
         adapt(lambda: Gym(hiding), {}, 1).reset(np.ones(1, np.bool_))
 
 
-def test_metrics_are_in_the_infos() -> None:
-    env = adapt(lambda: Told(seen(), seen(metrics={"height": 3.0})), {}, 1)
-    assert env.reset(np.ones(1, np.bool_)).infos is None
-    assert env.step([{}]).frame.infos == [[{"metrics": {"height": 3.0}}]]
-
-
 def test_reset_of_some_lanes_keeps_the_others_observations() -> None:
     act = {"pick": PICK(actor_types=["B"])}
     games = [Told(seen(), seen(done=True), seen(), seen()), Told(seen(), seen(actions=act), seen())]
@@ -450,44 +398,3 @@ def test_wrappers_of_fixed_shapes_are_refused_by_name(wrapper: Any) -> None:
     name, given = (wrapper, None) if isinstance(wrapper, str) else next(iter(wrapper.items()))
     with pytest.raises(ConfigError, match=f"{name} cannot go around entities that observe UnitSpace"):
         adapt_environment("minesweeper", {}, 1, [(name, given)])
-
-
-def test_ids_follow_the_order_of_the_space() -> None:
-    game = Told(
-        seen(features={"B": [[5]], "A": [[1, 2], [3, 4]]}, ids={"B": ["b"], "A": ["x", "y"]}, actions={"pick": PICK()}),
-        seen(),
-    )
-    env = ListEnv([game])
-    env.reset()
-    env.act({"pick": [[0, 1, 2]]})
-    assert game.got[0]["pick"].actors == ["x", "y", "b"]
-
-
-def test_ragged_buffers_are_made_from_nested_lists() -> None:
-    assert RaggedBufferI64([[4], [], [1, 2]]) == Ragged(np.array([4, 1, 2]), [1, 0, 2])
-    assert RaggedBufferF32([[[1, 2]], []]) == Ragged(np.array([[1, 2]], np.float32), [1, 0])
-    assert RaggedBufferBool([1, 0], [2]).dtype == np.bool_
-
-
-@pytest.mark.slow
-def test_check_entity_env_accepts_valid_and_rejects_wrong_games() -> None:
-    check_entity_env("envs.unit_tasks:Count", ticks=50)
-    with pytest.raises(ContractBroken, match=r"is no arena\.entity_env\.Environment"):
-        check_entity_env(dict)
-    with pytest.raises(ContractBroken, match="its mask forbids everything"):
-        check_entity_env(lambda: Told(seen(actions={"end": END(mask=[0, 0])})))
-    with pytest.raises(ContractBroken, match="another game the second time"):
-        check_entity_env(Forgetful)
-
-
-class Forgetful(Told):
-    """Takes a seed and does not use it."""
-
-    def seed(self, seed: int) -> None:
-        """Does nothing."""
-
-    def reset(self) -> Any:  # type: ignore[override]
-        return seen(features={"A": np.random.default_rng().normal(size=(1, 2))}, actions={"pick": PICK()})
-
-    def act(self, actions: Any) -> Any:
-        return self.reset()

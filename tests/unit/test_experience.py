@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arena.game.infos import StepFields
-from arena.records.state_codec import decode, encode
 from policies.common.nstep import NStepBatch, NStepBuilder
 
 NUMBER = spaces.Box(-1000, 1000, (1,), np.float64)
@@ -100,40 +99,15 @@ def test_truncated_chain_bootstraps_from_its_last_observation() -> None:
     assert sorted(chain("c", 9)) == [(0, 10, 3, 0.125, 9), (1, 11, 4, 0.25, 9), (2, 12, 4, 0.5, 9)]
 
 
-def test_transition_is_complete_at_the_next_observation() -> None:
-    lived = experience(1)
-    lived.begin(column(0), {})
-    tick(lived, [10], column(1), [1], "-", {})
-    assert transitions(lived.cut()) == [(0, 10, 1, 0.5, 1)]
-
-
-def test_in_turns_the_rewards_between_two_moves_belong_to_the_first() -> None:
-    """Row 0 moves, row 1 moves, row 0 wins: the loser's last move gets its reward without another move."""
-    lived = experience(2, gamma=0.5)
-    turn = [{"active": np.array([True, False])}, {"active": np.array([False, True])}]
-    lived.begin(column(0, 100), turn[0])
-    tick(lived, [10, -1], column(1, 101), [0, 0.25], "--", turn[1])
-    tick(lived, [-1, 11], column(2, 102), [0.5, 0], "--", turn[0])
-    assert transitions(lived._fragment()) == [(0, 10, 0.5, 0.5, 2)]
-    tick(lived, [12, -1], column(3, 103), [1, -1], "tt", {**final(9, 109), **turn[0]})
-    assert sorted(transitions(lived.cut())) == [(0, 10, 0.5, 0.5, 2), (2, 12, 1, 0, 2), (101, 11, -1, 0, 101)]
-
-
-@pytest.mark.parametrize(
-    ("n_step", "learned"),
-    [
-        (1, [(0, 10, 1, 0.5, 1), (2, 12, 4, 0, 2)]),
-        (3, [(0, 10, 1, 0.5, 1), (2, 12, 4, 0, 2)]),
-    ],
-)
-def test_void_transition_is_not_learned_from(n_step: int, learned: list[Transition]) -> None:
+@pytest.mark.parametrize("n_step", [1, 3])
+def test_void_transition_is_not_learned_from(n_step: int) -> None:
     """The second action is void: the first transition ends at the observation at which it was chosen."""
     lived, none, void = experience(1, n_step=n_step), outside(False), outside(True)
     lived.begin(column(0), none)
     tick(lived, [10], column(1), [1], "-", none)
     tick(lived, [11], column(2), [2], "-", void)
     tick(lived, [12], column(50), [4], "t", none._replace(final_obs=final(9)["final_obs"]))
-    assert sorted(transitions(lived.cut())) == learned
+    assert sorted(transitions(lived.cut())) == [(0, 10, 1, 0.5, 1), (2, 12, 4, 0, 2)]
 
 
 def test_void_end_of_an_episode_bootstraps_the_transitions_before_it() -> None:
@@ -143,17 +117,6 @@ def test_void_end_of_an_episode_bootstraps_the_transitions_before_it() -> None:
     tick(lived, [11], column(2), [2], "-", none)
     tick(lived, [12], column(50), [64], "t", void._replace(final_obs=final(9)["final_obs"]))
     assert sorted(transitions(lived.cut())) == [(0, 10, 2, 0.25, 2), (1, 11, 2, 0.5, 2)]
-
-
-def test_missing_final_mask_allows_all_actions() -> None:
-    lived = experience(1, mask_size=2)
-    lived.begin(column(0), {"action_mask": np.array([[1, 0]], np.int8)})
-    tick(lived, [0], column(1), [0], "-", {"action_mask": np.array([[0, 1]], np.int8)})
-    tick(lived, [1], column(2), [0], "c", {"action_mask": np.array([[0, 0]], np.int8), **final(9)})
-    fragment = lived.cut()
-    assert fragment.points.observations[0].squeeze(1).tolist() == [0, 1, 9, 2]
-    assert fragment.points.masks is not None
-    assert fragment.points.masks.tolist() == [[True, False], [False, True], [True, True], [False, False]]
 
 
 def test_final_mask_of_the_game_is_used() -> None:
@@ -225,6 +188,7 @@ def play(seed: int, rows: int, n_step: int, ticks: int = 40) -> tuple[NStepBuild
 
 
 @pytest.mark.slow
+@settings(max_examples=30)
 @given(seed=st.integers(0, 10**6), rows=st.integers(1, 4), n_step=st.integers(1, 4))
 def test_transitions_equal_a_slow_reference(seed: int, rows: int, n_step: int) -> None:
     lived, expected = play(seed, rows, n_step)
@@ -249,28 +213,3 @@ def test_fragments_cut_at_any_tick_are_one_when_joined() -> None:
     assert torch.equal(torch.cat([cut.points.observations[0] for cut in cuts]), joined.points.observations[0])
     for index in range(2, 7):
         assert torch.equal(torch.cat([cut[index] for cut in cuts]), joined[index])
-
-
-def test_open_transitions_continue_in_the_next_leg() -> None:
-    first, second = experience(1), experience(1)
-    first.begin(column(0), {})
-    tick(first, [3], column(1), [1], "-", {})
-    tick(first, [4], column(2), [1], "c", final(9))
-    stored = decode(*encode(first.state_dict()))
-    second.load_state_dict(stored)
-    second.begin(column(20), {})
-    tick(second, [5], column(21), [1], "-", {})
-    assert transitions(second.cut()) == [(0, 3, 1, 0.5, 1), (1, 4, 1, 0.5, 9), (20, 5, 1, 0.5, 21)]
-    assert second.cut().first == 6
-
-
-def test_fragment_samples_round_trip_is_exact() -> None:
-    lived, _ = play(5, 3, 2)
-    fragment = lived.cut()
-    back = NStepBatch.from_samples(decode(*encode(fragment.to_samples())))
-    assert back.first == fragment.first
-    assert back.points.masks is None
-    assert torch.equal(back.points.observations[0], fragment.points.observations[0])
-    for index in range(2, 7):
-        assert torch.equal(back[index], fragment[index])
-        assert back[index].dtype == fragment[index].dtype

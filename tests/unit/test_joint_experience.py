@@ -8,18 +8,12 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from gymnasium.vector.utils import batch_space
 
-from arena.records.state_codec import decode, encode
-from policies.common.columns import to_leaves
 from policies.common.nstep import NStepBatch, NStepBuilder
-from policies.team.joint import JointNStepBuilder, joint_space
+from policies.team.joint import JointNStepBuilder
 from policies.team.networks import JointEncoder
 
 NUMBER = spaces.Box(-1000, 1000, (1,), np.float64)
-MIXED = spaces.Dict(
-    a=spaces.Box(-1, 1, (2, 3), np.float32), b=spaces.Discrete(4, start=-1), c=spaces.MultiBinary(3), d=NUMBER
-)
 
 
 class Transition(NamedTuple):
@@ -74,26 +68,6 @@ def tick(lived: Any, actions: list[int], seen: Any, rewards: list[float], ends: 
 
 def active(*flags: int) -> Any:
     return np.array(flags, np.bool_)
-
-
-def test_rows_of_a_lane_become_one_transition() -> None:
-    lived = experience(2, 2)
-    lived.begin(column(0, 1, 2, 3), {})
-    tick(lived, [10, 11, 12, 13], column(4, 5, 6, 7), [1, 2, 3, 4], "----")
-    assert transitions(lived.cut()) == [
-        Transition([0, 1], [1, 1], [10, 11], [1, 2], [0.5, 0.5], [4, 5], [1, 1]),
-        Transition([2, 3], [1, 1], [12, 13], [3, 4], [0.5, 0.5], [6, 7], [1, 1]),
-    ]
-
-
-def test_only_truncated_lanes_bootstrap() -> None:
-    lived = experience(2, 2)
-    lived.begin(column(0, 1, 2, 3), {})
-    last = {0: 90, 1: 91, 2: 92, 3: 93}
-    tick(lived, [10, 11, 12, 13], column(4, 5, 6, 7), [1, 2, 3, 4], "ttcc", last=last)
-    first, second = transitions(lived.cut())
-    assert first == Transition([0, 1], [1, 1], [10, 11], [1, 2], [0, 0], [0, 1], [1, 1])
-    assert second == Transition([2, 3], [1, 1], [12, 13], [3, 4], [0.5, 0.5], [92, 93], [1, 1])
 
 
 def test_an_entity_that_is_out_is_masked_while_the_other_plays_on() -> None:
@@ -191,26 +165,6 @@ def test_joint_experience_of_one_entity_equals_the_plain_builder(n_step: int) ->
     assert torch.equal(one.followings, other.followings)
     for mine, theirs in zip(one[3:6], other[3:6], strict=True):
         assert torch.equal(mine, theirs.squeeze(1))
-
-
-def test_observations_of_all_kinds_are_joined_and_stored_exactly() -> None:
-    lived = JointNStepBuilder(
-        *(MIXED,), entities=3, action_shape=(2,), action_dtype=torch.float32, mask_size=0, rows=6, n_step=1, gamma=0.9
-    )
-    batched = batch_space(MIXED, 6)
-    batched.seed(0)
-    first, second = batched.sample(), batched.sample()
-    lived.begin(first, {})
-    never = np.zeros(6, np.bool_)
-    lived.add(np.ones((6, 2), np.float32), second, np.arange(6.0), never, never, {})
-    stored = decode(*encode(lived.state_dict()))
-    fragment = lived.cut()
-    for leaf, of_rows in zip(fragment.points.observations, to_leaves(MIXED, first), strict=False):
-        assert torch.equal(leaf[:2].flatten(0, 1).double(), of_rows.double())
-    assert fragment.rewards.tolist() == [[0, 1, 2], [3, 4, 5]]
-    kept = NStepBatch.from_samples(stored)
-    assert all(torch.equal(a, b) for a, b in zip(kept.points.observations, fragment.points.observations, strict=True))
-    assert len(joint_space(MIXED, 3).spaces) == 2
 
 
 def test_absent_observations_are_valid_samples() -> None:

@@ -9,13 +9,13 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from arena.errors import BudgetReached, ConfigError
+from arena.errors import ConfigError
 from fakes import ScriptedEnv, ThreadGroup, solo_group
-from learning_steps import evaluate, play
+from learning_steps import play, run
+from policies.maddpg import MADDPG
 from policies.mappo import MAPPO
 
 VECTOR = spaces.Box(-1, 1, (3,), np.float32)
-MIXED = spaces.Dict(a=spaces.Box(0, 255, (8, 8, 3), np.uint8), b=spaces.Discrete(4), c=VECTOR)
 CHOICE = spaces.Discrete(4)
 SMALL = {"n_steps": 7, "minibatch_size": 16, "hidden_sizes": (8,)}
 E, L = 3, 2
@@ -32,13 +32,6 @@ def game(space: Any = VECTOR, *, seed: int = 0, lanes: int = L, **more: Any) -> 
 def worker(env: Any = None, group: ThreadGroup | None = None, **options: Any) -> MAPPO:
     env = env or game()
     return MAPPO(env, group or solo_group(), ticks=env.ticks, **{**SMALL, **options})
-
-
-def trained(env: ScriptedEnv, group: ThreadGroup | None = None, **options: Any) -> MAPPO:
-    mappo = worker(env, group, **options)
-    with pytest.raises(BudgetReached):
-        mappo.run()
-    return mappo
 
 
 def played(mappo: MAPPO) -> MAPPO:
@@ -113,32 +106,10 @@ def test_an_actor_sees_its_own_row_alone() -> None:
     assert len(set(before)) > 1
 
 
-@pytest.mark.parametrize("space", [VECTOR, MIXED], ids=["numbers", "mixed"])
-def test_closed_form_gradient_equals_autograd(space: Any) -> None:
-    mappo = worker(game(space, active=lambda tick: np.arange(6) != tick % 6), ent_coef=0.3)
-    batch = evaluate(played(mappo))
-    for weight in mappo.network.parameters():
-        weight.data.add_(0.05 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(1)))
-    mappo.optimizer.zero_grad()
-    policy, values = mappo.network.policy_and_value(batch.observations)
-    ratio = (policy.log_prob(batch.actions) - batch.log_probs).exp()
-    gain = torch.min(ratio * batch.advantages, ratio.clamp(0.8, 1.2) * batch.advantages)
-    (-gain + 0.5 * (values - batch.returns).square() - 0.3 * policy.entropy()).mean().backward()
-    expected = mappo.optimizer.gradient.clone()
-    mappo.optimizer.zero_grad()
-    mappo.backward(batch)
-    assert expected.abs().max() > 0.01
-    torch.testing.assert_close(mappo.optimizer.gradient, expected, atol=3e-6, rtol=1e-4)
-
-
-def test_a_team_of_one_entity_another_size_and_a_memory_are_refused() -> None:
-    env = ScriptedEnv(VECTOR, CHOICE)
-    with pytest.raises(ConfigError, match=r"here the team has one; .* or take ppo"):
-        MAPPO(env, solo_group(), ticks=env.ticks, **SMALL)
-    with pytest.raises(ConfigError, match="the team has 2 entities, the policy's first one has 3"):
-        MAPPO.check_team(2, 3)
-    with pytest.raises(ConfigError, match=r"options\.recurrent: got 'gru'"):
-        MAPPO.Options(recurrent="gru")
+@pytest.mark.parametrize("kind", [MAPPO, MADDPG])
+def test_a_team_of_one_entity_is_refused(kind: Any) -> None:
+    with pytest.raises(ConfigError, match="here the team has one"):
+        kind(ScriptedEnv(VECTOR, CHOICE), solo_group(), ticks=100)
 
 
 @pytest.mark.slow
@@ -149,5 +120,5 @@ def test_critic_learns_from_other_entities_observations() -> None:
         return np.roll(observations[:, 0].reshape(-1, E), -1, 1).ravel().astype(np.float64)
 
     options = {"n_steps": 16, "minibatch_size": 96, "learning_rate": 0.01, "gamma": 0.0, "hidden_sizes": (32,)}
-    mappo = trained(game(ticks=16 * 20, lanes=8, reward=reward), **options)
+    mappo = run(worker(game(ticks=16 * 20, lanes=8, reward=reward), **options))
     assert mappo.group.logged[-1]["explained_variance"] > 0.8

@@ -76,13 +76,6 @@ def test_robot_on_a_mine_vanishes_and_the_mine_stays() -> None:
     assert (step.terminated.tolist(), step.rewards.tolist()) == ([[True]], [[0.0]])  # no robot is left
 
 
-def test_robots_may_share_a_cell_and_are_told_apart_by_index() -> None:
-    env, _ = begun(board([(2, 2)], [(0, 0), (0, 1)]))
-    step = played(env, [[UP, DEFUSE]])
-    assert units(step)[1] == [[0, 1], [0, 1]]
-    assert units(played(env, [[RIGHT, DOWN]]))[1] == [[1, 1], [0, 0]]
-
-
 def test_shot_robot_still_defuses_on_its_last_tick() -> None:
     env, shown = begun(board([(0, 1), (2, 2)], [(0, 0), (2, 0)], cooldown=0))
     assert shown["actions"]["Fire Orbital Cannon"]["actees"].tolist() == [[0, 1, 2, 3]]
@@ -100,13 +93,6 @@ def test_cannon_counts_down_and_has_its_cooldown_after_a_shot() -> None:
         shown = played(env, [[DEFUSE]], [[0]] if fire["actors"].total else None).frame.observations[0]
     assert cooldowns == [2, 1, 0, 3, 2, 1]
     assert actors == [0, 0, 1, 0, 0, 0]
-
-
-def test_cannon_without_cooldown_fires_on_every_tick() -> None:
-    env, _ = begun(board([(2, 2), (0, 2)], [(0, 0)], cooldown=0), cooldown=0)
-    played(env, [[DEFUSE]], [[0]])
-    step = played(env, [[DEFUSE]], [[0]])
-    assert (step.rewards.tolist(), step.terminated.tolist()) == ([[1.0]], [[True]])
 
 
 def test_last_step_truncates_and_does_not_terminate() -> None:
@@ -146,22 +132,7 @@ def test_minesweeper_refuses_wrong_options(options: dict[str, Any], message: str
         Minesweeper(lanes=1, **options)
 
 
-def test_states_of_another_number_than_lanes_are_refused() -> None:
-    with pytest.raises(ConfigError, match="got 1 states for 2 lanes"):
-        Minesweeper(lanes=2).reset(np.ones(2, np.bool_), options={"states": [None]})
-
-
 @pytest.mark.parametrize("options", [{}, {"orbital_cannon": True, "cooldown": 1, "max_steps": 20}])
 @pytest.mark.slow
 def test_minesweeper_keeps_the_contract(options: dict[str, Any]) -> None:
     check_batched_env(Minesweeper(lanes=3, **options), again=Minesweeper(lanes=3, **options))
-
-
-def test_minesweeper_draws_mines_robots_and_the_cannon() -> None:
-    env, _ = begun(board([(0, 0)], [(2, 2)], cooldown=0))
-    picture = env.render()
-    cell = picture.shape[0] // 3
-    mine, robot = picture[-cell:, :cell], picture[:cell, -cell:]
-    assert (mine == (255, 127, 14)).all(axis=-1).any()
-    assert (robot == (31, 119, 180)).all(axis=-1).any()
-    assert not (robot == (255, 127, 14)).all(axis=-1).any()

@@ -76,26 +76,6 @@ def test_gradients_add_up_and_batches_may_differ_in_size(hidden: tuple[int, ...]
     torch.testing.assert_close(net[0].weight.grad, expected)
 
 
-def test_outputs_survive_reuse_of_the_storage() -> None:
-    storage = BufferPool((8, 4))
-    first, second = perceptron(storage=storage), perceptron((8, 4), "relu", storage)
-    inputs, others = numbers(6, INPUTS), numbers(6, INPUTS, seed=9)
-    with torch.no_grad():
-        kept = first(inputs)
-        second(others)
-    torch.testing.assert_close(kept, first(inputs).detach())
-
-
-def test_storage_made_while_acting_serves_for_learning() -> None:
-    net = perceptron()
-    inputs, gradient = numbers(MANY, INPUTS), numbers(MANY, OUTPUTS)
-    with torch.inference_mode():
-        net(inputs)
-    with torch.no_grad():
-        net.forward_with_grad(inputs)[1](gradient)
-    torch.testing.assert_close(net[0].weight.grad, by_autograd(net, inputs, gradient)[2])
-
-
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
 @pytest.mark.parametrize("rows", [1, MANY - 1, MANY])
 def test_inference_outputs_equal_a_sequential(rows: int, activation: str) -> None:
@@ -115,13 +95,6 @@ def test_backward_after_overwritten_storage_is_refused() -> None:
         for backward in (lost, used):
             with pytest.raises(RuntimeError, match="written over"):
                 backward(gradient)
-
-
-def test_inputs_that_need_no_gradient_get_none() -> None:
-    net, inputs = perceptron(), numbers(6, INPUTS)
-    with torch.no_grad():
-        net.forward_with_grad(inputs)[1](numbers(6, OUTPUTS))
-    assert inputs.grad is None
 
 
 def test_weights_have_the_names_of_a_sequential() -> None:

@@ -111,27 +111,10 @@ def test_food_of_another_color_ends_the_game() -> None:
     assert len(cells(step, "Food")) == 2
 
 
-def test_no_food_appears_without_a_free_cell() -> None:
-    env, _ = begun([[(0, 0), (0, 1), (1, 1)]], [(1, 0)], size=2, max_length=5)
-    step = played(env, DOWN)
-    assert (cells(step, "Food"), ended(step)) == ([], (False, False))
-
-
 def test_time_limit_truncates() -> None:
     env, _ = begun([[(0, 0)]], [(4, 4)], max_steps=2)
     assert ended(played(env, RIGHT)) == (False, False)
     assert ended(played(env, RIGHT)) == (False, True)
-
-
-def test_best_return_is_one() -> None:
-    env, _ = begun([[(0, 0)]], [(1, 0)], size=40, max_length=11)
-    total = 0.0
-    for place in range(10):
-        env.food[0, 0] = place + 1, 0  # wherever it was drawn
-        step = played(env, RIGHT)
-        total += step.rewards[0, 0]
-    assert total == pytest.approx(1.0)
-    assert ended(step) == (True, False)
 
 
 @pytest.mark.parametrize(
@@ -151,11 +134,3 @@ def test_multi_snake_refuses_wrong_options(options: dict[str, Any], message: str
 def test_multi_snake_keeps_the_contract() -> None:
     options = {"size": 4, "max_length": 3, "max_steps": 20}
     check_batched_env(MultiSnake(lanes=3, **options), again=MultiSnake(lanes=3, **options))
-
-
-def test_multi_snake_draws_heads_bodies_and_food() -> None:
-    env, _ = begun([[(0, 0), (1, 0)]], [(4, 4)])
-    picture = env.render()
-    cell = picture.shape[0] // 5
-    for corner in (picture[-cell:, cell : 2 * cell], picture[:cell, -cell:]):
-        assert (corner == (31, 119, 180)).all(axis=-1).any()

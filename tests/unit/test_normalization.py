@@ -11,11 +11,10 @@ from gymnasium import spaces
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arena import registry
-from arena.errors import BudgetReached, ConfigError
+from arena.errors import ConfigError
 from arena.records.state_codec import decode, encode
-from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
-from learning_steps import evaluate, play
+from fakes import ScriptedEnv, ThreadGroup, all_equal, solo_group, together
+from learning_steps import rollout_of, run
 from policies.common.normalization import ObservationNormalizer, RewardNormalizer, Statistics, pooled
 from policies.dqn import DQN
 from policies.ppo import PPO
@@ -53,34 +52,6 @@ def test_merged_statistics_equal_those_of_joined_arrays(sizes: list[int], seed: 
         close(merged, np.concatenate(parts))
     else:
         assert merged.size == 0
-
-
-def test_chunk_size_does_not_change_statistics() -> None:
-    values = np.random.default_rng(0).normal(3.0, 2.0, (10_001, 3)).astype(np.float32)
-    close(Statistics.of(values), values)
-
-
-def test_statistics_of_workers_equal_those_of_pooled_samples() -> None:
-    samples = [np.random.default_rng(rank).normal(rank, 1 + rank, (7 * rank, 3)) for rank in range(4)]
-
-    def work(group: ThreadGroup) -> Statistics:
-        mine = samples[group.rank]
-        normalizer = ObservationNormalizer(spaces.Box(-1, 1, (3,), np.float64))
-        for part in (mine[:5], mine[5:]):
-            normalizer.update(pooled(group, normalizer.describe([torch.from_numpy(part)])))
-        return normalizer.statistics[0]
-
-    found = together(4, work)
-    assert all(all_equal(one, found[0]) for one in found)
-    close(found[0], np.concatenate(samples))
-
-
-def test_statistics_are_pooled_in_one_collective() -> None:
-    group = solo_group()
-    pooled(group, [])
-    assert group.called == []
-    pooled(group, [Statistics.of(np.ones((2, 1))), Statistics.of(np.ones((3,)))])
-    assert group.called == ["pool"]
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
@@ -124,15 +95,6 @@ def test_numbers_are_standardized_and_other_leaves_kept() -> None:
         np.testing.assert_allclose(found[place], (exact - exact.mean(0)) / exact.std(0), rtol=1e-3, atol=1e-3)
 
 
-def test_inactive_rows_are_not_counted() -> None:
-    normalizer, seen = ObservationNormalizer(MIXED), leaves(40)
-    rows = np.arange(40) % 3 == 0
-    chosen = [leaf[torch.from_numpy(rows)] for leaf in seen]
-    for one, leaf in zip(normalizer.describe(seen, rows), chosen[3:], strict=True):
-        close(one, leaf.numpy())
-    assert [one.size for one in normalizer.describe(seen, np.zeros(40, np.bool_))] == [0, 0, 0]
-
-
 def test_normalized_values_are_clipped_and_constants_are_0() -> None:
     space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
     seen = torch.stack([torch.arange(10.0), torch.full((10,), 0.1)], 1)
@@ -148,29 +110,6 @@ def test_unfitted_normalizer_takes_far_numbers_as_0() -> None:
     for _ in range(2):
         assert normalizer([torch.tensor([[3.0], [-10.0], [-30.0]])])[0].tolist() == [[3.0], [-10.0], [0.0]]
     assert normalizer.statistics[0].size == 0
-
-
-def test_disabled_normalizer_is_the_identity_without_state() -> None:
-    normalizer, seen = ObservationNormalizer(MIXED, enabled=False), leaves(3)
-    assert normalizer(seen) is seen
-    assert normalizer.describe(seen) == []
-    assert normalizer.state_dict() == {}
-
-
-def test_statistics_round_trip_is_bit_exact() -> None:
-    normalizer, other, seen = ObservationNormalizer(MIXED), ObservationNormalizer(MIXED), leaves(50)
-    normalizer.update(normalizer.describe(seen))
-    other.load_state_dict(decode(*encode(normalizer.state_dict())))
-    assert all_equal(other.state_dict(), normalizer.state_dict())
-    assert all(torch.equal(a, b) for a, b in zip(other(seen), normalizer(seen), strict=True))
-    other.update(other.describe(seen))  # what came from a file can be changed
-
-
-@pytest.mark.parametrize("stored", [True, False])
-def test_a_policy_that_has_learned_from_other_observations_is_refused(stored: bool) -> None:
-    held, asked = (ObservationNormalizer(MIXED, enabled=enabled) for enabled in (stored, not stored))
-    with pytest.raises(ConfigError, match=f"set normalize_observations: {str(stored).lower()}"):
-        asked.load_state_dict(held.state_dict())
 
 
 def test_statistics_of_another_shape_are_refused() -> None:
@@ -216,37 +155,12 @@ def test_in_turns_returns_are_counted_at_complete_transitions() -> None:
     close(normalizer.statistics, returns)
 
 
-def test_inactive_rows_add_no_zeros() -> None:
-    active = np.array([1, 1, 0, 0, 1, 1], np.bool_)[:, None]
-    ended = np.array([0, 1, 0, 0, 0], np.bool_)[:, None]
-    rewards = np.array([1.0, 2.0, 0.0, 0.0, 4.0])[:, None]
-    normalizer = RewardNormalizer(1, gamma=1.0)
-    normalizer.update(normalizer.describe(rewards, active, ended))
-    close(normalizer.statistics, np.array([1.0, 3.0, 4.0]))
-
-
 def test_rewards_are_clipped_after_scaling() -> None:
     rewards = np.array([[1.0], [-1.0], [100.0]])
     normalizer = RewardNormalizer(1, gamma=0.0, clip=0.5)
     normalizer.update(normalizer.describe(rewards, all_active(3, 1), np.zeros((3, 1), np.bool_)))
     np.testing.assert_allclose(normalizer(rewards), np.clip(rewards / rewards.std(), -0.5, 0.5))
     assert RewardNormalizer(1, gamma=0.9, enabled=False)(rewards) is rewards
-
-
-def test_running_returns_continue_after_a_resume() -> None:
-    draw = np.random.default_rng(2)
-    rewards, ended = draw.normal(size=(20, 2)), draw.random((20, 2)) < 0.1
-    whole, first, second = (RewardNormalizer(2, gamma=0.9) for _ in range(3))
-    whole.update(whole.describe(rewards[:10], all_active(10, 2), ended[:10]))
-    whole.update(whole.describe(rewards[10:], all_active(10, 2), ended[10:]))
-    first.update(first.describe(rewards[:10], all_active(10, 2), ended[:10]))
-    second.load_state_dict(decode(*encode(first.state_dict())))
-    second.load_worker_state_dict(decode(*encode(first.worker_state_dict())))
-    second.update(second.describe(rewards[10:], all_active(10, 2), ended[10:]))
-    assert all_equal(second.state_dict(), whole.state_dict())
-    other = RewardNormalizer(3, gamma=0.9)
-    other.load_worker_state_dict(first.worker_state_dict())  # of a seat with other rows: starts over
-    assert not other.worker_state_dict()["returns"].any()
 
 
 # ------------------------------------------------------------------------------------- an algorithm that uses both
@@ -267,33 +181,7 @@ def scripted(seed: int = 0, **parts: Any) -> ScriptedEnv:
 def trained(group: ThreadGroup, **options: Any) -> PPO:
     env = scripted(group.rank)
     worker = PPO(env, group, ticks=env.ticks, **{**SMALL, **BOTH, **options})
-    with pytest.raises(BudgetReached):
-        worker.run()
-    return worker
-
-
-def rollout_of(worker: PPO) -> Any:
-    """One rollout, and the batch that it becomes."""
-    worker.rollout.begin(*worker.env.reset())
-    play(worker)
-    return evaluate(worker)
-
-
-def test_acting_and_learning_use_the_same_normalization() -> None:
-    seen: list[torch.Tensor] = []
-    worker = trained(solo_group())
-    act = worker.network.act
-    worker.network.act = lambda leaves, mask: (seen.append(leaves[0].clone()), act(leaves, mask))[1]
-    worker.env.tick = 0
-    worker.rollout.advance()
-    worker.rollout.begin(*worker.env.reset())
-    play(worker)
-    worker.normalization.observe(worker.group, worker.rollout)  # learning comes between this and what it changes
-    batch = evaluate(worker)
-    assert torch.equal(torch.cat(seen), batch.observations[0])
-    assert abs(float(batch.observations[0].mean())) < 1
-    worker.normalization.advance()
-    assert not torch.equal(evaluate(worker).observations[0], batch.observations[0])
+    return run(worker)
 
 
 @pytest.mark.parametrize("recurrent", [None, "lstm"])
@@ -353,32 +241,10 @@ def test_stored_normalization_is_restored_or_refused() -> None:
     plain = PPO(env, solo_group(), ticks=env.ticks, **SMALL)
     with pytest.raises(ConfigError, match="set normalize_observations: true"):
         plain.load_state_dict(state)
+    with pytest.raises(ConfigError, match="set normalize_observations: false"):
+        other.load_state_dict(plain.state_dict())
     unscaled = PPO(env, solo_group(), ticks=env.ticks, **SMALL, normalize_observations=True)
     unscaled.load_state_dict(state)  # rewards do not matter to a policy that only plays
-
-
-@pytest.mark.parametrize(
-    ("option", "value", "words"),
-    [
-        ("normalize_observations", 1, "expected true or false"),
-        ("normalize_rewards", "yes", "expected true or false"),
-        ("clip_observations", 0, "expected a number, at least 1e-06, or null"),
-        ("clip_rewards", "10", "expected a number"),
-    ],
-)
-def test_wrong_options_are_refused(option: str, value: Any, words: str) -> None:
-    with pytest.raises(ConfigError, match=words) as caught:
-        registry.decode_options(PPO, {option: value}, path="")
-    assert caught.value.path == f"options.{option}"
-
-
-def test_rewards_with_infinite_deviation_stop_before_the_update() -> None:
-    env = ScriptedEnv(FAR, spaces.Discrete(2), ticks=32, reward=lambda seen, actions: np.full(4, np.inf))
-    worker = PPO(env, solo_group(), ticks=32, **SMALL, normalize_rewards=True)
-    before = flat_weights(worker.network)
-    with pytest.raises(FloatingPointError, match="policy 'blue'"):
-        worker.run()
-    np.testing.assert_array_equal(flat_weights(worker.network), before)
 
 
 # ------------------------------------------------------------------------------- and one that learns from a replay
@@ -389,20 +255,7 @@ REPLAYED = {"hidden_sizes": (8,), "batch_size": 8, "learning_starts": 16, "train
 def replaying(group: ThreadGroup, **options: Any) -> DQN:
     env = ScriptedEnv(FAR, spaces.Discrete(2), seed=group.rank, ticks=32)
     worker = DQN(env, group, ticks=env.ticks, **{**REPLAYED, "normalize_observations": True, **options})
-    with pytest.raises(BudgetReached):
-        worker.run()
-    return worker
-
-
-@pytest.mark.parametrize("sync", ["gradients", "samples"])
-def test_off_policy_workers_share_statistics(sync: str) -> None:
-    workers = together(2, replaying, sync=sync)
-    held = [worker.normalization.state_dict() for worker in workers]
-    assert all_equal(*held)
-    (found,) = workers[0].normalization.statistics
-    assert found.size >= 2 * 32 * 4
-    assert np.all((found.mean > 940) & (found.mean < 960))
-    np.testing.assert_allclose(found.deviation, 100 / np.sqrt(12), rtol=0.1)
+    return run(worker)
 
 
 def test_replayed_observations_are_normalized_as_played_ones() -> None:

@@ -7,19 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 from gymnasium import spaces
-from gymnasium.vector import AutoresetMode
 
-from arena import registry
-from arena.errors import BudgetReached, ConfigError
+from arena.errors import ConfigError
 from fakes import (
     ScriptedEnv,
     ThreadGroup,
     flat_weights,
-    hide_idle_rows,
     random_rewards,
     solo_group,
     together,
 )
+from learning_steps import run
 from policies.common.replay import Transitions
 from policies.dqn import DQN
 
@@ -29,19 +27,10 @@ SMALL = {
     **{"hidden_sizes": (8,), "learning_starts": 10, "batch_size": 8},
     **{"training_intensity": 2.0, "train_every": 2, "n_step": 1},
 }
-SYNCS = ["gradients", "samples"]
 
 
 def worker(env: ScriptedEnv, group: ThreadGroup | None = None, **options: Any) -> DQN:
     return DQN(env, group or solo_group(), ticks=env.ticks, **{**SMALL, **options})
-
-
-def trained(env: ScriptedEnv, group: ThreadGroup | None = None, **options: Any) -> DQN:
-    """A worker after its whole run."""
-    dqn = worker(env, group, **options)
-    with pytest.raises(BudgetReached):
-        dqn.run()
-    return dqn
 
 
 def env_of(group: ThreadGroup, **more: Any) -> ScriptedEnv:
@@ -55,8 +44,7 @@ def env_of(group: ThreadGroup, **more: Any) -> ScriptedEnv:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sync", SYNCS)
-@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize(("workers", "sync"), [(2, "gradients"), (3, "samples")])
 def test_replay_ratio_holds_for_any_number_of_workers(workers: int, sync: str) -> None:
     def work(group: ThreadGroup) -> Any:
         drawn: list[int] = []
@@ -68,8 +56,7 @@ def test_replay_ratio_holds_for_any_number_of_workers(workers: int, sync: str) -
             return step(batch)
 
         dqn.update = counted  # type: ignore[method-assign]
-        with pytest.raises(BudgetReached):
-            dqn.run()
+        run(dqn)
         return drawn, dqn.intensity.state_dict(), dqn.gradient_steps
 
     found = together(workers, work, sync=sync)
@@ -93,8 +80,7 @@ def test_actions_are_random_until_the_group_has_collected_enough() -> None:
             return explore(*given)
 
         dqn.explore = noted  # type: ignore[method-assign]
-        with pytest.raises(BudgetReached):
-            dqn.run()
+        run(dqn)
         return asked
 
     assert together(2, work) == [list(range(6, 21))] * 2  # 2 workers with 2 rows have 24 transitions after 6 ticks
@@ -103,20 +89,10 @@ def test_actions_are_random_until_the_group_has_collected_enough() -> None:
 @pytest.mark.slow
 def test_replay_size_of_the_group_is_independent_of_workers() -> None:
     def work(group: ThreadGroup) -> Any:
-        dqn = trained(env_of(group, rows=2, ticks=200), group, buffer_size=90)
+        dqn = run(worker(env_of(group, rows=2, ticks=60), group, buffer_size=90))
         return len(dqn.replay.fragment().points.observations[0])
 
     assert together(3, work) == [30, 30, 30]
-
-
-# ------------------------------------------------------------------------------------------------------------ groups
-
-
-def test_idle_rows_have_no_gradient() -> None:
-    env = ScriptedEnv(VECTOR, CHOICE, rows=3, ticks=40, active=lambda tick: (np.arange(3) + tick) % 2 == 0)
-    dqn = trained(hide_idle_rows(env), prioritized=True, n_step=2)
-    assert dqn.gradient_steps > 5
-    assert np.isfinite(flat_weights(dqn.network)).all()
 
 
 # --------------------------------------------------------------------------------------------- targets and schedules
@@ -139,8 +115,7 @@ def test_target_networks_follow_interval_and_tau(tau: float, interval: int) -> N
         return result
 
     dqn.update = noted  # type: ignore[method-assign]
-    with pytest.raises(BudgetReached):
-        dqn.run()
+    run(dqn)
     for index, learned in enumerate(weights, 1):
         if index % interval == 0:
             expected = (1 - tau) * expected + tau * learned
@@ -160,7 +135,7 @@ def test_schedules_end_with_the_run() -> None:
 
 
 def test_logs_and_states_follow_their_interval() -> None:
-    dqn = trained(ScriptedEnv(VECTOR, CHOICE, ticks=41, reward=random_rewards(0)), train_every=4, log_every=10)
+    dqn = run(worker(ScriptedEnv(VECTOR, CHOICE, ticks=41, reward=random_rewards(0)), train_every=4, log_every=10))
     group = dqn.group
     assert len(group.logged) == len(group.saved) == group.called.count("check_equal") == 4  # at ticks 12, 20, 32, 40
     assert set(group.logged[-1]) == {
@@ -170,97 +145,41 @@ def test_logs_and_states_follow_their_interval() -> None:
     assert [line["collected"] for line in group.logged] == [48, 80, 128, 160]
 
 
-def test_counts_are_logged_before_learning_starts() -> None:
-    dqn = trained(ScriptedEnv(VECTOR, CHOICE, ticks=8, rows=4), learning_starts=31, log_every=2)
-    assert "loss" not in dqn.group.logged[0]
-    assert "loss" in dqn.group.logged[-1]
-
-
 def test_lost_replay_is_refilled_before_learning() -> None:
     """As after a failure: the workers' own states are lost."""
-    stored = trained(ScriptedEnv(VECTOR, CHOICE, ticks=20)).state_dict()
+    stored = run(worker(ScriptedEnv(VECTOR, CHOICE, ticks=20))).state_dict()
     fresh = worker(ScriptedEnv(VECTOR, CHOICE, ticks=10), learning_starts=24)
     fresh.load_state_dict(stored)
     asked: list[int] = []
     fresh.act_randomly = lambda *given: asked.append(1)  # type: ignore[assignment, method-assign]
     fresh.ticks = 20
-    with pytest.raises(BudgetReached):
-        fresh.run()
+    run(fresh)
     assert asked == []
     assert fresh.intensity.waited == stored["intensity"]["waited"] + 16
     assert fresh.gradient_steps == stored["gradient_steps"] + 6  # (40 - 16) * 2 / 8
-
-
-def test_states_that_do_not_fit_are_refused() -> None:
-    dqn = worker(ScriptedEnv(VECTOR, CHOICE))
-    with pytest.raises(ConfigError, match=r"no state of DQN.*it has rollout"):
-        dqn.load_state_dict({"rollout": 1})
-    for part in dqn.state_dict():
-        state = dqn.state_dict()
-        del state[part]
-        with pytest.raises(ConfigError, match=r"no state of DQN: it has .*; expected network"):
-            dqn.load_state_dict(state)
-    with pytest.raises(ConfigError, match="do not fit this network"):
-        dqn.load_state_dict(worker(ScriptedEnv(VECTOR, CHOICE), hidden_sizes=(9,)).state_dict())
-
-
-def test_in_a_group_that_learns_from_samples_only_the_root_has_a_replay() -> None:
-    def work(group: ThreadGroup) -> Any:
-        dqn = trained(env_of(group, ticks=31), group)
-        return set(dqn.worker_state_dict())
-
-    assert together(2, work, sync="samples") == [{"experience", "replay"}, {"experience"}]
 
 
 # ------------------------------------------------------------------------------------------------------------ options
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "message"),
+    ("options", "ticks", "message"),
     [
-        ("buffer_size", 0, "at least 1"),
-        ("learning_starts", -1, "whole number, at least 0"),
-        ("learning_starts", 200_000, "more than buffer_size, 100000"),
-        ("batch_size", 2.5, "whole number"),
-        ("batch_size", 100_001, "more than buffer_size"),
-        ("n_step", 100_001, "more than buffer_size"),
-        ("n_step", 0, "at least 1"),
-        ("train_every", True, "whole number"),
-        ("training_intensity", "high", "found 'high'; expected auto, or a number"),
-        ("training_intensity", 0, "found 0; expected auto, or a number, more than 0"),
-        ("tau", -0.5, "at most 1"),
-        ("tau", 0, "more than 0 and at most 1"),
-        ("priority_alpha", 2, "at most 1"),
-        ("priority_beta", float("nan"), "at most 1"),
-        ("priority_epsilon", -1e-9, "at least 0"),
-        ("prioritized", "yes", "true or false"),
-        ("target_update_interval", 0, "at least 1"),
-        ("log_every", 0, "at least 1"),
+        (
+            {"learning_starts": 100},
+            10,
+            r"learning_starts: 100 transitions .* \(by 2 workers with 5 rows each",
+        ),
+        (
+            {"buffer_size": 200, "learning_starts": 10, "train_every": 10, "n_step": 2},
+            1000,
+            "buffer_size: got 200, expected at least 240",
+        ),
     ],
 )
-def test_a_wrong_option_is_refused_with_its_name(option: str, value: Any, message: str) -> None:
-    with pytest.raises(ConfigError, match=rf"options\.{option}.*: .*{message}"):
-        registry.decode_options(DQN, {option: value}, path="")
-
-
-@pytest.mark.parametrize("option", ["priority_epsilon", "priority_alpha"])
-def test_priorities_that_may_be_zero_for_ever_or_uniform_are_refused(option: str) -> None:
-    with pytest.raises(ConfigError, match=rf"options\.{option}: got 0, expected more than 0"):
-        worker(ScriptedEnv(VECTOR, CHOICE), prioritized=True, **{option: 0})
-
-
-def test_a_run_that_ends_before_it_would_learn_is_refused() -> None:
-    with pytest.raises(
-        ConfigError, match=r"options\.learning_starts: 80 transitions .* in 10 ticks \(by 2 workers with 4 rows each"
-    ):
-        DQN.sizes({"learning_starts": 80}, rows=4, ticks=10, workers=2)
-
-
-def test_replay_smaller_than_a_training_interval_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"options\.buffer_size: got 200, expected at least 240"):
-        DQN.sizes(
-            {"buffer_size": 200, "learning_starts": 10, "train_every": 10, "n_step": 2}, rows=5, ticks=1000, workers=2
-        )
+def test_sizes_refuse_a_run_that_would_not_learn(options: dict[str, Any], ticks: int, message: str) -> None:
+    with pytest.raises(ConfigError, match=rf"options\.{message}"):
+        DQN.sizes(options, rows=5, ticks=ticks, workers=2)
 
 
 def test_sizes_give_gradient_steps_and_batch() -> None:
@@ -270,10 +189,3 @@ def test_sizes_give_gradient_steps_and_batch() -> None:
         "gradient steps per run": 8 * 11_000 // 64,
         "lines of metrics per run": 10,
     }
-
-
-def test_an_environment_that_resets_on_another_step_is_refused() -> None:
-    env = ScriptedEnv(VECTOR, CHOICE)
-    env.metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}
-    with pytest.raises(ConfigError, match="DQN needs a vector environment that resets on the same step"):
-        worker(env).run()

@@ -25,12 +25,6 @@ def test_lengths_that_do_not_fit_are_refused(values: list[int], lengths: list[in
     assert all(number in str(error.value) for number in named)
 
 
-def test_a_number_or_a_table_of_lengths_is_refused() -> None:
-    for values, lengths in ((np.zeros(()), [0]), (np.zeros(4), [[2, 2]])):
-        with pytest.raises(ValueError, match="shapes"):
-            Ragged(values, lengths)
-
-
 def test_no_copy_is_made() -> None:
     values, lengths = np.arange(3), np.array([1, 2])
     ragged = Ragged(values, lengths)
@@ -82,13 +76,6 @@ def test_parts_are_joined_below_and_beside_each_other() -> None:
     assert beside.tolist() == [[item for rows in parts for item in rows[index].tolist()] for index in range(7)]
     with pytest.raises(ValueError, match=r"\[7, 6\]"):
         Ragged.side_by_side([ragged[0], ragged[1][:6]])
-
-
-def test_places_and_rows_say_where_each_item_is() -> None:
-    ragged = Ragged([5, 6, 7], [2, 0, 1])
-    assert ragged.offsets.tolist() == [0, 2, 2]
-    assert ragged.rows().tolist() == [0, 0, 2]
-    assert ragged.places().tolist() == [0, 1, 0]
 
 
 def test_a_number_per_row_is_added_to_its_items() -> None:

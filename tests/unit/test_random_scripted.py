@@ -80,15 +80,10 @@ def played(kind: type, env: Any, *, seed: int = 0, **options: Any) -> Any:
 
 
 @pytest.mark.parametrize("space", SPACES, ids=str)
-def test_random_plays_actions_of_every_space(space: Any) -> None:
-    env = played(Random, ScriptedEnv(SEEN, space, rows=3, ticks=20))
-    assert len(env.actions) == 20
-    assert all(env.action_space.contains(actions) for actions in env.actions)
-
-
-@pytest.mark.parametrize("space", SPACES, ids=str)
-def test_random_play_is_equal_for_equal_seeds_only(space: Any) -> None:
-    one, same, other = (played(Random, ScriptedEnv(SEEN, space, ticks=20), seed=seed).actions for seed in (0, 0, 1))
+def test_random_plays_actions_of_its_space_and_seed(space: Any) -> None:
+    envs = [played(Random, ScriptedEnv(SEEN, space, ticks=20), seed=seed) for seed in (0, 0, 1)]
+    one, same, other = (env.actions for env in envs)
+    assert all(envs[0].action_space.contains(actions) for actions in one)
     assert all_equal(one, same)
     assert not all_equal(one, other)
 
@@ -106,7 +101,7 @@ def test_random_is_uniform_over_allowed_actions(space: Any, masked: bool) -> Non
     assert all(abs(count - share) < 5 * share**0.5 for count in counts.values())
 
 
-@pytest.mark.parametrize("space", SPACES, ids=str)
+@pytest.mark.parametrize("space", SPACES[-3:], ids=str)
 def test_random_plays_all_agents_of_a_parallel_game(space: Any) -> None:
     env = played(Random, Players(space))
     assert all(space.contains(action) for actions in env.played for action in actions.values())
@@ -145,12 +140,8 @@ def test_a_constant_is_played_in_the_types_of_its_space(space: Any, written: Any
 @pytest.mark.parametrize(
     ("space", "written"),
     [
-        (spaces.Discrete(3), 3),
-        (spaces.Discrete(3), 1.5),
         (spaces.Discrete(3), "left"),
-        (spaces.MultiBinary(2), [1]),
         (spaces.Box(-1, 1, (2,), np.float32), [0.5, 2.0]),
-        (SPACES[-1], {"a": 1}),
         (SPACES[-1], {"a": 1, "b": [[0, 1]]}),
     ],
     ids=str,
@@ -165,16 +156,6 @@ def lean(observations: Any, infos: Any, *, threshold: float = 0.0) -> Any:
     return (observations[:, 0] > threshold).astype(np.int64)
 
 
-def widest(observations: Any, infos: Any, env: Any) -> Any:
-    """A function that asks for the environment."""
-    return np.full(env.num_envs, env.single_action_space.n - 1)
-
-
-def play_nothing(observations: Any, infos: Any) -> Any:
-    """A function for a parallel game."""
-    return dict.fromkeys(observations, 0)
-
-
 HERE = f"{__name__}:"
 
 
@@ -183,17 +164,6 @@ def test_a_function_decides_with_its_arguments_bound() -> None:
     observations, infos = env.reset()
     act = Scripted(env, solo_group(), ticks=1, function=HERE + "lean", arguments={"threshold": 0.3}).actor()
     assert act(observations, infos).tolist() == [int(row[0] > 0.3) for row in observations]
-
-
-def test_a_function_gets_the_environment_if_it_asks_for_it() -> None:
-    env = played(Scripted, ScriptedEnv(SEEN, spaces.Discrete(7), rows=2, ticks=3), function=HERE + "widest")
-    assert np.array_equal(env.actions, [[6, 6]] * 3)
-
-
-def test_a_function_decides_by_entity_in_a_parallel_game() -> None:
-    env = Players(spaces.Discrete(2))
-    act = Scripted(env, solo_group(), ticks=1, function=HERE + "play_nothing").actor()
-    assert act(*env.reset()) == {"a": 0, "b": 0}
 
 
 @pytest.mark.parametrize(

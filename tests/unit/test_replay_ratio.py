@@ -30,17 +30,6 @@ def test_replayed_count_is_within_a_minibatch_of_the_due_count(
     assert account.has_started == (held >= starts)
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3])
-def test_workers_share_the_due_transitions(workers: int) -> None:
-    account, steps = ReplayRatio(8.0, starts=100), 0
-    for block in range(1, 601):
-        collected = 2 * workers
-        steps += account.due_steps(collected, added=block * collected, minibatch=16 * workers)
-    assert account.collected == 1200 * workers
-    assert account.replayed == steps * 16 * workers
-    assert 0 <= 8 * (account.collected - account.waited) - account.replayed < 16 * workers
-
-
 def test_a_replay_that_was_lost_is_filled_again_before_it_is_used() -> None:
     account = ReplayRatio(1.0, starts=10)
     assert account.due_steps(20, added=20, minibatch=10) == 2
@@ -51,19 +40,6 @@ def test_a_replay_that_was_lost_is_filled_again_before_it_is_used() -> None:
     assert account.has_started
 
 
-def test_replay_ratio_resumes_from_stored_counts() -> None:
-    account, other = ReplayRatio(0.3, starts=0), ReplayRatio(0.3, starts=0)
-    account.due_steps(17, added=17, minibatch=5)
-    other.load_state_dict(account.state_dict())
-    assert [a.due_steps(17, added=34, minibatch=5) for a in (account, other)] == [1, 1]
-    assert account.state_dict() == other.state_dict()
-
-
-def test_nothing_is_due_without_transitions() -> None:
-    account = ReplayRatio(4.0, starts=0)
-    assert account.due_steps(0, added=0, minibatch=0) == 0
-
-
 @pytest.mark.parametrize("rate", [1.0, 64.0])
 def test_changed_ratio_applies_to_later_transitions(rate: float) -> None:
     before, after = ReplayRatio(16.0, starts=0), ReplayRatio(rate, starts=0)
@@ -71,10 +47,3 @@ def test_changed_ratio_applies_to_later_transitions(rate: float) -> None:
     after.load_state_dict(before.state_dict())
     assert after.due_steps(320, added=10_320, minibatch=16) == 320 * rate / 16
     assert after.collected == 10_320
-
-
-def test_unchanged_ratio_keeps_the_remainder() -> None:
-    before, after = ReplayRatio(1, starts=0), ReplayRatio(1.0, starts=0)
-    before.due_steps(15, added=15, minibatch=16)
-    after.load_state_dict(before.state_dict())
-    assert after.due_steps(1, added=16, minibatch=16) == 1

@@ -66,7 +66,7 @@ def slow_advantages(seen: Trajectories, gamma: float, lam: float) -> tuple[NDArr
 
 
 @pytest.mark.slow
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(
     seed=st.integers(0, 2**32),
     acting=st.sampled_from([0.2, 0.5, 0.9, 1.1]),
@@ -91,11 +91,6 @@ def test_monte_carlo_returns_of_a_chain_are_the_discounted_sums() -> None:
     np.testing.assert_allclose(found.returns[:, 0], [1.75, 1.5, 1.0])
 
 
-def test_one_step_advantage_is_the_td_error() -> None:
-    found = advantages_of(chain([1, 2], values=[3, 5], last_value=7), gamma=0.5, gae_lambda=0.0)
-    np.testing.assert_allclose(found.advantages[:, 0], [1 + 0.5 * 5 - 3, 2 + 0.5 * 7 - 5])
-
-
 def test_only_truncation_bootstraps() -> None:
     ends = {"final_values": [10.0], "last_value": 99.0}
     terminated = advantages_of(chain([1], terminated=[1], **ends), gamma=0.5, gae_lambda=0.9)
@@ -104,46 +99,9 @@ def test_only_truncation_bootstraps() -> None:
     assert truncated.returns[0, 0] == 1.0 + 0.5 * 10.0
 
 
-def test_terminated_takes_precedence_over_truncated() -> None:
-    both = advantages_of(chain([1], terminated=[1], truncated=[1], final_values=[10.0]), gamma=0.5, gae_lambda=0.9)
-    assert both.returns[0, 0] == 1.0
-
-
-def test_advantages_do_not_cross_episode_ends() -> None:
-    first = {"values": [1.0, 2.0, 3.0, 4.0], "truncated": [0, 1, 0, 0], "final_values": [0.0, 6.0, 0.0, 0.0]}
-    one = advantages_of(chain([1, 1, 1, 1], **first), gamma=0.9, gae_lambda=0.9)
-    other = advantages_of(chain([1, 1, -50, 8], **first, last_value=77.0), gamma=0.9, gae_lambda=0.9)
-    np.testing.assert_array_equal(one.advantages[:2], other.advantages[:2])
-    assert (one.advantages[2:] != other.advantages[2:]).all()
-
-
 def test_rewards_of_the_others_turns_belong_to_the_last_own_action() -> None:
     seen = chain([1, 10, 100, 1000], active=[1, 0, 0, 1], terminated=[0, 0, 0, 1], values=[0, 9, 9, 5])
     found = advantages_of(seen, gamma=0.5, gae_lambda=0.0)
     np.testing.assert_array_equal(found.valid[:, 0], [True, False, False, True])
     assert found.returns[0, 0] == 111 + 0.5 * 5  # one discount per own turn
     assert found.returns[3, 0] == 1000
-
-
-def test_an_end_during_the_others_turn_completes_the_last_action() -> None:
-    seen = chain([0, -1, 7], active=[1, 0, 0], terminated=[0, 1, 0], last_active=False)
-    found = advantages_of(seen, gamma=0.9, gae_lambda=0.9)
-    np.testing.assert_array_equal(found.valid[:, 0], [True, False, False])
-    assert found.returns[0, 0] == -1
-
-
-def test_pending_action_is_left_out_and_bootstraps_the_previous() -> None:
-    seen = chain([1, 2, 4], active=[1, 1, 0], values=[0.0, 8.0, 0.0], last_active=False, last_value=99.0)
-    found = advantages_of(seen, gamma=0.5, gae_lambda=0.9)
-    np.testing.assert_array_equal(found.valid[:, 0], [True, False, False])
-    assert found.returns[0, 0] == 1 + 0.5 * 8
-
-
-@pytest.mark.parametrize("acting", [1.1, 0.5])
-def test_returns_of_a_row_do_not_depend_on_other_rows(acting: float) -> None:
-    seen = random_trajectories(3, acting=acting, ending=0.1)
-    whole = advantages_of(seen, gamma=0.9, gae_lambda=0.8)
-    for b in range(seen.rewards.shape[1]):
-        alone = Trajectories(*(None if field is None else field[..., b : b + 1] for field in seen))
-        found = advantages_of(alone, gamma=0.9, gae_lambda=0.8)
-        np.testing.assert_array_equal(found.advantages[:, 0], whole.advantages[:, b])

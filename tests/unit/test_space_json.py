@@ -63,21 +63,11 @@ def test_bounds_are_exact_and_equal_ones_are_one_number() -> None:
     assert space_to_json(spaces.Box(0, 255, (84, 84, 4), np.uint8))["box"]["high"] == 255
 
 
-@pytest.mark.parametrize("n", [3, (3,), (2, 3)])
-def test_flags_are_equal_as_gymnasium_compares_them(n: Any) -> None:
-    assert space_from_json(json.loads(json.dumps(space_to_json(spaces.MultiBinary(n))))) == spaces.MultiBinary(n)
-
-
 def test_the_order_of_a_dict_is_kept() -> None:
     space = spaces.Dict([("z", spaces.Discrete(2)), ("a", spaces.Discrete(3))])
     found = space_from_json(space_to_json(space))
     assert isinstance(found, spaces.Dict)
     assert list(found.spaces) == list(space.spaces)
-
-
-def test_a_space_without_a_fixed_layout_is_refused() -> None:
-    with pytest.raises(ConfigError, match="no fixed layout"):
-        space_to_json(spaces.Dict({"words": spaces.Text(3)}))
 
 
 @pytest.mark.parametrize(

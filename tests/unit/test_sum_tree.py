@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 
 from policies.common.replay import SumTree
 
-SIZES = [1, 63, 64, 4096, 4097, 40_000, 300_000]
-
 
 def filled(size: int, seed: int = 0) -> tuple[SumTree, Any]:
     """A tree, and its numbers; a third of them is 0."""
@@ -24,15 +22,6 @@ def filled(size: int, seed: int = 0) -> tuple[SumTree, Any]:
     return tree, values
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("size", SIZES)
-def test_total_and_minimum_cover_all_numbers(size: int) -> None:
-    tree, values = filled(size)
-    assert tree.total == pytest.approx(values.sum(), rel=1e-12)
-    assert tree.least == values[values > 0].min()
-    assert tree.leaves.tolist() == values.tolist()
-
-
 def test_an_empty_tree_has_nothing_to_draw() -> None:
     tree = SumTree(40)
     assert (tree.total, tree.least) == (0.0, np.inf)
@@ -40,11 +29,12 @@ def test_an_empty_tree_has_nothing_to_draw() -> None:
         tree.find(np.zeros(1))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", [1, 64, 4097, 40_000])
 def test_find_equals_a_linear_search(size: int) -> None:
     tree, values = filled(size)
-    shares = np.random.default_rng(1).random(300)
+    assert tree.total == pytest.approx(values.sum(), rel=1e-12)
+    assert tree.least == values[values > 0].min()
+    shares = np.random.default_rng(1).random(100)
     ends = values.cumsum() / values.sum()
     found = tree.find(shares)
     expected = np.minimum(np.searchsorted(ends, shares, side="right"), size - 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,15 +19,13 @@ from arena.game.spaces import row
 from arena.plan.build import make_plan
 from arena.plan.plan import Plan
 from arena.preflight.seats import check_teams, learners_of
-from arena.records.state_codec import decode, encode
 from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
-from learning_steps import evaluate, learn, play
+from learning_steps import evaluate, learn, play, run
 from policies.maddpg import MADDPG
 from policies.mappo import MAPPO
 from policies.masac import MASAC
 from policies.networks import reparameterized
 from policies.ppo import PPO
-from policies.team.joint import TeamNStepBuilder, places_of
 
 VECTOR = spaces.Box(-1, 1, (3,), np.float32)
 MIXED = spaces.Dict(a=spaces.Box(0, 255, (8, 8, 3), np.uint8), b=spaces.Discrete(4, start=-1), c=VECTOR)
@@ -37,6 +35,7 @@ SMALL = {"hidden_sizes": (8,), "batch_size": 8, "training_intensity": 4.0, "lear
 ROLLOUTS = {"hidden_sizes": (8,), "n_steps": 7, "minibatch_size": 999, "learning_rate": 2e-3}
 
 NORMALIZED = {"normalize_observations": True, "prioritized": True, "shared_actor": False}
+further = partial(pytest.param, marks=pytest.mark.long)  # a row that repeats the path of others
 both = pytest.mark.parametrize("kind", [MADDPG, MASAC])
 
 
@@ -147,12 +146,6 @@ def steady_noise(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(reparameterized, name, steady)
 
 
-def run(learner: Any) -> Any:
-    with pytest.raises(BudgetReached):
-        learner.run()
-    return learner
-
-
 def like(learner: Any, actions: list[Any]) -> Any:
     """The learner, which plays the recorded actions of others."""
     recorded = iter(actions)
@@ -183,10 +176,10 @@ def noting(learner: Any) -> list[Any]:
     ("kind", "sync", "space", "actions", "options"),
     [
         (MADDPG, "gradients", VECTOR, CHOICE, {"n_step": 3, "buffer_size": 40}),
-        (MASAC, "samples", VECTOR, CHOICE, {"n_step": 3, "buffer_size": 40}),
-        (MADDPG, "samples", VECTOR, NUMBERS, NORMALIZED),
-        (MASAC, "gradients", VECTOR, NUMBERS, NORMALIZED),
-        (MADDPG, "gradients", MIXED, CHOICE, {}),
+        (MASAC, "samples", VECTOR, NUMBERS, NORMALIZED),
+        further(MASAC, "gradients", VECTOR, CHOICE, {"n_step": 3, "buffer_size": 40}),
+        further(MADDPG, "samples", VECTOR, NUMBERS, NORMALIZED),
+        further(MADDPG, "gradients", MIXED, CHOICE, {}),
     ],
 )
 def test_team_of_workers_equals_one_seat(
@@ -213,85 +206,6 @@ def test_team_of_workers_equals_one_seat(
     assert all(replay is None or replay.size == 0 for *_, replay in workers[1:])
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("sync", ["gradients", "samples"])
-def test_teams_learn_from_as_many_joint_transitions_as_seats(sync: str) -> None:
-    def work(seated: bool) -> Callable[[ThreadGroup], Any]:
-        def body(group: ThreadGroup) -> Any:
-            places = range(E) if seated else one_of(group)
-            number = group.teams.index(group.team)
-            return run(
-                MADDPG(Uneven(places=places, seed=number, ticks=TICKS), group, ticks=TICKS, **SMALL)
-            ).state_dict()
-
-        return body
-
-    (seat, *_), (worker, *others) = (
-        together(2, work(True), sync=sync),
-        together(2 * E, work(False), sync=sync, team_size=E),
-    )
-    assert worker["intensity"] == seat["intensity"]
-    assert worker["gradient_steps"] == seat["gradient_steps"] > 10
-    assert all(all_equal(worker["network"], other["network"]) for other in others)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("how", ["plain", "masked", "in_turns"])
-def test_leg_end_between_synchronizations_loses_no_transition(how: str) -> None:
-    """The same fragments as of a seat that goes on, and the same again from what was stored."""
-    layout = {
-        "space": VECTOR,
-        "entities": E,
-        "action_shape": (),
-        "action_dtype": torch.int64,
-        "mask_size": 4 if how == "masked" else 0,
-        "rows": L * E,
-        "n_step": 2,
-        "gamma": 0.9,
-    }
-    given = {"masked": how == "masked", "in_turns": how == "in_turns", "leg": 10, "ticks": 30}
-
-    def body(store: bool, places: Callable[[ThreadGroup], range]) -> Callable[[ThreadGroup], Any]:
-        def lived(group: ThreadGroup) -> Any:
-            experience, env = TeamNStepBuilder(group, **layout), Uneven(places=places(group), **given)
-            fragments = []
-            for tick in range(30):
-                if tick % 10 == 0:
-                    if store:
-                        kept = decode(*encode(experience.state_dict()))
-                        experience = TeamNStepBuilder(group, **layout)
-                        experience.load_state_dict(kept)
-                    experience.begin(*env.reset())
-                actions = np.arange(env.num_envs) + 10 * tick
-                experience.add(actions, *env.step(actions))
-                if tick % 4 == 3:
-                    fragments.append(experience.cut().to_samples())
-            return fragments
-
-        return lived
-
-    (plain, *silent), (stored, *_) = (together(E, body(store, one_of), team_size=E) for store in (False, True))
-    assert all_equal(plain, stored)
-    assert sum(len(fragment["starts"]) for fragment in plain) > 30
-    assert not any(len(fragment["observations"][0]) for fragments in silent for fragment in fragments)
-
-
-def test_ticks_lost_by_one_worker_are_dropped_by_all() -> None:
-    layout = {"space": VECTOR, "entities": 2, "action_shape": (), "action_dtype": torch.int64, "mask_size": 0}
-
-    def work(group: ThreadGroup) -> Any:
-        experience = TeamNStepBuilder(group, **layout, rows=2 * L, n_step=1, gamma=0.9)
-        env = Uneven(places=one_of(group), ticks=99)
-        for _ in range(1 + group.is_root):  # the root still knows an earlier leg
-            experience.begin(*env.reset())
-            for _ in range(3):
-                experience.add(np.zeros(L, np.int64), *env.step(np.zeros(L, np.int64)))
-        return experience.cut()
-
-    fragment, _ = together(2, work, team_size=2)
-    assert 0 < len(fragment.starts) <= 3 * L
-
-
 # --------------------------------------------------------------------------------------------------------------- mappo
 
 
@@ -305,7 +219,7 @@ def judged(kind: Any, env: Any, group: ThreadGroup, **options: Any) -> Any:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("space", "sync"), [(VECTOR, "gradients"), (MIXED, "samples")], ids=["vector", "mixed"])
+@pytest.mark.parametrize(("space", "sync"), [(VECTOR, "gradients"), further(MIXED, "samples")])
 def test_mappo_team_equals_one_seat(space: Any, sync: str) -> None:
     options = {"normalize_rewards": True, "normalize_observations": True}
 
@@ -338,60 +252,6 @@ def test_mappo_team_equals_one_seat(space: Any, sync: str) -> None:
     learn(seat, batch)
     for _, _, weights in workers:
         np.testing.assert_allclose(weights, flat_weights(seat.network), atol=1e-6, rtol=0)
-
-
-@pytest.mark.slow
-def test_mappo_team_resumes_in_mid_rollout() -> None:
-    def work(parted: bool) -> Callable[[ThreadGroup], Any]:
-        def body(group: ThreadGroup) -> Any:
-            learner = MAPPO(Uneven(places=one_of(group), leg=10, ticks=10), group, ticks=40, **ROLLOUTS)
-            run(learner)
-            stored, own = (decode(*encode(state)) for state in (learner.state_dict(), learner.worker_state_dict()))
-            env = Uneven(places=one_of(group), leg=10, first=10)
-            if parted:
-                learner = MAPPO(env, group, ticks=40, **ROLLOUTS)
-                learner.load_state_dict(stored)
-                learner.load_worker_state_dict(own)
-            learner.env, learner.generator = env, torch.Generator().manual_seed(5)
-            run(learner)
-            return learner.state_dict(), learner.worker_state_dict()
-
-        return body
-
-    whole, parted = (together(E, work(parted), team_size=E) for parted in (False, True))
-    assert all_equal(whole, parted)
-    assert whole[0][0]["updates"] == 40 // 7
-
-
-# ------------------------------------------------------------------------------------------------------------- actors
-
-
-@pytest.mark.parametrize("shared", [True, False], ids=["shared", "own"])
-@both
-def test_actor_in_its_own_worker_equals_the_seats(kind: Any, shared: bool) -> None:
-    def work(group: ThreadGroup) -> Any:
-        learner = kind(Uneven(places=one_of(group)), group, ticks=40, **SMALL, shared_actor=shared)
-        return learner, act(learner)
-
-    def act(learner: Any) -> Any:
-        draw = torch.Generator().manual_seed(1)
-        for weight in learner.network.parameters():
-            weight.data.add_(torch.randn(weight.shape, generator=draw))
-        with torch.no_grad():
-            return learner.network([torch.as_tensor(learner.env.reset()[0])], learner.places)
-
-    seat = kind(Uneven(), solo_group(), ticks=40, **SMALL, shared_actor=shared)
-    whole = act(seat).view(L, E, -1)
-    for place, (learner, outputs) in enumerate(together(E, work, team_size=E)):
-        torch.testing.assert_close(outputs, whole[:, place], atol=1e-6, rtol=1e-5)
-        assert learner.places == range(place, place + 1)
-
-
-def test_seat_has_all_places_and_a_worker_its_own() -> None:
-    assert places_of(Uneven(), solo_group()) == (3, range(3))
-    alone = ThreadGroup.__new__(ThreadGroup)
-    alone.rank, alone.team = 7, (2, 7, 9)
-    assert places_of(Uneven(places=range(1)), alone) == (3, range(1, 2))  # type: ignore[arg-type]
 
 
 # ------------------------------------------------------------------------------------------------------ teams in a plan
@@ -444,12 +304,6 @@ def test_sizes_count_joint_transitions_in_any_seating(kind: Any) -> None:
         "gradient steps per run": 8 * (1000 * 4 * 2 - 100) // (32 * 2),
         "lines of metrics per run": 20,
     }
-
-
-def test_other_algorithms_count_the_rows_of_each_worker() -> None:
-    plan = plan_of({"seats": [["p", "p"], "q", "q"], "lanes": 4}, {"seats": ["p", "q", "p", "q"], "lanes": 3})
-    for kind in (PPO, MAPPO):
-        assert [learner.rows for learner in learners_of(kind, plan, plan.policies["p"])] == [8, 3, 3]
 
 
 @pytest.mark.parametrize("kind", [MADDPG, MASAC, MAPPO])

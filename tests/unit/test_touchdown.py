@@ -29,14 +29,6 @@ def played(positions: Any, moves: list[int], **options: Any) -> tuple[Touchdown,
     return env, env.step([np.array([move]) for move in moves])
 
 
-def test_blue_starts_above_and_red_below_and_x_differs_with_the_seed() -> None:
-    env = begun(lanes=2, team_size=2)
-    assert env.interface.entities == ("blue_0", "blue_1", "red_0", "red_1")
-    np.testing.assert_allclose(env.positions[:, :, 1], [[0.9, 0.9, -0.9, -0.9]] * 2)
-    assert np.unique(env.positions[..., 0]).size == 8
-    assert (np.abs(env.positions[..., 0]) <= 0.9).all()
-
-
 def test_a_continuous_move_is_clipped_and_scaled_to_a_tenth() -> None:
     env = begun(blue_actions="continuous")
     env.positions[0] = [(0.0, 0.0), (0.9, -0.9)]
@@ -97,12 +89,6 @@ def test_after_max_steps_the_game_is_truncated_and_not_terminated() -> None:
     assert not any(step.terminated.any() or step.rewards.any() for step in steps)
 
 
-def test_a_game_decided_on_the_last_tick_is_terminated_only() -> None:
-    _, step = played([(0, -0.8), (0.9, 0)], [DOWN, STAY], max_steps=1)
-    assert step.terminated.all()
-    assert not step.truncated.any()
-
-
 def test_ended_lane_stands_still_until_its_reset() -> None:
     env, _ = played([(0, -0.8), (0.9, 0)], [DOWN, STAY])
     before = env.positions.copy()
@@ -144,15 +130,6 @@ def test_image_shows_each_player_in_the_gray_of_its_role() -> None:
     assert [int((image == gray).sum()) for gray in (GRAY_SELF, GRAY_MATE, GRAY_OPPONENT)] == [25, 25, 50]
     assert (image[[4, 79]] == GRAY_LINE).all()
     assert step.frame.observations[2].shape == (1, 8)  # red sees vectors
-
-
-def test_images_of_lanes_do_not_mix() -> None:
-    env = begun(lanes=3, blue_obs="image")
-    together = env.step([np.zeros(3, int)] * 2).frame.observations[0]
-    for lane in range(3):
-        alone = begun(blue_obs="image")
-        alone.positions[:] = env.positions[lane]
-        np.testing.assert_array_equal(alone.step([np.zeros(1, int)] * 2).frame.observations[0][0], together[lane])
 
 
 @pytest.mark.slow
@@ -231,17 +208,3 @@ def test_touchdown_keeps_the_contract(options: dict[str, Any]) -> None:
 def test_wrong_option_lists_allowed_values(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Touchdown(lanes=1, **options)
-
-
-def test_the_picture_shows_both_teams_where_they_are() -> None:
-    env = begun()
-    env.positions[0] = [(0.0, 0.5), (0.5, -0.5)]
-    image = env.render()
-    assert image.dtype == np.uint8
-    assert min(image.shape[:2]) >= 336
-    for color, (x, y) in (((31, 119, 180), (0.0, 0.5)), ((214, 39, 40), (0.5, -0.5))):
-        disc = (image == color).all(axis=-1)
-        disc[(disc.sum(axis=1) > 100)] = False  # not the lines, which have the teams' colors too
-        row, column = np.argwhere(disc).mean(axis=0)
-        middle, unit = (image.shape[0] - 1) / 2, (image.shape[0] - 56) / 2
-        np.testing.assert_allclose([(column - middle) / unit, (middle - row) / unit], [x, y], atol=0.01)

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from gymnasium import spaces
 
 from arena import Choice, Ragged, Select, UnitSpace
@@ -17,15 +16,12 @@ from arena.entity_env import ListEnv, RaggedBufferI64
 from arena.entity_env.environment import Environment, players_of
 from arena.errors import ConfigError
 from arena.game.api import Interface
-from arena.game.batches import action_leaves, batch_leaves, batched_space
+from arena.game.batches import action_leaves, batch_leaves
 from arena.game.spaces import Columns, check_unit_spaces
 from arena.registry import adapt_environment
 from arena.testing import ContractBroken, check_entity_env
 from entity_games import Told, seen
 from envs.adapters import adapt
-from policies.common.columns import to_leaves
-from policies.networks.units.options import Relative, Schema, Transformer
-from policies.networks.units.tokens import units_of
 
 SPACE = UnitSpace(
     {"A": ["x"], "B": []},
@@ -39,23 +35,25 @@ def sample(**parts: Any) -> dict[str, Any]:
     return {"globals": [0.0], "units": {"A": [[1.0], [2.0]], "B": [[], [], []]}, **parts}
 
 
-def test_globals_that_are_missing_are_named() -> None:
-    with pytest.raises(ValueError, match=r"globals is missing; 1 numbers are needed \(time\)"):
-        SPACE.complete({"units": {"A": [[1.0]]}})
+SHOT = {"actors": [0, 1], "actees": [2, 3, 4]}
 
 
-@pytest.mark.parametrize("flag", [256, -1000, 2**40, 0.5])
-def test_flags_that_int8_cannot_hold_are_refused(flag: float) -> None:
-    with pytest.raises(ValueError, match="int8"):
-        SPACE.complete(sample(visible={"B": [flag, 1, 1]}))
-
-
-def test_transposed_mask_of_a_select_is_refused() -> None:
-    shot = {"actors": [0, 1], "actees": [2, 3, 4]}
-    right = SPACE.complete(sample(actions={"shoot": {**shot, "mask": [[1, 0, 1], [0, 0, 1]]}}))
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"units": {"A": [[1.0]]}}, r"globals is missing; 1 numbers are needed \(time\)"),
+        *((sample(visible={"B": [flag, 1, 1]}), "int8") for flag in (256, 2**40, 0.5)),
+        (
+            sample(actions={"shoot": {**SHOT, "mask": [[1, 0], [1, 0], [0, 1]]}}),
+            r"\[actors, actees\] = \[2, 3\], or flat, got \[3, 2\]",
+        ),
+    ],
+)
+def test_samples_that_cannot_be_completed_are_refused(given: Any, message: str) -> None:
+    right = SPACE.complete(sample(actions={"shoot": {**SHOT, "mask": [[1, 0, 1], [0, 0, 1]]}}))
     assert right["actions"]["shoot"]["mask"].tolist() == [1, 0, 1, 0, 0, 1]
-    with pytest.raises(ValueError, match=r"\[actors, actees\] = \[2, 3\], or flat, got \[3, 2\]"):
-        SPACE.complete(sample(actions={"shoot": {**shot, "mask": [[1, 0], [1, 0], [0, 1]]}}))
+    with pytest.raises(ValueError, match=message):
+        SPACE.complete(given)
 
 
 @pytest.mark.parametrize("nested", [spaces.Dict({"u": SPACE, "b": spaces.Box(0, 1)}), spaces.Tuple([SPACE])])
@@ -63,14 +61,6 @@ def test_units_inside_of_another_space_are_refused(nested: spaces.Space[Any]) ->
     for observed, acted in ((nested, spaces.Discrete(2)), (SPACE, spaces.Tuple([SPACE.action_space]))):
         with pytest.raises(ConfigError, match=r"'a': units inside of another space, at \["):
             check_unit_spaces(Interface(("a",), (observed,), (acted,), (0,)))
-
-
-def test_rows_that_are_not_joined_are_in_no_space_of_observations() -> None:
-    rows = batched_space(SPACE, 2)
-    batch = rows.sample()
-    assert batch in rows
-    listed = {**batch, "units": {**batch["units"], "A": [*batch["units"]["A"]]}}
-    assert listed not in rows
 
 
 def test_a_subclass_of_ragged_is_an_action() -> None:
@@ -101,16 +91,6 @@ def test_actions_that_a_game_keeps_do_not_change() -> None:
     assert [kept.tolist() for kept in Keeps.kept] == [[0], [1]]
 
 
-def test_results_of_list_env_may_be_modified_by_the_caller() -> None:
-    envs = ListEnv([Told(seen(actions={"pick": Pick(actor_types=["B"])}))])
-    shown = envs.reset()
-    before = shown.action_masks["pick"].actors.values.copy()
-    shown.action_masks["pick"].actors.values[:] = 0
-    shown.action_masks["pick"].actors.lengths[:] = 0
-    assert (envs._shown.shown["pick"].actors.values == before[:, 0]).all()
-    assert envs._shown.shown["pick"].actors.lengths.tolist() == [1]
-
-
 @pytest.mark.parametrize("players", [2, "ab", [1, 2], (), ("a", "a")])
 def test_invalid_player_names_are_refused(players: Any) -> None:
     class Game(Told):
@@ -133,11 +113,6 @@ def test_policies_of_units_are_not_served(tmp_path: Any, capsys: pytest.CaptureF
     assert "any number of items, as of units" in told.err and "serving" not in told.out
 
 
-def test_a_mask_without_actors_may_have_any_number_of_columns() -> None:
-    shown = SPACE.complete(sample(actions={"shoot": {"actors": [], "actees": [2], "mask": np.zeros((0, 1))}}))
-    assert shown["actions"]["shoot"]["mask"].shape == (0,)
-
-
 @pytest.mark.parametrize("ended", [0, 1])
 def test_player_ended_by_a_wrapper_does_not_stop_the_other(ended: int) -> None:
     class Pair(Told):
@@ -151,17 +126,6 @@ def test_player_ended_by_a_wrapper_does_not_stop_the_other(ended: int) -> None:
     none = dict.fromkeys(("pick", "aim", "shoot", "end"), Ragged.of([[]], np.int64))
     env.step([none, none])
     assert len(game.got) == 1 and all(list(actions["pick"].actors) == [] for actions in game.got[0])
-
-
-def test_lane_ended_by_a_wrapper_is_not_played() -> None:
-    class Pair(Told):
-        players = ("left", "right")
-
-    game: Any = Pair(*[[seen(actions={"pick": Pick(actor_types=["B"])})] * 2] * 2)
-    env = adapt(lambda: game, {}, 1)
-    env.reset(np.ones(1, np.bool_))
-    env.step([dict.fromkeys(("pick", "aim", "shoot", "end"), Ragged.of([[]], np.int64))] * 2)
-    assert game.got == []
 
 
 WRONG_FORMS: dict[str, tuple[dict[str, Any], str]] = {
@@ -255,22 +219,6 @@ def test_invalid_states_are_named(make: str, state: dict[str, Any], message: str
     env = adapt_environment(make, {}, 1, [])
     with pytest.raises(ConfigError, match=message):
         env.reset(np.ones(1, np.bool_), None, {"states": [state]})
-
-
-def test_an_extent_of_one_number_is_the_same_in_a_list() -> None:
-    def schema(extent: Any) -> Schema:
-        return Schema(SPACE, Transformer(relative=Relative(position=("x",), extent=extent)))
-
-    schema(3).load_state_dict(schema((3,)).state_dict())
-    schema((3,)).load_state_dict(schema(3).state_dict())
-    with pytest.raises(ConfigError, match=r"options\.transformer\.relative\.extent: \[3\], here it is \[2\]"):
-        schema(2).load_state_dict(schema((3,)).state_dict())
-
-
-def test_units_seen_are_float32() -> None:
-    batch = batched_space(SPACE, 3).sample()
-    counts = units_of(SPACE, to_leaves(SPACE, batch))
-    assert counts.dtype == torch.float32 and counts.tolist() == SPACE.lengths(batch).tolist()
 
 
 def test_a_checked_game_is_closed_after_a_breach_and_its_seed_is_found() -> None:

@@ -13,13 +13,13 @@ import torch
 from msgspec.structs import replace
 from torch import Tensor
 
-from arena import Choice, Ragged, Select, UnitSpace
+from arena import Choice, Select, UnitSpace
 from arena.errors import ConfigError
-from policies.common.columns import RaggedTensor, row_order, to_leaves
-from policies.networks.heads import UnitHead, hashed_gumbel
+from policies.common.columns import RaggedTensor, to_leaves
+from policies.networks.heads import UnitHead
 from policies.networks.units.network import UnitActorCritic
 from policies.networks.units.options import Center, Relative, Transformer
-from policies.networks.units.packing import Layout, packing
+from policies.networks.units.packing import Layout
 from policies.networks.units.relative import RelativePlaces
 from policies.networks.units.tokens import Reader, Tokens, UnitInputs
 from unit_games import EVERYTHING, observed, random_observations, without_actors
@@ -82,54 +82,6 @@ def learned(made: UnitActorCritic, given: list[Any]) -> Tensor:
     loss.backward()
     assert loss.isfinite()
     return torch.cat([weights.grad.flatten() for weights in made.parameters() if weights.grad is not None])
-
-
-# ----------------------------------------------------------------------------------------------------------- packing
-
-
-@pytest.mark.parametrize(
-    ("lengths", "index", "batch", "inverse"),
-    [
-        (
-            [6, 3, 5],
-            [[0, 1, 2, 3, 4, 5], [6, 7, 8, 0, 0, 0], [9, 10, 11, 12, 13, 0]],
-            [[0] * 6, [1, 1, 1, -1, -1, -1], [2, 2, 2, 2, 2, -1]],
-            [*range(9), *range(12, 17)],
-        ),
-        ([1, 1, 2, 4], [[0, 1, 2, 3], [4, 5, 6, 7]], [[0, 1, 2, 2], [3, 3, 3, 3]], list(range(8))),
-        ([3, 0, 2, 1], [[0, 1, 2], [3, 4, 5]], [[0, 0, 0], [2, 2, 3]], list(range(6))),
-    ],
-)
-def test_packing_gives_the_specified_places(lengths: Any, index: Any, batch: Any, inverse: Any) -> None:
-    found = packing(lengths)
-    assert found is not None
-    assert found.index.dtype == found.inverse.dtype == torch.int64
-    assert found.batch.dtype == torch.float32
-    assert found.index.tolist() == index
-    assert found.batch.nan_to_num(-1).tolist() == batch
-    assert found.inverse.tolist() == inverse
-
-
-@pytest.mark.parametrize("lengths", [[], [4], [0, 0], [3, 3, 3]])
-def test_rows_of_equal_length_need_no_packing(lengths: list[int]) -> None:
-    assert packing(lengths) is None
-
-
-def test_layout_round_trip_keeps_values_and_gradients() -> None:
-    layout = Layout(np.array([3, 0, 1, 2]), None, torch.device("cpu"))
-    tokens = torch.randn(6, 2, requires_grad=True)
-    packed = layout.pack(tokens)
-    assert packed.shape == (*layout.shape, 2)
-    assert torch.equal(layout.unpack(packed), tokens)
-    weights = torch.randn(6, 2)
-    (layout.unpack(packed * 2) * weights).sum().backward()
-    assert torch.equal(tokens.grad, 2 * weights)
-
-
-def test_row_order_interleaves_kinds() -> None:
-    counts = np.array([[2, 0, 1], [1, 1, 0]])
-    kinds = np.array(["a00", "a01", "a20", "b00", "b10"])
-    assert kinds[row_order(counts)].tolist() == ["a00", "a01", "b00", "b10", "a20"]
 
 
 # ----------------------------------------------------------------------------------------------------------- network
@@ -268,15 +220,6 @@ def test_rows_without_units_or_actors_have_finite_gradients(name: str, units: bo
         assert gradients.abs().max() > 0
 
 
-def test_a_row_without_tokens_has_the_value_of_the_mean_zero() -> None:
-    made = network(LINES)
-    space = {"units": {"Point": np.zeros((0, 1), np.float32)}, "actions": {"Go": {"actors": np.zeros(0, np.int64)}}}
-    (probabilities,), values = asked(made, leaves(LINES, [space, space]))
-    assert probabilities.shape == (0, 2)
-    assert torch.equal(values, made.critic.bias.expand(2))
-    assert learned(made, leaves(LINES, [space])).isfinite().all()
-
-
 def test_gradient_equals_finite_differences() -> None:
     samples = random_observations(EVERYTHING, 9, seed=8)
     made = network(EVERYTHING, Transformer(d_model=4, relative=GRID)).double()
@@ -337,42 +280,6 @@ def test_draws_follow_their_probabilities() -> None:
     assert abs(np.corrcoef(moves.T)[0, 1]) < 0.06  # two actors of a row draw for themselves
 
 
-def test_hashed_noise_is_gumbel_and_differs_everywhere() -> None:
-    seeds = np.arange(4000, dtype=np.uint64)
-    actors = RaggedTensor.of(Ragged(np.zeros(8000, np.int64), np.full(4000, 2)))
-    noise = np.concatenate([hashed_gumbel(seeds, action, actors, 3) for action in range(2)])
-    assert len(np.unique(noise)) > 0.99 * noise.size
-    assert noise.mean() == pytest.approx(0.5772, abs=0.02)
-    assert noise.std() == pytest.approx(math.pi / math.sqrt(6), abs=0.02)
-
-
-def test_log_probs_are_ordered_by_action_then_actor() -> None:
-    samples = random_observations(EVERYTHING, 12, seed=2)
-    made = network(EVERYTHING)
-    probabilities, _ = asked(made, leaves(EVERYTHING, samples))
-    policy = made.policy(leaves(EVERYTHING, samples))
-    drawn = policy.sample(torch.arange(12))
-    expected, used = [], [0] * 4
-    for sample, pairs in zip(samples, drawn.numpy(), strict=True):
-        actors = [len(parts["actors"]) for parts in sample["actions"].values()]
-        assert pairs[:, 0].tolist() == [action for action, count in enumerate(actors) for _ in range(count)]
-        for action, choice in pairs:
-            expected.append(math.log(probabilities[action][used[action], choice]))
-            used[action] += 1
-    np.testing.assert_allclose(policy.log_prob(drawn).detach(), expected, atol=1e-5)
-
-
-def test_head_and_environment_name_the_same_decisions() -> None:
-    samples = random_observations(EVERYTHING, 12, seed=2)
-    head = UnitHead(EVERYTHING.action_space)
-    drawn = network(EVERYTHING).policy(leaves(EVERYTHING, samples)).sample(torch.arange(12))
-    told = head.to_env(drawn.numpy())
-    for name, parts in told.items():
-        shown = [sample["actions"][name] for sample in samples]
-        assert parts.lengths.tolist() == [len(one["actors"]) for one in shown]
-    assert head.from_env(told).numpy() == drawn.numpy()
-
-
 # ------------------------------------------------------------------------------------------------------------ places
 
 
@@ -398,16 +305,6 @@ def test_center_moves_and_turns_as_specified() -> None:
     np.testing.assert_allclose(mines.values, [[0, -3, 3], [4, 0, 4], [4, 2, 0], [1, 6, 0]], atol=1e-6)
     assert rocks.values.tolist() == [[7], [7]]
     assert UnitInputs(space, options).features == {"Robot": 3, "Mine": 3, "Rock": 1}
-
-
-def test_center_does_not_show_where_a_hidden_unit_is() -> None:
-    options = Transformer(center=Center(on="Soldier", position=("x", "y")))
-    sample = random_observations(EVERYTHING, 1)[0]
-    sample["units"]["Soldier"] = np.array([[5, 5, 0], [1, 2, 0]], np.float32)
-    sample["visible"]["Soldier"] = np.array([0, 1], np.int8)
-    sample["units"]["Flag"], sample["visible"]["Flag"] = np.array([[4, 4]], np.float32), np.ones(1, np.int8)
-    flags = leaves(EVERYTHING, [sample], options)[3]
-    assert flags.values.tolist() == [[3.0, 2.0]]
 
 
 def bucket_shares(

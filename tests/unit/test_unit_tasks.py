@@ -13,7 +13,7 @@ from arena.errors import ConfigError
 from arena.testing import check_entity_env
 from envs.unit_tasks import TASKS, unit_task
 
-EPISODES = 200
+EPISODES = 50
 
 
 def returns(task: str, act: Callable[[VecObs], Any], **kwargs: Any) -> list[float]:
@@ -69,10 +69,6 @@ def test_fixed_answer_does_not_reach_the_best_return(task: str, wrong: int) -> N
     assert 0.0 < np.mean(returns(task, lambda _: wrong)) < 0.7
 
 
-def test_always_paper_wins_half_of_the_games() -> None:
-    assert np.mean(returns("rock_paper_scissors", lambda _: 1)) == pytest.approx(1.0, abs=0.3)
-
-
 def test_opponent_is_hidden_unless_it_is_a_cheat() -> None:
     for cheat in (False, True):
         vec_obs = ListEnv([unit_task("rock_paper_scissors", cheat=cheat)]).reset()
@@ -105,8 +101,9 @@ def test_lava_surrounds_the_player_anywhere() -> None:
     assert away.max() == 1
 
 
-@pytest.mark.parametrize("task", TASKS)
-@pytest.mark.slow
+@pytest.mark.parametrize(
+    "task", [pytest.param(task, marks=[] if task in ("count", "not_hotdog") else pytest.mark.long) for task in TASKS]
+)
 def test_unit_task_keeps_the_contract(task: str) -> None:
     check_entity_env(lambda: unit_task(task), ticks=60)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import itertools
 import pickle
 from collections import Counter
 from typing import Any
@@ -11,9 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, Sequence
-from gymnasium.vector.utils import batch_space
 
-from arena import Choice, GlobalChoice, Ragged, Select, UnitActions, UnitSpace
+from arena import Choice, GlobalChoice, Ragged, Select, UnitSpace
 
 LABELS = ["+x", "-x", "+y", "-y", "Defuse Mines"]
 MINESWEEPER = UnitSpace(
@@ -160,16 +158,6 @@ def test_each_rule_of_an_observation_is_checked_in_its_row(path: list[Any], valu
     assert breach is not None and breach.row == 1 and text in breach.text
 
 
-def test_small_masks_are_judged_as_by_a_slow_rule() -> None:
-    space = UnitSpace({"Ant": []}, actions={"walk": Choice(["a", "b"])})
-    units, actors = Ragged(np.zeros((3, 0), np.float32), [3]), Ragged(np.arange(3), [3])
-    for flags in itertools.product((0, 1, -1), repeat=6):
-        mask = np.reshape(flags, (3, 2)).astype(np.int8)
-        shown = {"walk": {"actors": actors, "mask": Ragged(mask, [3])}}
-        right = all(1 in row and -1 not in row for row in mask.tolist())
-        assert (space.breach({"units": {"Ant": units}, "actions": shown}) is None) == right, flags
-
-
 @pytest.mark.parametrize(
     ("path", "value"),
     [
@@ -268,20 +256,3 @@ def test_idle_actions_are_labels_or_their_numbers() -> None:
     ):
         with pytest.raises(ValueError, match=named):
             actions.parse_idle(written)
-
-
-def test_gymnasium_can_batch_the_spaces() -> None:
-    batch = batch_space(EVERYTHING, 2)
-    assert set(batch["units"]) == {"Zebra", "Ant"}
-    actions = batch_space(EVERYTHING.action_space, 2)
-    assert isinstance(EVERYTHING.action_space, UnitActions) and len(actions["walk"]) == 2
-
-
-def test_units_are_named_by_type_and_number() -> None:
-    assert [EVERYTHING.name_of(board(), index) for index in range(5)] == [
-        "Zebra 0",
-        "Zebra 1",
-        "Ant 0",
-        "Ant 1",
-        "the row",
-    ]

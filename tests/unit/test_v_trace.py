@@ -13,28 +13,14 @@ from fakes import ScriptedEnv, solo_group
 from learning_steps import play
 from minibatches import disturb
 from policies.a2c import A2C
-from policies.common.rollout import Evaluation, Trajectories, advantages_of
+from policies.common.rollout import Evaluation, advantages_of
 from policies.hppo import HPPO
 from policies.mappo import MAPPO
 from policies.ppo import PPO
+from trajectories import random_trajectories
 
 KINDS = [PPO, A2C, MAPPO, HPPO]
 GAMMA, LAMBDA = 0.9, 0.8
-
-
-def trajectories(rng: np.random.Generator, ticks: int, rows: int, *, turns: bool) -> Trajectories:
-    shape, draw = (ticks, rows), rng.normal
-    active = rng.random((ticks + 1, rows)) < 0.6 if turns else np.ones((ticks + 1, rows), np.bool_)
-    return Trajectories(
-        rewards=draw(size=shape),
-        values=draw(size=shape),
-        terminated=rng.random(shape) < 0.1,
-        truncated=rng.random(shape) < 0.1,
-        final_values=draw(size=shape),
-        active=active[:-1],
-        last_values=draw(size=rows),
-        last_active=active[-1],
-    )
 
 
 def v_trace(rewards: Any, values: Any, following: Any, ratios: Any) -> list[float]:
@@ -52,12 +38,11 @@ def v_trace(rewards: Any, values: Any, following: Any, ratios: Any) -> list[floa
 
 @pytest.mark.parametrize("turns", [False, True])
 def test_returns_are_v_trace_by_its_definition(turns: bool) -> None:
-    rng = np.random.default_rng(3)
-    for _ in range(10):
-        seen = trajectories(rng, 12, 3, turns=turns)
-        ratios = rng.lognormal(size=seen.rewards.shape)
+    for seed in range(20):
+        seen = random_trajectories(seed, acting=0.6 if turns else 1.1, ending=0.1)
+        ratios = np.random.default_rng(seed).lognormal(size=seen.rewards.shape)
         found = advantages_of(seen, gamma=GAMMA, gae_lambda=LAMBDA, ratios=ratios)
-        for row in range(3):
+        for row in range(ratios.shape[1]):
             begun: list[int] = []  # ticks of the transitions of this episode
             rewards: list[float] = []
 
@@ -68,7 +53,7 @@ def test_returns_are_v_trace_by_its_definition(turns: bool) -> None:
                 np.testing.assert_allclose(found.advantages[begun, row], expected - values, atol=1e-12)  # noqa: B023
                 assert found.valid[begun, row].all()  # noqa: B023
 
-            for t in range(12):
+            for t in range(len(ratios)):
                 if seen.active[t, row]:
                     begun.append(t)
                     rewards.append(0.0)

@@ -54,7 +54,7 @@ def test_the_parallel_face_passes_pettingzoos_check(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("make", ["CrowdEnv", "ItemsEnv"])
 def test_vector_face_equals_gymnasiums(make: str, tmp_path: Path) -> None:
-    options = {"make": make, "steps": 60}
+    options = {"env_id": make, "steps": 60}
     played = play(solo(f"crowd:{make}", "unit_workers:MatchesSync", ticks=200, lanes=3, options=options), tmp_path)
     assert played.notes[0] >= 3, "no episode has ended: nothing was compared"
 
