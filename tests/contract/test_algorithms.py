@@ -298,7 +298,7 @@ def test_worker_without_transitions_takes_part_and_weighs_nothing(learner: Learn
 def test_observations_of_rows_that_wait_have_no_effect(learner: Learner) -> None:
     found = []
     for value in (0.0, 9.0):
-        env = learner.env(ticks=40, active=lambda tick: (np.arange(4) + tick) % 2 == 0)
+        env = learner.env(ticks=24, active=lambda tick: (np.arange(4) + tick) % 2 == 0)
         algorithm = learner.make(hide_idle_rows(env, value), prioritized=True, n_step=2, normalize_observations=True)
         before = flat_weights(algorithm.network)
         run(algorithm)

@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import gymnasium
 import numpy as np
 import torch
 from gymnasium.spaces import Space
@@ -269,30 +268,6 @@ def random_rewards(seed: int) -> Callable[[Any, Any], NDArray[np.float64]]:
     """Random rewards of a `ScriptedEnv`, independent of observations and actions."""
     rng = np.random.default_rng(seed)
     return lambda observations, actions: rng.normal(size=len(actions))
-
-
-def lanes_of(make: Callable[[], gymnasium.Env[Any, Any]], count: int, *, ticks: int) -> VectorEnv[Any, Any, Any]:
-    """Gymnasium's own lanes of an environment, with a budget; all rows are always active."""
-    return Budgeted(gymnasium.vector.SyncVectorEnv([make] * count, autoreset_mode=AutoresetMode.SAME_STEP), ticks)
-
-
-class Budgeted(gymnasium.vector.VectorWrapper):
-    """Raises `BudgetReached` at the step after the budget."""
-
-    def __init__(self, env: VectorEnv[Any, Any, Any], ticks: int) -> None:
-        super().__init__(env)
-        self.ticks, self.tick = ticks, 0
-
-    def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
-        observations, infos = self.env.reset(seed=seed, options=options)
-        return observations, {**infos, "active": np.ones(self.num_envs, np.bool_)}
-
-    def step(self, actions: Any) -> tuple[Any, NDArray[Any], NDArray[Any], NDArray[Any], dict[str, Any]]:
-        if self.tick >= self.ticks:
-            raise BudgetReached
-        self.tick += 1
-        observations, rewards, terminated, truncated, infos = self.env.step(actions)
-        return observations, rewards, terminated, truncated, {**infos, "active": np.ones(self.num_envs, np.bool_)}
 
 
 def flat_weights(module: torch.nn.Module) -> NDArray[np.float32]:

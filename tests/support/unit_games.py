@@ -7,15 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from gymnasium import spaces
-from gymnasium.spaces import Space
 from gymnasium.vector import AutoresetMode, VectorEnv
 from numpy.typing import NDArray
 
 from arena.errors import BudgetReached
 from arena.game.api import BatchedEnv
 from arena.game.ragged import Ragged
-from arena.game.spaces import flatten, row, unflatten
+from arena.game.spaces import flatten, row, stack, unflatten
 from arena.game.units import Choice, GlobalChoice, Select, UnitSpace
 
 
@@ -156,18 +154,10 @@ def _chosen(over: NDArray[np.bool_], fresh: Any, kept: Any) -> Any:
 
 def observed(space: UnitSpace, samples: Sequence[Mapping[str, Any]]) -> Any:
     """Single samples of a space of units as one batched sample."""
-    return _batched(space, list(samples))
+    return stack(space, samples)
 
 
 def random_observations(space: UnitSpace, count: int, *, seed: int = 0) -> list[dict[str, Any]]:
     """Single samples that keep all rules of the space."""
     space.seed(seed)
     return [space.sample() for _ in range(count)]
-
-
-def _batched(space: Space[Any], samples: list[Any]) -> Any:
-    if isinstance(space, spaces.Dict):
-        return {key: _batched(part, [one[key] for one in samples]) for key, part in space.spaces.items()}
-    if isinstance(space, spaces.Sequence):
-        return Ragged.of(samples, space.feature_space.dtype, space.feature_space.shape or ())
-    return np.stack(samples)

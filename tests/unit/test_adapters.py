@@ -17,6 +17,7 @@ import readme
 from arena.errors import ConfigError, GameError
 from arena.game.api import BatchedEnv
 from arena.game.context import EnvContext
+from arena.game.spaces import flatten, row, stack
 from arena.testing import check_batched_env
 from envs.adapters import adapt, gymnasium_factory, pettingzoo_factory
 from envs.touchdown import Touchdown
@@ -34,23 +35,8 @@ def tictactoe() -> Any:
 
 def assert_same(space: Space[Any], batched: Any, lane: int, sample: Any) -> None:
     """The lane's row is the sample, part by part."""
-    if isinstance(space, Dict):
-        for key, part in space.spaces.items():
-            assert_same(part, batched[key], lane, sample[key])
-    elif isinstance(space, Tuple):
-        for part, column, value in zip(space.spaces, batched, sample, strict=True):
-            assert_same(part, column, lane, value)
-    else:
-        np.testing.assert_array_equal(batched[lane], np.asarray(sample, space.dtype))
-
-
-def batched_of(space: Space[Any], samples: list[Any]) -> Any:
-    """Samples, one per lane, as a batched sample."""
-    if isinstance(space, Dict):
-        return {key: batched_of(part, [sample[key] for sample in samples]) for key, part in space.spaces.items()}
-    if isinstance(space, Tuple):
-        return tuple(batched_of(part, [s[i] for s in samples]) for i, part in enumerate(space.spaces))
-    return np.stack([np.asarray(sample) for sample in samples])
+    for mine, its in zip(flatten(space, row(space, batched, lane)), flatten(space, sample), strict=True):
+        np.testing.assert_array_equal(mine, its)
 
 
 class Sundry(gymnasium.Env[Any, Any]):
@@ -97,7 +83,7 @@ def test_gymnasium_game_equals_the_unadapted_game(name: str) -> None:
         assert_same(observed, frame.observations[0], lane, game.reset(seed=lane)[0])
     for _ in range(150):
         samples = [acted.sample() for _ in alone]
-        step = env.step([batched_of(acted, samples)])
+        step = env.step([stack(acted, samples)])
         over = (step.terminated | step.truncated)[:, 0]
         for lane, game in enumerate(alone):
             observation, reward, terminated, truncated, _ = game.step(samples[lane])

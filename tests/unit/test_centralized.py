@@ -30,7 +30,6 @@ SMALL = {"hidden_sizes": (16, 16), "batch_size": 16, "training_intensity": 16.0,
 E = 3
 
 both = pytest.mark.parametrize("kind", [MADDPG, MASAC])
-each_space = pytest.mark.parametrize("actions", [NUMBERS, CHOICE], ids=["numbers", "choices"])
 
 
 def game(space: Any = VECTOR, actions: Any = CHOICE, *, lanes: int = 2, entities: int = E, **more: Any) -> ScriptedEnv:
@@ -201,64 +200,6 @@ def test_closed_form_gradients_equal_autograd(kind: Any, case: str, shared: bool
         assert figures["actor_loss"] == pytest.approx(actor_loss.item(), rel=1e-4)
         found = learner.optimizers["temperature"].gradient[0].item()
         assert found == pytest.approx(learner.alpha * surplus.item(), rel=1e-4)
-
-
-@both
-@each_space
-def test_critics_see_observations_and_actions_of_all_entities(kind: Any, actions: Any) -> None:
-    learner = disturbed(worker(kind, game(actions=actions)))
-    batch, critics = made_up(learner, 1), learner.network.critics
-    batch.observations[-1].fill_(1)
-
-    def values(leaf: Tensor, inputs: Tensor) -> Tensor:
-        with torch.no_grad():
-            return critics(critics.encoder((leaf, batch.observations[-1])), inputs.flatten(1))
-
-    leaf, inputs = batch.observations[0], learner.actions.to_critics(batch.actions)
-    before = values(leaf, inputs)
-    assert before.shape == (learner.n_critics, 1, E)
-    for index in range(E):
-        moved, done = leaf.clone(), inputs.clone()
-        moved[:, index] += 1.0
-        done[:, index] += 0.5
-        assert ((values(moved, inputs) - before).abs() > 1e-6).all()
-        assert ((values(leaf, done) - before).abs() > 1e-6).all()
-
-
-@pytest.mark.parametrize("shared", [True, False], ids=["shared", "own"])
-@both
-def test_actor_sees_only_its_own_observation(kind: Any, shared: bool) -> None:
-    learner = disturbed(worker(kind, game(), shared_actor=shared))
-    leaf = torch.randn(2 * E, 3, generator=torch.Generator().manual_seed(0))
-    with torch.no_grad():
-        before = learner.network([leaf])
-        for row in range(2 * E):
-            moved = leaf.clone()
-            moved[row] += 1.0
-            changed = (learner.network([moved]) - before).abs().amax(1) > 1e-6
-            assert changed.tolist() == [other == row for other in range(2 * E)]
-        outputs = learner.network([torch.ones(E, 3)])  # a shared actor gets the index of its entity
-    assert len({tuple(row) for row in outputs.tolist()}) == E
-
-
-@both
-def test_entity_that_does_not_act_changes_nothing(kind: Any, steady_noise: None) -> None:
-    learner = disturbed(worker(kind))
-    batch = made_up(learner, 40)
-    silent, silent_then = batch.observations[-1] == 0, batch.next_observations[-1] == 0
-    assert silent.sum() > 5
-    for optimizer in learner.optimizers.values():
-        optimizer.zero_grad()
-    learner.backward(batch)
-    before = [optimizer.gradient.clone() for optimizer in learner.optimizers.values()]
-    batch.observations[0][silent] += 3.0
-    batch.next_observations[0][silent_then] -= 3.0
-    batch.actions[silent] = (batch.actions[silent] + 1) % 4
-    for optimizer in learner.optimizers.values():
-        optimizer.zero_grad()
-    learner.backward(batch)
-    for expected, optimizer in zip(before, learner.optimizers.values(), strict=True):
-        torch.testing.assert_close(optimizer.gradient, expected, atol=1e-7, rtol=1e-5)
 
 
 # -------------------------------------------------------------------------------------------------- play and explore

@@ -1,4 +1,4 @@
-"""Bounded actions: scaling to the game's bounds, the squashed density and its gradient, autocorrelated noise."""
+"""Actions for critics: scaling to the game's bounds, the squashed density, autocorrelated noise, choices."""
 
 from __future__ import annotations
 
@@ -10,7 +10,14 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, distributions
 
-from policies.networks.reparameterized import ActionNoise, SquashedGaussian, UnitBox
+from policies.networks.critics import Critics
+from policies.networks.reparameterized import (
+    ActionNoise,
+    GumbelSoftmaxActions,
+    SquashedGaussian,
+    SquashedGaussianActions,
+    UnitBox,
+)
 
 
 def draw(seed: int = 0) -> torch.Generator:
@@ -103,3 +110,32 @@ def test_noise_is_reset_at_the_end_of_an_episode() -> None:
     assert np.corrcoef(before[~ended], after[~ended])[0, 1] == pytest.approx(0.9, abs=0.03)
     assert np.corrcoef(after[ended], later[ended])[0, 1] == pytest.approx(0.9, abs=0.03)
     assert after[ended].std() == pytest.approx(1, rel=0.03)
+
+
+# --------------------------------------------------------------------------------------------- choices and critics
+
+
+def test_choices_follow_the_actor_and_its_masks() -> None:
+    choices, rows = GumbelSoftmaxActions(spaces.Discrete(3), temperature=0.3), 20_000
+    logits = torch.tensor([0.5, -0.5, 2.0]).expand(rows, 3)
+    frequencies = choices.sample(logits, None, draw()).inputs.mean(0)
+    torch.testing.assert_close(frequencies, logits[0].softmax(-1), atol=0.015, rtol=0)
+    mask = torch.tensor([True, True, False]).expand(rows, 3)
+    assert choices.sample(logits, mask, draw()).inputs[:, 2].sum() == 0
+    assert set(choices.choose(logits, mask, draw()).tolist()) == {0, 1}
+    assert choices.choose(logits, mask, None).tolist() == [0] * rows
+    assert choices.uniform(rows, mask, draw()).float().mean().item() == pytest.approx(0.5, abs=0.015)
+
+
+def test_target_entropy_defaults_follow_the_action_space() -> None:
+    assert SquashedGaussianActions(ODD[-1]).default_entropy(torch.zeros(3, 4), None).tolist() == [-2] * 3
+    mask = torch.tensor([[True, True, False, False], [True] * 4, [False] * 4])
+    wanted = GumbelSoftmaxActions(spaces.Discrete(4), temperature=1.0).default_entropy(torch.zeros(3, 4), mask)
+    assert wanted.tolist() == pytest.approx([0.3 * np.log(2), 0.3 * np.log(4), 0])
+
+
+def test_critics_have_different_initial_weights() -> None:
+    layers = {"hidden_sizes": (8, 8), "activation": "tanh", "generator": draw()}
+    critics = Critics(spaces.Box(-1, 1, (3,)), actions=2, outputs=1, count=2, **layers)
+    one, other = critics(numbers(30, 3).float(), numbers(30, 2).float()).squeeze(-1).detach()
+    assert np.corrcoef(one, other)[0, 1] < 0.9

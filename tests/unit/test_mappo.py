@@ -6,12 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from gymnasium import spaces
 
 from arena.errors import ConfigError
 from fakes import ScriptedEnv, ThreadGroup, solo_group
-from learning_steps import play, run
+from learning_steps import play
 from policies.maddpg import MADDPG
 from policies.mappo import MAPPO
 
@@ -92,33 +91,7 @@ def test_truncated_episode_is_valued_from_all_final_observations() -> None:
     np.testing.assert_array_equal(found, np.float32(expected))
 
 
-def test_an_actor_sees_its_own_row_alone() -> None:
-    mappo = worker()
-    observations, infos = mappo.env.reset()
-    act = mappo.actor(greedy=True)
-    for weight in mappo.network.parameters():
-        weight.data.add_(torch.randn(weight.shape, generator=torch.Generator().manual_seed(1)))
-    before = act(observations, infos)
-    for row in range(L * E):
-        others = np.random.default_rng(row).uniform(-1, 1, observations.shape).astype(np.float32)
-        others[row] = observations[row]
-        assert act(others, infos)[row] == before[row]
-    assert len(set(before)) > 1
-
-
 @pytest.mark.parametrize("kind", [MAPPO, MADDPG])
 def test_a_team_of_one_entity_is_refused(kind: Any) -> None:
     with pytest.raises(ConfigError, match="here the team has one"):
         kind(ScriptedEnv(VECTOR, CHOICE), solo_group(), ticks=100)
-
-
-@pytest.mark.slow
-def test_critic_learns_from_other_entities_observations() -> None:
-    """The reward is what the next entity sees: no actor can change it, the critic alone can know it."""
-
-    def reward(observations: Any, actions: Any) -> Any:
-        return np.roll(observations[:, 0].reshape(-1, E), -1, 1).ravel().astype(np.float64)
-
-    options = {"n_steps": 16, "minibatch_size": 96, "learning_rate": 0.01, "gamma": 0.0, "hidden_sizes": (32,)}
-    mappo = run(worker(game(ticks=16 * 20, lanes=8, reward=reward), **options))
-    assert mappo.group.logged[-1]["explained_variance"] > 0.8

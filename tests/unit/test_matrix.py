@@ -26,27 +26,12 @@ def paid(game: str, *joint: tuple[int, int]) -> tuple[list[float], Any]:
     return sum(step.rewards[0] for step in steps).tolist(), steps[-1]
 
 
-def test_defection_dominates_in_the_prisoners_dilemma() -> None:
-    pays = GAMES["prisoners_dilemma"].table[0]
-    assert (pays[1, :, 0] > pays[0, :, 0]).all()
-    assert (pays[:, 1, 1] > pays[:, 0, 1]).all()
-    assert (pays[0, 0] > pays[1, 1]).all()  # and yet both would be better off cooperating
-    assert paid("prisoners_dilemma", (0, 1))[0] == [0, 5]
-
-
 @pytest.mark.parametrize("game", ["rock_paper_scissors", "matching_pennies"])
 def test_zero_sum_games_have_the_value_0_at_the_uniform_mixture(game: str) -> None:
     pays = GAMES[game].table[0]
     np.testing.assert_array_equal(pays[..., 0], -pays[..., 1])
     np.testing.assert_allclose(pays[..., 0].mean(axis=0), 0)
     np.testing.assert_allclose(pays[..., 0].mean(axis=1), 0)
-
-
-def test_both_pure_pairs_are_equilibria_of_the_stag_hunt() -> None:
-    pays = GAMES["stag_hunt"].table[0]
-    for action in (0, 1):
-        assert (pays[action, action] >= [pays[1 - action, action, 0], pays[action, 1 - action, 1]]).all()
-    assert (pays[0, 0] > pays[1, 1]).all()
 
 
 def test_two_step_game_has_the_optimum_8_and_a_safe_side_of_7() -> None:

@@ -132,7 +132,7 @@ def test_minesweeper_refuses_wrong_options(options: dict[str, Any], message: str
         Minesweeper(lanes=1, **options)
 
 
-@pytest.mark.parametrize("options", [{}, {"orbital_cannon": True, "cooldown": 1, "max_steps": 20}])
 @pytest.mark.slow
-def test_minesweeper_keeps_the_contract(options: dict[str, Any]) -> None:
-    check_batched_env(Minesweeper(lanes=3, **options), again=Minesweeper(lanes=3, **options))
+def test_minesweeper_keeps_the_contract() -> None:
+    options = {"orbital_cannon": True, "cooldown": 1, "max_steps": 20}
+    check_batched_env(Minesweeper(lanes=2, **options), ticks=70, again=Minesweeper(lanes=2, **options))

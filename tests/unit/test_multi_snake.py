@@ -133,4 +133,4 @@ def test_multi_snake_refuses_wrong_options(options: dict[str, Any], message: str
 @pytest.mark.slow
 def test_multi_snake_keeps_the_contract() -> None:
     options = {"size": 4, "max_length": 3, "max_steps": 20}
-    check_batched_env(MultiSnake(lanes=3, **options), again=MultiSnake(lanes=3, **options))
+    check_batched_env(MultiSnake(lanes=2, **options), ticks=70, again=MultiSnake(lanes=2, **options))

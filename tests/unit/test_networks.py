@@ -14,7 +14,7 @@ from gymnasium.vector.utils import batch_space
 
 from arena.errors import ConfigError
 from policies.common.columns import to_leaves
-from policies.networks.actor_critic import ActorCritic, Encoder
+from policies.networks.actor_critic import FEW, MLP, ActorCritic, BufferPool, Encoder, mlp
 from policies.networks.heads import action_head, check_choices
 
 ROWS = 6
@@ -140,6 +140,39 @@ def test_actor_and_critic_share_only_the_images_network() -> None:
 def test_observations_that_no_network_takes_are_refused(space: spaces.Space[Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         network(space)
+
+
+def perceptron(activation: str = "tanh", storage: BufferPool | None = None) -> MLP:
+    made = mlp(3, 5, hidden_sizes=(8, 4), activation=activation, gain=1.0, generator=seeded(), storage=storage)
+    with torch.no_grad():
+        for parameter in made.parameters():
+            parameter.add_(0.3 * torch.randn(parameter.shape, generator=seeded(1)))
+    return made
+
+
+@pytest.mark.parametrize("activation", ["tanh", "relu"])
+@pytest.mark.parametrize("rows", [1, FEW, FEW + 1])
+def test_inference_outputs_equal_a_sequential(rows: int, activation: str) -> None:
+    net, inputs = perceptron(activation), torch.randn(rows, 3, generator=seeded(2))
+    with torch.no_grad():
+        found = net(inputs)
+    torch.testing.assert_close(found, net(inputs).detach(), atol=1e-6, rtol=1e-6)
+
+
+def test_backward_after_overwritten_storage_is_refused() -> None:
+    storage, inputs, gradient = BufferPool((8, 4)), torch.zeros(6, 3), torch.zeros(6, 5)
+    first, second = perceptron(storage=storage), perceptron(storage=storage)
+    with torch.no_grad():
+        _, lost = first.forward_with_grad(inputs)
+        _, used = second.forward_with_grad(inputs)
+        used(gradient)
+        for backward in (lost, used):
+            with pytest.raises(RuntimeError, match="written over"):
+                backward(gradient)
+
+
+def test_weights_have_the_names_of_a_sequential() -> None:
+    assert list(perceptron().state_dict()) == [f"{layer}.{kind}" for layer in (0, 2, 4) for kind in ("weight", "bias")]
 
 
 @pytest.mark.slow

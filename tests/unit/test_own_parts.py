@@ -33,7 +33,7 @@ BOX = spaces.Box(-1, 1, (2,), np.float32)
 ROLLOUT: dict[str, Any] = {"n_steps": 8, "hidden_sizes": (8,)}
 PPO_OPTIONS: dict[str, Any] = {**ROLLOUT, "minibatch_size": 16, "n_epochs": 2, "vf_coef": 0.7, "ent_coef": 0.02}
 REPLAY: dict[str, Any] = {
-    **{"learning_starts": 8, "train_every": 2, "batch_size": 8, "training_intensity": 8.0},
+    **{"learning_starts": 8, "train_every": 2, "batch_size": 8, "training_intensity": 2.0},
     **{"hidden_sizes": (8,), "log_every": 8},
 }
 

@@ -30,16 +30,6 @@ def test_replayed_count_is_within_a_minibatch_of_the_due_count(
     assert account.has_started == (held >= starts)
 
 
-def test_a_replay_that_was_lost_is_filled_again_before_it_is_used() -> None:
-    account = ReplayRatio(1.0, starts=10)
-    assert account.due_steps(20, added=20, minibatch=10) == 2
-    assert account.due_steps(5, added=5, minibatch=10) == 0
-    assert account.due_steps(5, added=10, minibatch=10) == 0  # these 5 are due
-    assert account.due_steps(5, added=15, minibatch=10) == 1
-    assert account.waited == 5
-    assert account.has_started
-
-
 @pytest.mark.parametrize("rate", [1.0, 64.0])
 def test_changed_ratio_applies_to_later_transitions(rate: float) -> None:
     before, after = ReplayRatio(16.0, starts=0), ReplayRatio(rate, starts=0)

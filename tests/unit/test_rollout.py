@@ -1,4 +1,4 @@
-"""Rollouts: copies of observations, final values, joined and divided batches."""
+"""Rollouts: masks, and transitions that a cut leaves open."""
 
 from __future__ import annotations
 
@@ -23,72 +23,12 @@ def observed(number: float) -> dict[str, Any]:
     return {"a": np.full((2, 2), number), "b": np.array([number, number + 50], np.int64)}
 
 
-def filled(ticks: int = 3) -> Rollout:
-    """Two rows; the observation of tick t is t, in one buffer that is overwritten each time."""
-    rollout = Rollout(SPACE, HEAD, ticks=ticks, rows=2)
-    shown, active = observed(0), np.array([True, True])
-    rollout.begin(shown, {"active": active})
-    for t in range(ticks):
-        for key, value in observed(t + 1).items():
-            shown[key][...] = value
-        active[:] = [True, t % 2 == 0]
-        truncated = np.array([t == 1, False])
-        final = np.array([{"a": np.full(2, 70.0), "b": np.int64(7)}, None], object)
-        infos = {"active": active, "final_obs": final}
-        rollout.add(t, np.array([t, 0]), shown, np.array([t, -t], float), np.zeros(2, bool), truncated, infos)
-    return rollout
-
-
-def test_cut_episodes_get_final_values() -> None:
-    rollout = filled()
-    numbers, choices = rollout.final_leaves()
-    assert (numbers.tolist(), choices.tolist()) == ([[70.0, 70.0]], [7])
-    seen = rollout.trajectories(np.arange(8, dtype=np.float32).reshape(4, 2), np.array([5.0], np.float32))
-    assert seen.final_values.tolist() == [[0, 0], [5, 0], [0, 0]]
-    assert seen.values.tolist() == [[0, 1], [2, 3], [4, 5]]
-    assert seen.last_values.tolist() == [6, 7]
-    assert seen.active.tolist() == [[True, True], [True, True], [True, False]]
-    assert seen.last_active.all()
-    assert seen.rewards.tolist() == [[0, 0], [1, -1], [2, -2]]
-
-
-def test_separate_blocks_make_the_same_rollout() -> None:
-    whole, parts = (Rollout(SPACE, HEAD, ticks=3, rows=5) for _ in range(2))
-    rng = np.random.default_rng(1)
-
-    def drawn(count: int) -> dict[str, Any]:
-        return {"a": rng.random((count, 2)), "b": rng.integers(0, 100, count)}
-
-    seen = drawn(5)
-    whole.begin(seen, {})
-    parts.begin(seen, {})
-    for t in range(3):
-        seen, actions, rewards = drawn(5), rng.integers(0, 3, 5), rng.random(5)
-        terminated, truncated = rng.random((2, 5)) < 0.5
-        infos = {"active": rng.random(5) < 0.5, "action_mask": rng.integers(0, 2, (5, 3)).astype(np.int8)}
-        finals = np.array([{"a": rng.random(2), "b": np.int64(row)} for row in range(5)], object)
-        whole.add(t, actions, seen, rewards, terminated, truncated, {**infos, "final_obs": finals})
-        for rows in (slice(0, 3), slice(3, 5)):
-            some = {name: array[rows] for name, array in {**infos, "final_obs": finals}.items()}
-            observed = {name: array[rows] for name, array in seen.items()}
-            parts.add(t, actions[rows], observed, rewards[rows], terminated[rows], truncated[rows], some, rows=rows)
-            for mine, all_rows in zip(parts.leaves(t + 1, rows), whole.leaves(t + 1), strict=True):
-                assert torch.equal(mine, all_rows[rows])
-            assert torch.equal(parts.mask(t + 1, rows), whole.mask(t + 1)[rows])
-    count = len(whole.final_leaves()[0])
-    assert count > 3
-    for mine, theirs in zip(
-        [*parts.flat()[0], *parts.final_leaves()], [*whole.flat()[0], *whole.final_leaves()], strict=True
-    ):
-        assert torch.equal(mine, theirs)
-    values, finals = np.zeros((4, 5), np.float32), np.arange(count, dtype=np.float32)
-    for mine, theirs in zip(parts.trajectories(values, finals), whole.trajectories(values, finals), strict=True):
-        np.testing.assert_array_equal(mine, theirs)
-
-
 @pytest.mark.parametrize(("ticks", "rows"), [(2, 2), (4, 3)], ids=["too many ticks", "other rows"])
 def test_partial_rollout_of_other_size_is_dropped(ticks: int, rows: int) -> None:
-    played = filled(3)
+    played = Rollout(SPACE, HEAD, ticks=3, rows=2)
+    played.begin(observed(0), {})
+    for t in range(3):
+        played.add(t, np.zeros(2), observed(t), np.zeros(2), np.zeros(2, bool), np.zeros(2, bool), {})
     played.played = 3
     other = Rollout(SPACE, HEAD, ticks=ticks, rows=rows)
     other.load_state_dict(played.state_dict())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 import gymnasium
@@ -15,7 +14,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 
 from arena.errors import ConfigError
 from fakes import ScriptedEnv
-from policies.sb3.vec_env import GlobalStreams, Rows, check_counted_from_zero, from_zero, to_env
+from policies.sb3.vec_env import GlobalStreams, Rows, from_zero, to_env
 
 VECTOR = spaces.Box(-1, 1, (3,), np.float32)
 CHOICE = spaces.Discrete(3)
@@ -111,12 +110,6 @@ def test_entity_that_ends_early_is_refused_at_its_end() -> None:
     assert env.tick == 2
 
 
-@pytest.mark.parametrize("space", [spaces.Discrete(3, start=1), spaces.Dict(a=spaces.MultiDiscrete([2], start=[5]))])
-def test_observed_choices_that_do_not_begin_at_zero_are_refused(space: Any) -> None:
-    with pytest.raises(ConfigError, match="counts observed choices from 0"):
-        check_counted_from_zero(space)
-
-
 def test_an_environment_that_resets_on_the_next_step_is_refused() -> None:
     env = ScriptedEnv(VECTOR, CHOICE)
     env.metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}
@@ -149,28 +142,3 @@ def test_random_stream_of_a_worker_is_isolated() -> None:
                 draw()
                 drawn(GlobalStreams(2), 2)
     assert found == undisturbed
-
-
-def test_random_streams_of_others_are_unaffected() -> None:
-    def others(*streams: GlobalStreams) -> list[Any]:
-        random.seed(3)
-        np.random.seed(3)
-        torch.manual_seed(3)
-        found = []
-        for _ in range(3):
-            found.append((*draw(), random.random()))
-            for mine in streams:
-                with mine:
-                    draw()
-                    random.seed(9)
-                    with mine.left():
-                        found.append(draw())
-                    draw()
-        return found
-
-    alone = others()
-    assert others(GlobalStreams(1))[::2] != alone, "draws while the worker waits come from the others' streams"
-    np.random.seed(3)
-    torch.manual_seed(3)
-    expected = [draw() for _ in range(6)]
-    assert [found[:4] for found in others(GlobalStreams(1))] == expected

@@ -165,12 +165,4 @@ def test_skirmish_refuses_wrong_options(options: dict[str, Any], message: str) -
 @pytest.mark.slow
 def test_skirmish_keeps_the_contract() -> None:
     options = {"width": 6, "height": 3, "team_size": 2, "health": 1, "max_steps": 30}
-    check_batched_env(Skirmish(lanes=3, **options), again=Skirmish(lanes=3, **options))
-
-
-def test_skirmish_draws_both_teams() -> None:
-    env, _ = begun([(0, 0, 3)], [(7, 5, 1)])
-    picture = env.render()
-    cell = picture.shape[1] // 8
-    assert (picture[-cell:, :cell] == (31, 119, 180)).all(axis=-1).any()
-    assert (picture[:cell, -cell:] == (214, 39, 40)).all(axis=-1).any()
+    check_batched_env(Skirmish(lanes=2, **options), ticks=70, again=Skirmish(lanes=2, **options))

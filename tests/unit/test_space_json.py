@@ -47,7 +47,7 @@ def test_items_of_any_number_are_written_with_their_space() -> None:
 
 @pytest.mark.slow
 @given(random_spaces.spaces())
-@settings(max_examples=200)
+@settings(max_examples=60)
 def test_space_round_trip_keeps_its_leaves(space: Any) -> None:
     written = json.dumps(space_to_json(space), allow_nan=False)
     found = space_from_json(json.loads(written))

@@ -27,7 +27,7 @@ from random_spaces import arbitrary_batch, bits, discretes, multi_discretes, spa
 
 LANES = 3
 SEEDS = st.integers(0, 2**32 - 1)
-QUICK = settings(max_examples=40)
+QUICK = settings(max_examples=25)
 
 
 @QUICK
@@ -154,14 +154,9 @@ def test_an_action_of_a_configuration_gets_the_types_of_its_space(
         (Discrete(3), 3),
         (Discrete(3), 1.5),
         (Discrete(3), True),
-        (Discrete(3), [0]),
-        (Discrete(3), "left"),
         (Discrete(3), None),
-        (MultiBinary(2), [1]),
         (FLAT, [0]),
-        (FLAT, {"a": 1}),
         (Dict(a=FLAT), {"b": [0, 0]}),
-        (Dict(a=FLAT), 1),
         (Tuple((FLAT, FLAT)), [[0, 0]]),
     ],
     ids=str,

@@ -133,7 +133,7 @@ def test_image_shows_each_player_in_the_gray_of_its_role() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(
     seeds=st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=4),
     team_size=st.integers(1, 3),

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, Sequence
+from gymnasium.spaces import Box, Discrete, MultiBinary, Sequence
 
-from arena import Choice, GlobalChoice, Ragged, Select, UnitSpace
+from arena import Choice, GlobalChoice, Select, UnitSpace
+from arena.game.spaces import stack
 
 LABELS = ["+x", "-x", "+y", "-y", "Defuse Mines"]
 MINESWEEPER = UnitSpace(
@@ -42,16 +43,6 @@ def board() -> dict[str, Any]:
             "end": {"actors": np.array([4]), "mask": np.array([[0, 1]], np.int8)},
         },
     }
-
-
-def batched(samples: list[dict[str, Any]], space: Any = EVERYTHING) -> Any:
-    """Single samples as one batch, leaf by leaf."""
-    if isinstance(space, Dict):
-        return {key: batched([sample[key] for sample in samples], part) for key, part in space.spaces.items()}
-    if isinstance(space, Sequence):
-        part = space.feature_space
-        return Ragged.of(samples, part.dtype, part.shape)
-    return np.stack(samples)
 
 
 def test_parts_are_the_spaces_that_are_documented() -> None:
@@ -111,7 +102,7 @@ def test_drawn_observations_keep_the_rules_and_are_varied() -> None:
     EVERYTHING.seed(3)
     samples = [EVERYTHING.sample() for _ in range(200)]
     assert all(sample in EVERYTHING for sample in samples)
-    assert EVERYTHING.breach(batched(samples)) is None
+    assert EVERYTHING.breach(stack(EVERYTHING, samples)) is None
     hits = [sample["actions"]["hit"] for sample in samples]
     assert max(len(hit["actors"]) for hit in hits) > 3 and min(len(hit["actors"]) for hit in hits) == 0
     assert {len(sample["actions"]["end"]["actors"]) for sample in samples} == {0, 1}
@@ -154,7 +145,7 @@ def changed(path: list[Any], value: Any) -> dict[str, Any]:
 def test_each_rule_of_an_observation_is_checked_in_its_row(path: list[Any], value: Any, text: str) -> None:
     wrong = changed(path, value)
     assert wrong not in EVERYTHING
-    breach = EVERYTHING.breach(batched([board(), wrong, board()]))
+    breach = EVERYTHING.breach(stack(EVERYTHING, [board(), wrong, board()]))
     assert breach is not None and breach.row == 1 and text in breach.text
 
 
@@ -192,7 +183,7 @@ def test_allowed_choices_are_drawn_evenly() -> None:
 def test_batched_rows_draw_like_single_ones() -> None:
     EVERYTHING.seed(6)
     samples = [EVERYTHING.sample() for _ in range(50)]
-    shown = batched(samples)["actions"]
+    shown = stack(EVERYTHING, samples)["actions"]
     drawn = EVERYTHING.action_space.draw(shown, np.random.default_rng(1))
     first = EVERYTHING.action_space.first_allowed(shown, {"walk": 1, "end": 0})
     for row, sample in enumerate(samples):
