@@ -133,22 +133,6 @@ def test_latest_returns_the_newest_weights_once() -> None:
         assert second is None
 
 
-def test_fragments_left_over_are_used_in_the_next_leg() -> None:
-    found: list[Any] = []
-
-    def root(endpoint: RoleEndpoint, fragments: AsyncSamples) -> None:
-        fragments.put(np.arange(3), 3)
-        fragments.put(np.arange(2), 2)
-        assert fragments.get() is None
-        fresh = AsyncSamples(endpoint, (0,), StoppedWatch(), max_lag=2)
-        fresh.load_state_dict(fragments.state_dict())
-        assert not fresh.is_ahead
-        found.extend([fresh.get(), fresh.get(), fresh.get()])
-
-    together(root, lambda *_: None, lambda *_: None)
-    assert [None if parts is None else len(parts[0]) for parts in found] == [3, 2, None]
-
-
 def test_lag_of_a_part_played_rollout_counts_from_the_weights_that_played_it() -> None:
     """The worker completes no rollout in the first leg, in which the root learns from what it has waiting."""
     states: dict[int, Any] = {0: {"version": 5, "waiting": [[(1, 5, np.zeros(1))], [(1, 5, np.zeros(1))]]}}

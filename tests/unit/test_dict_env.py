@@ -185,21 +185,3 @@ def test_agents_without_names_or_spaces_are_refused() -> None:
         adapt(Without, {}, 1)
     with pytest.raises(ConfigError, match="agents with equal names: 1, '1'"):
         adapt(lambda: Scripted([{}], [1, "1"]), {}, 1)
-
-
-def test_returning_pettingzoo_agent_is_refused() -> None:
-    from games import Dropout
-
-    class Returning(Dropout):
-        def step(self, actions: dict[str, Any]) -> Any:
-            given = super().step(actions)
-            if self.steps == 3:
-                self.agents = [*self.agents, "e0"]
-            return given
-
-    env = adapt(Returning, {}, 1)
-    env.reset(ONE)
-    for _ in range(2):
-        env.step([np.zeros(1, np.int64)] * 3)
-    with pytest.raises(GameError, match="'e0' again, which has ended before"):
-        env.step([np.zeros(1, np.int64)] * 3)

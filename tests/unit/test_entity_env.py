@@ -81,11 +81,6 @@ def test_worked_example_is_batched_to_the_last_index() -> None:
     assert first["Fire Orbital Cannon"] == third["Fire Orbital Cannon"] == SelectEntityAction([], [])
 
 
-def test_indices_count_units_of_types_without_ids() -> None:
-    one = seen(ids={"B": ["last"]}, actions={"pick": PICK(actor_ids=["last", ("A", 1)])})
-    assert moves(shown(one), "pick") == ([[2, 1]], None)
-
-
 def test_ids_reach_the_game_in_the_order_shown() -> None:
     game = Told(
         seen(

@@ -86,28 +86,6 @@ def gradients(module: torch.nn.Module) -> bytes:
 # --- gradients ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("sizes", [(8,), (3, 5), (1, 4, 2), (6, 0, 2)])
-def test_average_gradients_equals_one_worker_on_all_samples(sizes: tuple[int, ...]) -> None:
-    torch.manual_seed(1)
-    inputs, targets = torch.randn(sum(sizes), 3), torch.randn(sum(sizes), 2)
-    alone = torch.nn.Linear(3, 2)
-    torch.nn.functional.mse_loss(alone(inputs), targets).backward()
-    ends = np.cumsum(sizes)
-
-    def work(group: Group) -> list[torch.Tensor]:
-        mine = torch.nn.Linear(3, 2)
-        mine.load_state_dict(alone.state_dict())
-        rows = slice(int(ends[group.rank]) - sizes[group.rank], int(ends[group.rank]))
-        if sizes[group.rank]:
-            torch.nn.functional.mse_loss(mine(inputs[rows]), targets[rows]).backward()
-        group.average_gradients(mine.parameters(), weight=sizes[group.rank])
-        return [parameter.grad for parameter in mine.parameters() if parameter.grad is not None]
-
-    for held in together(work, range(len(sizes))):
-        for mine, expected in zip(held, alone.parameters(), strict=True):
-            torch.testing.assert_close(mine, expected.grad, rtol=0, atol=1e-6)
-
-
 # --- transports of gradients ------------------------------------------------------------------------------------------
 
 

@@ -73,11 +73,6 @@ def test_values_of_several_kinds_keep_their_values(values: Any) -> None:
     assert found["k"][0] is values[0] and found["k"][1] is None and found["k"][2] is values[1]
 
 
-def test_integers_among_floats_become_floats() -> None:
-    found = grouped({0: {"k": 1}, 1: {"k": 0.5}}, 2)
-    assert found["k"].dtype == np.float64 and found["k"].tolist() == [1.0, 0.5]
-
-
 def test_shown_keys_never_meet_the_arenas_own_and_none_is_lost() -> None:
     info = {**OURS, **dict.fromkeys(ARENA_KEYS, "theirs"), 5: "not a text"}
     found = shown(info)

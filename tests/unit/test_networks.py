@@ -81,16 +81,6 @@ def test_bytes_are_scaled_by_their_upper_bound(high: int) -> None:
     torch.testing.assert_close(Encoder(space, seeded())([torch.tensor([[0, high]], dtype=torch.uint8)]), expected)
 
 
-@pytest.mark.parametrize("high", [1, 50])
-def test_images_are_scaled_to_the_same_range(high: int) -> None:
-    white = torch.rand(1, 12, 12, 3, generator=seeded(5)) < 0.5
-    values = [
-        network(spaces.Box(0, bound, (12, 12, 3), np.uint8)).value([(bound * white).to(torch.uint8)])
-        for bound in (high, 255)
-    ]
-    torch.testing.assert_close(*values)
-
-
 @pytest.mark.parametrize("pixels", [84, 12])
 def test_the_order_of_an_images_axes_does_not_matter(pixels: int) -> None:
     last = spaces.Box(0, 255, (pixels, pixels, 3), np.uint8)

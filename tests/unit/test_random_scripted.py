@@ -13,7 +13,6 @@ from pettingzoo import ParallelEnv
 
 from arena.errors import BudgetReached, ConfigError
 from arena.game.api import BatchedEnv
-from arena.seat.play import play
 from envs.cover import Cover
 from envs.matrix import Matrix
 from envs.touchdown import Touchdown
@@ -288,13 +287,6 @@ def test_greedy_players_cover_the_targets_and_others_do_not() -> None:
     greedy = total(lambda seen: scripts.greedy_cover(seen, {}))
     still = total(lambda seen: np.zeros(len(seen), np.int64))
     assert greedy > 0.5 * still  # both are negative
-
-
-def test_play_resets_a_parallel_game_without_agents() -> None:
-    env = Players(spaces.Discrete(2), ticks=8)
-    with pytest.raises(BudgetReached):
-        play(env, lambda observations, infos: dict.fromkeys(env.agents, 0))
-    assert env.resets == 3
 
 
 @pytest.mark.parametrize(

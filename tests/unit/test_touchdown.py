@@ -73,31 +73,11 @@ def test_a_tick_follows_the_rules(rule: str) -> None:
     assert (step.frame.active == (rewards is None)).all()
 
 
-def test_straight_run_takes_18_ticks_despite_rounding() -> None:
-    env = begun(team_size=2, max_steps=50)
-    env.positions[0, :, 0] = [-0.9, -0.5, 0.5, 0.9]
-    for tick in range(1, 19):
-        step = env.step([np.array([move]) for move in (DOWN, STAY, STAY, STAY)])
-        assert step.terminated.all() == (tick == 18)
-    assert step.rewards.tolist() == [[1, 1, -1, -1]]
-
-
 def test_after_max_steps_the_game_is_truncated_and_not_terminated() -> None:
     env = begun(max_steps=3)
     steps = [env.step([np.array([STAY])] * 2) for _ in range(3)]
     assert [bool(step.truncated.all()) for step in steps] == [False, False, True]
     assert not any(step.terminated.any() or step.rewards.any() for step in steps)
-
-
-def test_ended_lane_stands_still_until_its_reset() -> None:
-    env, _ = played([(0, -0.8), (0.9, 0)], [DOWN, STAY])
-    before = env.positions.copy()
-    step = env.step([np.array([UP]), np.array([99])])  # nonsense is ignored there
-    np.testing.assert_array_equal(env.positions, before)
-    assert not any(column.any() for column in step[1:])
-    frame = env.reset(np.ones(1, bool))
-    assert frame.active.all()
-    assert env.ticks[0] == 0
 
 
 def test_a_vector_shows_oneself_then_mates_then_opponents() -> None:

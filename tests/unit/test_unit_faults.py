@@ -12,12 +12,12 @@ from arena import Choice, Ragged, Select, UnitSpace
 from arena.cli.main import main
 from arena.entity_env import CategoricalActionMask as Pick
 from arena.entity_env import GlobalCategoricalActionMask as End
-from arena.entity_env import ListEnv, RaggedBufferI64
+from arena.entity_env import ListEnv
 from arena.entity_env.environment import Environment, players_of
 from arena.errors import ConfigError
 from arena.game.api import Interface
-from arena.game.batches import action_leaves, batch_leaves
-from arena.game.spaces import Columns, check_unit_spaces
+from arena.game.batches import action_leaves
+from arena.game.spaces import check_unit_spaces
 from arena.registry import adapt_environment
 from arena.testing import ContractBroken, check_entity_env
 from entity_games import Told, seen
@@ -61,13 +61,6 @@ def test_units_inside_of_another_space_are_refused(nested: spaces.Space[Any]) ->
     for observed, acted in ((nested, spaces.Discrete(2)), (SPACE, spaces.Tuple([SPACE.action_space]))):
         with pytest.raises(ConfigError, match=r"'a': units inside of another space, at \["):
             check_unit_spaces(Interface(("a",), (observed,), (acted,), (0,)))
-
-
-def test_a_subclass_of_ragged_is_an_action() -> None:
-    space, columns = SPACE.action_space, Columns(SPACE.action_space)
-    given = {"pick": RaggedBufferI64(np.array([1]), np.array([1, 0])), "shoot": Ragged.of([[0], []], np.int64)}
-    leaves = batch_leaves(space, columns, given, None, active=np.ones(2, np.bool_))
-    assert [leaf.values.tolist() for leaf in leaves] == [[1], [0]]
 
 
 def test_actions_that_a_game_keeps_do_not_change() -> None:
@@ -185,16 +178,6 @@ ITEMS = spaces.Sequence(spaces.Discrete(3), stack=True)
 def test_single_actions_of_a_wrong_form_are_refused(space: Any, given: Any, error: Any, message: str) -> None:
     with pytest.raises(error, match=message):
         action_leaves(space, [given], None, first_row=0)
-
-
-@pytest.mark.parametrize("empty", [[], np.zeros(0), np.zeros(0, np.int8)])
-def test_empty_choices_may_have_any_dtype_on_all_faces(empty: Any) -> None:
-    space, active = SPACE.action_space, np.ones(1, np.bool_)
-    single = action_leaves(space, [{"pick": empty, "shoot": empty}], None, first_row=0)
-    rows = batch_leaves(space, Columns(space), {"pick": [empty], "shoot": [empty]}, None, active=active)
-    ragged = {name: Ragged(np.asarray(empty), [0]) for name in ("pick", "shoot")}
-    joined = batch_leaves(space, Columns(space), ragged, None, active=active)
-    assert [leaf.dtype for leaf in (*single, *rows, *joined)] == [np.int64] * 6
 
 
 STATES: list[tuple[str, dict[str, Any], str]] = [

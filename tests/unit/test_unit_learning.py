@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from arena import Choice, Ragged, Select, UnitSpace, registry
+from arena import Ragged, UnitSpace, registry
 from arena.config import yaml
 from arena.errors import ConfigError
 from arena.records.state_codec import decode, encode
@@ -22,7 +21,6 @@ from policies.common.columns import to_leaves
 from policies.common.rollout import Batch
 from policies.networks.units.options import Center, Relative, Transformer
 from policies.ppo import PPO
-from policies.random import Random
 from policies.scripted import Scripted
 from unit_games import EVERYTHING, Lanes, RandomUnits, observed, random_observations
 
@@ -235,20 +233,6 @@ def test_features_are_normalized_over_all_units_of_rows_that_act() -> None:
     assert [one.size for one in ppo.normalization.observations.statistics] == before
 
 
-def test_places_are_read_before_normalization() -> None:
-    ppo = worker(RandomUnits(), transformer=PLACES, normalize_observations=True)
-    ppo.rollout.begin(*ppo.env.reset())
-    play(ppo)
-    ppo.normalization.observe(ppo.group, ppo.rollout)
-    ppo.normalization.advance()
-    raw = to_leaves(EVERYTHING, ppo.env.shown)
-    given = ppo.normalization.observations(raw)
-    assert len(given) == len(raw) + 3
-    for units, kept in zip(raw[1:4], given[-3:], strict=True):
-        assert torch.equal(units.values, kept.values)
-    assert given[3].values.shape[1] == 3  # flags have their distance as well
-
-
 # ----------------------------------------------------------------------------------------- others, and what is refused
 
 
@@ -261,25 +245,6 @@ def test_log_prob_is_the_sum_over_a_rows_decisions() -> None:
     per_decision = policy.log_prob(chosen).detach().numpy()
     expected = [part.sum() for part in np.split(per_decision, np.cumsum(chosen.lengths)[:-1])]
     np.testing.assert_allclose(ppo.log_prob(observations, actions, None), expected, atol=1e-5)
-
-
-def test_random_play_is_even_among_allowed_choices() -> None:
-    space = UnitSpace({"A": [], "B": []}, actions={"Go": Choice(["a", "b", "c"]), "At": Select(masked=True)})
-    sample = {
-        "units": {"A": np.zeros((2, 0), np.float32), "B": np.zeros((1, 0), np.float32)},
-        "actions": {
-            "Go": {"actors": np.array([1]), "mask": np.array([[1, 0, 1]], np.int8)},
-            "At": {"actors": np.array([0]), "actees": np.array([2, 1]), "mask": np.array([0, 1], np.int8)},
-        },
-    }
-    env = ScriptedEnv(spaces.Box(0, 1, (1,)), spaces.Discrete(2))
-    env.single_action_space = space.action_space
-    player = Random(env, solo_group(), ticks=1)
-    batch = observed(space, [sample] * 3000)
-    drawn = player.actor()(batch, {})
-    assert np.bincount(drawn["Go"].values, minlength=3) == pytest.approx([1500, 0, 1500], abs=120)
-    assert (drawn["At"].values == 1).all()
-    np.testing.assert_allclose(player.log_prob(batch, drawn, None), math.log(0.5))
 
 
 def test_a_constant_action_is_played_where_it_is_allowed() -> None:

@@ -346,12 +346,6 @@ def test_unknown_or_unfit_wrapper_is_refused_with_its_path(wrappers: Wrappers, w
     assert words in str(caught.value)
 
 
-def test_missing_image_observation_is_refused_with_a_remedy() -> None:
-    for name in ("grayscale", "resize"):
-        with pytest.raises(ConfigError, match=rf"wrappers\[0\]: {name} cannot go around entities that observe Box"):
-            adapt(Touchdown, {}, 1, [(name, [4, 4] if name == "resize" else None)])
-
-
 @pytest.mark.parametrize("factory", [Dropout, Touchdown, tictactoe()], ids=["several entities", "batched", "in turns"])
 def test_a_wrapper_class_is_refused_where_a_game_has_another_interface(factory: Callable[..., Any]) -> None:
     with pytest.raises(ConfigError) as caught:
