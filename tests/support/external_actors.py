@@ -168,8 +168,10 @@ class Echo:
 
 
 class Slow(Echo):
-    """A function that sleeps; counts its concurrent calls."""
+    """A function that sleeps once it is free to go on; counts its concurrent calls."""
 
+    free = threading.Event()
+    free.set()
     inside: dict[str, int] = {}
     most: dict[str, int] = {}
     lock = threading.Lock()
@@ -178,6 +180,7 @@ class Slow(Echo):
         with self.lock:
             self.inside[self.game_id] = self.inside.get(self.game_id, 0) + 1
             self.most[self.game_id] = max(self.most.get(self.game_id, 0), self.inside[self.game_id])
+        self.free.wait(60)
         time.sleep(0.02)
         with self.lock:
             self.inside[self.game_id] -= 1

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import select
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -413,50 +414,29 @@ def test_starts_are_refused_by_name_and_slot_until_an_end(playing: Playing, wire
     assert playing.table.counts.begun == 3
 
 
-def together(calls: list[Callable[[], Any]]) -> list[Any]:
-    """The results of calls that are made at the same time."""
-    results: list[Any] = [None] * len(calls)
-
-    def call(number: int) -> None:
-        results[number] = calls[number]()
-
-    threads = [threading.Thread(target=call, args=(number,)) for number in range(len(calls))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    return results
-
-
-def test_requests_of_one_game_are_served_one_at_a_time_and_in_order() -> None:
+def test_requests_of_one_game_are_served_one_at_a_time() -> None:
     external_actors.Slow.most.clear()
     with actor("Slow", slots=8) as playing:
         wires = [HttpWire(playing.games.address) for _ in range(8)]
         wires[0].step("start", "one")
         for number, wire in enumerate(wires):
             wire.send(request("tick", "one", str(number).encode()))
-            time.sleep(0.002)
-        ended: list[int] = []
-
-        def read(number: int) -> bytes:
-            body = wires[number].read().body
-            ended.append(number)
-            return body
-
-        assert together([lambda n=n: read(n) for n in range(8)]) == [str(n).encode() for n in range(8)]  # type: ignore[misc]
-        assert ended == sorted(ended)
+        assert [wire.read().body for wire in wires] == [str(number).encode() for number in range(8)]
         assert external_actors.Slow.most == {"one": 1}
         for wire in wires:
             wire.socket.close()
 
 
-def test_queue_of_a_game_is_limited() -> None:
+def test_queue_of_a_game_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(external_actors.Slow, "free", threading.Event())
     with actor("Slow", queue=2) as playing:
         wires = [HttpWire(playing.games.address) for _ in range(6)]
         wires[0].step("start")
-        statuses = together([lambda wire=wire: wire.step("tick").status for wire in wires])  # type: ignore[misc]
-        assert statuses.count(429) >= 1
-        assert statuses.count(200) >= 3
+        for wire in wires:
+            wire.send(request("tick"))
+        playing.until(lambda: len(select.select([wire.socket for wire in wires], [], [], 0)[0]) == 3)
+        external_actors.Slow.free.set()
+        assert sorted(wire.read().status for wire in wires) == [200] * 3 + [429] * 3
         assert wires[0].step("tick").status == 200
         for wire in wires:
             wire.socket.close()

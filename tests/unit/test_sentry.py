@@ -18,6 +18,7 @@ from arena.run.watchdog import RootWatchdog
 from arena.transport import ANY_SOURCE, Tag
 from arena.transport.scheduler import RoleEndpoint, RoleScheduler
 from clock import Clock
+from run_cli import PATIENCE
 
 CONFIG = {
     "name": "test",
@@ -115,12 +116,12 @@ def test_hang_is_reported_and_exits_with_1() -> None:
 
     def body(host: RoleScheduler) -> None:
         with RootWatchdog(host, run, console=console, end=end):
-            assert free.wait(60)
+            assert free.wait(PATIENCE)
 
     in_game(run, body)
     assert ended[0] == 1
     assert "environment of match 0 ('game') (rank 0) has not come back from a call" in console.getvalue()
-    assert "assert free.wait(60)" in console.getvalue()
+    assert "assert free.wait(PATIENCE)" in console.getvalue()
 
 
 @pytest.mark.usefixtures("_patient")

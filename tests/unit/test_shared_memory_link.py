@@ -124,10 +124,12 @@ def test_wrong_actions_are_refused_before_a_byte_is_written(tmp_path: Path) -> N
     ("kind", "kind_of_error", "message"),
     [
         ("killed", PeerGone, r"was killed by SIGKILL after 5 hand-overs\n  \| a line of output"),
-        ("ends at once", PeerGone, r"ended with status 7 after 0 hand-overs\n  \| a line of output"),
+        pytest.param(
+            "ends at once", PeerGone, r"ended with status 7 after 0 hand-overs\n  \| a line", marks=pytest.mark.long
+        ),
         ("closes", PeerClosed, "has closed the link after 5 hand-overs"),
         ("hangs", PeerSilent, "turn 1, command 0, 5 hand-overs; the program is asleep"),
-        ("silent", PeerSilent, "has not answered since it was started"),
+        pytest.param("silent", PeerSilent, "has not answered since it was started", marks=pytest.mark.long),
     ],
 )
 def test_a_program_that_fails_is_named(kind: str, kind_of_error: type[LinkError], message: str, tmp_path: Path) -> None:
