@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from arena.errors import nearest
@@ -146,21 +146,6 @@ def names(text: str) -> list[str]:
     return found
 
 
-def probability(text: str) -> float:
-    """A probability of error: above 0, at most 0.5."""
-    return _between(text, 0.0, 0.5)
-
-
-def elo(text: str) -> float:
-    """A difference in Elo: above 0, at most 4000."""
-    return _between(text, 0.0, 4000.0)
-
-
-def ticks_per_second(text: str) -> float:
-    """The speed of a video: above 0, at most 240."""
-    return _between(text, 0.0, 240.0)
-
-
 def port(text: str) -> int:
     """A TCP port; 0: any."""
     found = non_negative_int(text)
@@ -169,11 +154,16 @@ def port(text: str) -> int:
     return found
 
 
-def _between(text: str, low: float, high: float) -> float:
-    try:
-        found = float(text)
-    except ValueError:
-        found = low
-    if not low < found <= high:
-        raise argparse.ArgumentTypeError(f"expected a number above {low:g}, at most {high:g}, got {text!r}")
-    return found
+def number_up_to(high: float) -> Callable[[str], float]:
+    """The type of numbers above 0, at most `high`: a probability of error, a difference in Elo, a speed."""
+
+    def number(text: str) -> float:
+        try:
+            found = float(text)
+        except ValueError:
+            found = 0.0
+        if not 0 < found <= high:
+            raise argparse.ArgumentTypeError(f"expected a number above 0, at most {high:g}, got {text!r}")
+        return found
+
+    return number

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from arena.cli.arguments import non_negative_int, ticks_per_second
+from arena.cli.arguments import non_negative_int, number_up_to
 from arena.config import load_config
 from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError, pluralize
@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--video", metavar="FILE", help="write the episode's pictures: .mp4, .gif or .webp")
     parser.add_argument(
-        "--per-second", type=ticks_per_second, metavar="N", help="ticks of the video (default: as the game says)"
+        "--per-second", type=number_up_to(240.0), metavar="N", help="ticks of the video (default: as the game says)"
     )
     parser.add_argument(
         "--verify", action="store_true", help="compare with what was recorded; exit code 1: something differs"

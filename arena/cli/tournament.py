@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from arena.cli.arguments import add_overrides, elo, names, positive_int, probability
+from arena.cli.arguments import add_overrides, names, number_up_to, positive_int
 from arena.cli.start import Processes, start
 
 if TYPE_CHECKING:
@@ -27,14 +27,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--error",
-        type=probability,
+        type=number_up_to(0.5),
         metavar="P",
         help="stop when some two players are in the wrong order with at most this probability (default: 0.05; with "
         "--resume what it was)",
     )
     parser.add_argument(
         "--elo",
-        type=elo,
+        type=number_up_to(4000.0),
         metavar="D",
         help="differences below D do not count (default: 20; with --resume what it was)",
     )

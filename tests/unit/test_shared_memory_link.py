@@ -69,7 +69,7 @@ def test_rows_and_actions_are_exchanged_a_turn_at_a_time(tmp_path: Path) -> None
                 assert rows["chooser"].ids.tolist() == [7, 9]
                 actions["chooser"] = np.array([[1, 0], [2, 1]])
             rows = link.step(actions)
-        assert (link.groups, link.handovers, link.changes) == ({"walker": WALKER, "chooser": CHOOSER}, 51, 1)
+        assert (link.groups, link.handovers, link.file.changes) == ({"walker": WALKER, "chooser": CHOOSER}, 51, 1)
         assert decode(link.path.read_bytes()).groups[0].actions.tolist() == [[0.5, 0.5]] * 3
         assert (link.reset()["walker"].rewards == 0).all()
         link.give()
@@ -97,7 +97,7 @@ def test_messages_come_back_and_the_file_grows_for_them(tmp_path: Path) -> None:
             link.give()
             link.await_rows()
         assert link.received() == [(ECHO, data[::-1]) for data in sent]
-        assert link.changes == 2
+        assert link.file.changes == 2
 
 
 def test_wrong_actions_are_refused_before_a_byte_is_written(tmp_path: Path) -> None:
@@ -304,7 +304,7 @@ def test_next_file_must_be_a_private_one(kind: str, foreign: Path, tmp_path: Pat
             os.mkfifo(following)
         elif kind == "folder":
             following.mkdir()
-        link._file.write(9, b"\2")  # as if the simulator had changed the file
+        link.file.write(9, b"\2")  # as if the simulator had changed the file
         link._rows = None
         with pytest.raises(UnsafeFile):
             link.poll()

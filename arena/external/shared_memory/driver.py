@@ -43,6 +43,7 @@ class Driver:
     Attributes:
         handovers: of the simulator.
         first_path: the path of the first file, which a program looks for.
+        file: the file in use, with the number of its changes and the bytes read and written.
 
     Raises:
         ValueError: both or none of `command` and `attach`, or an unknown profile.
@@ -91,19 +92,19 @@ class Driver:
             files.remove_unused(self.first_path)
         capacity = side_channel_bytes or _CAPACITIES[profile]
         try:
-            self._file = LinkFile.make(self.first_path, capacity, masks_at_max_step=self._old_release)
+            self.file = LinkFile.make(self.first_path, capacity, masks_at_max_step=self._old_release)
         except BaseException:
             if self._folder is not None:
                 self._folder.remove()
             raise
-        if attach is not None and lock_descriptor(self._file.descriptor) is False:
+        if attach is not None and lock_descriptor(self.file.descriptor) is False:
             raise UnsafeFile("another driver uses this file", source=str(self.first_path))
         keeper.add(self.first_path, None if self._folder is None else self._folder.path)
 
     @property
     def path(self) -> Path:
         """The path of the file in use."""
-        return self._file.path
+        return self.file.path
 
     @property
     def pid(self) -> int | None:
@@ -113,22 +114,12 @@ class Driver:
     @property
     def groups(self) -> Mapping[str, GroupSpec]:
         """The groups that are registered so far."""
-        return {name: group.spec for name, group in self._file.groups.items()}
-
-    @property
-    def changes(self) -> int:
-        """How often the file was changed."""
-        return self._file.changes
-
-    @property
-    def bytes_moved(self) -> tuple[int, int]:
-        """Bytes read and written."""
-        return self._file.bytes_read, self._file.bytes_written
+        return {name: group.spec for name, group in self.file.groups.items()}
 
     def offset_of(self, group: str, field: str, element: int) -> int:
         """The offset in the file of an element; a flag has one byte, any other element four."""
         width = 1 if field in ("done", "max_step", "mask") else 4
-        return self._file.groups[group].offsets[field] + width * element
+        return self.file.groups[group].offsets[field] + width * element
 
     def reset(self) -> dict[str, Rows]:
         """Resets the simulator, started first if it has not been; returns the rows of its next hand-over.
@@ -179,7 +170,7 @@ class Driver:
                 raise ProtocolError("the link has not begun: call `reset` first")
             self._begun = True
             if self._old_release:
-                self._file.give(Command.STEP, SIMULATOR)  # a greeting; the reset follows when it was answered
+                self.file.give(Command.STEP, SIMULATOR)  # a greeting; the reset follows when it was answered
             else:
                 self._hand_over(Command.RESET)
             if self._command is not None:
@@ -200,7 +191,7 @@ class Driver:
             return
         if self._rows is None:
             raise ProtocolError("there is no hand-over to answer: it is the simulator's turn")
-        rows, specs = self._rows, {name: self._file.groups[name].spec for name in self._rows}
+        rows, specs = self._rows, {name: self.file.groups[name].spec for name in self._rows}
         if actions is None:
             actions = {name: layout.no_op_actions(specs[name], some) for name, some in rows.items()}
         for name in actions:
@@ -212,22 +203,22 @@ class Driver:
                 raise ActionError(name, "no actions", f"{len(some.ids)} rows of them")
             packed[name] = layout.pack_actions(specs[name], len(some.ids), actions[name])
         for name, data in packed.items():  # nothing is written before all are checked
-            self._file.write(self._file.groups[name].offsets["action"], data)
+            self.file.write(self.file.groups[name].offsets["action"], data)
         self._hand_over(Command.RESET if reset else Command.STEP)
 
     def _hand_over(self, command: Command) -> None:
         messages = layout.join_messages(self._outgoing)
-        if messages and len(messages) > self._file.room():
-            if self._old_release and self._file.groups:
+        if messages and len(messages) > self.file.room():
+            if self._old_release and self.file.groups:
                 raise NoRoom(
                     f"{len(messages)} bytes of messages do not fit, and programs of release 0.2 do not follow a change "
                     "of file once a group is registered: raise `side_channel_bytes`",
                     source=str(self.path),
                 )
-            self._file.replace(2 * len(messages) + 20, DRIVER)
+            self.file.replace(2 * len(messages) + 20, DRIVER)
             if self._command is None:
-                lock_descriptor(self._file.descriptor)
-        self._file.give(command, SIMULATOR, messages)
+                lock_descriptor(self.file.descriptor)
+        self.file.give(command, SIMULATOR, messages)
         self._outgoing.clear()
         now = time.monotonic()
         self.driver_s += now - self._taken_at if self._taken_at else 0.0
@@ -240,18 +231,18 @@ class Driver:
             LinkError: as `reset`.
         """
         is_awaited = self._rows is None and self._begun
-        while is_awaited and self._file.turn == DRIVER:
-            command, messages = self._file.take(from_simulator=self._greeted or not self._old_release)
+        while is_awaited and self.file.turn == DRIVER:
+            command, messages = self.file.take(from_simulator=self._greeted or not self._old_release)
             if command is Command.CHANGE_FILE:  # the messages are in the next file as well
-                self._file.follow()
+                self.file.follow()
                 if self._command is None:
-                    lock_descriptor(self._file.descriptor)
+                    lock_descriptor(self.file.descriptor)
                 continue
             self._received += messages
             if command is Command.CLOSE:
-                self._file.remove()
+                self.file.remove()
                 raise PeerClosed(f"{self._named()} has closed the link after {self.handovers} hand-overs")
-            self._rows = self._file.rows()
+            self._rows = self.file.rows()
             self._taken_at = time.monotonic()
             passed = self._taken_at - self._gave_at
             self.simulator_s += passed
@@ -268,7 +259,7 @@ class Driver:
             ending = self._program.ending()
             if not ending:
                 self._program.limit_output()
-            elif self._rows is not None or self._file.turn != DRIVER:  # else its last hand-over is still to be taken
+            elif self._rows is not None or self.file.turn != DRIVER:  # else its last hand-over is still to be taken
                 waited = ""
                 if self._rows is not None:
                     waited = f", after it had waited {now - self._taken_at:.0f} s for its turn"
@@ -282,7 +273,7 @@ class Driver:
             if not self.handovers:
                 what = f"has not answered since it was started, {limit:g} s ago"
             message = (
-                f"{self._named()} {what}: {self.path}, turn {self._file.turn}, command {self._file.command}, "
+                f"{self._named()} {what}: {self.path}, turn {self.file.turn}, command {self.file.command}, "
                 f"{self.handovers} hand-overs{state}"
             )
             raise PeerSilent(message + self._last_lines(), source=str(self.path))
@@ -337,7 +328,7 @@ def close_drivers(drivers: Sequence[Driver], *, polite: bool = True) -> None:
 
     def has_ended(driver: Driver) -> bool:
         """Gives the command to close if it is the driver's turn; returns whether there is nothing to wait for."""
-        program, file = driver._program, driver._file
+        program, file = driver._program, driver.file
         if program is None and not (driver._begun and driver.handovers):
             return True  # no simulator has ever come
         if program is not None and program.ending():
@@ -369,5 +360,5 @@ def close_drivers(drivers: Sequence[Driver], *, polite: bool = True) -> None:
                 path.unlink()
         if driver._folder is not None:
             driver._folder.remove()
-        driver._file.close()
+        driver.file.close()
         keeper.remove(driver.first_path)

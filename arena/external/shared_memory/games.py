@@ -365,13 +365,12 @@ class _Simulator:
 
     def counts(self) -> dict[str, Any]:
         """Counts of all drivers so far, by the keys of `LinkLine`."""
-        driver = self.link
-        read, written = driver.bytes_moved
+        driver, file = self.link, self.link.file
         now = {
             "handovers": driver.handovers,
-            "changes": driver.changes,
-            "bytes_read": read,
-            "bytes_written": written,
+            "changes": file.changes,
+            "bytes_read": file.bytes_read,
+            "bytes_written": file.bytes_written,
             "simulator_s": round(driver.simulator_s, 3),
             "arena_s": round(driver.driver_s, 3),
         }
