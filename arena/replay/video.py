@@ -120,17 +120,17 @@ def captioned(picture: Picture, caption: Caption) -> Picture:
     return np.asarray(image)
 
 
-def scaled(picture: Picture) -> Picture:
-    """A picture of a suitable size: small ones are enlarged by whole factors, large ones reduced."""
+def scaled(picture: Picture, *, least: int = _LEAST, most: int = _MOST) -> Picture:
+    """A picture whose longer side has `least` to `most` pixels: small ones are enlarged by whole factors."""
     from PIL import Image
 
     height, width, _ = picture.shape
     longer = max(height, width)
-    if longer < _LEAST:
-        times = -(-_LEAST // longer)
+    if longer < least:
+        times = min(-(-least // longer), most // longer)
         return picture.repeat(times, 0).repeat(times, 1)
-    if longer > _MOST:
-        size = (round(width * _MOST / longer), round(height * _MOST / longer))
+    if longer > most:
+        size = (round(width * most / longer), round(height * most / longer))
         return np.asarray(Image.fromarray(picture).resize(size, Image.Resampling.LANCZOS))
     return picture
 

@@ -22,10 +22,11 @@ from arena.replay.format import MANIFEST, folder_of
 from arena.replay.playback import ReplayDiffers
 from arena.replay.reader import Episode, MatchReplays, read_replays
 from arena.replay.verify import Picture, Piece, pictures_of, pieces_of, rendering
+from arena.replay.video import scaled
 from arena.report.numbers import NOTHING, decimal
 
 MOST_PICTURES = 100  # of a replay: of a longer one every second, third, ... picture
-_LONGEST = 300  # pixels of a picture's longer side
+_SHORTEST, _LONGEST = 200, 300  # pixels of a picture's longer side
 _LARGEST = 700_000  # bytes of a lossless strip; a larger one is compressed with loss
 
 
@@ -155,7 +156,7 @@ def _strip(match: MatchReplays, episode: Episode) -> Strip:
         for number, (picture, _, game) in enumerate(pictures_of(match, episode)):
             colors = game.interface.colors
             if number % step == 0 or number == episode.length:
-                pictures.append(_fitted(picture))
+                pictures.append(scaled(picture, least=_SHORTEST, most=_LONGEST))
         per_second = max(2.0, rendering(match.playable).per_second / step)
     except (ConfigError, ReplayDiffers) as error:  # a replay that cannot be shown does not stop the page
         return Strip(msgspec.structs.replace(replay, failure=str(error)), "")
@@ -182,16 +183,3 @@ def _strip(match: MatchReplays, episode: Episode) -> Strip:
         per_second=per_second,
     )
     return Strip(shown, f"data:image/webp;base64,{base64.b64encode(file.getvalue()).decode()}")
-
-
-def _fitted(picture: Picture) -> Picture:
-    """Small pictures become larger by whole numbers, so that their pixels stay sharp; large ones smaller."""
-    from PIL import Image
-
-    height, width, _ = picture.shape
-    longer = max(height, width)
-    if longer <= _LONGEST:
-        times = max(1, _LONGEST // longer)
-        return picture.repeat(times, 0).repeat(times, 1)
-    size = (round(width * _LONGEST / longer), round(height * _LONGEST / longer))
-    return np.asarray(Image.fromarray(picture).resize(size, Image.Resampling.LANCZOS))
