@@ -72,10 +72,6 @@ class Batch(Mapping[str, Array]):
     def __repr__(self) -> str:
         return f"Batch({self._rows} rows: {', '.join(self._columns)})"
 
-    def columns(self, names: Sequence[str]) -> list[Array]:
-        """These columns; KeyError if there is no such one."""
-        return [self._columns[name] for name in names]
-
     def rows(self) -> Iterator[dict[str, Any]]:
         """Every row, as a mapping from names to values."""
         for number in range(self._rows):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from arena.errors import ConfigError
 from arena.experiment.checks import checking
-from arena.experiment.config import ExperimentConfig, ExperimentFile, parse_experiment, read_experiment
+from arena.experiment.config import ExperimentConfig, parse_experiment, read_experiment
 from arena.experiment.display import PlainExperimentDisplay, Progress, display_for
 from arena.experiment.driver import Driver, opened
 from arena.experiment.folder import ExperimentFolder, place_of
@@ -127,11 +127,6 @@ class Experiment:
         self._file = parse_experiment(keys)
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Experiment:
-        """An experiment from the data of a file; raises as the constructor."""
-        return cls._of(parse_experiment(data))
-
-    @classmethod
     def from_file(cls, path: str | Path, overrides: Sequence[str] = ()) -> Experiment:
         """An experiment from a file.
 
@@ -142,12 +137,8 @@ class Experiment:
         Raises:
             ConfigError: it cannot be read, or holds something that is not allowed.
         """
-        return cls._of(read_experiment(path, overrides=overrides))
-
-    @classmethod
-    def _of(cls, file: ExperimentFile) -> Experiment:
         made = cls.__new__(cls)
-        made._file = file
+        made._file = read_experiment(path, overrides=overrides)
         return made
 
     def run(
@@ -216,5 +207,5 @@ def run_experiments(
         if isinstance(each, Experiment):
             made.append(each)
         else:
-            made.append(Experiment.from_dict(each) if isinstance(each, Mapping) else Experiment.from_file(each))
+            made.append(Experiment(**each) if isinstance(each, Mapping) else Experiment.from_file(each))
     return [each.run(**settings) for each in made]
