@@ -183,9 +183,10 @@ def configured_policy(
     found = None
     saved = [] if folder is None else boundary.checkpoints_of(folder, name)
     if folder is not None and checkpoint is not None:
-        snapshot = folder.snapshot_path(name, checkpoint)
-        in_run = checkpoints.path_of(folder.checkpoints_path(name), checkpoint)
-        found = checkpoints.load_to_act(snapshot if snapshot.exists() else in_run)
+        in_run, best = checkpoints.path_of(kept := folder.checkpoints_path(name), checkpoint), kept / checkpoints.BEST
+        files = [folder.snapshot_path(name, checkpoint), in_run]
+        files += [best] if best.exists() and checkpoints.ticks_of(best) == checkpoint else []
+        found = checkpoints.load_to_act(next((file for file in files if file.exists()), in_run))
     elif saved:
         found = checkpoints.load_to_act(saved[-1])
     elif configured.load is not None:
