@@ -236,19 +236,15 @@ class WrongEnv(HerdEnv):
             "actions": {"walk": {"actors": [0]}, "bite": {"actors": [1], "actees": [0]}},
         }
         if self._ticks == 2:
-            units, walk, bite = seen["units"], seen["actions"]["walk"], seen["actions"]["bite"]  # type: ignore[index,call-overload]
+            units, walk = seen["units"], seen["actions"]["walk"]  # type: ignore[index,call-overload]
             {
                 "type": lambda: units.update(Bear=[]),
                 "features": lambda: units.update(Zebra=[[1, 2, 3]]),
                 "action": lambda: seen["actions"].update(walks={}),  # type: ignore[attr-defined]
-                "index": lambda: walk.update(actors=[9]),
-                "twice": lambda: walk.update(actors=[1, 1]),
                 "hidden": lambda: walk.update(actors=[2]),
                 "forbids": lambda: walk.update(mask=[[0, 0, 0]]),
                 "mask": lambda: walk.update(mask=[[1, 1]]),
-                "unannounced": lambda: bite.update(mask=[1]),
                 "nan": lambda: units.update(Zebra=[[np.nan, 0], [0, 0]]),
-                "half": lambda: walk.update(actors=[0.5]),
             }[self.fault]()
         return seen
 

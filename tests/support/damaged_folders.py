@@ -19,7 +19,6 @@ import yaml
 from arena.cli.main import main
 from arena.cli.watch import await_start, watch
 from arena.errors import ConfigError
-from arena.league.metagame import measures
 from arena.records import checkpoint, recorder
 from arena.report.read_run import read_run
 from arena.report.sections import page_data
@@ -102,8 +101,7 @@ def made(home: Path, data: Mapping[str, Any], *, killed_at: int | None = None) -
 def outcome(command: str, folder: Path, *, more: list[str]) -> Said:
     """What a command says of a folder, which `resume` changes; `more`: arguments of `--resume`."""
     commands = {"resume": _resumed, "evaluate": _evaluated, "report": _reported, "watch": _watched}
-    with mock.patch.object(measures, "SAMPLES", 2):  # a tenth of the time
-        return commands.get(command, _printed)(folder, more)
+    return commands.get(command, _printed)(folder, more)
 
 
 def _main(*arguments: str) -> Said:

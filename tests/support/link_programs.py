@@ -47,44 +47,7 @@ def choosers(step: int) -> Rows:
     return Rows(np.array([7, 9], np.int32), observations, np.ones(2, np.float32), flags, flags, masks)
 
 
-def guess() -> None:
-    """Four agents see one of three signs; the choice of the same number earns 1, another one -1; a life has 10."""
-    drawn, n = np.random.default_rng(0), 4
-    with Simulator() as simulator:
-        simulator.add(GroupSpec("guesser", 2 * n, ((3,),), None, (3,)))
-        simulator.begin()
-        signs, steps, ids = drawn.integers(0, 3, n), np.zeros(n, int), np.arange(n)
-        actions = None
-        while True:
-            over = steps == 10
-            rewards = np.zeros(n) if actions is None else np.where(actions["guesser"][-n:, 0] == signs, 1.0, -1.0)
-            rewards = np.where(steps > 0, rewards, 0.0)
-            old, new = np.flatnonzero(over), np.arange(n)
-            last = np.eye(3, dtype=np.float32)[signs[old]], rewards[old], ids[old].copy()
-            ids[old] += n
-            rewards[old], steps[old] = 0.0, 0
-            signs = drawn.integers(0, 3, n)
-            observations = np.concatenate([last[0], np.eye(3, dtype=np.float32)[signs[new]]])
-            done = np.arange(len(old) + n) < len(old)
-            rows = Rows(
-                np.concatenate([last[2], ids]).astype(np.int32),
-                (observations,),
-                np.concatenate([last[1], rewards]),
-                done,
-                np.zeros(len(done), bool),
-                np.zeros((len(done), 3), bool),
-            )
-            try:
-                actions = simulator.ask({"guesser": rows})
-            except PeerClosed:
-                return
-            steps += 1
-
-
 def main(kind: str, *more: str) -> None:
-    if kind == "guess":
-        guess()
-        return
     print("a line of output", flush=True)
     if kind == "silent":
         time.sleep(600)

@@ -228,8 +228,6 @@ class Wrong(Player):
         walk = list(actions["walk"])
         if self.fault == "few":
             walk[-1] = walk[-1][:-1]
-        elif self.fault == "many":
-            walk[-1] = np.append(walk[-1], 0)
         elif self.fault == "range":
             walk[-1] = walk[-1] + 3
         elif self.fault == "float":
@@ -237,14 +235,10 @@ class Wrong(Player):
         elif self.fault == "rows":
             walk = walk[:-1]
         actions["walk"] = walk
-        if self.fault == "missing":
-            del actions["walk"]
         if self.fault == "place":
             actions["bite"] = Ragged(
                 actions["bite"].values + 1000 * (np.arange(actions["bite"].total) == 0), actions["bite"].lengths
             )
-        if self.fault == "none":
-            actions = None
         try:
             env.step(actions)
         except (TypeError, ValueError) as error:

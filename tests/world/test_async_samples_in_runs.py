@@ -5,21 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from gymnasium import spaces
 
-from arena.errors import BudgetReached
-from arena.group.group import Group
 from arena.records import checkpoint
 from arena.records.journal import JournalReader
-from arena.transport import Tag
-from arena.transport.scheduler import RoleEndpoint, RoleScheduler
-from fakes import ScriptedEnv, all_equal
+from fakes import all_equal
 from in_process import Played, play
-from policies.ppo import PPO
 
 PPO_OPTIONS = {"n_steps": 8, "minibatch_size": 16, "n_epochs": 2, "hidden_sizes": [8]}
+INTENSITY = 4
 DQN_OPTIONS = {
     "hidden_sizes": [8],
     "learning_starts": 40,
@@ -27,7 +21,7 @@ DQN_OPTIONS = {
     "train_every": 4,
     "log_every": 20,
     "n_step": 1,
-    "training_intensity": 16,
+    "training_intensity": INTENSITY,
     "learning_rate_schedule": "constant",
 }
 PPO_NORMALIZED = {**PPO_OPTIONS, "normalize_observations": True, "normalize_rewards": True}
@@ -58,7 +52,11 @@ def own_at(played: Played, tick: int, match: int = 0) -> Any:
 
 @pytest.mark.parametrize(
     ("algorithm", "options"),
-    [("ppo", PPO_NORMALIZED), ("a2c", {"n_steps": 8, "hidden_sizes": [8]}), ("dqn", DQN_NORMALIZED)],
+    [
+        ("ppo", PPO_NORMALIZED),
+        ("dqn", DQN_NORMALIZED),
+        pytest.param("a2c", {"n_steps": 8, "hidden_sizes": [8]}, marks=pytest.mark.long),
+    ],
 )
 def test_single_worker_is_bit_equal_with_and_without_a_barrier(algorithm: str, options: Any, tmp_path: Path) -> None:
     found = [play(run_of(algorithm, options, lanes=(3,), max_lag=lag), tmp_path) for lag in (0, 2)]
@@ -95,7 +93,7 @@ def test_replay_counts_transitions_once_through_legs_and_a_resume(tmp_path: Path
     assert account["collected"] + left == collected
     rows, uncut = 2 + 5, 175 % 4
     assert abs(collected - rows * (175 - uncut)) <= rows, "those that the next action completes come one tick later"
-    due = 16 * (account["collected"] - account["waited"])
+    due = INTENSITY * (account["collected"] - account["waited"])
     assert due - 8 * 2 < account["replayed"] <= due
 
 
@@ -108,75 +106,24 @@ def teams(algorithm: str, options: Any, *, ticks: int, max_lag: int) -> dict[str
     return data
 
 
-@pytest.mark.parametrize("max_lag", [0, 2])
+LEARNERS = {
+    "ppo": PPO_NORMALIZED,
+    "mappo": PPO_NORMALIZED,
+    "hppo": {**PPO_NORMALIZED, "option_ticks": 3},
+    "dqn": {**DQN_NORMALIZED, "exploration_fraction": 0},
+}
+FEW = [("ppo", 2), ("dqn", 0), ("dqn", 2)]
+ALL = [(name, max_lag) for name in LEARNERS for max_lag in (0, 2)]
+
+
 @pytest.mark.parametrize(
-    ("algorithm", "options"),
-    [
-        ("ppo", PPO_NORMALIZED),
-        ("mappo", PPO_NORMALIZED),
-        ("hppo", {**PPO_NORMALIZED, "option_ticks": 3}),
-        ("dqn", {**DQN_NORMALIZED, "exploration_fraction": 0}),
-    ],
+    ("algorithm", "max_lag"), [pytest.param(*case, marks=[pytest.mark.long] * (case not in FEW)) for case in ALL]
 )
-def test_resumed_run_equals_an_uninterrupted_one(algorithm: str, options: Any, max_lag: int, tmp_path: Path) -> None:
+def test_resumed_run_equals_an_uninterrupted_one(algorithm: str, max_lag: int, tmp_path: Path) -> None:
     """In one process the order of workers does not depend on time, so that runs can be compared to the bit."""
+    options = LEARNERS[algorithm]
     whole = play(teams(algorithm, options, ticks=60, max_lag=max_lag), tmp_path)
     play(teams(algorithm, options, ticks=30, max_lag=max_lag), tmp_path / "parted", given=True)
     parted = play(teams(algorithm, options, ticks=60, max_lag=max_lag), tmp_path / "parted", resume=True)
     assert all_equal(state_at(whole, 60), state_at(parted, 60))
     assert all(all_equal(own_at(whole, 60, match), own_at(parted, 60, match)) for match in (0, 1))
-
-
-class Held(ScriptedEnv):
-    """Calls a function before some of its ticks."""
-
-    def __init__(self, before: Any, **given: Any) -> None:
-        super().__init__(spaces.Box(-1, 1, (3,), np.float32), spaces.Discrete(3), **given)
-        self._before = before
-
-    def step(self, actions: Any) -> Any:
-        self._before(self.tick)
-        return super().step(actions)
-
-
-def test_worker_that_is_ahead_waits_for_the_slowest() -> None:
-    """The slow one's first tick comes when the two others have played the three rollouts that they may be ahead."""
-    logged: list[Any] = []
-    played = {1: 0, 2: 0}
-
-    def main(endpoint: RoleEndpoint) -> None:
-        me = endpoint.address
-        group = Group(
-            endpoint,
-            (0, 1, 2),
-            policy="blue",
-            sync="samples",
-            max_lag=2,
-            seed=me,
-            shared_seed=9,
-            comm=None,
-            on_log=logged.append,
-            on_save=lambda state: None,
-        )
-
-        group.pool(None)  # all workers are there
-
-        def before(tick: int) -> None:
-            if me == 2 and tick == 0:
-                endpoint.receive(0, Tag.WELCOME)
-                endpoint.receive(1, Tag.WELCOME)
-            elif me != 2 and tick == 23:
-                endpoint.send(2, Tag.WELCOME, b"")
-            if me:
-                played[me] = tick
-                assert played[1] - played[2] < 24 + 8, "three rollouts, and the one that the slow worker plays"
-
-        algorithm = PPO(Held(before, ticks=40, seed=me), group, ticks=40, **PPO_OPTIONS)
-        with pytest.raises(BudgetReached):
-            algorithm.run()
-        group.leave()
-
-    RoleScheduler({address: f"worker {address}" for address in range(3)}).run(dict.fromkeys(range(3), main))
-    lags = [values["lag_max"] for values in logged]
-    assert 3 <= len(lags) <= 5, "of five rollouts of each worker, at most two wait at the end"
-    assert 0 <= max(lags) <= 2

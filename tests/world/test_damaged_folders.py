@@ -13,7 +13,7 @@ import pytest
 from damaged_folders import COMMANDS, FLAT, LEAGUE, LONGER, MUTATIONS, Said, copied, damage, files_in, made, outcome
 
 SEED = 34
-SAMPLE, ALL = 24, 600
+KINDS = [(kind, killed) for kind in ("flat", "league") for killed in (True, False)]
 
 
 class Whole(NamedTuple):
@@ -37,12 +37,6 @@ def whole(home: Path, kind: str, *, killed: bool) -> Whole:
     return Whole(name, folder, more, said)
 
 
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Whole]:
-    home = tmp_path_factory.mktemp("whole")
-    return [whole(home, kind, killed=killed) for kind in ("flat", "league") for killed in (False, True)]
-
-
 def faults(found: Whole, home: Path, rng: np.random.Generator) -> Iterator[str]:
     """Damages one file of a copy of a folder; a line for each command that is wrong about it."""
     file = files_in(found.folder)[int(rng.integers(len(files_in(found.folder))))]
@@ -63,15 +57,12 @@ def faults(found: Whole, home: Path, rng: np.random.Generator) -> Iterator[str]:
             yield f"{where}: {said.code}, {said.text}"
 
 
-@pytest.mark.parametrize("part", range(4))
-def test_damage_is_told_or_without_effect(folders: list[Whole], tmp_path: Path, part: int) -> None:
-    rng = np.random.default_rng([SEED, part])
-    assert [line for _ in range(SAMPLE // 4) for line in faults(folders[part], tmp_path / "copy", rng)] == []
-
-
-@pytest.mark.long
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("part", range(4))
-def test_each_of_600_damages_is_told_or_without_effect(folders: list[Whole], tmp_path: Path, part: int) -> None:
-    rng = np.random.default_rng([SEED, part])
-    assert [line for _ in range(ALL // 4) for line in faults(folders[part], tmp_path / "copy", rng)] == []
+@pytest.mark.parametrize(
+    ("part", "damages"),
+    [(0, 4), (3, 4), *(pytest.param(part, 150, marks=pytest.mark.long) for part in range(4))],
+)
+def test_damage_is_told_or_without_effect(part: int, damages: int, tmp_path: Path) -> None:
+    kind, killed = KINDS[part]
+    found, rng = whole(tmp_path, kind, killed=killed), np.random.default_rng([SEED, part])
+    assert [line for _ in range(damages) for line in faults(found, tmp_path / "copy", rng)] == []

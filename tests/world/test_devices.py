@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Any, Literal
-from unittest.mock import patch
+from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
 import torch
 import yaml
 
-from arena import registry
 from arena.cli.main import main
 from arena.records import checkpoint
 from arena.records.folder import RunFolder
@@ -83,7 +80,7 @@ def test_policy_trained_on_a_gpu_plays_on_a_machine_without_one(
     for command in (
         ["evaluate", str(folder.path), "--episodes", "2"],
         ["tournament", str(folder.path), "--checkpoints", "first", "last", "--episodes", "8"],
-        ["export", str(folder.path), "--policy", "learner"],
+        ["export", str(folder.path), "--policy", "learner", "--samples", "256"],
     ):
         assert main(command) == 0, command
     data["evaluation"] = {"every": 40, "episodes": 2}  # a policy that learns needs its device, also if it is evaluated
@@ -92,18 +89,6 @@ def test_policy_trained_on_a_gpu_plays_on_a_machine_without_one(
         capsys.readouterr()
         assert main([*command, str(tmp_path / "anew.yaml")]) == 2
         assert "torch finds no CUDA device on this machine" in capsys.readouterr().err
-
-
-def test_device_of_a_users_algorithm_is_unchanged() -> None:
-    class Own:
-        class Options(msgspec.Struct):
-            device: Literal["cpu", "cuda"] = "cpu"
-
-        def __init__(self, env: Any, group: Any, *, ticks: int, **options: Any) -> None: ...
-
-    with patch.object(registry, "algorithm", lambda _: Own):
-        found = registry.configured_algorithm("own", {"device": "cuda"}, acts=False, path="", any_device=True)
-    assert found.options == {"device": "cuda"}
 
 
 def test_algorithm_settings_of_the_process_are_restored(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,18 +14,13 @@ from arena.records import checkpoint
 from arena.records.recorder import Recorder
 from arena.roles.root.root import RoleFailed
 from full_disk import full_above
-from in_process import play
+from in_process import one_match, play
 
 
 def run_of(algorithm: str, ticks: int = 2000, **options: Any) -> Any:
-    return {
-        "ticks": ticks,
-        "seed": 5,
-        "checkpoint_every": 100,
-        "envs": {"game": {"make": "games:Countdown"}},
-        "policies": {"blue": {"algorithm": algorithm, "options": options}},
-        "matches": [{"env": "game", "seats": ["blue"], "lanes": 2}],
-    }
+    policies = {"blue": {"algorithm": algorithm, "options": options}}
+    given = {"seed": 5, "checkpoint_every": 100, "match": {"lanes": 2}}
+    return one_match({"make": "games:Countdown"}, policies, ticks=ticks, **given)
 
 
 def test_full_disk_ends_the_run_and_resume_works(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 import math
 from collections.abc import Iterator
@@ -17,7 +16,6 @@ from scipy import stats
 from arena.cli.main import main
 from arena.experiment import open_experiment
 from arena.experiment.config import parse_experiment
-from arena.experiment.display import watch_experiment
 from arena.experiment.folder import ExperimentFolder
 from arena.experiment.page import CONTENTS, write_page
 from arena.experiment.tables import FollowedExperiment, labels_of, write_table
@@ -49,10 +47,11 @@ def browser() -> Iterator[Browser]:
         yield browser
 
 
-@pytest.mark.parametrize(("size", "scheme"), [(DESK, "light"), (PHONE, "dark")])
-def test_page_is_complete_without_errors_or_requests(
+@pytest.mark.parametrize(("size", "scheme"), [(DESK, "light"), pytest.param(PHONE, "dark", marks=pytest.mark.long)])
+def test_page_is_complete_and_every_number_equals_the_files(
     browser: Browser, folder: Path, size: tuple[int, int], scheme: Scheme
 ) -> None:
+    values = {trial: reach(trial, 5) for trial in range(11)}  # the last trial is in error
     address = (folder / "report.html").as_uri()
     with opened(browser, address, size=size, scheme=scheme) as sheet:
         sheet.scroll()
@@ -60,17 +59,12 @@ def test_page_is_complete_without_errors_or_requests(
         assert sheet.page.evaluate(places) == [*CONTENTS]
         assert sheet.page.locator(".js-plotly-plot").count() == 3, "curves, and two values"
         assert sheet.page.evaluate("document.documentElement.scrollWidth") <= size[0]
-        assert sheet.complaints == [] and sheet.requests == [address]
-
-
-def test_every_number_of_the_page_equals_the_files(browser: Browser, folder: Path) -> None:
-    values = {trial: reach(trial, 5) for trial in range(11)}  # the last trial is in error
-    with opened(browser, (folder / "report.html").as_uri()) as sheet:
         data = json.loads(sheet.page.locator("#data").text_content() or "")
         shown = sheet.page.evaluate("[...document.querySelectorAll('data')].map((d) => [d.dataset.path, d.value])")
         links = sheet.page.evaluate(
             "[...document.querySelectorAll('#trials a')].map((a) => decodeURIComponent(a.href))"
         )
+        assert sheet.complaints == [] and sheet.requests == [address]
     assert data["states"] == {"terminated": 11, "error": 1}
     ranked = [each["trials"] for each in data["combinations"]]
     assert ranked == [[9, 10, 11], [6, 7, 8], [3, 4, 5], [0, 1, 2]]
@@ -94,12 +88,6 @@ def test_report_and_watch_take_the_folder_of_an_experiment(folder: Path, capsys:
     assert "1  learning_rate=0.001 gamma=0.99" in printed and "1 in error" in printed
     assert main(["report", str(folder), "--serve"]) == 2
     assert "--serve: serves the page of a run" in capsys.readouterr().err
-
-
-def test_watching_ends_when_no_process_writes_any_more(folder: Path) -> None:
-    stream = io.StringIO()
-    assert watch_experiment(folder, stream, wait=lambda _: pytest.fail("nothing is waited for")) == 0
-    assert "best trial: " in stream.getvalue()
 
 
 def test_trials_csv_has_a_row_per_trial_that_a_reader_takes(folder: Path) -> None:

@@ -92,22 +92,17 @@ def test_client_of_http_plays_cartpole(tmp_path: Path) -> None:
     assert len(lines) > 4
 
 
-def test_program_in_c_plays_the_corridor(tmp_path: Path) -> None:
-    game, port = tmp_path / "game", free_port()
-    flags = ["-std=c99", "-D_POSIX_C_SOURCE=200809L", "-Wall", "-Wextra", "-Werror", "-O2"]
-    subprocess.run(["cc", *flags, "-o", str(game), "game.c"], cwd=EXAMPLES, check=True)
-    program = beside([game, port])
-    episodes = train("corridor.yaml", tmp_path / "run", f"envs.live.kwargs.port={port}")
-    lines = printed(program)
-    assert lines[-1] == ENDED
-    assert returns_of(lines) == recorded(episodes)
-    assert len(lines) > 2
-
-
-def test_program_in_javascript_plays_the_corridor(tmp_path: Path) -> None:
-    port = free_port()
-    program = beside(["node", "game.js", f"http://127.0.0.1:{port}/step"])
-    changes = [f"envs.live.kwargs.port={port}", "envs.live.kwargs.actor=json"]
+@pytest.mark.parametrize("language", ["c", "javascript"])
+def test_program_plays_the_corridor(language: str, tmp_path: Path) -> None:
+    port, game = free_port(), tmp_path / "game"
+    changes = [f"envs.live.kwargs.port={port}"]
+    if language == "c":
+        flags = ["-std=c99", "-D_POSIX_C_SOURCE=200809L", "-Wall", "-Wextra", "-Werror", "-O2"]
+        subprocess.run(["cc", *flags, "-o", str(game), "game.c"], cwd=EXAMPLES, check=True)
+        program = beside([game, port])
+    else:
+        program = beside(["node", "game.js", f"http://127.0.0.1:{port}/step"])
+        changes.append("envs.live.kwargs.actor=json")
     episodes = train("corridor.yaml", tmp_path / "run", *changes)
     lines = printed(program)
     assert lines[-1] == ENDED

@@ -17,19 +17,16 @@ from gymnasium.spaces import Box, Discrete
 
 from arena import registry
 from arena.cli.main import main
-from arena.config.schema import TickRules
 from arena.external import ExternalClosed, PolicyClient
-from arena.external.http import HttpGames
 from arena.game.api import Interface
 from arena.records import checkpoint
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from external_actors import HttpWire, request
-from external_connections import Playing, entities_of
+from external_connections import entities_of
 from external_games import play_poles
 from http_client import played_from_outside
 from in_process import play
-from line_client import client_process
 
 POLE = "gymnasium:CartPole-v1"
 TICTACTOE = "pettingzoo:classic.tictactoe_v3"
@@ -59,7 +56,7 @@ def equal(one: dict[str, Any], other: dict[str, Any]) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("count", [4, pytest.param(64, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [2, pytest.param(64, marks=pytest.mark.long)])
 def test_lockstep_games_learn_the_same_bits_as_ordinary_lanes(count: int, tmp_path: Path) -> None:
     lanes = play({**config(lanes=count), "envs": {"live": {"make": POLE}}}, tmp_path / "ordinary")
     seeds = [lanes.run.environment_seed(lanes.run.plan.matches[0], lane) for lane in range(count)]
@@ -76,7 +73,7 @@ def test_lockstep_games_learn_the_same_bits_as_ordinary_lanes(count: int, tmp_pa
     assert not equal(network(found.folder), network(found.folder, first=True))
     lengths = [line["length"] for line in lanes.episodes if not line.get("cut")]
     assert sorted(line["length"] for line in found.episodes if not line.get("cut")) == sorted(lengths)
-    assert len(lengths) > 20
+    assert len(lengths) > 10
 
 
 @pytest.mark.slow
@@ -85,14 +82,14 @@ def test_turn_based_game_trains_the_same_bits_as_an_ordinary_one(tmp_path: Path)
         "policies": {"blue": PPO, "red": PPO},
         "matches": [{"env": "live", "seats": ["blue", "red"]}],
     }
-    ordinary = play({**config(), **both, "envs": {"live": {"make": TICTACTOE}}}, tmp_path / "ordinary")
+    ordinary = play({**config(ticks=256), **both, "envs": {"live": {"make": TICTACTOE}}}, tmp_path / "ordinary")
     external = {"max_delay_s": 60.0}
     with played_from_outside(tmp_path / "run", play_tictactoe):
-        found = play({**config(external=external, like={"make": TICTACTOE}), **both}, tmp_path)
+        found = play({**config(ticks=256, external=external, like={"make": TICTACTOE}), **both}, tmp_path)
     for policy in ("blue", "red"):
         assert equal(network(found.folder, policy), network(ordinary.folder, policy))
         assert not equal(network(found.folder, policy), network(found.folder, policy, first=True))
-    assert len(found.episodes) > 40
+    assert len(found.episodes) > 20
     moves = [(-(-line["length"] // 2), returns_of(line)) for line in ordinary.episodes]  # of the player that begins
     assert [(line["length"], returns_of(line)) for line in found.episodes] == moves[: len(found.episodes)]
 
@@ -145,39 +142,10 @@ def walk(address: str, steps: int = 80, games: int = 3) -> None:
             client.get_action("rest", np.array([0.0]))
 
 
-def test_game_across_legs_is_one_line_with_its_whole_return(tmp_path: Path) -> None:
-    with played_from_outside(tmp_path / "run", walk):
-        found = play({**config(ticks=300, entities=entities_of(LINE)), "checkpoint_every": 25}, tmp_path)
-    lines = [(line["game"], line["length"], line["seats"][0]["return"]) for line in found.episodes]
-    assert lines[:3] == [(f"walk-{number}", 80, float(sum(range(80)))) for number in range(3)]
-    assert all(line["terminated"] and line["seats"][0]["outcome"] == "win" for line in found.episodes[:3])
-    (*_, last) = JournalReader(found.folder.games)
-    assert last["begun"] == last["ended"] + last["lost"] + last["held"]
-    (place,) = json.loads(found.folder.external.read_bytes())
-    assert (place["kind"], place["slots"]) == ("http", 1)
-
-
-@pytest.mark.slow
-def test_killed_clients_lose_their_games_alone() -> None:
-    games = HttpGames(port=0, entities=entities_of(LINE))
-    with Playing(games, 4, TickRules(max_delay_s=0.0, idle_s=1.0)) as playing:
-        clients = [client_process(games.address, f"game{number}", 10**9) for number in range(4)]
-        playing.until(lambda: playing.table.running == 4 and playing.table.counts.asks > 50)
-        for process in clients[:3]:
-            process.kill()
-        playing.until(lambda: playing.table.counts.lost == 3)
-        asks = playing.table.counts.asks
-        playing.until(lambda: playing.table.counts.asks > asks + 20)
-        assert [game.lost for game in playing.finished] == ["expired"] * 3
-        assert (playing.table.running, games.metrics.lost) == (1, {"expired": 3})
-    for process in clients:
-        process.communicate(timeout=60)
-
-
 @pytest.mark.slow
 def test_games_of_vanished_clients_are_recorded_as_lost(tmp_path: Path) -> None:
     """Half of the clients vanish after an answer, half between a request and its answer."""
-    vanish = 40
+    vanish = 10
 
     def outside(address: str) -> None:
         for number in range(vanish):
@@ -193,7 +161,7 @@ def test_games_of_vanished_clients_are_recorded_as_lost(tmp_path: Path) -> None:
                 time.sleep(0.05)
         walk(address, steps=10, games=10)
 
-    external = {"idle_s": 2.0}
+    external = {"idle_s": 1.0}
     with played_from_outside(tmp_path / "run", outside):
         found = play(config(ticks=200, lanes=vanish, external=external, entities=entities_of(LINE)), tmp_path)
     lost = {line["game"]: line for line in found.episodes if line.get("lost")}

@@ -37,6 +37,8 @@ COMMANDS = {
 }
 PURE = ("report without replays", "standings", "watch", "replay")
 """The commands that run no code of a folder, not even what its config.yaml names."""
+OF_ROUNDS = ("report", "standings", "tournament", "resume")
+"""Commands that read rounds in ways of their own."""
 
 
 @pytest.fixture(scope="module")
@@ -73,10 +75,15 @@ def call(command: str, run: Path) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.parametrize("kind", ["flat", "league"])
+@pytest.mark.parametrize(
+    ("kind", "command"),
+    [
+        *(("flat", command) for command in COMMANDS),
+        *(pytest.param("league", one, marks=[pytest.mark.long] * (one not in OF_ROUNDS)) for one in COMMANDS),
+    ],
+)
 def test_only_the_configuration_names_code(
-    command: str, kind: str, runs: dict[str, Path], mark: Mark, tmp_path: Path
+    kind: str, command: str, runs: dict[str, Path], mark: Mark, tmp_path: Path
 ) -> None:
     """All files of the folder are hostile."""
     folder = received(runs[kind], tmp_path / "run", *HOSTILE)
@@ -125,11 +132,16 @@ def test_manifest_of_another_game_is_refused(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.parametrize("what", ["link", "fifo"])
+@pytest.mark.parametrize(
+    ("what", "command"),
+    [
+        *(("link", command) for command in COMMANDS),
+        *(pytest.param("fifo", one, marks=[pytest.mark.long] * (one not in OF_ROUNDS)) for one in COMMANDS),
+    ],
+)
 def test_commands_refuse_links_and_fifos(
-    command: str,
     what: str,
+    command: str,
     runs: dict[str, Path],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -199,22 +211,16 @@ def test_functions_refuse_links_and_fifos(runs: dict[str, Path], tmp_path: Path,
             function(folder.path)
 
 
-def test_link_that_the_user_names_is_followed(
-    runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_report_does_not_write_through_a_link_and_a_named_link_is_followed(
+    runs: dict[str, Path], tmp_path: Path
 ) -> None:
-    folder = received(runs["flat"], tmp_path / "run")
-    (folder.path / "notes").symlink_to("/etc")  # the arena knows no such file
-    (tmp_path / "named").symlink_to(folder.path)
-    assert main(["report", str(tmp_path / "named"), "--replays", "0"]) == 0
-    assert folder.report.is_file()
-
-
-def test_report_does_not_write_through_a_link(runs: dict[str, Path], tmp_path: Path) -> None:
     keys = tmp_path / "authorized_keys"
     keys.write_text("mine")
     folder = received(runs["flat"], tmp_path / "run")
     (folder.path / ".report.html.part").symlink_to(keys)
-    assert main(["report", str(folder.path), "--replays", "0"]) == 0
+    (folder.path / "notes").symlink_to("/etc")  # the arena knows no such file
+    (tmp_path / "named").symlink_to(folder.path)
+    assert main(["report", str(tmp_path / "named"), "--replays", "0"]) == 0
     assert keys.read_text() == "mine"
     assert folder.report.read_text().startswith("<!")
     assert not folder.report.is_symlink()

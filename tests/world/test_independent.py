@@ -12,7 +12,7 @@ from arena.cli.main import main
 from arena.records import boundary as boundaries
 from arena.records import checkpoint
 from arena.roles.root.root import RoleFailed
-from in_process import Played, play
+from in_process import Played, one_match, play
 from run_cli import write
 
 RANDOM = {"algorithm": "random"}
@@ -21,14 +21,9 @@ RANDOM = {"algorithm": "random"}
 def copies(name: str, *, every: int = 50, options: Any = None, **policy: Any) -> dict[str, Any]:
     """Two matches of a learner against one that plays at random."""
     blue = {"algorithm": f"learners:{name}", "options": options or {}, **policy}
-    return {
-        "ticks": 200,
-        "seed": 3,
-        "checkpoint_every": every,
-        "envs": {"game": {"make": "touchdown", "kwargs": {"max_steps": 30}}},
-        "policies": {"blue": blue, "red": RANDOM},
-        "matches": [{"env": "game", "seats": ["blue", "red"], "lanes": 2, "copies": 2}],
-    }
+    game = {"make": "touchdown", "kwargs": {"max_steps": 30}}
+    given = {"seed": 3, "checkpoint_every": every, "match": {"lanes": 2, "copies": 2}}
+    return one_match(game, {"blue": blue, "red": RANDOM}, ticks=200, **given)
 
 
 def weights(played: Played, policy: str) -> list[list[float]]:

@@ -8,16 +8,12 @@ from typing import Any
 
 import pytest
 
-from arena.config import parse_config
 from arena.records import checkpoint
 from arena.records.journal import JournalReader
-from arena.run import loop
-from arena.run.prepare import prepare
-from arena.terminal.display import silent_display
 from heavy_learner import BYTES
-from in_process import NOTES
+from in_process import NOTES, train
 
-LEARNERS, KEPT, ROUNDS = 8, 5, 8
+LEARNERS, KEPT, ROUNDS = 3, 3, 6
 POLICIES = [f"p{number}" for number in range(LEARNERS)]
 
 
@@ -51,24 +47,22 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
 
 def test_only_playing_snapshots_are_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    NOTES.clear()
     read = loads(monkeypatch)
-    run = prepare(parse_config(league(), source="test"), ranks=1, run_dir=str(tmp_path / "run"))
     tracemalloc.start()
     try:
-        assert loop.run_single_process(run, lambda run, scoreboard: None, silent_display()) == 0
+        folder = train(league(), tmp_path / "run")
     finally:
         tracemalloc.stop()
-    rounds = list(JournalReader(run.folder.rounds))
+    rounds = list(JournalReader(folder.rounds))
     joined, left = ([name for planned in rounds for name in planned[key]] for key in ("snapshots", "dropped"))
-    assert len(joined) - len(left) == LEARNERS * KEPT == 40
+    assert len(joined) - len(left) == LEARNERS * KEPT == 9
 
     playing = [planned["players"] for planned in rounds]
-    snapshots = [path for path in read if path.is_relative_to(run.path / "snapshots")]
+    snapshots = [path for path in read if path.is_relative_to(folder.path / "snapshots")]
     assert sorted(snapshots) == sorted(
-        run.folder.snapshot_path(player["policy"], player["tick"]) for players in playing for player in players.values()
+        folder.snapshot_path(player["policy"], player["tick"]) for players in playing for player in players.values()
     )
     held = [note for note in NOTES if isinstance(note, int)]
     assert len(held) == ROUNDS
     assert held[0] >= 2 * LEARNERS * BYTES, "the weights of all seats"
-    assert max(held) - held[0] <= 8 * BYTES, "as much with 40 snapshots in the league as with none"
+    assert max(held) - held[0] <= 8 * BYTES, "as much with 9 snapshots in the league as with none"

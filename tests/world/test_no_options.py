@@ -12,7 +12,7 @@ TOUCHDOWN = {"make": "touchdown", "kwargs": {"max_steps": 60}}
 SMALL = {"hidden_sizes": [8]}
 
 
-@pytest.mark.parametrize("sync", ["gradients", "samples"])
+@pytest.mark.parametrize("sync", ["gradients", pytest.param("samples", marks=pytest.mark.long)])
 def test_workers_with_unequal_rows_synchronize_at_the_same_ticks(tmp_path: Path, sync: str) -> None:
     """By its own row the first worker, the writer, would have rollouts of 375 ticks, an eighth of the run."""
     data = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 from arena.errors import Deadlock, RunStopped
 from arena.records import checkpoint
 from arena.roles.root.root import RoleFailed
-from in_process import Played, play
+from in_process import Played, one_match, play
 
 GAMES = {
     "touchdown": {"make": "touchdown", "kwargs": {"max_steps": 12}},
@@ -22,20 +21,14 @@ GAMES = {
     "matrix": {"make": "matrix", "kwargs": {"game": "rock_paper_scissors"}},
     "rich": {"make": "games:EverySpace"},
 }
-BEATS_LAST = {"algorithm": "scripted", "options": {"function": "policies.scripts:beat_last"}}
 
 
 def duel(pipeline: int, *, env: str = "touchdown", lanes: int = 5, ticks: int = 70, **policies: Any) -> dict[str, Any]:
     """Two policies in one match; an odd number of lanes makes unequal halves."""
-    given = {"blue": {"algorithm": "random"}, "red": {"algorithm": "random"}, **policies}
+    players = {"blue": {"algorithm": "random"}, "red": {"algorithm": "random"}, **policies}
     seats = ["blue"] if env == "rich" else ["blue", "red"]
-    return {
-        "ticks": ticks,
-        "seed": 3,
-        "envs": {"game": GAMES[env]},
-        "policies": given,
-        "matches": [{"env": "game", "seats": seats, "lanes": lanes, "pipeline": pipeline}],
-    }
+    match = {"lanes": lanes, "pipeline": pipeline}
+    return one_match(GAMES[env], players, ticks=ticks, seats=seats, seed=3, match=match)
 
 
 def both(tmp_path: Path, **given: Any) -> tuple[Played, Played]:
@@ -49,28 +42,20 @@ def test_random_policies_play_the_same_episodes_in_every_lane(env: str, tmp_path
     assert overlapped.episodes == without.episodes
 
 
-def test_a_scripted_policy_sees_the_same_in_every_lane(tmp_path: Path) -> None:
-    without, overlapped = both(tmp_path, env="matrix", red=BEATS_LAST)
-    assert {seat["return"] for e in without.episodes for seat in e["seats"]} != {0.0}
-    assert overlapped.episodes == without.episodes
-
-
-@pytest.mark.parametrize("lanes", [4, 5])
-def test_a_seat_of_several_entities_has_the_rows_of_all_lanes_in_order(lanes: int, tmp_path: Path) -> None:
+def test_a_seat_of_several_entities_has_the_rows_of_all_lanes_in_order(tmp_path: Path) -> None:
     runs = []
     for pipeline in (1, 2):
-        data = duel(pipeline, lanes=lanes)
+        data = duel(pipeline)
         data["matches"][0]["seats"] = [["blue", "blue"]]
         runs.append(play(data, tmp_path))
     assert runs[0].episodes == runs[1].episodes != []
 
 
-@pytest.mark.parametrize("env_id", ["CartPole-v1", "Blackjack-v1"])
-def test_vector_face_in_blocks_equals_gymnasiums_vector_environment(env_id: str, tmp_path: Path) -> None:
+def test_vector_face_in_blocks_equals_gymnasiums_vector_environment(tmp_path: Path) -> None:
     data = {
         "ticks": 1000,
-        "envs": {"game": {"make": f"gymnasium:{env_id}"}},
-        "policies": {"p": {"algorithm": "workers:MatchesSync", "options": {"env_id": env_id, "steps": 450}}},
+        "envs": {"game": {"make": "gymnasium:CartPole-v1"}},
+        "policies": {"p": {"algorithm": "workers:MatchesSync", "options": {"env_id": "CartPole-v1", "steps": 450}}},
         "matches": [{"env": "game", "seats": ["p"], "lanes": 3, "pipeline": 2}],
     }
     assert play(data, tmp_path).notes[0] >= 3, "no episode has ended: nothing was compared"
@@ -84,7 +69,9 @@ def weights(played: Played, policy: str) -> dict[str, Any]:
     return dict(checkpoint.load(files[-1]).state["network"])
 
 
-@pytest.mark.parametrize(("actions", "recurrent"), [("discrete", "lstm"), ("continuous", None)])
+@pytest.mark.parametrize(
+    ("actions", "recurrent"), [pytest.param("discrete", "lstm", marks=pytest.mark.long), ("continuous", None)]
+)
 def test_ppo_learns_the_same_weights_from_the_same_games(actions: str, recurrent: str | None, tmp_path: Path) -> None:
     """The actor sees half of the rows at a time, which may change the last bits of what it computes: hence 1e-6."""
     ppo = {"algorithm": "ppo", "options": {"n_steps": 20, "minibatch_size": 32, "recurrent": recurrent}}
@@ -118,12 +105,9 @@ def test_ppo_sends_one_blocks_actions_before_it_waits_for_the_other(tmp_path: Pa
 
 
 def alone(algorithm: str, *, pipeline: int = 2, lanes: int = 4, ticks: int = 12, **options: Any) -> dict[str, Any]:
-    return {
-        "ticks": ticks,
-        "envs": {"game": {"make": "games:Countdown", "kwargs": {"length": 5}}},
-        "policies": {"p": {"algorithm": algorithm, "options": options}},
-        "matches": [{"env": "game", "seats": ["p"], "lanes": lanes, "pipeline": pipeline}],
-    }
+    game = {"make": "games:Countdown", "kwargs": {"length": 5}}
+    policies = {"p": {"algorithm": algorithm, "options": options}}
+    return one_match(game, policies, ticks=ticks, match={"lanes": lanes, "pipeline": pipeline})
 
 
 def test_reset_in_mid_episode_restarts_all_lanes_of_an_unshared_game(tmp_path: Path) -> None:
@@ -140,10 +124,7 @@ def test_reset_of_some_lanes_keeps_the_other_block(tmp_path: Path) -> None:
 
 
 def test_reset_of_a_shared_game_idles_until_all_lanes_reset(tmp_path: Path) -> None:
-    runs = []
-    for pipeline in (1, 2):
-        data = duel(pipeline, env="chance", ticks=100, blue={"algorithm": "block_workers:ResetsOften"})
-        runs.append(play(data, tmp_path))
+    runs = both(tmp_path, env="chance", ticks=100, blue={"algorithm": "block_workers:ResetsOften"})
     assert runs[0].notes == runs[1].notes
     assert len(set(np.diff(runs[1].notes))) > 1, "the lanes have ended at different ticks"
     assert runs[0].episodes == runs[1].episodes
@@ -151,16 +132,13 @@ def test_reset_of_a_shared_game_idles_until_all_lanes_reset(tmp_path: Path) -> N
 
 
 def test_worker_that_leaves_early_idles_in_both_halves(tmp_path: Path) -> None:
-    runs = []
-    for pipeline in (1, 2):
-        data = duel(pipeline, env="dropout", blue={"algorithm": "block_workers:LeavesEarly", "options": {"steps": 7}})
-        runs.append(play(data, tmp_path))
-    assert runs[0].episodes == runs[1].episodes
-    assert max(e["tick"] for e in runs[1].episodes) == 70
+    leaves = {"algorithm": "block_workers:LeavesEarly", "options": {"steps": 7}}
+    without, overlapped = both(tmp_path, env="dropout", blue=leaves)
+    assert without.episodes == overlapped.episodes
+    assert max(e["tick"] for e in overlapped.episodes) == 70
 
 
-@pytest.mark.parametrize("order", [[0, 1], [1, 0]])
-@pytest.mark.parametrize("pending", [0, 1, 2])
+@pytest.mark.parametrize(("order", "pending"), [([0, 1], 1), ([1, 0], 1), ([1, 0], 2)])
 def test_a_worker_may_leave_with_results_that_it_has_not_fetched(
     order: list[int], pending: int, tmp_path: Path
 ) -> None:
@@ -205,21 +183,3 @@ def test_an_action_for_too_many_rows_is_refused(tmp_path: Path) -> None:
 def test_the_blocks_draw_different_actions(tmp_path: Path) -> None:
     first, second = play(alone("block_workers:Draws", lanes=40), tmp_path).notes
     assert first != second
-
-
-# ------------------------------------------------------------------------------------------- the rest of a run
-
-
-def test_an_evaluation_plays_the_same_episodes_and_no_more(tmp_path: Path) -> None:
-    data = duel(2, ticks=10**9, lanes=4)
-    played = play(data, tmp_path, episodes=5)
-    assert [(e["lane"], e["episode"]) for e in played.episodes] == [(lane, i) for lane in range(4) for i in range(5)]
-
-
-def test_the_shares_of_a_profile_add_up(tmp_path: Path) -> None:
-    ppo = {"algorithm": "ppo", "options": {"n_steps": 20}}
-    played = play(duel(2, ticks=100, blue=ppo), tmp_path, profile=True)
-    for role in json.loads(played.folder.profile.read_text())["roles"]:
-        assert sum(role["seconds"].values()) == pytest.approx(role["wall"], rel=0.02)
-        if role["policy"] == "blue":
-            assert {"learning", "inference", "waiting for the match"} <= set(role["seconds"])

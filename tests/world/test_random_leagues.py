@@ -13,7 +13,7 @@ from arena.roles.root.root import RoleFailed
 from in_process import play
 from leagues import random_league
 
-BLOCK = 50
+BLOCK = 20
 FEW = 1  # blocks in the normal run
 
 

@@ -12,7 +12,6 @@ import pytest
 from numpy.typing import NDArray
 
 from arena.dataset.reader import Episode, Part, open_dataset
-from arena.errors import ConfigError
 from arena.game.spaces import flatten
 from arena.roles.root.root import RoleFailed
 from faulty_games import Faulty
@@ -103,17 +102,13 @@ def files(played: Played | Path) -> dict[str, bytes]:
     return {str(path.relative_to(home)): path.read_bytes() for path in sorted(home.rglob("*")) if path.is_file()}
 
 
-def returns(played: Played) -> dict[tuple[Any, ...], float]:
-    """By lane, number and policy, as on record."""
-    return {(e["lane"], e["episode"], s["policy"]): s["return"] for e in played.episodes for s in e["seats"]}
-
-
 def check_returns(played: Played) -> list[Episode]:
     """Compares the recorded episodes with the lines of episodes.jsonl, where a policy drives one entity."""
     found = list(open_dataset(played.folder.path).episodes())
     summed = {(e.lane, e.number, e.policy): e.undiscounted for e in found}
     assert len(summed) == len(found), "no episode twice"
-    assert summed == pytest.approx(returns(played), abs=1e-12)
+    told = {(e["lane"], e["episode"], s["policy"]): s["return"] for e in played.episodes for s in e["seats"]}
+    assert summed == pytest.approx(told, abs=1e-12)
     return found
 
 
@@ -129,9 +124,8 @@ def test_observations_of_every_kind_come_back_to_the_bit(tmp_path: Path) -> None
     assert set(episodes[0].final_observation) == set(spaces_of(played)[0].spaces)
 
 
-@pytest.mark.parametrize("pipeline", [1, 2])
-def test_both_sides_of_a_match_are_recorded_in_any_blocks(pipeline: int, tmp_path: Path) -> None:
-    data = run_of("touchdown", "blue", "red", kwargs={"max_steps": 9}, match={"pipeline": pipeline})
+def test_both_sides_of_a_match_are_recorded_in_any_blocks(tmp_path: Path) -> None:
+    data = run_of("touchdown", "blue", "red", kwargs={"max_steps": 9}, match={"pipeline": 2})
     played = play(data, tmp_path)
     for entity, policy in enumerate(("blue", "red")):
         assert check_rows(played, entity=entity, policy=policy, spaces=spaces_of(played, entity)) == 150
@@ -226,12 +220,7 @@ def test_files_of_samples_are_private_and_in_the_run_folder(tmp_path: Path) -> N
     ]
     assert {stat.S_IMODE(path.stat().st_mode) for path in home.rglob("*") if path.is_file()} == {0o600}
     assert {stat.S_IMODE(path.stat().st_mode) for path in (home, *home.iterdir())} == {0o700}
-
-
-def test_a_part_is_an_ordinary_npz_file(tmp_path: Path) -> None:
-    played = play(run_of("games:Countdown"), tmp_path)
-    path = played.folder.samples / "match-0000" / "000000000020.lane-0000.npz"
-    with np.load(path, allow_pickle=False) as part:
+    with np.load(home / "match-0001" / "000000000020.lane-0000.npz", allow_pickle=False) as part:
         assert part["tick"].tolist() == list(range(21, 41))
         assert part["0/observation/0"].shape == (20, 3, 1)
 
@@ -248,14 +237,6 @@ FAILS = {"algorithm": "odd_workers:FailingCounter", "options": {"fails_at": 70}}
 HOLDS = {"algorithm": "odd_workers:FailingCounter"}
 
 
-def test_two_halves_leave_the_same_files_as_one_run(tmp_path: Path) -> None:
-    data = run_of("touchdown", "blue", "red", kwargs={"max_steps": 9}, blue=LEARNS)
-    whole = play({**data, "ticks": 80}, tmp_path / "whole", given=True)
-    play({**data, "ticks": 40}, tmp_path / "parted", given=True)
-    parted = play({**data, "ticks": 80}, tmp_path / "parted", resume=True)
-    assert files(parted) == files(whole)
-
-
 def test_resumed_run_has_the_same_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("arena.dataset.writer._MOST_TICKS", 3)
     data = run_of("touchdown", "blue", "red", kwargs={"max_steps": 9}, ticks=100, blue=HOLDS)
@@ -267,17 +248,6 @@ def test_resumed_run_has_the_same_files(tmp_path: Path, monkeypatch: pytest.Monk
     assert any(name.startswith("match-0000/000000000060") for name in before), "what was played of the leg is there"
     parted = play(data, tmp_path / "parted", resume=True)
     assert files(parted) == files(whole)
-
-
-def test_records_are_cut_only_when_all_roles_are_ready(tmp_path: Path) -> None:
-    data = run_of("touchdown", "blue", "red", kwargs={"max_steps": 9}, ticks=100, blue=FAILS)
-    with pytest.raises(RoleFailed, match="brittle"):
-        play(data, tmp_path, given=True)
-    before = files(tmp_path / "run")
-    refuses = {**data, "policies": {**data["policies"], "blue": {**FAILS, "options": {"leave": 7}}}}
-    with pytest.raises((RoleFailed, ConfigError)):
-        play(refuses, tmp_path, resume=True)
-    assert files(tmp_path / "run") == before
 
 
 def test_samples_of_another_match_are_not_mixed_in(tmp_path: Path) -> None:
@@ -315,33 +285,3 @@ def test_full_disk_ends_the_run_with_a_sentence(tmp_path: Path) -> None:
     whole = play(data, tmp_path / "whole", given=True)
     again = play(data, tmp_path, resume=True)
     assert files(again) == files(whole)
-
-
-def damage(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(data)
-
-
-def shorten(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:200])
-
-
-def pickled(path: Path) -> None:
-    np.savez(path, tick=np.array([{}], object))
-
-
-def other_columns(path: Path) -> None:
-    np.savez(path, tick=np.arange(3))
-
-
-def test_damaged_part_is_named(tmp_path: Path) -> None:
-    played = play(run_of("games:Countdown"), tmp_path)
-    path = played.folder.samples / "match-0000" / "000000000020.lane-0000.npz"
-    whole = path.read_bytes()
-    for spoil in (damage, shorten, pickled, other_columns):
-        spoil(path)
-        with pytest.raises(ConfigError) as caught:
-            list(open_dataset(played.folder.path).episodes())
-        assert caught.value.source == str(path)
-        path.write_bytes(whole)

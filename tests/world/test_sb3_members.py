@@ -14,7 +14,7 @@ import stable_baselines3
 from arena.config import parse_config
 from arena.errors import ConfigError
 from arena.preflight.examine import examine
-from arena.records import checkpoint
+from arena.records import boundary, checkpoint
 from arena.roles.root.root import RoleFailed
 from arena.run.planning import checked_plan
 from in_process import Played, play
@@ -42,11 +42,6 @@ def league(*matches: Mapping[str, Any], make: Any = None, **policies: Any) -> di
     }
 
 
-def played_in(path: Path, data: Mapping[str, Any], *, resume: bool = False) -> Played:
-    path.mkdir(exist_ok=True)
-    return play(data, path, given=True, resume=resume)
-
-
 def left_by(played: Played) -> dict[str, Any]:
     """All files that must not depend on where a run was interrupted."""
     folder = played.folder
@@ -64,18 +59,19 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=[pytest.mark.long] * (case != "ppo and dqn")) for case in CASES]
+)
 def test_killed_and_resumed_run_is_bit_equal(case: str, tmp_path: Path) -> None:
     data = CASES[case]()
-    whole = played_in(tmp_path / "whole", data)
-    killed = played_in(tmp_path / "parted", data).folder
-    for newer in sorted(killed.boundaries.iterdir())[-2:]:
-        newer.unlink()
-    parted = played_in(tmp_path / "parted", data, resume=True)
-    assert parted.run.leg.start == 60
-    assert left_by(parted) == left_by(whole)
-    assert {name for name in left_by(whole) if name.endswith("120.ckpt")}
+    whole = play(data, tmp_path, given=True)
+    expected = left_by(whole)
+    assert {name for name in expected if name.endswith("120.ckpt")}
     assert whole.updates[-1]["ticks"] > 90, "it has learned to the end"
+    boundary.discard_after(whole.folder, 60)
+    again = play(data, tmp_path, resume=True)
+    assert again.run.leg.start == 60
+    assert left_by(again) == expected
 
 
 def test_member_randomness_does_not_depend_on_placement(tmp_path: Path) -> None:
@@ -104,6 +100,7 @@ def test_library_loads_a_checkpoint_and_plays_like_the_frozen_policy(tmp_path: P
     assert all(np.isfinite(value.numpy()).all() for value in held.values())
 
 
+@pytest.mark.long
 def test_two_workers_learn_to_balance_a_pole(tmp_path: Path) -> None:
     line = {"learning_rate": {"start": 1e-3, "end": 0.0}, "clip_range": {"start": 0.2, "end": 0.0}}
     options = {"n_steps": 32, "batch_size": 128, "n_epochs": 10, "gae_lambda": 0.8, "gamma": 0.98, **line}

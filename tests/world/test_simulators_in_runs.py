@@ -113,22 +113,6 @@ def test_cartpole_through_a_file_is_learned(seed: int, tmp_path: Path, monkeypat
     assert np.mean(returns[-20:]) >= 450
 
 
-@pytest.mark.long
-def test_a_policy_learns_in_a_simulator(tmp_path: Path) -> None:
-    kwargs = {"command": command("guess"), "environment": environment()}
-    written = {
-        "seed": 1,
-        "ticks": 20_000,
-        "envs": {"signs": {"make": "shared_memory", "kwargs": kwargs}},
-        "policies": {"blue": {"algorithm": "ppo", "options": {"n_steps": 64}}},
-        "matches": [{"env": "signs", "seats": ["blue"], "lanes": 4}],
-    }
-    parts = play(written, tmp_path / "run").episodes
-    first, last = ([line for line in parts if low <= line["tick"] < low + 5000] for low in (0, 15_000))
-    per_decision = [sum(line["seats"][0]["return"] for line in some) / (10 * len(some)) for some in (first, last)]
-    assert per_decision[1] >= 0.1, per_decision
-
-
 def test_the_plan_says_how_many_simulators_and_slots(
     pursuit: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,29 +11,22 @@ import pytest
 from arena.records import checkpoint
 from arena.roles.root.root import RoleFailed
 from fakes import all_equal
-from in_process import Played, play
+from in_process import Played, one_match, play
 
 
 def two_step(seats: Any, *, ticks: int, **policy: Any) -> dict[str, Any]:
     """A game of two players that have to choose jointly: one by one they get 7, the optimum is 8."""
-    return {
-        "ticks": ticks,
-        "seed": 1,
-        "envs": {"game": {"make": "matrix", "kwargs": {"game": "two_step"}}},
-        "policies": {"p": {"algorithm": "maddpg", **policy}},
-        "matches": [{"env": "game", "seats": seats, "lanes": 8}],
-    }
+    game = {"make": "matrix", "kwargs": {"game": "two_step"}}
+    return one_match(
+        game, {"p": {"algorithm": "maddpg", **policy}}, seats=seats, ticks=ticks, seed=1, match={"lanes": 8}
+    )
 
 
 def spread(algorithm: str, seats: Any, *, ticks: int, **options: Any) -> dict[str, Any]:
     """Three players that share a reward, which grows as they approach three landmarks."""
-    return {
-        "ticks": ticks,
-        "seed": 1,
-        "envs": {"game": {"make": "pettingzoo:mpe2.simple_spread_v3", "kwargs": {"N": 3, "max_cycles": 25}}},
-        "policies": {"p": {"algorithm": algorithm, "options": options}},
-        "matches": [{"env": "game", "seats": seats, "lanes": 8}],
-    }
+    game = {"make": "pettingzoo:mpe2.simple_spread_v3", "kwargs": {"N": 3, "max_cycles": 25}}
+    policies = {"p": {"algorithm": algorithm, "options": options}}
+    return one_match(game, policies, seats=seats, ticks=ticks, seed=1, match={"lanes": 8})
 
 
 def evaluated(played: Played, data: Any, path: Path) -> float:
@@ -49,7 +42,7 @@ def last_state(played: Played) -> Any:
     return checkpoint.load(checkpoint.list_checkpoints(played.folder.checkpoints_path("p"))[-1]).state
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_two_workers_learn_a_joint_choice(tmp_path: Path) -> None:
     data = two_step(["p", "p"], ticks=1250)
     assert evaluated(play(data, tmp_path), data, tmp_path) >= 7.5
@@ -62,7 +55,6 @@ def test_a_team_of_workers_makes_the_gradient_steps_of_one_seat(sync: str, tmp_p
     states = {
         how: last_state(play(two_step(given, ticks=60, sync=sync, options=options), tmp_path / how, given=True))
         for how, given in seats.items()
-        if (tmp_path / how).mkdir() is None
     }
     assert states["apart"]["intensity"] == states["together"]["intensity"]
     assert states["apart"]["gradient_steps"] == states["together"]["gradient_steps"] > 30
@@ -83,7 +75,11 @@ def test_team_weights_are_valid_in_any_seating(tmp_path: Path) -> None:
     ("algorithm", "options"),
     [
         ("mappo", {"n_steps": 10, "minibatch_size": 64, "normalize_observations": True}),
-        ("maddpg", {"learning_starts": 40, "batch_size": 16, "training_intensity": 2, "n_step": 2}),
+        pytest.param(
+            "maddpg",
+            {"learning_starts": 40, "batch_size": 16, "training_intensity": 2, "n_step": 2},
+            marks=pytest.mark.long,
+        ),
     ],
 )
 def test_several_teams_resume_to_the_same_bits(algorithm: str, options: Any, tmp_path: Path) -> None:
@@ -92,13 +88,11 @@ def test_several_teams_resume_to_the_same_bits(algorithm: str, options: Any, tmp
     data["matches"][0].update(lanes=2, copies=2)
     data["checkpoint_every"] = 33
     whole = play(data, tmp_path)
-    (tmp_path / "parted").mkdir()
     play({**data, "ticks": 33}, tmp_path / "parted", given=True)
     parted = play(data, tmp_path / "parted", resume=True)
     assert all_equal(last_state(whole), last_state(parted))
 
 
-@pytest.mark.slow
 @pytest.mark.long
 def test_a_mappo_team_of_three_workers_learns_to_spread(tmp_path: Path) -> None:
     options = {"n_steps": 100, "minibatch_size": 400, "learning_rate": 1e-3, "gamma": 0.95, "n_epochs": 10}

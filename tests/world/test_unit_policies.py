@@ -12,21 +12,15 @@ import yaml
 from arena.cli.main import main
 from arena.records import checkpoint
 from arena.serving import load_policy
-from in_process import play
+from in_process import one_match, play
 
 SKIRMISH = {"make": "skirmish", "kwargs": {"max_steps": 20, "team_size": 3}}
 SMALL = {"d_model": 16, "layers": 1}
 
 
 def duel(blue: Any, red: Any, *, ticks: int = 60, lanes: int = 8, copies: int = 1, **more: Any) -> dict[str, Any]:
-    return {
-        "ticks": ticks,
-        "seed": 3,
-        "envs": {"game": SKIRMISH},
-        "policies": {"blue": blue, "red": red},
-        "matches": [{"env": "game", "seats": ["blue", "red"], "lanes": lanes, "copies": copies}],
-        **more,
-    }
+    policies, match = {"blue": blue, "red": red}, {"lanes": lanes, "copies": copies}
+    return one_match(SKIRMISH, policies, ticks=ticks, seed=3, match=match, **more)
 
 
 FOCUS = {"algorithm": "scripted", "options": {"function": "policies.scripts:focus"}}
@@ -44,7 +38,7 @@ def cloning(data: Path, **policy: Any) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sync", ["gradients", "samples"])
+@pytest.mark.parametrize("sync", ["gradients", pytest.param("samples", marks=pytest.mark.long)])
 def test_a_script_of_units_is_imitated(sync: str, tmp_path: Path) -> None:
     data = play({**duel(FOCUS, RANDOM, ticks=80), "record": "samples"}, tmp_path).folder.path
     learned = play(duel(cloning(data, sync=sync), RANDOM, ticks=60, lanes=2, copies=2), tmp_path)

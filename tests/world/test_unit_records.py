@@ -62,13 +62,6 @@ def test_replays_of_units_have_version_2_and_play_the_same(replayed: Path) -> No
     assert len(match.episodes()) > 10
 
 
-def test_replays_of_other_games_keep_version_1(tmp_path: Path) -> None:
-    data = run_of("replays", ticks=20) | {"policies": {name: {"algorithm": "random"} for name in "pq"}}
-    data["envs"]["game"] = {"make": "touchdown"}
-    played = play(data, tmp_path)
-    assert json.loads((played.folder.path / "replays/round-0000/match-0000/manifest.json").read_text())["version"] == 1
-
-
 def rewritten(folder: Path, target: Path, change: Callable[[Chunk], Chunk]) -> Path:
     shutil.copytree(folder, target)
     tamper(target / "replays/round-0000/match-0000/000000000000.lane-0000.replay", change)
@@ -110,15 +103,6 @@ def test_replays_with_wrong_lengths_are_refused(change: Any, words: str, replaye
     with pytest.raises(ConfigError, match=f"is damaged.*{words}"):
         differences(run)
     assert main(["replay", str(run), "--verify"]) == 2
-
-
-def test_damaged_replays_can_be_cut_and_are_refused_when_read(replayed: Path, tmp_path: Path) -> None:
-    run = rewritten(
-        replayed, tmp_path / "run", lambda chunk: msgspec.structs.replace(chunk, actions=list(chunk.actions)[:-1])
-    )
-    discard_after(run / "replays/round-0000/match-0000", 27)
-    with pytest.raises(ConfigError, match="is damaged"):
-        differences(run)
 
 
 def test_replays_can_be_cut_at_any_tick(replayed: Path, tmp_path: Path) -> None:
@@ -199,7 +183,6 @@ def changed(sampled: Path, target: Path, change: Callable[[dict[str, Any]], None
     [
         ("0/observation/1/lengths", lambda lengths: -lengths, "negative length"),
         ("0/observation/1/lengths", lambda lengths: lengths + 1, "add up to"),
-        ("1/action/0/lengths", lambda lengths: lengths * 0, "add up to"),
         ("0/observation/1/lengths", lambda lengths: lengths.ravel(), "has the shape"),
         ("0/observation/1/lengths", lambda lengths: lengths.astype(np.int64), "type int64"),
         ("0/observation/1/lengths", lambda lengths: lengths.astype(str), "is of the type <U"),
@@ -207,7 +190,6 @@ def changed(sampled: Path, target: Path, change: Callable[[dict[str, Any]], None
         ("0/observation/1", lambda items: items[:, :1], "expected items"),
         ("0/observation/1", lambda items: items * np.nan, "feature 'mark' of Zebra"),
         ("0/action/0", lambda items: items + 5, "not in its space"),
-        ("0/end/observation/1/lengths", lambda lengths: lengths[::-1] * 2, "add up to"),
         ("0/observation/5", lambda items: items + 10_000, "is no unit"),
         ("0/observation/2", lambda items: np.zeros((2**27, 0), np.float32), "add up to"),
     ],

@@ -83,30 +83,29 @@ def run(*arguments: str) -> None:
     assert main(list(arguments)) == 0, arguments
 
 
-@pytest.mark.parametrize("place", ["init", "reset", "step", "close"])
-def test_a_game_that_changes_the_directory_trains_as_any(folder: Path, place: str) -> None:
-    for name, places in (("stays", []), ("roams", [place])):
+EVERYWHERE = ["init", "reset", "step", "close"]
+
+
+def test_a_game_that_changes_the_directory_trains_as_any(folder: Path) -> None:
+    for name, places in (("stays", []), ("roams", EVERYWHERE)):
         Path("c.yaml").write_text(yaml.safe_dump(config(places)))
         run("train", "c.yaml", "--ranks", "1", "--run-dir", f"runs/{name}")
         assert Path.cwd() == folder, "the command restores the working directory"
     stays, roams = (RunFolder(Path("runs") / name) for name in ("stays", "roams"))
     assert stays.episodes.read_bytes() == roams.episodes.read_bytes()
-    last = "000000000040.ckpt"
-    assert (stays.checkpoints_path("a") / last).stat().st_size == (roams.checkpoints_path("a") / last).stat().st_size
 
 
 @pytest.mark.slow
 def test_all_commands_keep_relative_paths_of_a_roaming_game(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    everywhere = ["init", "reset", "step", "close"]
     written = config(
-        everywhere, record="samples", callbacks=["leaving:Leaves"], evaluation={"every": 20, "episodes": 2}
+        EVERYWHERE, record="samples", callbacks=["leaving:Leaves"], evaluation={"every": 20, "episodes": 2}
     )
     Path("c.yaml").write_text(yaml.safe_dump(written))
     Path("r.yaml").write_text(yaml.safe_dump({**written, "record": "replays"}))
     bc = {"a": {"algorithm": "bc", "load": None, "options": {"data": "runs/samples", "train_every": 20}}}
-    Path("bc.yaml").write_text(yaml.safe_dump(config(everywhere, policies=bc)))
+    Path("bc.yaml").write_text(yaml.safe_dump(config(EVERYWHERE, policies=bc)))
     more = {"a": {"algorithm": "ppo", "load": "runs/replays", "options": {"n_steps": 10}}}
-    Path("more.yaml").write_text(yaml.safe_dump(config(everywhere, policies=more)))
+    Path("more.yaml").write_text(yaml.safe_dump(config(EVERYWHERE, policies=more)))
     run("check", "c.yaml")
     run("train", "c.yaml", "--ranks", "1", "--run-dir", "runs/samples")
     run("train", "r.yaml", "--ranks", "1", "--run-dir", "runs/replays")
