@@ -13,6 +13,8 @@ _MOST_KEYS = 12  # keys in a message; with more, it names the command that lists
 _NEAREST = 3  # keys in a message that names this command
 _NAMED = 2  # names in a shortened list
 _CLOSE = 0.65  # of difflib's ratio: one letter too many, too few, wrong or exchanged in a word of four is close
+MISTAKE = 2
+"""The exit status after a mistake of the user."""
 
 
 class Start:

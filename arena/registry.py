@@ -97,22 +97,17 @@ LOGGERS: dict[str, Entry] = {
     "wandb": Entry("arena.loggers.wandb:WandB", "results to Weights & Biases", "wandb", "wandb"),
 }
 
-OWN = SimpleNamespace(
-    environment=SimpleNamespace(),
-    algorithm=SimpleNamespace(),
-    wrapper=SimpleNamespace(),
-    callback=SimpleNamespace(),
-    logger=SimpleNamespace(),
-)
-"""Objects that users have registered, as attributes by kind and name: the target of each is `arena.registry:OWN...`."""
+_KINDS = ("environment", "algorithm", "wrapper", "callback", "logger")
+REGISTERED = SimpleNamespace(**{kind: SimpleNamespace() for kind in _KINDS})
+"""What users have registered, as attributes by kind and name: the target of each is `arena.registry:REGISTERED...`."""
 
 SCHEDULES = TICKS, EPISODES = "ticks", "episodes"
 """When the workers of a policy synchronize."""
 
-_OWN_NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
-_OWN_PACKAGES = ("envs", "policies")  # installed beside `arena`; a user's folder may have the same name
+_NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
+_PACKAGES = ("envs", "policies")  # installed beside `arena`; a user's folder may have the same name
 _HOME = Path(__file__).resolve().parent.parent
-_GIVEN_BY_PLACE = 2  # positional parameters of a worker: env, group
+_BY_PLACE = 2  # positional parameters of a worker: env, group
 _KIND_WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text", NoneType: "null"}
 
 
@@ -146,12 +141,12 @@ def register_logger(name: str, cls: type[Any]) -> None:
 
 
 def _register(kind: str, built_in: Mapping[str, Entry], name: str, found: Any) -> None:
-    if not isinstance(name, str) or not _OWN_NAME.match(name):
+    if not isinstance(name, str) or not _NAME.match(name):
         rule = "lowercase letters, digits and '_', the first a letter"
         raise ConfigError(f"the name {name!r} of {_article(found)} cannot be used; {rule}")
     if not callable(found):
         raise ConfigError(f"{name!r} is {_article(found)}, which cannot be called")
-    known = vars(getattr(OWN, kind))
+    known = vars(getattr(REGISTERED, kind))
     before = known.get(name, found)
     places = [(getattr(one, "__module__", None), getattr(one, "__qualname__", "<")) for one in (before, found)]
     redefined = places[0] == places[1] and "<" not in places[0][1]  # the same definition runs again, as in a notebook
@@ -163,7 +158,7 @@ def _register(kind: str, built_in: Mapping[str, Entry], name: str, found: Any) -
 
 def registered_names(kind: str) -> Mapping[str, Any]:
     """The objects that users have registered as an environment, algorithm, wrapper, callback or logger, by name."""
-    found: Mapping[str, Any] = vars(getattr(OWN, kind))
+    found: Mapping[str, Any] = vars(getattr(REGISTERED, kind))
     return found
 
 
@@ -229,7 +224,7 @@ def made_object(cls: type[Any], options: Mapping[str, Any], *, path: str) -> Any
     Raises:
         ConfigError: it does not take the options, or has raised.
     """
-    decoded = decode_options(cls, options, path=path, given=0)
+    decoded = decode_options(cls, options, path=path, by_place=0)
     try:
         return cls(**decoded)
     except ConfigError as error:
@@ -259,15 +254,14 @@ def _import(module_name: str, target: str) -> ModuleType:
 def where_raised(error: BaseException) -> str:
     """The innermost line of the error's traceback, as ` (file, line n)`; empty if it is in this module."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
-    own = [frame for frame in frames if Path(frame.filename).parent.name != "importlib"]
-    last = own[-1] if own else None
+    last = next((frame for frame in reversed(frames) if Path(frame.filename).parent.name != "importlib"), None)
     return f" ({last.filename}, line {last.lineno})" if last and last.filename != __file__ else ""
 
 
 def _shadow_note(module_name: str) -> str:
     """A note about two packages of one name: the arena's own `envs` or `policies`, and a user's."""
     package = module_name.partition(".")[0]
-    if package not in _OWN_PACKAGES:
+    if package not in _PACKAGES:
         return ""
     module, other = sys.modules.get(package), anchored(package)
     here = None
@@ -283,7 +277,7 @@ def _shadow_note(module_name: str) -> str:
 def hidden_packages() -> list[str]:
     """A line for each package of the arena that one of another origin hides from this process."""
     lines = []
-    for package in _OWN_PACKAGES:
+    for package in _PACKAGES:
         spec = importlib.util.find_spec(package)
         found = f"missing in {_HOME}: install the arena again"
         if spec is not None:
@@ -307,10 +301,14 @@ def environment_factory(make: str) -> Callable[..., Any]:
     source, colon, name = make.partition(":")
     if colon and source in ("gymnasium", "pettingzoo"):
         return cast("Callable[..., Any]", load_object(f"envs.adapters:{source}_factory")(name))
-    factory = load_object(_target(make, ENVIRONMENTS | EXTERNAL, "environment"))
-    if not callable(factory):
-        raise ConfigError(f"{make!r} is {_article(factory)}, not a callable that creates an environment")
-    return cast("Callable[..., Any]", factory)
+    return _callable(make, ENVIRONMENTS | EXTERNAL, "environment", "creates")
+
+
+def _callable(name: str, known: Mapping[str, Entry], what: str, verb: str) -> Callable[..., Any]:
+    found = load_object(_target(name, known, what))
+    if not callable(found):
+        raise ConfigError(f"{name!r} is {_article(found)}, not a callable that {verb} an environment")
+    return cast("Callable[..., Any]", found)
 
 
 _CONNECTION_METHODS = ("open", "poll", "answer", "drop", "pause", "close")
@@ -373,10 +371,7 @@ def wrapper(name: str) -> Callable[..., Any]:
     Raises:
         ConfigError: the name is unknown, or is not a callable.
     """
-    found = load_object(_target(name, WRAPPERS, "wrapper"))
-    if not callable(found):
-        raise ConfigError(f"{name!r} is {_article(found)}, not a callable that wraps an environment")
-    return cast("Callable[..., Any]", found)
+    return _callable(name, WRAPPERS, "wrapper", "wraps")
 
 
 def algorithm(name: str) -> type[Any]:
@@ -495,11 +490,10 @@ def check_names(
 
 
 def _target(name: str, known: Mapping[str, Entry], what: str) -> str:
-    entry = known.get(name)
-    if entry is not None:
-        return entry.target
+    if name in known:
+        return known[name].target
     if name in registered_names(what):
-        return f"{__name__}:OWN.{what}.{name}"
+        return f"{__name__}:REGISTERED.{what}.{name}"
     sources = {source for source, colon, _ in (other.partition(":") for other in known) if colon}
     if ":" in name and name.partition(":")[0] not in sources:
         return name
@@ -533,20 +527,20 @@ class Parameters(NamedTuple):
     open: bool  # takes others as well (`**kwargs`)
 
 
-def option_parameters(cls: type[Any], given: int = _GIVEN_BY_PLACE) -> Parameters:
+def option_parameters(cls: type[Any], by_place: int = _BY_PLACE) -> Parameters:
     """The options of a class: the fields of its `Options` struct or dataclass, else the keywords of `__init__`.
 
-    `given` is the number of arguments before the options, such as `env` and `group`.
+    `by_place` is the number of arguments before the options, such as `env` and `group`.
     """
     options = _declared_options(cls)
     if options is not None:
         parameters = list(inspect.signature(options).parameters.values())
     else:
-        own = [*inspect.signature(cls).parameters.values()]
-        by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        parameters = [item for place, item in enumerate(own) if place >= given or item.kind not in by_place]
+        positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        of_class = enumerate(inspect.signature(cls).parameters.values())
+        parameters = [item for place, item in of_class if place >= by_place or item.kind not in positional]
     named = [item for item in parameters if item.kind in (item.KEYWORD_ONLY, item.POSITIONAL_OR_KEYWORD)]
-    named = [item for item in named if item.name != "ticks" or not given]  # an algorithm gets it from the arena
+    named = [item for item in named if item.name != "ticks" or not by_place]  # an algorithm gets it from the arena
     return Parameters(
         names=tuple(item.name for item in named),
         required=tuple(item.name for item in named if item.default is item.empty),
@@ -567,7 +561,7 @@ def _is_struct(kind: type[Any]) -> bool:
 
 
 def decode_options(
-    cls: type[Any], options: Mapping[str, Any], *, path: str, given: int = _GIVEN_BY_PLACE
+    cls: type[Any], options: Mapping[str, Any], *, path: str, by_place: int = _BY_PLACE
 ) -> dict[str, Any]:
     """The options of an algorithm in the types that it declares: the values of its `Options` struct.
 
@@ -579,23 +573,23 @@ def decode_options(
         cls: the algorithm.
         options: from the configuration.
         path: of the policy, such as `policies.blue`.
-        given: the number of arguments before the options, such as `env` and `group`.
+        by_place: the number of arguments before the options, such as `env` and `group`.
 
     Raises:
         ConfigError: an unknown option, a missing one, or a wrong value, with the place in the configuration.
     """
-    parameters = option_parameters(cls, given)
+    parameters = option_parameters(cls, by_place)
     for name in options:
-        if (given and name == "ticks") or (name not in parameters.names and not parameters.open):
+        if (by_place and name == "ticks") or (name not in parameters.names and not parameters.open):
             target = f"{cls.__module__}:{cls.__qualname__}"
             listed = next((one for one, entry in ALGORITHMS.items() if entry.target == target), target)
-            close = nearest_key(name, parameters.names, listing=f"arena list {listed}" if given else "")
+            close = nearest_key(name, parameters.names, listing=f"arena list {listed}" if by_place else "")
             message = f"{cls.__name__} has no option {name!r}; {close}"
             raise ConfigError(message, path=f"{path}.options.{name}".removeprefix("."))
     missing = [name for name in parameters.required if name not in options]
     if missing:
         message = f"{cls.__name__} needs the option {missing[0]!r}, which has no default"
-        message += "" if given else f". It takes: {', '.join(parameters.names)}"
+        message += "" if by_place else f". It takes: {', '.join(parameters.names)}"
         raise ConfigError(message, path=f"{path}.options".removeprefix("."))
     declared, decoded = _declared_options(cls), dict(options)
     with located(inside=path):

@@ -132,7 +132,9 @@ def options_of(name: str) -> list[Option]:
     if name in registry.WRAPPERS:
         return _fields(registry.wrapper(name))
     registered = {
-        name: (kind, found) for kind in vars(registry.OWN) for name, found in registry.registered_names(kind).items()
+        name: (kind, found)
+        for kind in vars(registry.REGISTERED)
+        for name, found in registry.registered_names(kind).items()
     }
     if name in registered and registered[name][0] != "algorithm":
         return _arguments(registered[name][1])
@@ -244,7 +246,7 @@ def listing() -> list[str]:
     width = max(map(len, _BUILT_IN))
     registered = {
         name: f"{kind}: {docstring(found).partition(chr(10))[0]}".removesuffix(": ").removesuffix(".")
-        for kind in vars(registry.OWN)
+        for kind in vars(registry.REGISTERED)
         for name, found in registry.registered_names(kind).items()
     }
     return [

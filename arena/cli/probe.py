@@ -107,7 +107,7 @@ def _play(plan: Plan, match: MatchPlan, ticks: int) -> tuple[float, float]:
     small = Plan(config, policies, (match,), ranks=(all_roles([match]),))
     clock = _PlayClock()
     with tempfile.TemporaryDirectory() as home:
-        folder = RunFolder.open(Path(home) / "probe", given=True)
+        folder = RunFolder.open(Path(home) / "probe", named=True)
         try:
             in_one_process(Run(small, folder.path, profile=True), clock)
         except (RoleFailed, Deadlock) as error:

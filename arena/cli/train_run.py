@@ -12,7 +12,7 @@ from arena.records.formats import ProfileFile, read_document
 from arena.records.scoreboard import Scoreboard
 from arena.roles.run import Run
 from arena.run import mpirun
-from arena.run.holding import is_held
+from arena.run.controller import is_controlled
 from arena.run.lead import RunCommand
 from arena.run.mpirun import Restart
 from arena.run.prepare import prepare, restarted
@@ -43,7 +43,7 @@ class TrainRun(RunCommand):
             made = run.made_folder if restart is None else restart.made
             run = replace(run, source=arguments.config, overridden=origin.overridden, made_folder=made)
             run = replace(run, words=(*words, *run.words))
-        run = replace(run, profile=arguments.profile, held=is_held())
+        run = replace(run, profile=arguments.profile, controlled=is_controlled())
         if restart is not None:
             return run
         return announced(run, ranks_chosen=arguments.ranks is not None or mpirun.started_by_us())

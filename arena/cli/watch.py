@@ -24,7 +24,7 @@ from arena.records.faults import fault_of, fault_text
 from arena.records.folder import RunFolder, not_a_run
 from arena.records.formats import GamesLine, PlanFile, PlannedMatch, Round, read_document, update_of
 from arena.records.journal import JournalReader
-from arena.records.lock import is_held
+from arena.records.lock import is_locked
 from arena.records.metrics import EpisodeRecord
 from arena.records.scoreboard import Scoreboard
 from arena.roles.status import RunStatus, planned_ticks, run_status
@@ -207,7 +207,7 @@ def watch(
     *,
     columns: int,
     wait: Callable[[float], None] = time.sleep,
-    running: Callable[[Path], bool] = is_held,
+    running: Callable[[Path], bool] = is_locked,
 ) -> int:
     """Shows a run until it has ended; returns the exit status.
 

@@ -98,20 +98,20 @@ def _check_matchmaking(config: Config, entry: MatchmakingConfig, path: str) -> N
         if isinstance(rule, Fictitious) and rule.weighting != Fictitious().weighting:
             raise ConfigError(words, path=f"{path}.rule.fictitious.weighting")
     if isinstance(rule, Exploiters):
-        place, seen = f"{path}.rule.exploiters", set[str]()
+        place, listed = f"{path}.rule.exploiters", set[str]()
         if not rule.main:
             words = "is empty; name at least one policy, which learns against the whole league"
             raise ConfigError(words, path=f"{place}.main")
         for key in ("main", "main_exploiters", "league_exploiters"):
             for index, name in enumerate(getattr(rule, key)):
-                words = f"{name!r} is listed twice" if name in seen else ""
+                words = f"{name!r} is listed twice" if name in listed else ""
                 if name not in entry.policies:
                     words = f"{name!r} is not in the entry's `policies`; {nearest(name, entry.policies)}"
                 if words:
                     raise ConfigError(words, path=f"{place}.{key}[{index}]")
-                seen.add(name)
+                listed.add(name)
         for index, name in enumerate(entry.policies):
-            if name not in seen:
+            if name not in listed:
                 words = f"{name!r} is missing in the lists of `exploiters`; add it to one"
                 raise ConfigError(words, path=f"{path}.policies[{index}]")
         usual, exploiters = Exploiters(main=()), (*rule.main_exploiters, *rule.league_exploiters)

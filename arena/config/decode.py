@@ -216,13 +216,14 @@ def _number_text(kind: Any, value: Any) -> str:
     """
     arms = get_args(kind) if get_origin(kind) in _UNIONS else (kind,)
     words, numbers = [word for arm in arms if get_origin(arm) is Literal for word in get_args(arm)], []
-    given = value if isinstance(value, (int, float)) else 0
+    number_found = value if isinstance(value, (int, float)) else 0
     for arm in arms:
         number, *constraints = get_args(arm) if get_origin(arm) is Annotated else (arm,)
         if number in (int, float):
-            parts = ["a whole number" if number is int else "a number" if math.isfinite(given) else "a finite number"]
+            finite = "a number" if math.isfinite(number_found) else "a finite number"
+            parts = ["a whole number" if number is int else finite]
             for meta in constraints:
-                most = meta.le if meta.le is not None and (meta.le < _OVERFLOW or given > meta.le) else None
+                most = meta.le if meta.le is not None and (meta.le < _OVERFLOW or number_found > meta.le) else None
                 bounds = {"at least": meta.ge, "more than": meta.gt, "at most": most, "less than": meta.lt}.items()
                 parts += filter(None, [" and ".join(f"{word} {bound}" for word, bound in bounds if bound is not None)])
             numbers.append(", ".join(parts))

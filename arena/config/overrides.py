@@ -59,8 +59,8 @@ def apply(
     """
     changed: dict[str, Any] = copy.deepcopy(dict(data))
     places: list[OverriddenPlace] = []
-    for given in overrides:
-        path, value, text = read(given) if isinstance(given, str) else given
+    for override in overrides:
+        path, value, text = read(override) if isinstance(override, str) else override
         places += _set(changed, path, value, text)
     return changed, tuple(places)
 

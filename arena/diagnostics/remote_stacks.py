@@ -34,7 +34,7 @@ class Process(NamedTuple):
     descriptor: int  # of its file of stacks; -1 if it has none
 
 
-_own: list[int] = []  # the descriptor of this process's file, if there is one
+_file: list[int] = []  # the descriptor of this process's file, if there is one
 
 
 def this_process(node: str) -> Process:
@@ -43,24 +43,24 @@ def this_process(node: str) -> Process:
     Args:
         node: identifies the processes that can see each other.
     """
-    if not _own and _SIGNAL > 0 and hasattr(os, "memfd_create"):
+    if not _file and _SIGNAL > 0 and hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("arena-stacks", os.MFD_CLOEXEC)
         faulthandler.register(_SIGNAL, file=descriptor, all_threads=True)
-        _own.append(descriptor)
-    return Process(node, os.getpid(), _own[0] if _own else -1)
+        _file.append(descriptor)
+    return Process(node, os.getpid(), _file[0] if _file else -1)
 
 
 def forget_roles() -> None:
     """Empties the file before the roles of a new leg are noted."""
-    if _own:
-        os.ftruncate(_own[0], 0)
-        os.lseek(_own[0], 0, os.SEEK_SET)
+    if _file:
+        os.ftruncate(_file[0], 0)
+        os.lseek(_file[0], 0, os.SEEK_SET)
 
 
 def note_role(address: int) -> None:
     """Notes in the file that the calling thread runs the role at this address."""
-    if _own:
-        os.write(_own[0], f"role {address} {threading.get_ident()}\n".encode())
+    if _file:
+        os.write(_file[0], f"role {address} {threading.get_ident()}\n".encode())
 
 
 def peek(process: Process) -> dict[int, Stack]:

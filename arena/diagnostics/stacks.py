@@ -73,10 +73,10 @@ def shortened(stack: Stack) -> Stack:
     role = stack[begin:end]
     if not role:
         return stack[max(0, end - 1) : end] or stack[-1:]
-    own = [index for index, frame in enumerate(role) if not frame.within(_ARENA)]
-    if not own:
+    users = [index for index, frame in enumerate(role) if not frame.within(_ARENA)]  # frames of the user's code
+    if not users:
         return role[-_MOST:]
-    return role[own[0] : own[-1] + 1 if waits(stack) else None][-_MOST:]
+    return role[users[0] : users[-1] + 1 if waits(stack) else None][-_MOST:]
 
 
 def stack_lines(stack: Stack) -> list[str]:

@@ -55,7 +55,7 @@ from arena.experiment.values import FollowedResults, TrialRow, judged
 from arena.experiment.variation import Params, is_within
 from arena.records.atomic import private, replacing
 from arena.records.boundary import newest_tick
-from arena.records.lock import RunLock, is_held, lock_descriptor, sharing
+from arena.records.lock import RunLock, is_locked, lock_descriptor, sharing
 from arena.roles.stop import ONE_REQUEST_SECONDS, handled_signals, restored_handlers, takes_signals
 
 _WAIT_SECONDS = 0.25  # for the end of a process, between two looks for signals
@@ -243,7 +243,7 @@ class Driver:
         run = self.folder.run_folder(record)
         # A run may have come to its end, although no driver has put that on record; without the last result, it is
         # resumed, and writes that.
-        if not state.is_over and run.config.is_file() and not is_held(run.path) and self._results[number].done:
+        if not state.is_over and run.config.is_file() and not is_locked(run.path) and self._results[number].done:
             self._note(Note(number, State.TERMINATED, attempt, 0))
             state = State.TERMINATED
         config = self.plan.file.config
@@ -393,7 +393,7 @@ class Driver:
         """Starts the process of a trial; later, where processes of an earlier attempt are still in its folder."""
         record = self.records[start.trial]
         run = self.folder.run_folder(record)
-        if is_held(run.path):
+        if is_locked(run.path):
             self._delayed[start.trial] = start, until or time.monotonic() + _HELD_SECONDS
             return
         resume = run.config.is_file() and newest_tick(run) is not None

@@ -33,7 +33,7 @@ from arena.records.atomic import Names, make_folder, part_of, private, refuse_li
 from arena.records.folder import NAMES as RUN_NAMES
 from arena.records.folder import RunFolder, plain_name
 from arena.records.journal import Journal, JournalReader
-from arena.records.lock import is_held, lock_descriptor
+from arena.records.lock import is_locked, lock_descriptor
 
 DIGITS = 4
 BEGINNING = "lock.beginning"
@@ -157,7 +157,7 @@ class ExperimentFolder:
     @property
     def is_going_on(self) -> bool:
         """Whether a process is at work: the driver of all, or one that runs a trial alone."""
-        if is_held(self.path):
+        if is_locked(self.path):
             return True
         for record in self.read():
             if not record.state.is_over:  # the lock of its state file is held from before the first line to its end

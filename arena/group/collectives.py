@@ -287,7 +287,7 @@ class _Side:
         self.left, self.writer = False, 0
         self._endpoint, self._members, self._policy = endpoint, members, policy
         self._areas: SharedAreas | None = None
-        self._own = _ROOT_CALLS  # this member's area
+        self._area = _ROOT_CALLS  # this member's area
         self._turn = 0  # number of collectives with these areas
 
     def _receive_message(self, rank: int) -> _Message:
@@ -340,7 +340,7 @@ class Member(_Side):
         self._wake_root = endpoint.waker(members[0])
 
     def run(self, operation: Operation, *pieces: Piece) -> memoryview:
-        self._send_call(self._write(self._own, _Kind.CALL, operation, *pieces))
+        self._send_call(self._write(self._area, _Kind.CALL, operation, *pieces))
         if self._areas is None:
             answer = self._receive_message(0)
         else:
@@ -350,7 +350,7 @@ class Member(_Side):
             answer = _Message.read(self._areas[_ANSWER].data)
         while answer.kind in (_Kind.MESSAGE, _Kind.AREAS):
             if answer.kind is _Kind.AREAS:  # opens the offered areas, if possible, and tells the root
-                self._areas, self._own, self._turn = None, answer.about, 0
+                self._areas, self._area, self._turn = None, answer.about, 0
                 try:
                     self._areas = SharedAreas.open(answer.payload)
                 except OSError as error:
@@ -368,15 +368,15 @@ class Member(_Side):
 
     def leave(self) -> None:
         self.left = True
-        self._send_call(self._write(self._own, _Kind.LEAVE, 0))
+        self._send_call(self._write(self._area, _Kind.LEAVE, 0))
 
     def _send_call(self, message: NDArray[np.uint8]) -> None:
         if self._areas is None:
             self._send(0, message)
             return
-        in_area = _lies_in_area(self._areas, self._own, message)
+        in_area = _lies_in_area(self._areas, self._area, message)
         self._turn += 1
-        self._areas.post(self._own, NEVER_AGAIN if self.left else self._turn)
+        self._areas.post(self._area, NEVER_AGAIN if self.left else self._turn)
         if min(self._areas.counts[_ROOT_CALLS:]) >= self._turn:
             assert self._wake_root is not None, "the root offers areas to members of its node only"
             self._wake_root()
@@ -401,8 +401,8 @@ class Root(_Side):
         Raises:
             GroupError: the members called different collectives, or their payloads do not fit together.
         """
-        own = self._write(self._own, _Kind.CALL, operation, *pieces)
-        return self._combine({0: _Message(_Kind.CALL, operation, own.data[_HEADER.size :]), **self._receive_calls()})
+        call = self._write(self._area, _Kind.CALL, operation, *pieces)
+        return self._combine({0: _Message(_Kind.CALL, operation, call.data[_HEADER.size :]), **self._receive_calls()})
 
     def leave(self) -> None:
         """Ends this member's part; serves the others to their end."""

@@ -31,7 +31,7 @@ class ProcessCount(NamedTuple):
 
 def process_count(
     config: Config,
-    given: RankCount | None,
+    option: RankCount | None,
     environment: Mapping[str, str],
     *,
     hosts: Sequence[Host] = (),
@@ -40,14 +40,13 @@ def process_count(
     """The number of processes for a configuration.
 
     Args:
-        config: its `ranks` counts if `given` is None.
-        given: `--ranks`.
+        config: its `ranks` counts if `option` is None.
+        option: `--ranks`.
         environment: the variables of this process.
         hosts: `--hosts`: their slots count in place of the allocation's or this machine's.
         files: the root of the file system, with `proc` and `sys`.
     """
-    ranks = config.ranks if given is None else given
-    key = "ranks" if given is None else "--ranks"
+    key, ranks = ("ranks", config.ranks) if option is None else ("--ranks", option)
     if isinstance(ranks, int):
         return ProcessCount(ranks, f"{key}: {ranks}")
     roles = config.roles + 1

@@ -109,8 +109,8 @@ def _games(
             continue
         known.add(place)
         built_in = registry.ENVIRONMENTS.get(match.game.make)
-        own = built_in is None or not built_in.target.startswith("envs.") or "payoffs" in match.game.kwargs
-        if registry.external_kind(match.game.make) is None and (own or needs(match)):
+        custom = built_in is None or not built_in.target.startswith("envs.") or "payoffs" in match.game.kwargs
+        if registry.external_kind(match.game.make) is None and (custom or needs(match)):
             with closing(make_game(match, 1)) as game:
                 yield match, outcome_rule(match, game.interface), game
 

@@ -38,7 +38,7 @@ from arena.records.atomic import make_folder, part_of, refuse_links, regular, re
 FORMAT_VERSION = 1
 _HEADER, _DIGEST = "checkpoint.json", "sha256"
 _NAME = re.compile(r"([0-9]{12,})\.ckpt")
-_OWN_NAME = re.compile(r"([0-9]{12,})\.match-[0-9]+-seat-[0-9]+\.ckpt")
+_WORKER_NAME = re.compile(r"([0-9]{12,})\.match-[0-9]+-seat-[0-9]+\.ckpt")
 _NOT_A_ZIP = (zipfile.BadZipFile, zlib.error, struct.error, OSError, EOFError, ValueError, RuntimeError, KeyError)
 _NOT_A_STATE = (KeyError, IndexError, TypeError, ValueError, MemoryError, RecursionError, struct.error)
 _OTHER_DIGEST = "is damaged: its content does not have the sha256 that was written with it"
@@ -97,11 +97,11 @@ def save(
     # Incomplete files of single workers stay: another worker may be writing them, for any boundary.
     present = list_checkpoints(folder)
     kept = {present[0], written, *present[-keep:]}
-    own = [path for path in worker_files(folder) if ticks_of(path) < ticks_of(present[-keep:][0])]
+    of_workers = [path for path in worker_files(folder) if ticks_of(path) < ticks_of(present[-keep:][0])]
     unfinished = [
         path for path in _unfinished(folder) if _NAME.fullmatch(path.name.removeprefix(".").removesuffix(".part"))
     ]
-    for path in [*(path for path in present if path not in kept), *own, *unfinished]:
+    for path in [*(path for path in present if path not in kept), *of_workers, *unfinished]:
         try:
             path.unlink()
         except OSError as error:
@@ -195,7 +195,7 @@ def discard_after(folder: Path | str, ticks: int) -> None:
 
 def worker_files(folder: Path, boundary: int | None = None) -> list[Path]:
     """The files with the own states of single workers at a boundary; None: at any."""
-    found = [path for path in folder.glob("*.match-*.ckpt") if _OWN_NAME.fullmatch(path.name)]
+    found = [path for path in folder.glob("*.match-*.ckpt") if _WORKER_NAME.fullmatch(path.name)]
     return [path for path in found if boundary is None or ticks_of(path) == boundary]
 
 
@@ -207,9 +207,9 @@ def find(path: Path | str, policy: str) -> Path:
     Raises:
         ConfigError: there is no such thing, or no checkpoint of this policy in it.
     """
-    given, path = str(path), anchored(path)
+    source, path = str(path), anchored(path)
     if not path.exists():
-        raise ConfigError("there is no such checkpoint file, checkpoint folder or run folder", source=given)
+        raise ConfigError("there is no such checkpoint file, checkpoint folder or run folder", source=source)
     if (path / "config.yaml").is_file():
         refuse_links(path, {"checkpoints": None})
     if path.is_file() or list_checkpoints(path):
@@ -222,9 +222,9 @@ def find(path: Path | str, policy: str) -> Path:
         raise ConfigError(
             f"no checkpoint of the policy {policy!r} in this run; {nearest(policy, others)}; "
             f"to load another policy's weights name its folder, as {home / others[0]}",
-            source=given,
+            source=source,
         )
-    raise ConfigError("no checkpoint in this folder", source=given)
+    raise ConfigError("no checkpoint in this folder", source=source)
 
 
 @cache  # the look-up reads folders, and keeps a cache entry for each modification time of a folder

@@ -21,7 +21,7 @@ from typing import IO, NamedTuple
 
 from arena.errors import ConfigError
 from arena.records.atomic import make_folder, private, replacing, writing
-from arena.records.lock import is_held
+from arena.records.lock import is_locked
 
 FOLDER = "checksums"
 _INNER = "boundaries"  # a folder whose files have their checksums in `checksums/boundaries/`
@@ -158,7 +158,7 @@ def _difference(path: Path, known: _Checksums) -> str:
         status = os.fstat(file.fileno())
         due = known.after if status.st_size >= known.after.size else known.before  # killed while it was written
         if status.st_size < due.size:
-            late = is_held(path.parent)  # a network file system may show a checksum before the bytes of another host
+            late = is_locked(path.parent)  # a network file system may show a checksum before the bytes of another host
             return "" if late else f"it has {status.st_size} bytes, and had {due.size}"
         if _checksum_of(file, due.size) != due:
             return f"its first {due.size} bytes are others"

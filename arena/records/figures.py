@@ -23,7 +23,7 @@ Shares = tuple[float, float, float]
 
 _WHOLE: dict[Outcome, Shares] = {"win": (1.0, 0.0, 0.0), "draw": (0.0, 1.0, 0.0), "loss": (0.0, 0.0, 1.0)}
 _ENDS = ("_mean", "_min", "_max")
-_HELD = 1000  # numbers, at most, that are collected before they are summed
+_COLLECTED = 1000  # numbers, at most, that are collected before they are summed
 _ENOUGH = 8  # repetitions, at least, before games are called all alike
 _seats, _length = attrgetter("seats"), attrgetter("length")
 _policy, _entities, _return, _outcome = map(attrgetter, ("policy", "entities", "return_", "outcome"))
@@ -65,8 +65,8 @@ def results_of(episodes: Sequence[EpisodeRecord]) -> dict[str, Results]:
             for policy, results in results_of(part).items():
                 parts.setdefault(policy, []).append(results)
         return {
-            policy: Results(*map(list, map(chain.from_iterable, zip(*own, strict=True))))
-            for policy, own in parts.items()
+            policy: Results(*map(list, map(chain.from_iterable, zip(*of_policy, strict=True))))
+            for policy, of_policy in parts.items()
         }
     returns = list(map(_return, seats))
     if None in returns:
@@ -77,11 +77,11 @@ def results_of(episodes: Sequence[EpisodeRecord]) -> dict[str, Results]:
         sides.setdefault(policy, []).append(seat)
     sizes = [len(names) for names in entities[:count]]
     found = {}
-    for policy, own_seats in sides.items():
-        own = [sizes[seat] for seat in own_seats]
-        means = _means([returns[seat::count] for seat in own_seats], own)
-        ends = list(zip(*(outcomes[seat::count] for seat in own_seats), strict=True))
-        shares = {end: _shares(end, own) for end in set(ends)}  # there are few ways in which a game can end
+    for policy, of_policy in sides.items():
+        weights = [sizes[seat] for seat in of_policy]
+        means = _means([returns[seat::count] for seat in of_policy], weights)
+        ends = list(zip(*(outcomes[seat::count] for seat in of_policy), strict=True))
+        shares = {end: _shares(end, weights) for end in set(ends)}  # there are few ways in which a game can end
         found[policy] = Results(
             returns=means,
             lengths=lengths,
@@ -138,7 +138,7 @@ class Spread:
     def add(self, value: float) -> None:
         """Takes a number."""
         self._new.append(value)
-        if len(self._new) == _HELD:
+        if len(self._new) == _COLLECTED:
             self._settle()
 
     def ends(self, name: str) -> dict[str, float]:

@@ -80,7 +80,7 @@ class RunFolder:
         self.checksums = path / checksums.FOLDER
 
     @classmethod
-    def open(cls, path: Path | str, *, resume: bool = False, given: bool = False) -> RunFolder:
+    def open(cls, path: Path | str, *, resume: bool = False, named: bool = False) -> RunFolder:
         """Claims a folder for a run and makes its tree.
 
         A new run gets a folder of its own. If `path` is taken, the next free one of `<name>-2`, `<name>-3`, ... is
@@ -90,7 +90,7 @@ class RunFolder:
         Args:
             path: `runs/<name>`, or what the user named.
             resume: go on with what is there.
-            given: the user named this very folder.
+            named: the user named this very folder.
 
         Raises:
             ConfigError: the folder named holds files already; there is nothing to resume; or it cannot be made.
@@ -99,7 +99,7 @@ class RunFolder:
         try:
             if resume:  # `<name>-2`, `<name>-3`, ... as far as they exist, the last one first
                 pattern = re.compile(re.escape(path.name) + r"-([1-9][0-9]*)")
-                matches = () if given else (pattern.fullmatch(entry.name) for entry in path.parent.glob("*"))
+                matches = () if named else (pattern.fullmatch(entry.name) for entry in path.parent.glob("*"))
                 numbers = sorted((int(match[1]) for match in matches if match), reverse=True)
                 candidates = [*(_numbered(path, number) for number in numbers if number > 1), path]
                 found = next((one for one in candidates if cls(one).config.is_file()), None)
@@ -107,7 +107,7 @@ class RunFolder:
                     raise not_a_run(path, " with --run-dir, or leave --resume out")
                 folder = cls(found)
             else:
-                folder = cls(_claimed(path, given=given))
+                folder = cls(_claimed(path, named=named))
             refuse_links(folder.path, NAMES)
             for part in (folder.logs, folder.checkpoints):
                 make_folder(part)
@@ -226,7 +226,7 @@ def not_a_run(path: Path, remedy: str = "") -> ConfigError:
     return ConfigError(f"not a run folder: {found}; name the folder of a run, as runs/<name>{remedy}", source=str(path))
 
 
-def _claimed(path: Path, *, given: bool) -> Path:
+def _claimed(path: Path, *, named: bool) -> Path:
     """A folder for this run: a new one, or the named one if no run has begun in it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     candidate, number = path, 1
@@ -235,9 +235,9 @@ def _claimed(path: Path, *, given: bool) -> Path:
             candidate.mkdir(mode=0o700)  # of two runs that start at the same instant only one makes it
             return candidate
         except FileExistsError as error:
-            if given and path.is_dir() and _is_unbegun(path):
+            if named and path.is_dir() and _is_unbegun(path):
                 return path
-            if given:
+            if named:
                 found = f"the run folder {'holds files already' if path.is_dir() else 'is a file'}"
                 remedy = "continue a run with --resume, or name another folder"
                 raise ConfigError(f"{found}; {remedy}", source=str(path)) from error

@@ -323,7 +323,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     snapshots: tuple[str, ...] = ()  # that join
     dropped: tuple[str, ...] = ()  # that leave, for good
     forks: dict[str, Fork] = {}  # by policy
-    resets: tuple[str, ...] = ()  # policies that begin anew
+    resets: tuple[str, ...] = ()  # policies that start over
     gates: tuple[GateRecord, ...] = ()
     options: dict[str, dict[str, Any]] = {}  # of policies and snapshots that have others than the configuration says
     pairings: dict[str, tuple[tuple[str, ...], ...]] = {}  # of knockouts and Swiss, by their places; one alone: a bye

@@ -163,7 +163,7 @@ class Iterations:
         self._metric_names |= smoothed.measured
         if self._of_episodes:
             kept = {*map(key_of, self._recent), *map(key_of, self._later)}
-            self._of_episodes = {key: own for key, own in self._of_episodes.items() if key in kept}
+            self._of_episodes = {key: found for key, found in self._of_episodes.items() if key in kept}
         custom = smoothed.metrics(self._metric_names)
         updates = {name: self._newest[name] for name in self._policies if name in self._newest}
         found = {

@@ -34,8 +34,8 @@ _encode = msgspec.json.Encoder(enc_hook=_plain).encode_lines  # writes null for 
 
 def as_read(line: Mapping[str, Any] | msgspec.Struct) -> dict[str, Any]:
     """The object that a reader of the journal will see."""
-    seen: dict[str, Any] = msgspec.json.decode(_encode([line]))
-    return seen
+    found: dict[str, Any] = msgspec.json.decode(_encode([line]))
+    return found
 
 
 class Journal:

@@ -25,7 +25,7 @@ from arena.records.atomic import private
 _NAME = "lock"
 _UNKNOWN_HERE = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)  # errors of file systems without locks
 _MOST_BYTES = 4096  # of the text that names the holder
-_HELD: weakref.WeakSet[RunLock] = weakref.WeakSet()
+_LOCKS: weakref.WeakSet[RunLock] = weakref.WeakSet()  # of this process
 
 
 def lock_descriptor(descriptor: int, *, shared: bool = False, wait: bool = False) -> bool | None:
@@ -56,7 +56,7 @@ class RunLock:
     def __init__(self, path: Path, descriptor: int | None) -> None:
         self.path = path
         self._descriptor = descriptor
-        _HELD.add(self)
+        _LOCKS.add(self)
 
     @classmethod
     def take(cls, folder: Path | str) -> RunLock:
@@ -80,7 +80,7 @@ class RunLock:
         return cls(path, descriptor)
 
     @property
-    def held(self) -> bool:
+    def locked(self) -> bool:
         """False where the file system knows no locks, and after the release."""
         return self._descriptor is not None
 
@@ -129,8 +129,12 @@ def refuse_locked(folder: Path | str) -> None:
         ConfigError: another process, which the message names, writes into it; or the lock file cannot be opened.
     """
     path = Path(folder) / _NAME
-    if not os.path.lexists(path):  # no process has ever written here
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):  # no process has ever written here
         return
+    except OSError:
+        pass  # the error of `_opened` says why
     descriptor = _opened(path, os.O_RDWR)
     try:
         _lock(descriptor, folder)
@@ -138,7 +142,7 @@ def refuse_locked(folder: Path | str) -> None:
         os.close(descriptor)
 
 
-def is_held(folder: Path | str) -> bool:
+def is_locked(folder: Path | str) -> bool:
     """Whether a process writes into a folder now; does not disturb a process that is about to lock it.
 
     A process that ends normally removes the text from the file, so the lock is tried only if there is text. On a file
@@ -159,7 +163,7 @@ def is_held(folder: Path | str) -> bool:
 def is_left(folder: Path | str) -> bool:
     """Whether the last writer of a folder did not end normally: the text is there, and the lock is free."""
     path = Path(folder) / _NAME
-    return path.is_file() and path.stat().st_size > 0 and not is_held(folder)
+    return path.is_file() and path.stat().st_size > 0 and not is_locked(folder)
 
 
 def _opened(path: Path, flags: int) -> int:
@@ -197,9 +201,9 @@ def _write(descriptor: int, text: str) -> None:
             raise
 
 
-def _forget_all() -> None:
-    for lock in list(_HELD):
+def _forget_locks() -> None:
+    for lock in list(_LOCKS):
         lock.forget()
 
 
-os.register_at_fork(after_in_child=_forget_all)
+os.register_at_fork(after_in_child=_forget_locks)

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from arena.config.result_keys import CLOCK_NUMBERS
 from arena.diagnostics.start_folder import anchored
 from arena.records import checksums
 from arena.records.atomic import refuse_links
@@ -21,20 +22,7 @@ from arena.records.journal import JournalReader
 
 TEXTS = frozenset({"stopped_by", "date", "hostname"})
 """Keys of a result that hold text, and may be null."""
-CLOCK_KEYS = frozenset(
-    {
-        "sampler_perf",
-        "time_this_iter_s",
-        "time_total_s",
-        "time_since_restore",
-        "timesteps_since_restore",
-        "iterations_since_restore",
-        "timestamp",
-        "date",
-        "pid",
-        "hostname",
-    }
-)
+CLOCK_KEYS = frozenset({*CLOCK_NUMBERS, "sampler_perf", "date", "pid", "hostname"})
 """Keys of a result that depend on when and where a run is played."""
 
 

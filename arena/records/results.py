@@ -59,7 +59,7 @@ class RunResults:
         plan: of the round that is played.
         tick: of the boundary.
         steps_at: the steps of all matches up to a tick, earlier rounds included.
-        tell: takes each new result, with NaN for null.
+        on_result: takes each new result, with NaN for null.
         clock: seconds; `now`: wall time in seconds.
 
     Attributes:
@@ -75,12 +75,12 @@ class RunResults:
         *,
         tick: int,
         steps_at: Callable[[int], Steps],
-        tell: Listener = lambda _: None,
+        on_result: Listener = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._folder, self._plan = folder, plan
-        self._tell, self._clock, self._now = tell, clock, now
+        self._on_result, self._clock, self._now = on_result, clock, now
         self.perf: dict[str, float] = {}
         self._journal: Journal | None = None
         result_file.forget_after(folder, tick)
@@ -264,7 +264,7 @@ class RunResults:
             self._journal = Journal(self._folder.results)
         self._journal.append(result)
         self.newest = result_file.with_nan(as_read(result))
-        self._tell(self.newest)
+        self._on_result(self.newest)
 
     def flush(self) -> None:
         """Writes all results so far to the file."""

@@ -105,11 +105,9 @@ def read_array(content: bytes) -> NDArray[Any]:
             if version not in _HEADERS:
                 raise ValueError(f"an array file of version {version}, expected one of {sorted(_HEADERS)}")
             shape, _, dtype = _HEADERS[version](file)
-            asked, there = math.prod(shape) * dtype.itemsize, len(content) - file.tell()
-            if not dtype.hasobject and asked != there:  # numpy refuses objects itself
-                raise ValueError(
-                    f"an array file of shape {shape} and type {dtype} needs {asked} bytes, and has {there}"
-                )
+            needs, has = math.prod(shape) * dtype.itemsize, len(content) - file.tell()
+            if not dtype.hasobject and needs != has:  # numpy refuses objects itself
+                raise ValueError(f"an array file of shape {shape} and type {dtype} needs {needs} bytes, and has {has}")
             return np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
     except (SyntaxError, TokenError) as error:  # numpy tokenizes a header in the style of Python 2
         raise ValueError(f"an array file with a header that cannot be read: {error}") from error

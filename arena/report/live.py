@@ -24,7 +24,7 @@ from pathlib import Path
 from arena.errors import ConfigError
 from arena.external.access import is_allowed_host
 from arena.records.folder import RunFolder
-from arena.records.lock import is_held
+from arena.records.lock import is_locked
 from arena.report.page import page
 from arena.report.read_run import read_run
 
@@ -68,7 +68,7 @@ class LivePage:
                 sizes = [path.stat() if path.exists() else None for path in watched]
                 words = ["" if found is None else f"{found.st_size:x}.{found.st_mtime_ns:x}" for found in sizes]
                 # a run that is killed changes no file
-                found = "-".join([*words, "going" if is_held(self._path) else "over"])
+                found = "-".join([*words, "going" if is_locked(self._path) else "over"])
                 if found != self._version:
                     began = self._clock()
                     self._text = self._make(self._path, self._replays, found)

@@ -25,7 +25,7 @@ from arena.records.faults import fault_of
 from arena.records.folder import RunFolder
 from arena.records.formats import Boundary, EvaluationLine, PlanFile, ProfileFile, Round, Terms, round_of, update_of
 from arena.records.journal import JournalReader
-from arena.records.lock import is_held
+from arena.records.lock import is_locked
 from arena.records.metrics import EpisodeRecord, UpdateRecord
 from arena.report.episodes import EpisodeTable, tabulate
 
@@ -103,7 +103,7 @@ def read_run(path: Path | str, *, now: Callable[[], datetime] = lambda: datetime
     folder = RunFolder.existing(path)
     with located(who=_OTHER_VERSION):
         config = load_config(folder.config)
-    going = is_held(folder.path)  # first: what is read of a run that does not go on is its end
+    going = is_locked(folder.path)  # first: what is read of a run that does not go on is its end
     # Before the journals, which then hold everything up to the boundary.
     boundary, last = boundaries.newest_tick(folder), boundaries.last(folder)
     journals = JournalView.of(folder, now(), going=going)

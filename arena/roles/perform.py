@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from arena.errors import (
+    MISTAKE,
     CallbackFailed,
     ConfigError,
     GameError,
@@ -97,7 +98,7 @@ def failure_of(error: BaseException, who: str, origin: Origin | None = None) -> 
     if isinstance(error, CallbackFailed):
         return Failed(error.who, error.trace, exit_code=1)
     if isinstance(error, ConfigError):
-        return Failed(who, str((origin or Origin()).blame(error)), exit_code=2)
+        return Failed(who, str((origin or Origin()).blame(error)), exit_code=MISTAKE)
     if isinstance(error, PlayerLeft):
         return Failed(who, str(error), exit_code=0)
     if isinstance(error, (GameError, LinkError, NotZeroSum, WriteError)):

@@ -36,7 +36,7 @@ class Leg:
     left: frozenset[tuple[int, int]] = frozenset()  # the workers whose `run` has returned: their seats idle
     restore: Mapping[str, Path] = field(default_factory=dict)  # per policy the checkpoint that it is loaded from
     #: At the beginning of a round the files of the workers' private states; None: the states of their seats at `start`.
-    own: Mapping[tuple[int, int], Path] | None = None
+    private_states: Mapping[tuple[int, int], Path] | None = None
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Run:
     sampled: frozenset[str] = frozenset()  # frozen policies that sample their actions even if `greedy`
     profile: bool = False  # every role measures its time
     has_resume: bool = True  # the command that plays it has a `--resume`
-    held: bool = False  # by a program, which gets the run back at each boundary
+    controlled: bool = False  # by a program, which gets the run back at each boundary
     evaluated: Run | None = None  # the run whose policies are evaluated; None: this is no evaluation
     overridden: tuple[OverriddenPlace, ...] = ()  # the places that `--set` filled, for messages
 

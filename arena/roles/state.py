@@ -74,7 +74,7 @@ class RunState:
     resumable: bool = True  # all algorithms can be saved and loaded
     curriculum: Any = None  # the object of the user's class
     unrecorded_change: ChangeLine | None = None  # what `curriculum` has just changed
-    holder: Any = None  # the connection to a program that holds the run
+    controller: Any = None  # the connection to a program that controls the run
     changes: dict[str, Any] = field(default_factory=dict)  # that the program asks for, by key path
 
     def add_profile(self, who: Profiled, profile: RoleProfile) -> None:

@@ -10,7 +10,7 @@ from arena.records import boundary
 from arena.records.folder import RunFolder
 from arena.records.formats import round_of
 from arena.records.journal import JournalReader
-from arena.records.lock import is_held, is_left
+from arena.records.lock import is_left, is_locked
 from arena.records.result_file import read_results
 
 
@@ -40,7 +40,7 @@ def run_status(folder: RunFolder, config: Config, *, played: int) -> RunStatus:
         ConfigError: the records of a league are damaged.
     """
     planned = planned_ticks(config)
-    if is_held(folder.path):
+    if is_locked(folder.path):
         return RunStatus.UNDER_WAY
     if planned is not None and played >= planned:
         return RunStatus.FINISHED

@@ -9,7 +9,8 @@ mpirun              finds, starts, watches and ends the launcher, and starts it 
                     starts a program that ends with the process that has started it
 loop, lead          plays the stages, in the processes of the launcher or in this one; what rank 0 does in it
 watchdog            ends a run whose root hangs, with the help of `watchdog_process`
-console, holding    where the output of a process goes; the connection with a program that holds the run
+console             where the output of a process goes
+controller          the connection with a program that controls the run
 api                 `arena.train`: a run as a function
 
 A run is immutable (`arena.roles.run`); what changes while it is played is its state in each process

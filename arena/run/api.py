@@ -20,13 +20,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from arena.config import Config, load_config, parse_config, resolved_yaml
 from arena.diagnostics.start_folder import started_here
-from arena.errors import ConfigError, RunFailed, located
+from arena.errors import MISTAKE, ConfigError, RunFailed, located
 from arena.plan.process_count import RankCount, process_count
 from arena.records.boundary import newest_tick
 from arena.records.folder import RunFolder
@@ -42,8 +42,6 @@ from arena.run.lead import scored
 from arena.run.loop import run_single_process
 from arena.run.planning import checked_plan
 from arena.run.prepare import prepare
-
-_MISTAKE = 2  # the exit status after a user's mistake
 
 
 class RunResult(NamedTuple):
@@ -111,7 +109,7 @@ def train(
                 status = mpirun.run(plan.processes, program, restarts=read.restarts, listener=listener)
     if listener.error is not None:
         raise listener.error
-    if status == _MISTAKE:
+    if status == MISTAKE:
         raise ConfigError(listener.failure)
     if status > 128 and listener.run_dir is None:
         raise KeyboardInterrupt(status - 128)
@@ -132,20 +130,15 @@ class _Listener(Output):
         self._failure: Failed | None = None
         self.run_dir: Path | None = None  # before the run has begun
         self.error: BaseException | None = None  # that `on_event` has raised
-        self._errors = io.StringIO()
-
-    @property
-    def stream(self) -> IO[str]:
-        """Receives the stderr of the processes."""
-        return self._errors
+        self.stream = io.StringIO()  # the stderr of the processes
 
     @property
     def failure(self) -> str:
         """Why the run has failed."""
         if self._failure is None:
-            text = self._errors.getvalue().strip()
+            text = self.stream.getvalue().strip()
             return text.removeprefix("arena: error: ").removeprefix("arena: the run has ended: ")
-        if self._failure.exit_code == _MISTAKE:
+        if self._failure.exit_code == MISTAKE:
             return self._failure.message
         return f"{self._failure.who}\n{self._failure.message}"
 
@@ -155,8 +148,7 @@ class _Listener(Output):
     def say(self, text: str) -> None:
         self._emit(Event("message", {"text": text}))
 
-    def complain(self, text: str) -> None:
-        self._emit(Event("message", {"text": text}))
+    complain = say
 
     def fail(self, failure: Failed) -> None:
         self._failure = failure

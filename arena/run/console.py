@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
+from arena.errors import MISTAKE
 from arena.plan.plan import Role
 from arena.records.atomic import private, writing
 from arena.roles.protocol import Failed
@@ -109,13 +110,12 @@ class EventDisplay:
 
 def _write_event(event: Event) -> None:
     """Writes an event to stderr, for the `arena.train` that has started the launcher."""
-    sys.stderr.write(f"{mpirun.EVENT_MARK}{json.dumps(event._asdict())}\n")
-    sys.stderr.flush()
+    print(f"{mpirun.EVENT_MARK}{json.dumps(event._asdict())}", file=sys.stderr, flush=True)
 
 
-def tell(failure: Failed, stream: IO[str] | None = None) -> None:
+def write_failure(failure: Failed, stream: IO[str] | None = None) -> None:
     """Writes why a run has ended, to stderr if no other stream is given."""
-    if failure.exit_code == 2:
+    if failure.exit_code == MISTAKE:
         text = f"arena: error: {failure.message}"
     else:
         text = f"arena: the run has ended: {failure.who}\n{failure.message}"
@@ -147,7 +147,7 @@ class Output:
 
     def fail(self, failure: Failed) -> None:
         """Writes why there is no result."""
-        tell(failure)
+        write_failure(failure)
 
 
 CONSOLE_OUTPUT = Output()

@@ -61,9 +61,9 @@ def continued(config: Config, run: Path | str) -> tuple[Config, list[str]]:
         tables = league_table(read(folder).timeline, {}, earlier).tables
     loaded: dict[str, PolicyConfig] = {}  # the policies that begin with a checkpoint, by their names in the new run
     for name, policy in config.policies.items():
-        own = boundary.checkpoints_of(folder, name)
-        if own and policy.learns and policy.load is None:
-            loaded[name] = msgspec.structs.replace(policy, load=str(own[-1].resolve()))
+        checkpoints = boundary.checkpoints_of(folder, name)
+        if checkpoints and policy.learns and policy.load is None:
+            loaded[name] = msgspec.structs.replace(policy, load=str(checkpoints[-1].resolve()))
     # Entries whose policies can have past selves as opponents; entries of two populations cannot.
     matchmakings = [entry for entry in chain(*config.listed) if isinstance(entry, MatchmakingConfig)]
     met = {policy for matchmaking in matchmakings if not matchmaking.versus for policy in matchmaking.policies}

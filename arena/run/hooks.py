@@ -192,12 +192,12 @@ def changed(
     known, start, found = run.recorded_change, run.leg.start, run.recorded_change
     if known is None and curriculum is not None and (start or hasattr(curriculum, "begin")):
         who = _curriculum_name(run)
-        asked = _called(who, curriculum.changes, newest) if start else _called(who, curriculum.begin)
-        if asked is not None and not isinstance(asked, Mapping):
+        returned = _called(who, curriculum.changes, newest) if start else _called(who, curriculum.begin)
+        if returned is not None and not isinstance(returned, Mapping):
             raise ConfigError(
-                f"it has returned {asked!r:.80}; expected a mapping of key paths to values", path="curriculum"
+                f"it has returned {returned!r:.80}; expected a mapping of key paths to values", path="curriculum"
             )
-        found = dict(asked or {})
+        found = dict(returned or {})
     if found is None and not changes:
         return run, None
     line = ChangeLine(tick=start, set={**(found or {}), **changes})

@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from arena.callbacks import Callbacks
-from arena.errors import ConfigError, Deadlock, pluralize, shorten, shown
+from arena.errors import MISTAKE, ConfigError, Deadlock, pluralize, shorten, shown
 from arena.plan.build import on_ranks
 from arena.plan.plan import Role, RoleKind
 from arena.preflight.external import external_kinds
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
 Present = Callable[[Run, Scoreboard], None]
 """Shows the result of a run."""
 _LOCK_SECONDS = 60.0  # until the lock of a dead root on another host is released, at most
-_MISTAKE = 2  # the exit status after a user's mistake
 _LAUNCHER_ENDS = (
     "arena: {{signal}} from the MPI launcher: Open MPI's ends its processes at once, and {hint}; SIGUSR1 to the "
     "launcher saves the run first"
@@ -167,8 +166,8 @@ class Leader:
             with _results(run, state):
                 _callbacks(run, state).evaluation(leg.start, [], run.folder.evaluation_path(leg.start))
         if not (run.concluded or is_due(run) or rule_met(run, state.results) is not None):
-            if state.holder is not None:
-                changes = state.holder.hold(leg.start)
+            if state.controller is not None:
+                changes = state.controller.wait(leg.start)
                 if changes is None:
                     return None
                 state.changes = changes
@@ -194,11 +193,11 @@ class Leader:
             if played.evaluated is None:
                 mpirun.report(sys.stderr, begun=True)
 
-        own, display = RunState(stop=state.stop), silent_display()  # of an evaluation
+        kept, display = RunState(stop=state.stop), silent_display()  # of an evaluation
         if played.evaluated is None:
-            own, display = state, self._display or output.display(run)
+            kept, display = state, self._display or output.display(run)
         with RootWatchdog(scheduler, played, end=self._end_processes) if self._watched else nullcontext():
-            step = play_legs(scheduler, roles, played, own, display, begins)
+            step = play_legs(scheduler, roles, played, kept, display, begins)
         if played.evaluated is None:
             if step.stopped_at is None:
                 assert step.following is not None, "the roles have played their last leg"
@@ -304,7 +303,7 @@ def play_legs(
         try:
             root.wait_until_ready(report=True)
         except RoleFailed as error:
-            if error.failure.exit_code == _MISTAKE:
+            if error.failure.exit_code == MISTAKE:
                 abandon(run)
             raise
         with RunLock.take(run.folder.path) if state.lock is None else nullcontext():

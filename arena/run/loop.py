@@ -31,8 +31,8 @@ from arena.roles.state import Display, RunState
 from arena.roles.stop import ignore_signals
 from arena.run import mpirun
 from arena.run.bound_process import die_with_parent
-from arena.run.console import CONSOLE_OUTPUT, Output, direct_output, log_roles, tell
-from arena.run.holding import Holder
+from arena.run.console import CONSOLE_OUTPUT, Output, direct_output, log_roles, write_failure
+from arena.run.controller import Controller
 from arena.run.mpirun import Restart
 from arena.transport import Endpoint, Tag
 from arena.transport.pickling import pack, unpack
@@ -82,7 +82,7 @@ class Processes:
     def share(self, value: Any) -> Any:
         """The `value` of rank 0. A collective."""
         # MPI waits for a broadcast in a busy loop, which would take the cores from rank 0 while it prepares the run, or
-        # while a program holds the run.
+        # while a program controls the run.
         self.world.wait_for_all()
         return unpack(self.world.broadcast(pack(value)))
 
@@ -311,7 +311,7 @@ class Rank:
         if isinstance(run, Failed):
             if not first:
                 return 0  # one status is enough: Open MPI's launcher may hang when many processes fail at once
-            tell(run)
+            write_failure(run)
             return run.exit_code
         signal.alarm(0)
         if first:
@@ -330,7 +330,7 @@ class Rank:
             )
         self._loop = RunLoop(team, run, state, self._leader, self._fail)
         if self._leader is not None:
-            state.holder = Holder() if run.held else None
+            state.controller = Controller() if run.controlled else None
             self._leader.listen(run)
             self._leader.begin(run)
         else:
@@ -357,6 +357,6 @@ class Rank:
         else:
             failure = failure_of(error, f"rank {self._world.rank}", run.origin if run else Origin())
         if failure is not None:
-            tell(failure, self._stderr)
+            write_failure(failure, self._stderr)
         self._state.release()
         self._world.abort(1 if failure is None else failure.exit_code)

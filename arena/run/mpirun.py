@@ -25,7 +25,7 @@ from types import FrameType
 from typing import IO, Any, NamedTuple, Protocol
 
 from arena.diagnostics.start_folder import anchored
-from arena.errors import ConfigError
+from arena.errors import MISTAKE, ConfigError
 from arena.plan.hosts import Host, allocated, shares
 from arena.records.lock import lock_descriptor
 from arena.roles.stop import ENDING_SIGNALS, ONE_REQUEST_SECONDS, handled_signals, takes_signals
@@ -60,7 +60,6 @@ _IN_FOLDER = (
     "OMPI_MCA_osc_rdma_backing_directory",
 )
 START_SECONDS = 300  # for all processes to start and to join
-_MISTAKE = 2  # the exit status after a user's mistake
 _FOLDERS_SINCE = 5  # the version of Open MPI that keeps shared memory in a given folder
 _SAVING_SECONDS = 30.0  # for a run to save a boundary after the first signal
 _GRACE_SECONDS = 5.0  # for a launcher to end after SIGTERM
@@ -307,8 +306,11 @@ class ProcessWatch:
             ended |= {descriptor for descriptor, _ in self._poll.poll(0)}
             self.dead = [None] if any(self._known.get(one, ()) is None for one in ended) else first
             left = {one: found for one, found in list(self._known.items()) if found is not None and one not in ended}
-            # In a run that has ended in good order all processes are marked before the first of them ends.
-            if not any(_is_leaving(started.pid) for started in left.values()):
+            leaving = False  # in a run that has ended in good order all processes are marked before the first ends
+            for started in left.values():
+                with suppress(OSError):
+                    leaving = leaving or Path(f"/proc/{started.pid}/comm").read_text().strip() == _LEAVING
+            if not leaving:
                 for descriptor in left:
                     _kill_process(descriptor)
         for descriptor in ended:
@@ -328,12 +330,6 @@ class ProcessWatch:
         self._poll.close()
         for descriptor in list(self._opened.values()):
             os.close(descriptor)
-
-
-def _is_leaving(pid: int) -> bool:
-    with suppress(OSError):
-        return Path(f"/proc/{pid}/comm").read_text().strip() == _LEAVING
-    return False
 
 
 def _kill_process(descriptor: int) -> None:
@@ -395,7 +391,7 @@ class LauncherOutput:
         """The exit status that the run's own messages imply; None: there are none."""
         if self.ended:
             return 0
-        return (_MISTAKE if self.mistake else 1) if self.reason else None
+        return (MISTAKE if self.mistake else 1) if self.reason else None
 
     def is_death(self, *, again: bool) -> bool:
         """Whether a process of the run has died: it has ended without a reason.
@@ -435,8 +431,20 @@ class LauncherOutput:
             if self.listener is not None and line.startswith(EVENT_MARK):
                 self.listener.line(line.removeprefix(EVENT_MARK))
                 continue
-            if line.startswith(REPORT_MARK) and self._take_report(line.removeprefix(REPORT_MARK)):
-                continue
+            if line.startswith(REPORT_MARK):
+                try:
+                    facts: dict[str, Any] = {**json.loads(line.removeprefix(REPORT_MARK))}
+                    started = [Started(*facts.pop("started"))] if "started" in facts else []
+                except (ValueError, TypeError):  # the line is damaged, or is a game's own
+                    pass
+                else:
+                    self.started += len(started)
+                    for process in started:
+                        self.watched.add(process)
+                    for name, value in facts.items():
+                        self.prepared = self.prepared or name not in ("joined", "ended")
+                        setattr(self if name in ("joined", "ended") else self.known, name, value)
+                    continue
             self.unstarted = self.unstarted or UNSTARTED in line
             self.unconnected = self.unconnected or any(words in line for words in _NO_INTERFACE)
             self.reason = self.reason or line.startswith("arena: ")
@@ -447,26 +455,6 @@ class LauncherOutput:
             lost = _LOST_DAEMON.search(line)
             self.daemon = self.daemon if lost is None else lost[1]
             yield line
-
-    def _take_report(self, text: str) -> bool:
-        """Notes the facts of a report; False: the line is damaged, or is a game's own."""
-        try:
-            facts: Any = json.loads(text)
-            started = Started(*facts["started"]) if "started" in facts else None
-        except (ValueError, TypeError):
-            return False
-        if not isinstance(facts, dict):
-            return False
-        for name, value in facts.items():
-            if started is not None and name == "started":
-                self.started += 1
-                self.watched.add(started)
-            elif name in ("joined", "ended"):
-                setattr(self, name, True)
-            else:
-                self.prepared = True
-                setattr(self.known, name, value)
-        return True
 
 
 def _is_elsewhere(host: str) -> bool:
@@ -682,7 +670,7 @@ def exit_status(
         output.write(f"arena: MPI's launcher has failed {STARTS} times: {UNSTARTED}; start the run again")
         return 1
     if not end and not output.is_death(again=False):
-        return status if status in (0, 1, _MISTAKE) else 1  # others are the launcher's
+        return status if status in (0, 1, MISTAKE) else 1  # others are the launcher's
     output.write(f"arena: the run has ended: {end or output.cause(status)}; {played}")
     return 1
 

@@ -71,9 +71,9 @@ def policy_at(config: Config, folder: RunFolder | None, version: str, *, path: s
     if folder is None or not (tick.isascii() and tick.isdecimal() and len(tick) <= _MOST_DIGITS and int(tick) in files):
         known = [f"{name}@{found}" for found in sorted(files)] or [*config.policies]
         raise ConfigError(f"there is no player {version!r}; {nearest(version, known)}", path=path)
-    given = config.policies[name]
-    options = rounds_file.options_at(rounds_file.read_played(folder, config), int(tick)).get(name, given.options)
-    return msgspec.structs.replace(given, frozen=True, load=str(files[int(tick)].resolve()), options=options)
+    policy = config.policies[name]
+    options = rounds_file.options_at(rounds_file.read_played(folder, config), int(tick)).get(name, policy.options)
+    return msgspec.structs.replace(policy, frozen=True, load=str(files[int(tick)].resolve()), options=options)
 
 
 def opponent_of(config: Config, against: str) -> PolicyConfig:

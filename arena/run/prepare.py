@@ -54,7 +54,7 @@ def prepare(config: Config, *, ranks: int | None, run_dir: str | None = None, re
     restore = initial_checkpoints(plan)
     place, named = anchored(Path("runs") / config.name if run_dir is None else run_dir), run_dir is not None
     made = not (named and place.exists())
-    folder = RunFolder.open(place, given=named)
+    folder = RunFolder.open(place, named=named)
     return Run(plan, folder.path, made_folder=made, leg=Leg(restore=restore))
 
 
@@ -87,7 +87,7 @@ def existing_folder(config: Config, run_dir: str | None) -> RunFolder:
         ConfigError: there is none, or another process writes into it.
     """
     place = anchored(Path("runs") / config.name if run_dir is None else run_dir)
-    folder = RunFolder.open(place, resume=True, given=run_dir is not None)
+    folder = RunFolder.open(place, resume=True, named=run_dir is not None)
     refuse_locked(folder.path)  # refuses a second writer before it starts anything
     return folder
 

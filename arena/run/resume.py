@@ -132,14 +132,14 @@ def _at(found: Boundary, run: Run, config: Config) -> Run:
             last = [seat for seat in found.seats if seat.policy == name]
             taken |= match_workers(seats_of(run.plan, name), last)
         left = frozenset(worker for worker, other in taken.items() if other in leg.left)
-        own = {
+        states = {
             (match, seat): checkpoint.worker_path_of(
                 run.folder.checkpoints_path(policy), found.tick, taken[match, seat]
             )
             for match, seat, policy, _ in seats
             if (match, seat) in taken
         }
-        leg = replace(leg, left=left, own=own)
+        leg = replace(leg, left=left, private_states=states)
     here = [line for line in changes if line.tick == found.tick]
     if run.plan.config.curriculum is None:  # else it is asked between two stages
         run = hooks.with_change_lines(run, here)
@@ -251,14 +251,14 @@ def _length_text(before: Config, config: Config) -> Iterator[str]:
     was, now = before.ticks * before.rounds, config.ticks * config.rounds
     found = []
     for name, policy in config.policies.items() if now > was else ():
-        given = {**LENGTH_DEFAULTS.get(policy.algorithm, {}), **policy.options}
-        is_auto = given.get("n_steps") == "auto" and was < _LONG_RUN
+        options = {**LENGTH_DEFAULTS.get(policy.algorithm, {}), **policy.options}
+        is_auto = options.get("n_steps") == "auto" and was < _LONG_RUN
         follows = {
-            "learning_rate_schedule": given.get("learning_rate_schedule") == "linear",
+            "learning_rate_schedule": options.get("learning_rate_schedule") == "linear",
             "n_steps": is_auto,
-            "minibatch_size": is_auto and given.get("minibatch_size") == "auto",
-            "exploration_fraction": bool(given.get("exploration_fraction")),
-            "priority_beta": given.get("prioritized") is True,
+            "minibatch_size": is_auto and options.get("minibatch_size") == "auto",
+            "exploration_fraction": bool(options.get("exploration_fraction")),
+            "priority_beta": options.get("prioritized") is True,
         }
         found += [f"policies.{name}.options.{key}" for key, does in follows.items() if does and policy.learns]
     if found:

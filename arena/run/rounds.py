@@ -116,7 +116,7 @@ def next_round(run: Run, state: RunState) -> Run | None:
         updates=run.leg.updates,
         seconds=run.leg.seconds,
         restore=restore,
-        own=dict(_private_states(run, before, following, plan, restore)),
+        private_states=dict(_private_states(run, before, following, plan, restore)),
     )
     return replace(run, plan=plan, leg=leg, words=(), ticks_before=_ticks_before(folder, following.number))
 
@@ -150,7 +150,7 @@ def _private_states(
                 break
         else:
             continue
-        reseated = run.leg.own if is_last else None  # the run was resumed with other seats
+        reseated = run.leg.private_states if is_last else None  # the run was resumed with other seats
         for worker, other in match_workers(seats_of(plan, name), seats_of(last, source)):
             if reseated is None:
                 yield worker, checkpoint.worker_path_of(folder, checkpoint.ticks_of(learned), other)

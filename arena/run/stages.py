@@ -51,18 +51,15 @@ def is_over(run: Run, state: RunState) -> bool:
     return is_decided(run, state)
 
 
-def opened(run: Run, results: RunResults | None, tell: Listener) -> RunResults | None:
+def opened(run: Run, results: RunResults | None, on_result: Listener) -> RunResults | None:
     """The results of a run, for the round that is played next; None if it has none: a number of games decides.
 
-    Args:
-        run: at a boundary.
-        results: as they were kept so far; None: they are read from the run folder.
-        tell: takes each new result.
+    `results` are those that were kept so far; None: they are read from the run folder.
     """
     if run.episodes is not None:
         return None
     if results is None:
-        return RunResults(run.folder, run.plan, tick=run.leg.start, steps_at=steps_of(run), tell=tell)
+        return RunResults(run.folder, run.plan, tick=run.leg.start, steps_at=steps_of(run), on_result=on_result)
     results.begin_round(run.plan, steps_of(run))
     return results
 

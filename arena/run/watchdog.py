@@ -30,7 +30,7 @@ from arena.diagnostics.process_load import delays, starved_seconds
 from arena.roles.protocol import Failed
 from arena.roles.run import Run
 from arena.run import watchdog_process
-from arena.run.console import tell, terminal_columns
+from arena.run.console import terminal_columns, write_failure
 from arena.transport import status
 from arena.transport.scheduler import RoleScheduler
 from arena.transport.status import State
@@ -140,7 +140,7 @@ class RootWatchdog:
                     if terminal_columns():
                         os.write(1, _SHOW_CURSOR.encode())
                     # To a stream that no role uses: the role that hangs may hold the lock of stderr.
-                    tell(failure, self._console or os.fdopen(os.dup(2), "w"))
+                    write_failure(failure, self._console or os.fdopen(os.dup(2), "w"))
                 self._end(failure.exit_code)
 
     def _send(self, facts: object) -> None:

@@ -128,27 +128,18 @@ class SeatClient:
             self._wait()
             self.begun = True
 
-    def act(self) -> None:
-        """Sends the actions written to `request` and waits for the reply."""
-        self.submit(RequestKind.ACT)
+    def exchange(self, kind: RequestKind) -> None:
+        """Sends a request and waits for the reply: ACT with what was written to `request`, IDLE without actions."""
+        self.submit(kind)
         self.receive()
 
-    def idle(self) -> None:
-        """Lets one tick pass without actions of this seat."""
-        self.submit(RequestKind.IDLE)
-        self.receive()
-
-    def restart(
+    def request_restart(
         self, lanes: NDArray[np.bool_], seeds: Sequence[int | None] | None, options: Mapping[str, Any] | None
     ) -> None:
-        """Begins new episodes in these lanes, without a tick; only for the single seat of a match."""
-        self.ask_restart(lanes, seeds, options)
-        self.receive()
+        """Requests new episodes in these lanes, without a tick, as only the single seat of a match may.
 
-    def ask_restart(
-        self, lanes: NDArray[np.bool_], seeds: Sequence[int | None] | None, options: Mapping[str, Any] | None
-    ) -> None:
-        """Sends the request of `restart`; `receive` waits for its reply."""
+        `receive` waits for the reply.
+        """
         self._calls["reset"] += 1
         self.submit(RequestKind.RESET, pack((lanes, seeds, options)))
 
@@ -310,9 +301,7 @@ class SeatClient:
 
     def final_info(self, entity: int) -> Infos:
         """The last info of an entity whose episode in the only lane ended on this tick."""
-        active = bool(self.reply.active[0, entity])
-        fields = StepFields(active, self.final_masks().get(entity), True, void=self._is_void(entity))
-        return _infos(fields, self.final_infos.get(entity, {}))
+        return self._infos(entity, self.final_infos, self.final_masks().get(entity), ended=True)
 
     def _places(self, block: Block, rows: NDArray[np.intp]) -> list[int]:
         """Rows of a block of equal spaces as rows of the seat."""
@@ -325,21 +314,27 @@ class SeatClient:
         if self.external and (given := bool(self.reply.given[0, entity])):
             action = row_of(self.action_spaces[entity], self.reply.given_actions[entity], 0)
         mask = None if masks is None else masks[0].copy()
+        return self._infos(entity, self.infos, mask, given=given, action=action)
+
+    def _infos(
+        self,
+        entity: int,
+        infos: Mapping[int, Info],
+        mask: Any,
+        *,
+        ended: Any = None,
+        given: Any = None,
+        action: Any = None,
+    ) -> Infos:
+        """The info of an entity in the only lane, with the arena's own keys that apply."""
+        void = bool(self.reply.void[0, entity]) if self.external else None
         active = bool(self.reply.active[0, entity])
-        fields = StepFields(active, mask, void=self._is_void(entity), given=given, given_action=action)
-        return _infos(fields, self.infos.get(entity, {}))
-
-    def _is_void(self, entity: int) -> bool | None:
-        return bool(self.reply.void[0, entity]) if self.external else None
-
-
-def _infos(fields: StepFields, info: Info) -> Infos:
-    """The info of one entity, with the arena's own keys that apply."""
-    infos = Infos(fields, info)
-    if fields.action_mask is not None:
-        infos[MASK] = fields.action_mask
-    if fields.given:
-        infos["given_action"] = fields.given_action
-    if fields.void:
-        infos["void"] = True
-    return infos
+        fields = StepFields(active, mask, ended, void=void, given=given, given_action=action)
+        found = Infos(fields, infos.get(entity, {}))
+        if mask is not None:
+            found[MASK] = mask
+        if given:
+            found["given_action"] = action
+        if void:
+            found["void"] = True
+        return found

@@ -9,6 +9,7 @@ import numpy as np
 from gymnasium.error import ResetNeeded
 
 from arena.game.api import Info
+from arena.game.lockstep import RequestKind
 from arena.seat.client import SeatClient
 
 _ONLY_LANE = np.ones(1, np.bool_)
@@ -40,7 +41,7 @@ class EnvProxy(gymnasium.Env[Any, Any]):
         self.entity = seat.entities[0]
         self._seat = seat
         self._needs_reset = True
-        self._unseen = True  # whether there is a first observation that `reset` has not returned yet
+        self._first_pending = True  # whether there is a first observation that `reset` has not returned yet
         self._reward = 0.0  # received since the last step returned
 
     @property
@@ -53,15 +54,16 @@ class EnvProxy(gymnasium.Env[Any, Any]):
         super().reset(seed=seed)
         seat = self._seat
         seat.begin()
-        if seat.alone and (seed is not None or options or not self._unseen):
-            seat.restart(_ONLY_LANE, [seed], options)
+        if seat.alone and (seed is not None or options or not self._first_pending):
+            seat.request_restart(_ONLY_LANE, [seed], options)
+            seat.receive()
         while not seat.reply.fresh[0, 0]:
-            seat.idle()
+            seat.exchange(RequestKind.IDLE)
         self._reward = 0.0
         while not self._to_move:  # others move first in a turn-based game; rewards of these ticks count for `step`
-            seat.idle()
+            seat.exchange(RequestKind.IDLE)
             self._reward = 0.0 if seat.reply.fresh[0, 0] else self._reward + float(seat.reply.rewards[0, 0])
-        self._unseen, self._needs_reset = False, False
+        self._first_pending, self._needs_reset = False, False
         return seat.observation(0, 0), seat.info(0)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, Info]:
@@ -70,15 +72,15 @@ class EnvProxy(gymnasium.Env[Any, Any]):
             raise ResetNeeded("call reset() before step(): no episode is under way")
         seat = self._seat
         seat.write_action(0, action)
-        seat.act()
+        seat.exchange(RequestKind.ACT)
         reward = self._reward + float(seat.reply.rewards[0, 0])
         while not (self._to_move or self._ended):
-            seat.idle()
+            seat.exchange(RequestKind.IDLE)
             reward += float(seat.reply.rewards[0, 0])
         self._reward = 0.0
         if not self._ended:
             return seat.observation(0, 0), reward, False, False, seat.info(0)
-        self._needs_reset, self._unseen = True, bool(seat.reply.fresh[0, 0])
+        self._needs_reset, self._first_pending = True, bool(seat.reply.fresh[0, 0])
         terminated, truncated = bool(seat.reply.terminated[0, 0]), bool(seat.reply.truncated[0, 0])
         return seat.final_observations()[0], reward, terminated, truncated, seat.final_info(0)
 

@@ -71,16 +71,9 @@ class SeatLayout:
     external: bool = False  # whether the games are external
 
     @classmethod
-    def of(
-        cls,
-        lanes: int,
-        observation_spaces: Sequence[Space[Any]],
-        action_spaces: Sequence[Space[Any]],
-        mask_sizes: Sequence[int],
-        *,
-        external: bool = False,
-    ) -> SeatLayout:
-        kinds = list(zip(observation_spaces, action_spaces, mask_sizes, strict=True))
+    def of(cls, lanes: int, *by_entity: Sequence[Any], external: bool = False) -> SeatLayout:
+        """The layout of a seat; `by_entity` are observation spaces, action spaces and mask sizes of its entities."""
+        kinds = list(zip(*by_entity, strict=True))
         if all(kind == kinds[0] for kind in kinds):
             return cls(lanes, (Block(tuple(range(len(kinds))), *kinds[0]),), external)
         return cls(lanes, tuple(Block((index,), *kind) for index, kind in enumerate(kinds)), external)
@@ -120,9 +113,8 @@ class Welcome:
     seat: int = 0  # its number in the match
 
     def layout(self) -> SeatLayout:
-        return SeatLayout.of(
-            self.lanes, self.observation_spaces, self.action_spaces, self.mask_sizes, external=self.external
-        )
+        kinds = self.observation_spaces, self.action_spaces, self.mask_sizes
+        return SeatLayout.of(self.lanes, *kinds, external=self.external)
 
 
 class _Allocator:
@@ -213,17 +205,17 @@ class _View:
         """
         read_heap(heap, self._whole)
 
-    def _packed(self, rows: Sequence[Ragged]) -> bytes:
-        """The heap with these leaves; writes its size into the header."""
-        heap = packed(rows)
-        self.header[-1] = len(heap)
-        return heap
+    def _packed(self, active: NDArray[np.bool_], *others: Ragged, all_leaves: bool) -> bytes:
+        """The heap with the leaves, without items in rows that are not `active` [L, E], and then with other leaves.
 
-    def _keep_active(self, active: NDArray[np.bool_], *, all_leaves: bool) -> None:
-        """Drops the items of ragged leaves in the rows that are not `active` [L, E]."""
+        Writes its size into the header.
+        """
         if np.count_nonzero(active) < active.size:
             acting = [active[:, list(b.entities)].ravel() for b in self._layout.blocks]
             self._parts.keep(acting, all_leaves=all_leaves)
+        heap = packed([*self._parts.current(), *others])
+        self.header[-1] = len(heap)
+        return heap
 
 
 class RequestView(_View):
@@ -247,8 +239,7 @@ class RequestView(_View):
 
     def packed_heap(self, active: NDArray[np.bool_]) -> bytes:
         """The content of the heap, without the rows that are not `active` [L, E]; writes its size into the header."""
-        self._keep_active(active, all_leaves=True)
-        return self._packed(self._parts.current())
+        return self._packed(active, all_leaves=True)
 
 
 class ReplyArrays(NamedTuple):
@@ -278,18 +269,11 @@ class ReplyArrays(NamedTuple):
         terminated, truncated, active, fresh = (allocator.take(np.bool_, lanes, entities) for _ in range(4))
         rewards = allocator.take(np.float64, lanes, entities)
         void, given = (allocator.take(np.bool_, lanes, entities if layout.external else 0) for _ in range(2))
-        return cls(
-            terminated,
-            truncated,
-            active,
-            fresh,
-            rewards,
-            void,
-            given,
-            [allocator.take(np.int8, lanes, len(b.entities), b.mask_size) for b in layout.blocks],
-            [allocator.sample(b.observation_space, lanes, len(b.entities)) for b in layout.blocks],
-            [allocator.sample(b.action_space, lanes, len(b.entities)) for b in layout.blocks if layout.external],
-        )
+        blocks = layout.blocks
+        masks = [allocator.take(np.int8, lanes, len(b.entities), b.mask_size) for b in blocks]
+        leaves = [allocator.sample(b.observation_space, lanes, len(b.entities)) for b in blocks]
+        actions = [allocator.sample(b.action_space, lanes, len(b.entities)) for b in blocks if layout.external]
+        return cls(terminated, truncated, active, fresh, rewards, void, given, masks, leaves, actions)
 
 
 class ReplyView(_View):
@@ -348,22 +332,18 @@ class ReplyView(_View):
                         which = slice(None) if lanes is None else lanes
                         current[position::several][which] = part[number][which]
                     continue
-                given = first if several == 1 else Ragged.concat([part[number] for part in parts])[order]
-                if given.values.dtype is not current.values.dtype:
-                    given = given.astype(current.dtype)
+                rows = first if several == 1 else Ragged.concat([part[number] for part in parts])[order]
+                if rows.values.dtype is not current.values.dtype:
+                    rows = rows.astype(current.dtype)
                 if lanes is not None:
-                    given = current.replaced(given, np.repeat(lanes, several))
+                    rows = current.replaced(rows, np.repeat(lanes, several))
                 elif copy and several == 1:
-                    given = given.copy()
-                column[number] = given
+                    rows = rows.copy()
+                column[number] = rows
 
     def packed_heap(self) -> bytes:
         """The content of the heap; its size is written into the header. Rows that do not act have no actors."""
-        self._keep_active(self.active, all_leaves=False)
-        rows = self._parts.current()
-        if self.header[3]:
-            rows += self._last_parts.current()
-        return self._packed(rows)
+        return self._packed(self.active, *(self._last_parts.current() if self.header[3] else ()), all_leaves=False)
 
     def read_heap(self, heap: Buffer) -> None:
         whole = self._whole
@@ -378,10 +358,6 @@ class ReplyView(_View):
     @property
     def last(self) -> bool:
         return self.header[1] != 0
-
-    @property
-    def extra(self) -> bool:
-        return self.header[2] != 0
 
     def set_header(self, tick: int, *, last: bool, extra: bool) -> None:
         header = self.header
@@ -425,11 +401,11 @@ class ReplyView(_View):
         for block, target in self._final_masks.items():
             rows, entities = ended[block], self._layout.blocks[block].entities
             masks = self.mask_rows[block][rows]  # a copy
-            given = [None] * len(entities) if last_masks is None else [last_masks[entity] for entity in entities]
-            for position, mask in enumerate(given):
+            of_block = [None] * len(entities) if last_masks is None else [last_masks[entity] for entity in entities]
+            for position, mask in enumerate(of_block):
                 if mask is not None:
-                    own = rows % len(entities) == position
-                    masks[own] = mask[rows[own] // len(entities)]
+                    of_entity = rows % len(entities) == position
+                    masks[of_entity] = mask[rows[of_entity] // len(entities)]
             masks[~masks.any(axis=1)] = 1
             target[: len(masks)] = masks
 

@@ -10,6 +10,7 @@ from gymnasium.spaces import Space
 from pettingzoo import ParallelEnv
 
 from arena.game.api import Info
+from arena.game.lockstep import RequestKind
 from arena.seat.client import SeatClient
 
 _ONLY_LANE = np.ones(1, np.bool_)
@@ -38,7 +39,7 @@ class ParallelEnvProxy(ParallelEnv[str, Any, Any]):
             space.seed(seat.seed + index)
         self._seat = seat
         self._index = {agent: index for index, agent in enumerate(seat.entities)}
-        self._unseen = True  # whether there are first observations that `reset` has not returned yet
+        self._first_pending = True  # whether there are first observations that `reset` has not returned yet
 
     @property
     def ticks(self) -> int:
@@ -59,11 +60,12 @@ class ParallelEnvProxy(ParallelEnv[str, Any, Any]):
         """Begins an episode, or waits for the next one of a shared game."""
         seat = self._seat
         seat.begin()
-        if seat.alone and (seed is not None or options or not self._unseen):
-            seat.restart(_ONLY_LANE, [seed], options)
+        if seat.alone and (seed is not None or options or not self._first_pending):
+            seat.request_restart(_ONLY_LANE, [seed], options)
+            seat.receive()
         while not seat.reply.fresh.any():
-            seat.idle()
-        self._unseen = False
+            seat.exchange(RequestKind.IDLE)
+        self._first_pending = False
         self.agents = list(self.possible_agents)
         return self._observations({}), self._infos({})
 
@@ -79,7 +81,7 @@ class ParallelEnvProxy(ParallelEnv[str, Any, Any]):
         seat = self._seat
         for agent in self.agents:
             seat.write_action(self._index[agent], actions[agent])
-        seat.act()
+        seat.exchange(RequestKind.ACT)
         reply = seat.reply
         finals = {self.possible_agents[row]: value for row, value in seat.final_observations().items()}
         rewards = {agent: float(reply.rewards[0, self._index[agent]]) for agent in self.agents}
@@ -87,7 +89,7 @@ class ParallelEnvProxy(ParallelEnv[str, Any, Any]):
         truncated = {agent: bool(reply.truncated[0, self._index[agent]]) for agent in self.agents}
         observations, infos = self._observations(finals), self._infos(finals)
         self.agents = [agent for agent in self.agents if agent not in finals]
-        self._unseen = not self.agents and bool(reply.fresh.any())
+        self._first_pending = not self.agents and bool(reply.fresh.any())
         return observations, rewards, terminated, truncated, infos
 
     def _observations(self, finals: dict[str, Any]) -> dict[str, Any]:

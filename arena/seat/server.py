@@ -153,8 +153,8 @@ class SeatServer:
             mask, target = self.reply.masks_by_entity[position], found[position]
             if isinstance(space, UnitActions):
                 shown, active = self.reply.of_entity(position)["actions"], self.reply.active[:, position]
-                own = {name: {part: rows.kept(active) for part, rows in of.items()} for name, of in shown.items()}
-                found[position] = space.first_allowed(own, None if chosen is None else space.parse_idle(chosen))
+                masks = {name: {part: rows.kept(active) for part, rows in of.items()} for name, of in shown.items()}
+                found[position] = space.first_allowed(masks, None if chosen is None else space.parse_idle(chosen))
             elif self.ragged and is_ragged(space):
                 action = no_op(space) if chosen is None else as_action(space, chosen)
                 found[position] = stack(space, [action] * len(self.reply.active))
@@ -192,11 +192,11 @@ class SeatServer:
         """The number of units of each type in the seat's observations, or of items of each ragged leaf."""
         counts: Counter[str] = Counter()
         for position, (space, _) in enumerate(self._observed):
-            seen = self.reply.of_entity(position)
+            observed = self.reply.of_entity(position)
             if isinstance(space, UnitSpace):
-                counts.update({name: seen["units"][name].total for name in space.types})
+                counts.update({name: observed["units"][name].total for name in space.types})
                 continue
-            for leaf, array in zip(leaves_of(space, ragged=True), flatten(space, seen), strict=True):
+            for leaf, array in zip(leaves_of(space, ragged=True), flatten(space, observed), strict=True):
                 if leaf.ragged:
                     counts[leaf.place or "items"] += array.total
         return ", ".join(f"{count:,} {name}" for name, count in counts.most_common())

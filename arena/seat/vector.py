@@ -82,7 +82,7 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
         self.single_observation_space = seat.observation_spaces[0]
         self.single_action_space = space = seat.action_spaces[0]
         self.observation_space = batched_space(self.single_observation_space, self.num_envs)
-        self._shown_actions = _shown_by(self._seats)
+        self._shown_actions = _actions_shown_by(self._seats)
         self.action_space = batched_space(space, self.num_envs, self._shown_actions)
         # The blocks of one worker must not draw the same actions.
         block_seed = np.random.SeedSequence((seat.seed, seat.part)).generate_state(1)[0]
@@ -90,10 +90,10 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
         self.metadata = {"render_modes": [], "autoreset_mode": AutoresetMode.SAME_STEP}
         self.seat_entities = seat.entities
         self.masked = bool(seat.mask_sizes[0])
-        self._ragged, self._outside = seat.ragged, seat.external
+        self._ragged, self._external = seat.ragged, seat.external
         self._composite = isinstance(self.single_observation_space, (spaces.Dict, spaces.Tuple))
         self._all_rows = np.ones(self.num_envs, np.bool_)
-        self._unseen = True  # whether there are first observations that `reset` has not returned yet
+        self._first_pending = True  # whether there are first observations that `reset` has not returned yet
         # What `step` reads and writes: per seat, by row.
         replies = [seat.reply for seat in seats]
         self._leaves = list(zip(*(reply.rows[0] for reply in replies), strict=True))  # per leaf, per seat
@@ -146,7 +146,7 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
         super().reset(seed=first_seed)
         for seat in self._seats:
             seat.begin()
-        if self._seats[0].alone and (seed is not None or options or not self._unseen):
+        if self._seats[0].alone and (seed is not None or options or not self._first_pending):
             options = dict(options or {})
             lanes: BoolRows = np.ones(self._lanes, np.bool_)
             if (mask := options.pop("reset_mask", None)) is not None:  # the lanes with any row in it
@@ -162,21 +162,23 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
                 seeds = [int(seed) + lane for lane in range(self._lanes)]
             first = 0
             for seat in self._seats:  # every block sends a request, also for no lanes: see `BlockOrder`
-                own = slice(first, first + seat.lanes)
-                seat.ask_restart(lanes[own], None if seeds is None else seeds[own], options or None)
+                part = slice(first, first + seat.lanes)
+                seat.request_restart(lanes[part], None if seeds is None else seeds[part], options or None)
                 first += seat.lanes
             for seat in self._seats:
                 seat.receive()
-        elif not self._unseen:  # idle until each lane has begun a new episode
-            begun = self._fresh()
-            while not begun.all():
+        elif not self._first_pending:  # idle until each lane has begun a new episode
+            begun = np.zeros(self._lanes, np.bool_)
+            while True:
+                begun |= np.concatenate([seat.reply.fresh.any(axis=1) for seat in self._seats])
+                if begun.all():
+                    break
                 for seat in self._seats:
                     seat.submit(RequestKind.IDLE)
                 for seat in self._seats:
                     seat.receive()
-                begun |= self._fresh()
         for block in (self, *self.blocks):
-            block._unseen = False
+            block._first_pending = False
         return self._observations(), self._infos()
 
     def step(self, actions: Any) -> StepResults:
@@ -212,7 +214,7 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
         return self._observations(), _joined(self._rewards), *flags, infos
 
     def _send(self, actions: Any) -> None:
-        if self._unseen:
+        if self._first_pending:
             raise ResetNeeded("call reset() before step()")
         for seat in self._seats:
             seat.check_turn()
@@ -260,7 +262,7 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
                 for row, mask in seat.final_masks().items():
                     last[rows.start + row] = mask
             fields = fields._replace(ended=ended, final_obs=observed, final_mask=last)
-        if self._outside:
+        if self._external:
             replies = [seat.reply for seat in self._seats]
             actions = zip(*(reply.given_rows[0] for reply in replies), strict=True)
             fields = fields._replace(
@@ -277,7 +279,7 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
         if fields.action_mask is not None:
             infos[MASK], infos[f"_{MASK}"] = fields.action_mask, self._all_rows.copy()
         infos["active"] = fields.active
-        if self._outside:
+        if self._external:
             infos |= {"void": fields.void, "given": fields.given, "given_action": fields.given_action}
         return infos
 
@@ -289,12 +291,8 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
     def _active_rows(self) -> BoolRows:
         return _joined(self._active)
 
-    def _fresh(self) -> BoolRows:
-        """[L] the lanes with a first observation of an episode."""
-        return np.concatenate([seat.reply.fresh.any(axis=1) for seat in self._seats])
 
-
-def _shown_by(seats: Sequence[SeatClient]) -> Callable[[], Any]:
+def _actions_shown_by(seats: Sequence[SeatClient]) -> Callable[[], Any]:
     """A function that returns what the units of all rows may do now, batched; None without units or observations."""
     space = seats[0].observation_spaces[0]
     if not isinstance(space, UnitSpace):

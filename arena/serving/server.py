@@ -22,7 +22,7 @@ from arena.game.spaces import empty_batch
 from arena.plan.plan import MatchPlan
 from arena.records.journal import Journal
 from arena.records.metrics import EpisodeRecord
-from arena.roles.environment.episodes import GameTracker
+from arena.roles.environment.episodes import GameTracker, Tracked
 from arena.serving.player import Player
 
 _log = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ class Server:
         self._finished: list[Game] = []
         entities = {entity: number for number, entity in enumerate(self.interface.entities)}
         seats = [tuple(entities[str(entity)] for entity in seat.entities) for seat in match.seats]
-        self._tracker = GameTracker(self, match, seats, (), rule="info")
+        self._tracker = GameTracker(self, Tracked(match, seats, range(match.lanes), rule="info"))
         self._journal = None if records is None else Journal(records / "episodes.jsonl")
         self._counts = None if records is None else Journal(records / "games.jsonl")
         self._actions = [empty_batch(space, match.lanes) for space in self.interface.action_spaces]

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from arena.diagnostics.start_folder import anchored
-from arena.run.holding import ADDRESS_VARIABLE, KEY_VARIABLE, receive, send
+from arena.run.controller import ADDRESS_VARIABLE, KEY_VARIABLE, receive, send
 
 _LOOK_SECONDS = 0.2  # between two looks at the processes
 _END_SECONDS = 10.0  # for the processes to end when the Trainer is closed
@@ -84,7 +84,7 @@ class RemoteRun:
                 while not self._connection.poll(_LOOK_SECONDS):
                     if self._process.poll() is not None and not self._connection.poll(0):
                         return None
-                return int(receive(self._connection)["held"])
+                return int(receive(self._connection)["waits"])
             except (EOFError, OSError):  # the process that led the run has died, or has ended
                 self._connection.close()
                 self._connection = None

@@ -177,7 +177,7 @@ class Trainer:
             run = prepare(self._config, ranks=1, run_dir=run_dir, resume=resume)
         for line in run.words:  # such as that a boundary is damaged
             _log.warning("%s", line)
-        run = replace(run, source=self._origin.source, overridden=self._origin.overridden, held=True)
+        run = replace(run, source=self._origin.source, overridden=self._origin.overridden, controlled=True)
         state = RunState(objects=self._objects)
         self._leader = Leader(state, display=silent_display(), output=self._output, watched=False)
         self._loop = RunLoop(OneProcess(), run, state, self._leader)

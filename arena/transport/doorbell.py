@@ -50,7 +50,7 @@ class Doorbell:
         os.close(open_descriptor(self.address.pid, self._write, os.O_WRONLY))  # fails here if others could not open it
         self._others: dict[int, int] = {}  # rank -> descriptor of its pipe
         self._closed = False
-        self._own_lock = threading.Lock()
+        self._lock = threading.Lock()
 
     def connect(self, rank: int, other: BellAddress) -> None:
         """Opens the doorbell of another process of this node."""
@@ -58,7 +58,7 @@ class Doorbell:
 
     def close(self) -> None:
         """Closes all pipes; the doorbell cannot be used afterwards."""
-        with self._own_lock:
+        with self._lock:
             self._closed = True
         for descriptor in (self._read, self._write, *self._others.values()):
             os.close(descriptor)
@@ -81,12 +81,12 @@ class Doorbell:
 
         return write_ring
 
-    def own_ringer(self, address: int) -> Callable[[], None]:
+    def local_ringer(self, address: int) -> Callable[[], None]:
         """A function that wakes a role of this process; any thread may call it, also after `close`."""
         message = _RING.pack(address)
 
         def ring() -> None:
-            with self._own_lock:  # after `close` the descriptor may belong to another file
+            with self._lock:  # after `close` the descriptor may belong to another file
                 if not self._closed:
                     os.write(self._write, message)
 

@@ -15,7 +15,6 @@ not enough shared memory.
 from __future__ import annotations
 
 import logging
-import struct
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Any, NamedTuple, TypeAlias
@@ -24,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arena.transport.endpoint import Bytes, Endpoint, Link, LinkSet, LinkSize, RemoteTransport, Side, Tag, link_tags
+from arena.transport.pickling import expect, pack
 from arena.transport.shared_memory import MOST_BYTES, LocalHeap, SharedHeap, SharedMemory, fence, whole_pages
 
 NEVER_AGAIN = 2**62
@@ -31,9 +31,6 @@ NEVER_AGAIN = 2**62
 
 Heap: TypeAlias = LocalHeap | SharedHeap
 _CACHE_LINE = 64
-# Process, descriptor (-1: no memory), bytes; seats, request and reply bytes; seat; of the heaps descriptor (-1: none)
-# and bytes.
-_PLACE = struct.Struct("<9q")
 _log = logging.getLogger(__name__)
 
 
@@ -201,20 +198,6 @@ class LinkPlace(NamedTuple):
     seat: int
     heaps: SharedMemory | None = None  # of all seats of the block, if any has heaps
 
-    def pack(self) -> bytes:
-        heaps = (-1, 0) if self.heaps is None else self.heaps[1:]
-        return _PLACE.pack(*(self.memory or (-1, -1, 0)), *self.layout, self.seat, *heaps)
-
-    @classmethod
-    def unpack(cls, message: Any) -> LinkPlace:
-        pid, descriptor, nbytes, *layout, seat, heaps, heap_bytes = _PLACE.unpack(message)
-        return cls(
-            SharedMemory(pid, descriptor, nbytes) if descriptor >= 0 else None,
-            LinkLayout(*layout),
-            seat,
-            SharedMemory(pid, heaps, heap_bytes) if heaps >= 0 else None,
-        )
-
     def heaps_of(self, side: Side) -> tuple[Heap, Heap] | None:
         """The heap that an end of the seat's link writes, and the heap that it reads; mapping them may fail."""
         if self.heaps is None:
@@ -282,24 +265,16 @@ class LinkMemory:
         for seat, peer in enumerate(peers):
             if near[seat]:
                 its_heaps = heaps if shared is not None and sizes[seat].heaps else None
-                endpoint.send(peer, Tag.LINK, LinkPlace(shared, layout, seat, its_heaps).pack())
+                endpoint.send(peer, Tag.LINK, pack(LinkPlace(shared, layout, seat, its_heaps)))
         counters = SharedCounters.on(memory, layout.seats)
         links: list[Link] = []
         for seat, peer in enumerate(peers):
             row = memory[layout.row(seat)]
             outbox, inbox = layout.replies(row), layout.requests(row)
             if self._hosts(peer) or (near[seat] and shared is not None):
+                wake, side = _waker(endpoint, peer), Side.ENVIRONMENT
                 link = SharedEnvironmentLink(
-                    endpoint,
-                    peer,
-                    Side.ENVIRONMENT,
-                    part,
-                    seat,
-                    counters,
-                    outbox,
-                    inbox,
-                    _waker(endpoint, peer),
-                    ends.get(seat),
+                    endpoint, peer, side, part, seat, counters, outbox, inbox, wake, ends.get(seat)
                 )
                 link.peers = peers
                 links.append(link)
@@ -331,7 +306,7 @@ class LinkMemory:
         else:
             place = None  # on another node
             if self._near(environment):
-                place = LinkPlace.unpack(endpoint.receive(environment, Tag.LINK)[1])
+                place = expect(LinkPlace, endpoint.receive(environment, Tag.LINK))
             if place is None or place.memory is None:
                 outbox, inbox = (np.zeros(nbytes, np.uint8) for nbytes in (size.request, size.reply))
                 return self._transport.link(endpoint, environment, Side.SEAT, part, outbox, inbox)

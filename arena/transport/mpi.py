@@ -101,19 +101,16 @@ class MpiTransport:
 
     def __init__(self, world: World, ranks: Sequence[int], *, shared_memory: bool) -> None:
         self._world = world
-        communicator = world.comm
-        self._comm = communicator
-        self._rank = communicator.Get_rank()
-        self._ranks = ranks
-        self._processes, self._bell = _exchange_processes(communicator, bells=shared_memory)
+        self._comm, self._rank, self._ranks = world.comm, world.rank, ranks
+        self._processes, self._bell = _exchange_processes(self._comm, bells=shared_memory)
         neighbors = self._bell.neighbors if self._bell is not None else ()
-        own = self._processes[self._rank]
+        this = self._processes[self._rank]
         world.neighbors = {
             rank: process.pid
             for rank, process in enumerate(self._processes)
-            if process is not None and own is not None and process != own and process.node == own.node
+            if process is not None and this is not None and process != this and process.node == this.node
         }
-        self._all_ring = len(neighbors) == communicator.Get_size() - 1
+        self._all_ring = len(neighbors) == world.size - 1
         self._announce = {rank: self._ringer(rank, message_from(self._rank)) for rank in neighbors}
         self._owed: Counter[int] = Counter()  # rank -> messages that its rings announced and MPI has not delivered yet
         self._rung: deque[int] = deque()  # without a doorbell: the roles whose bells have been rung
@@ -135,7 +132,7 @@ class MpiTransport:
 
     def bell(self, address: int) -> Callable[[], None]:
         if self._bell is not None:
-            return self._bell.own_ringer(address)
+            return self._bell.local_ringer(address)
         return lambda: self._rung.append(address)
 
     def waker(self, address: int) -> Callable[[], None]:
@@ -318,22 +315,20 @@ def _exchange_processes(communicator: MPI.Comm, *, bells: bool) -> tuple[list[Pr
     if not bells:
         return processes, None
     addresses: list[BellAddress | None] = [address for _, address in gathered]
-    node = bell.address.node if bell is not None else ""
+    node, opened = bell.address.node if bell is not None else "", bell is not None
     near = [(rank, one) for rank, one in enumerate(addresses) if one is not None and one.node == node]
-    opened = bell is not None
-    if bell is not None:
-        try:
-            for rank, address in near:
-                if rank != communicator.Get_rank():
-                    bell.connect(rank, address)
-        except OSError as error:
-            opened = False
-            _log.warning("the doorbell of a process of this node cannot be opened (%s): messages are polled for", error)
+    try:
+        for rank, address in near:
+            if bell is not None and rank != communicator.Get_rank():
+                bell.connect(rank, address)
+    except OSError as error:
+        opened = False
+        _log.warning("the doorbell of a process of this node cannot be opened (%s): messages are polled for", error)
     # If one process of a node has no doorbells, none of them may ring, or it would miss their messages.
     outcomes = communicator.allgather(opened)
     if bell is not None and not all(outcomes[rank] for rank, _ in near):
         bell.close()
-        return processes, None
+        bell = None
     return processes, bell
 
 

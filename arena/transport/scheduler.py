@@ -107,7 +107,7 @@ class RoleScheduler:
         self.tallies: dict[int, Callable[[], Mapping[str, int]]] = {}
         self._last_poll = 0.0  # when other processes were last polled
         self.turns = 0
-        self._idle = False  # whether all roles wait
+        self._all_wait = False
         self.link_memory = LinkMemory(self.hosts, remote)
         self._failure: BaseException | None = None
         self._stopping = False
@@ -203,7 +203,7 @@ class RoleScheduler:
             self._wake_by_bell_or_alarm()
         while not self._ready:
             seconds = max(0.0, min(self._alarms.values()) - monotonic()) if self._alarms else None
-            self._idle = True
+            self._all_wait = True
             if self.remote is not None:
                 self.remote.wait(self, seconds)
             elif any(wait.awaited[1] is Tag.GAMES for wait in self._asleep.values()):
@@ -216,7 +216,7 @@ class RoleScheduler:
                 how_many = f", {len(circle)} of them in a circle" if circle else ""
                 report = status.report(circle, others, lambda address: self._tasks[address].name)
                 self._stop(Deadlock(f"every role waits for another one{how_many}:\n{report}"))
-            self._idle = False
+            self._all_wait = False
             if self._stopping:
                 return self._next()
             self._wake_by_bell_or_alarm()
@@ -230,7 +230,7 @@ class RoleScheduler:
     @property
     def idle(self) -> bool:
         """Whether every role of this process waits for other processes, or for external games."""
-        return self._idle or self._lone_wait is not None
+        return self._all_wait or self._lone_wait is not None
 
     def threads(self) -> Mapping[int, int]:
         """The thread identifiers of the roles that have started, by address."""
@@ -256,14 +256,14 @@ class RoleScheduler:
         return tuple(found)
 
     def _answer(self, source: int, data: Bytes) -> None:
+        """Answers an order QUERY_STATUS."""
         question: StatusQuery = unpack(data)
         peeked = tuple(peek(process) for process in question.peek)
-        roles = self.statuses(stacks=question.stacks)
         calls = {address: tuple(count().items()) for address, count in self.tallies.items()}
+        roles = self.statuses(stacks=question.stacks)
         counted = tuple(role._replace(calls=calls.get(role.address, ())) for role in roles)
         answer = StatusReply(question, counted, peeked)
-        own = next(iter(self._tasks))
-        self.send(source, Tag.ORDER, own, bytes([Order.STATUS]) + pack(answer))
+        self.send(source, Tag.ORDER, next(iter(self._tasks)), bytes([Order.STATUS]) + pack(answer))
 
     def on_order(self, order: Order, do: OrderHandler, address: int = ANY_SOURCE) -> None:
         """Calls `do` when this order comes for the role at an address, or for any role of this process."""

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import mmap
 import os
-import struct
 import threading
 from typing import NamedTuple
 from weakref import WeakValueDictionary, finalize
@@ -29,6 +28,7 @@ from numpy.typing import NDArray
 
 from arena.transport.doorbell import open_descriptor
 from arena.transport.endpoint import Bytes
+from arena.transport.pickling import pack, unpack
 
 MOST_BYTES = 2**28
 """The most bytes of the heap of one message."""
@@ -90,17 +90,16 @@ class SharedMemory(NamedTuple):
     def map(self, part: slice | None = None) -> NDArray[np.uint8]:
         """The memory, or a part of it that begins and ends on a page boundary; any process of the node may call it."""
         start, stop = (0, self.nbytes) if part is None else (part.start, part.stop)
-        own = self.pid == os.getpid()
-        descriptor = self.descriptor if own else open_descriptor(self.pid, self.descriptor, os.O_RDWR)
+        is_here = self.pid == os.getpid()
+        descriptor = self.descriptor if is_here else open_descriptor(self.pid, self.descriptor, os.O_RDWR)
         try:
             return np.frombuffer(mmap.mmap(descriptor, stop - start, offset=start), np.uint8)
         finally:
-            if not own:
+            if not is_here:
                 os.close(descriptor)
 
 
 _MADE: WeakValueDictionary[SharedMemory, NDArray[np.uint8]] = WeakValueDictionary()  # of this process
-_TICKET = struct.Struct("<5q")  # process, descriptor, bytes of everything; areas, bytes of one
 
 
 class SharedAreas:
@@ -150,13 +149,12 @@ class SharedAreas:
         Raises:
             OSError: its process has ended, or has closed them.
         """
-        *memory, size, nbytes = _TICKET.unpack(ticket)
-        return cls(SharedMemory(*memory), size, nbytes)
+        return cls(*unpack(ticket))
 
     @property
     def ticket(self) -> bytes:
         """Other roles of the node open the areas with it, until `close`."""
-        return _TICKET.pack(*self._memory, self.size, self.nbytes)
+        return pack((self._memory, self.size, self.nbytes))
 
     def __getitem__(self, index: int) -> NDArray[np.uint8]:
         area: NDArray[np.uint8] = self._areas[index]

@@ -20,17 +20,10 @@ _MOST_LINES = 24
 _AWAITED = {
     Tag.TO_ROOT: "a message of {}",
     Tag.FROM_ROOT: "a message of the {}",
-    Tag.WELCOME: "the description of its seat by the {}",
-    Tag.LINK: "the description of its seat by the {}",
+    **dict.fromkeys((Tag.WELCOME, Tag.LINK), "the description of its seat by the {}"),
     Tag.GROUP: "its group: the {}",
-    Tag.REQUEST: "the action of the {}",
-    Tag.REQUEST_EXTRA: "the action of the {}",
-    Tag.SECOND_REQUEST: "the action of the {}",
-    Tag.SECOND_REQUEST_EXTRA: "the action of the {}",
-    Tag.REPLY: "the answer of the {}",
-    Tag.REPLY_EXTRA: "the answer of the {}",
-    Tag.SECOND_REPLY: "the answer of the {}",
-    Tag.SECOND_REPLY_EXTRA: "the answer of the {}",
+    **dict.fromkeys((tag for tag in Tag if "REQUEST" in tag.name), "the action of the {}"),
+    **dict.fromkeys((tag for tag in Tag if "REPLY" in tag.name), "the answer of the {}"),
     Tag.GAMES: "an external game that asks for an action",
 }
 
@@ -92,12 +85,12 @@ class StatusReply(NamedTuple):
 def find_circle(roles: Iterable[RoleStatus]) -> list[RoleStatus]:
     """The first circle of waits: each role waits for the next one, the last for the first. Empty if there is none."""
     waits = {role.address: (role, role.awaited[2]) for role in roles if role.awaited is not None}
-    seen: set[int] = set()
+    visited: set[int] = set()
     for start in waits:
         chain: list[int] = []
         address = start
-        while address in waits and address not in seen:
-            seen.add(address)
+        while address in waits and address not in visited:
+            visited.add(address)
             chain.append(address)
             address = waits[address][1]
         if address in chain:

@@ -30,7 +30,7 @@ def test_rings_are_heard_at_a_descriptor_of_any_number(bells: tuple[Doorbell, Do
         bells[0]._read = fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, 1024)  # `select` takes only those below
         os.close(low)
         assert list(bells[0].poll(0.01)) == []
-        bells[0].own_ringer(3)()
+        bells[0].local_ringer(3)()
         assert list(bells[0].poll(5.0)) == [3]
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

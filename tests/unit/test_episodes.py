@@ -17,7 +17,7 @@ from arena.config.schema import EnvConfig
 from arena.game.api import Frame, Info, Step
 from arena.plan.plan import MatchPlan, SeatPlan
 from arena.records.metrics import EpisodeRecord
-from arena.roles.environment.episodes import EpisodeTracker
+from arena.roles.environment.episodes import EpisodeTracker, Tracked
 
 NOTHING: list[list[Info]] | None = None
 
@@ -28,7 +28,7 @@ def account(
     plans = tuple(SeatPlan(index, f"policy {index}", entities) for index, entities in enumerate(seats))
     described = MatchConfig(env="game", seats=tuple(plan.policy for plan in plans), lanes=lanes, sides=())
     match = MatchPlan(3, 0, 0, described, EnvConfig(make="game"), plans, path="matches[0]")
-    return EpisodeTracker(match, seats, range(lanes), rule=rule)
+    return EpisodeTracker(Tracked(match, seats, range(lanes), rule=rule))
 
 
 def step(rewards: Any, terminated: Any, truncated: Any = None, infos: Any = NOTHING) -> Step:

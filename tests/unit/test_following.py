@@ -98,7 +98,7 @@ def test_ticks_count_all_matches_of_all_rounds(folder: RunFolder) -> None:
 def test_starting_run_is_awaited(folder: RunFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     place = tmp_path / "starting"
     steps = [
-        lambda: RunFolder.open(place, given=True),
+        lambda: RunFolder.open(place, named=True),
         lambda: (place / "lock").touch(),
         lambda: shutil.copytree(folder.path, place, dirs_exist_ok=True),
     ]

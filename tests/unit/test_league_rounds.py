@@ -124,9 +124,9 @@ def test_reset_policy_loads_the_configured_checkpoint(tmp_path: Path, monkeypatc
 
 def own_of(run: Run, policy: str) -> dict[tuple[int, int], str]:
     """By the seats of a policy the names of the files that their workers begin with."""
-    assert run.leg.own is not None
+    assert run.leg.private_states is not None
     seats = run.plan.policies[policy].workers
-    return {seat: path.name.partition(".")[2] for seat, path in run.leg.own.items() if seat in seats}
+    return {seat: path.name.partition(".")[2] for seat, path in run.leg.private_states.items() if seat in seats}
 
 
 def planned_as(monkeypatch: pytest.MonkeyPatch, *matches: dict[str, Any]) -> None:

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arena.transport.endpoint import LinkSet, LinkSize, Side, Tag
-from arena.transport.links import LinkLayout, LinkMemory, LinkPlace, SharedCounters, SharedSeatLink
+from arena.transport.links import LinkLayout, LinkMemory, SharedCounters, SharedSeatLink
 from arena.transport.shared_memory import SharedMemory
 
 
@@ -71,12 +71,6 @@ def test_layout_puts_counters_and_rows_on_pages_of_their_own(s: int, request: in
     requests, replies = shape.requests(row), shape.replies(row)  # type: ignore[arg-type]
     assert (len(requests), len(replies)) == (request, reply)
     assert not {*requests.tolist()} & {*replies.tolist()} and shape.reply_offset % 64 == 0
-
-
-@pytest.mark.parametrize("memory", [SharedMemory(12, 3, 8192), None])
-def test_link_place_keeps_its_values_when_packed(memory: SharedMemory | None) -> None:
-    place = LinkPlace(memory, LinkLayout(3, 100, 200), 2)
-    assert LinkPlace.unpack(place.pack()) == place
 
 
 class LocalTransport:

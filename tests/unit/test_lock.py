@@ -61,10 +61,10 @@ def test_second_holder_is_refused_until_the_first_one_is_killed(tmp_path: Path) 
 
 def test_lock_is_exclusive_within_a_process(tmp_path: Path) -> None:
     with RunLock.take(tmp_path) as lock:
-        assert lock.held
+        assert lock.locked
         with pytest.raises(ConfigError, match=f"process {os.getpid()} on host"):
             RunLock.take(tmp_path)
-    assert not lock.held
+    assert not lock.locked
     RunLock.take(tmp_path).release()
 
 
@@ -113,7 +113,7 @@ def test_file_system_without_locks_allows_training(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(fcntl, "flock", unknown)
     lock = RunLock.take(tmp_path)
-    assert not lock.held
+    assert not lock.locked
     lock.release()
 
 
@@ -123,7 +123,7 @@ def test_lock_works_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(os, "pwrite", full)
     with RunLock.take(tmp_path) as lock:
-        assert lock.held
+        assert lock.locked
 
 
 def test_missing_folder_and_symlink_lock_are_refused(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ OWN: dict[str, Any] = {
 
 @pytest.fixture(autouse=True)
 def _own_names_are_forgotten() -> Iterator[None]:
-    before = {kind: dict(vars(found)) for kind, found in vars(registry.OWN).items()}
+    before = {kind: dict(vars(found)) for kind, found in vars(registry.REGISTERED).items()}
     yield
     forget(before)
 
@@ -42,8 +42,8 @@ def _own_names_are_forgotten() -> Iterator[None]:
 def forget(known: dict[str, dict[str, Any]]) -> None:
     """Leaves these names alone."""
     for kind, names in known.items():
-        vars(getattr(registry.OWN, kind)).clear()
-        vars(getattr(registry.OWN, kind)).update(names)
+        vars(getattr(registry.REGISTERED, kind)).clear()
+        vars(getattr(registry.REGISTERED, kind)).update(names)
     sys.modules.pop("own_names", None)
 
 
@@ -53,7 +53,7 @@ def test_own_names_are_used_as_built_in_ones(tmp_path: Path) -> None:
     assert returns and all(value % 2 == 0 for value in returns), "the wrapper doubles whole numbers"
     assert (played.folder.path / "counted").read_text() == str(len(played.episodes))
     assert (played.folder.path / "written").read_text() == "10"
-    forget({kind: {} for kind in vars(registry.OWN)})
+    forget({kind: {} for kind in vars(registry.REGISTERED)})
     assert main(["replay", str(played.folder.path), "--verify"]) == 0, "a replay knows the modules too"
 
 
@@ -110,5 +110,5 @@ def test_list_shows_own_names_and_their_arguments(capsys: pytest.CaptureFixture[
 def test_policy_of_a_run_with_own_names_is_loaded(tmp_path: Path) -> None:
     own = {**OWN, "policies": {"a": {"algorithm": "random"}}, "callbacks": [], "loggers": []}
     run = play(own, tmp_path).folder.path
-    forget({kind: {} for kind in vars(registry.OWN)})
+    forget({kind: {} for kind in vars(registry.REGISTERED)})
     assert load_policy(run, "a").action_space.n == 3  # type: ignore[attr-defined]

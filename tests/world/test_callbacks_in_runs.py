@@ -96,7 +96,7 @@ def test_failing_callback_ends_the_run_and_is_named(
     where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failures: list[Failed] = []
-    monkeypatch.setattr("arena.run.console.tell", failures.append)
+    monkeypatch.setattr("arena.run.console.write_failure", failures.append)
     entry = {"class": "recorders:Fails", "options": {"where": where}}
     folder = train(duel(entry), tmp_path / "run", code=1)
     (failure,) = failures

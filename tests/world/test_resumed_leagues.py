@@ -19,7 +19,7 @@ from arena.records import checkpoint
 from arena.records.boundary import discard_after
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
-from arena.records.lock import RunLock, is_held, is_left
+from arena.records.lock import RunLock, is_left, is_locked
 from arena.roles.root.root import Root
 from arena.roles.run import Run
 from arena.run import rounds
@@ -264,7 +264,7 @@ def test_folder_is_locked_while_a_round_is_planned(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(rounds, "plan_next_round", watched)
     folder = play(past_selves(), tmp_path / "run")
     assert refused == [1, 2]
-    assert not is_held(folder.path)
+    assert not is_locked(folder.path)
     assert not is_left(folder.path)
 
 

@@ -35,7 +35,7 @@ def writing() -> Iterator[Finding]:
             with replacing(Path(folder) / "file") as file:
                 file.write(b"x")
             with RunLock.take(folder) as lock:
-                locks = lock.held
+                locks = lock.locked
     except (OSError, ConfigError) as error:
         yield problem(
             subject, f"{where} cannot be written: {error}", "go to another folder, or name one with --run-dir"

@@ -25,7 +25,7 @@ from arena.roles.protocol import Done, Go, Progress, Ready, Stopping
 from arena.roles.run import Run
 from arena.roles.state import RunState
 from arena.transport import Bytes, Endpoint, Order, Tag
-from arena.transport.endpoint import ANY_SOURCE, OrderHandler
+from arena.transport.endpoint import ANY_SOURCE
 from arena.transport.pickling import expect, pack
 
 _REPORT_SECONDS = 0.25  # between two Progress messages
@@ -58,24 +58,13 @@ class Environment:
         self._blocks: list[LaneBlock] = []
         with ExitStack() as made:
             for part, lanes in enumerate(shares):
-                block = LaneBlock(
-                    endpoint,
-                    run,
-                    match,
-                    lanes=lanes,
-                    part=part,
-                    parts=len(shares),
-                    limit=limit,
-                    stopwatch=self._stopwatch,
-                    connection=connection,
-                    ends_early=lambda: self._ends_early,
-                )
+                block = LaneBlock(endpoint, run, match, lanes, part, len(shares), self._stopwatch, limit, connection)
                 made.callback(block.abandon)
                 self._blocks.append(block)
             made.pop_all()
         self._reported = 0.0
+        self._played = 0  # the last tick of a leg that is over
         self._hold: int | None = None  # wait before this tick for a `Go` with the leg's end
-        self._ends_early = False  # the root has ordered to hold: external games are not waited for any more
         self._bell = endpoint.bell() if connection is not None else None
         endpoint.on_order(Order.STOP, self._stop_at)
 
@@ -108,8 +97,8 @@ class Environment:
             episodes = tuple(count for block in self._blocks for count in block.episodes)
             self._send(Done(role, self.tick, self._stopwatch.profile(), episodes=episodes))
             # An order may still come; its handler must not keep these games in memory while the next leg makes its own.
-            tick = max(block.tick for block in self._blocks)
-            self._endpoint.on_order(Order.STOP, _refusal(self._endpoint, self._match.match, tick))
+            self._played = max(block.tick for block in self._blocks)
+            self._blocks.clear()
         except BaseException:
             for block in self._blocks:  # a game may have started processes, which only its `close` ends
                 block.abandon()
@@ -127,12 +116,14 @@ class Environment:
     def _stop_at(self, _: int, data: Bytes) -> None:
         """Handles the order to hold before a tick; it may arrive while another role of the process runs."""
         # A tick in progress counts as played: its replies can no longer say that it is the last one.
-        ordered, tick = int.from_bytes(data, "little"), max(block.tick + (not block.over) for block in self._blocks)
+        ordered = int.from_bytes(data, "little")
+        tick = max((block.tick + (not block.over) for block in self._blocks), default=self._played)
         over = self._hold is None and all(block.over for block in self._blocks)
         holds = ordered > tick and not over
         if holds:
             self._hold = ordered
-            self._ends_early = True
+            for block in self._blocks:
+                block.ends_early = True  # external games are not waited for any more
             if self._bell is not None:
                 self._bell()
         self._send(Stopping(self._match.match, ordered, tick, holds))
@@ -164,13 +155,3 @@ class Environment:
             # Only the root knows, after the last message of a leg, whether the run ends with it.
             if last or self._reported - connection.counted_at > _COUNT_SECONDS:
                 self._send(connection.counts(self._match.match, self.tick))
-
-
-def _refusal(endpoint: Endpoint, match: int, tick: int) -> OrderHandler:
-    """A handler of the order to stop; it answers that the match has played its leg, up to `tick`."""
-
-    def refuse(_: int, data: Bytes) -> None:
-        stopping = Stopping(match, int.from_bytes(data, "little"), tick, holds=False)
-        endpoint.send(0, Tag.TO_ROOT, pack(stopping))
-
-    return refuse

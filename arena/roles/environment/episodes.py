@@ -8,7 +8,7 @@ algorithms an episode still ends with the leg: `cut` truncates the rows of the g
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
@@ -24,94 +24,109 @@ from arena.records.metrics import EpisodeRecord, SeatRecord
 from arena.records.outcome import Outcome, outcomes, place_text, returns_text
 
 
+class Tracked(NamedTuple):
+    """The match whose episodes a tracker follows."""
+
+    match: MatchPlan
+    seat_entities: Sequence[tuple[int, ...]]  # per seat, the indices of its entities in the game
+    lanes: range  # by their numbers in the match; arrays [L] hold them in this order
+    before: Sequence[int] = ()  # per lane, the number of episodes recorded before this leg; empty: none
+    round: int = 0  # of the league
+    rule: OutcomeRule | None = None  # how the winner of an episode is determined; None: no episode has one
+
+
 class _Tracker:
     """What both trackers share: the records of a match, and the ticks in which its seats idle.
-
-    Args:
-        match: the match.
-        seat_entities: per seat, the indices of its entities in the game.
-        lanes: by their numbers in the match; arrays [L] hold them in this order.
-        before: per lane, the number of episodes recorded before this leg; empty: none.
-        round: of the league.
-        rule: how the winner of an episode is determined; None: no episode has one.
 
     Attributes:
         episodes: int64 [L], the number of recorded episodes per lane, including `before`.
         cut_now: bool [L], whether the end of the leg has cut the lane's episode.
     """
 
-    def __init__(
-        self,
-        match: MatchPlan,
-        seat_entities: Sequence[tuple[int, ...]],
-        lanes: range,
-        before: Sequence[int] = (),
-        *,
-        round: int = 0,
-        rule: OutcomeRule | None = None,
-    ) -> None:
-        self._match, self._rule, self._round, self._lanes = match, rule, round, lanes
-        self._entities = seat_entities
+    def __init__(self, tracked: Tracked) -> None:
+        self._match, self._entities, self._lanes, before, self._round, self._rule = tracked
+        lanes = len(self._lanes)
         # All sides are ranked by their returns if there are more than two, and the higher return wins.
-        self._ranked = rule == "higher_return" and len(match.sides or match.seats) > 2
-        self.episodes = np.array(before or [0] * len(lanes), np.int64)
-        self.cut_now = np.zeros(len(lanes), np.bool_)
-        self._idle = np.zeros((len(lanes), len(seat_entities)), np.int64)
+        self._ranked = self._rule == "higher_return" and len(self._match.sides or self._match.seats) > 2
+        self.episodes = np.array(before or [0] * lanes, np.int64)
+        self.cut_now = np.zeros(lanes, np.bool_)
+        self._idle = np.zeros((lanes, len(self._entities)), np.int64)
 
     def add_idle(self, seat: int, active: NDArray[np.bool_]) -> None:
         """Counts an idle tick in the lanes where the seat should have acted; `active` is [L, E] of the seat."""
         self._idle[:, seat] += active.any(axis=1)
 
-    def _outcomes(
+    def _record(
         self,
-        lane: int,
-        episode: int,
-        returns: Sequence[float | None],
+        ends: tuple[int, int, int, bool, bool],
+        seats: tuple[Sequence[str], Sequence[tuple[int | str, ...]], Sequence[float | None], Sequence[int]],
         stated: Sequence[str | None],
+        metrics: Sequence[dict[str, float] | msgspec.UnsetType],
+        *,
         entities: Sequence[int],
-    ) -> tuple[Outcome | None, ...]:
-        """Per seat the outcome of an episode by the rule of its game; arguments as of `outcomes`.
+        cut: bool,
+        game: str | None = None,
+        lost: bool = False,
+    ) -> EpisodeRecord:
+        """The record of an episode; `cut` ones have no outcome.
+
+        Args:
+            ends: lane, tick, length, and whether it was terminated and truncated.
+            seats: of the seats that took part: policies, names of entities, returns, and idle ticks.
+            stated: per seat, the outcome that the game has stated.
+            metrics: per seat, what the game has reported.
+            entities: per seat, how many took part.
 
         Raises:
             NotZeroSum: the game is declared as zero-sum, and the episode was not.
         """
-        match = self._match
-        try:
-            return outcomes(returns, stated, entities=entities, rule=self._rule, sides=match.sides)
-        except NotZeroSum as error:
-            place = place_text((self._round, match.match, self._lanes[lane], episode))
-            taking = [(value, count) for value, count in zip(returns, entities, strict=True) if value is not None]
-            found = returns_text([value * count for value, count in taking])  # of all entities of a seat
-            key = f"`envs.{match.env}.outcome`"
-            declared = f"{key} is zero_sum" if match.game.outcome else f"{match.game.make!r} declares zero_sum"
-            raise NotZeroSum(
-                f"{place} has the {found}, which do not add up to zero over two sides, but {declared}; set {key} to "
-                "higher_return if the higher return wins, or to none"
-            ) from error
+        match, (lane, tick, length, terminated, truncated), (policies, names, returns, idle) = self._match, ends, seats
+        episode = int(self.episodes[lane])
+        found: tuple[Outcome | None, ...] = (None,) * len(returns)
+        if not cut and self._rule is not None:
+            try:
+                found = outcomes(returns, stated, entities=entities, rule=self._rule, sides=match.sides)
+            except NotZeroSum as error:
+                place = place_text((self._round, match.match, self._lanes[lane], episode))
+                taking = [(value, count) for value, count in zip(returns, entities, strict=True) if value is not None]
+                sums = returns_text([value * count for value, count in taking])  # of all entities of a seat
+                key = f"`envs.{match.env}.outcome`"
+                declared = f"{key} is zero_sum" if match.game.outcome else f"{match.game.make!r} declares zero_sum"
+                raise NotZeroSum(
+                    f"{place} has the {sums}, which do not add up to zero over two sides, but {declared}; set {key} to "
+                    "higher_return if the higher return wins, or to none"
+                ) from error
+        return EpisodeRecord(
+            round=self._round,
+            match=match.match,
+            env=match.env,
+            lane=self._lanes[lane],
+            episode=episode,
+            tick=tick,
+            length=length,
+            terminated=terminated,
+            truncated=truncated,
+            seats=tuple(map(SeatRecord, policies, names, returns, found, idle, metrics)),
+            cut=cut,
+            ranked=self._ranked and not cut,
+            game=game,
+            lost=lost,
+        )
 
 
 class EpisodeTracker(_Tracker):
     """Accumulates rewards and ends per lane, and builds the records of episodes."""
 
-    def __init__(
-        self,
-        match: MatchPlan,
-        seat_entities: Sequence[tuple[int, ...]],
-        lanes: range,
-        before: Sequence[int] = (),
-        *,
-        round: int = 0,
-        rule: OutcomeRule | None = None,
-    ) -> None:
-        super().__init__(match, seat_entities, lanes, before, round=round, rule=rule)
-        self._entity_counts = [len(entities) for entities in seat_entities]
-        self._columns = [np.array(entities, np.intp) for entities in seat_entities]
-        self._policies = [seat.policy for seat in match.seats]
-        self._seat_names = [seat.entities for seat in match.seats]
-        self._no_lane = np.zeros(len(lanes), np.bool_)
-        shape = (len(lanes), sum(self._entity_counts))
+    def __init__(self, tracked: Tracked) -> None:
+        super().__init__(tracked)
+        self._entity_counts = [len(entities) for entities in self._entities]
+        self._columns = [np.array(entities, np.intp) for entities in self._entities]
+        self._policies = [seat.policy for seat in self._match.seats]
+        self._seat_names = [seat.entities for seat in self._match.seats]
+        self._no_lane = np.zeros(len(self._lanes), np.bool_)
+        shape = (len(self._lanes), sum(self._entity_counts))
         self._ticks = 0  # played by each lane
-        self._begun = np.zeros(len(lanes), np.int64)  # the value of `_ticks` at the beginning of each lane's episode
+        self._begun = np.zeros(len(self._lanes), np.int64)  # `_ticks` at the beginning of each lane's episode
         self._returns = np.zeros(shape, np.float64)
         self._terminated, self._truncated = np.zeros(shape, np.bool_), np.zeros(shape, np.bool_)
         self._absent = np.zeros(shape, np.bool_)  # entities that were not active yet in this episode
@@ -174,7 +189,6 @@ class EpisodeTracker(_Tracker):
         over = lanes.nonzero()[0]
         columns = zip(
             over.tolist(),
-            self.episodes[over].tolist(),
             (self._ticks - self._begun[over]).tolist(),
             np.logical_or.reduce(self._terminated[over], axis=1).tolist(),
             np.logical_or.reduce(self._truncated[over], axis=1).tolist(),
@@ -183,33 +197,18 @@ class EpisodeTracker(_Tracker):
             self.cut_now[over].tolist(),
             strict=True,
         )
-        records = []
-        for lane, episode, length, terminated, truncated, returns, idle, cut in columns:
-            ends: tuple[Outcome | None, ...] = (None,) * len(returns)
-            if not cut and self._rule is not None:
-                stated: list[str | None] = [None] * len(returns)
-                if self._stated:
-                    stated = [next(_of_seat(self._stated, lane, entities), None) for entities in self._entities]
-                ends = self._outcomes(lane, episode, returns, stated, self._entity_counts)
-            metrics: list[dict[str, float] | msgspec.UnsetType] = [msgspec.UNSET] * len(returns)
+        records, counts = [], self._entity_counts
+        no_outcomes: list[str | None] = [None] * len(counts)
+        no_metrics: list[dict[str, float] | msgspec.UnsetType] = [msgspec.UNSET] * len(counts)
+        for lane, length, terminated, truncated, returns, idle, cut in columns:
+            stated, metrics = no_outcomes, no_metrics
+            if self._stated and not cut:
+                stated = [next(_of_seat(self._stated, lane, entities), None) for entities in self._entities]
             if self._metrics and not cut:
-                own = (_of_seat(self._metrics, lane, entities) for entities in self._entities)
-                metrics = [mean_metrics(of_seat) or msgspec.UNSET for of_seat in own]
-            record = EpisodeRecord(
-                round=self._round,
-                match=self._match.match,
-                env=self._match.env,
-                lane=self._lanes[lane],
-                episode=episode,
-                tick=tick,
-                length=length,
-                terminated=terminated,
-                truncated=truncated,
-                seats=tuple(map(SeatRecord, self._policies, self._seat_names, returns, ends, idle, metrics)),
-                cut=cut,
-                ranked=self._ranked and not cut,
-            )
-            records.append(record)
+                reported = (_of_seat(self._metrics, lane, entities) for entities in self._entities)
+                metrics = [mean_metrics(of_seat) or msgspec.UNSET for of_seat in reported]
+            ends, seats = (lane, tick, length, terminated, truncated), (self._policies, self._seat_names, returns, idle)
+            records.append(self._record(ends, seats, stated, metrics, entities=counts, cut=cut))
         self.episodes[over] += 1
         self.restart(over)
         return records
@@ -230,7 +229,7 @@ class EpisodeTracker(_Tracker):
                 mean[absent[:, entities].all(axis=1)] = np.nan
         seat_returns: list[list[float | None]] = np.stack(means, axis=1).tolist()
         if self._waiting:
-            seat_returns = [[None if value != value else value for value in own] for own in seat_returns]
+            seat_returns = [[None if value != value else value for value in of_lane] for of_lane in seat_returns]
         return seat_returns
 
     def restart(self, lanes: NDArray[np.intp]) -> None:
@@ -264,19 +263,10 @@ class GameTracker(_Tracker):
         playing: bool [L, E], always false: a failure of the connection ends its games by itself.
     """
 
-    def __init__(
-        self,
-        games: GameSource,
-        match: MatchPlan,
-        seat_entities: Sequence[tuple[int, ...]],
-        before: Sequence[int],
-        *,
-        round: int = 0,
-        rule: OutcomeRule | None = None,
-    ) -> None:
-        super().__init__(match, seat_entities, range(match.lanes), before, round=round, rule=rule)
+    def __init__(self, games: GameSource, tracked: Tracked) -> None:
+        super().__init__(tracked)
         self._games = games
-        self.playing = np.zeros((match.lanes, len(games.interface.entities)), np.bool_)
+        self.playing = np.zeros((len(self._lanes), len(games.interface.entities)), np.bool_)
 
     def begin(self, frame: Frame, lanes: NDArray[np.bool_]) -> None:
         """Nothing: external games begin by themselves, and report which entities take part."""
@@ -307,46 +297,25 @@ class GameTracker(_Tracker):
             slot, lost = game.slot, bool(game.lost)  # a lost game has no result, like an episode that a leg has cut
             playing = [[entity for entity in entities if game.takes_part[entity]] for entities in self._entities]
             taken = [seat for seat, entities in enumerate(playing) if entities]
-            returns = [float(game.returns[playing[seat]].mean()) for seat in taken]
-            episode = int(self.episodes[slot])
-            ends: tuple[Outcome | None, ...] = (None,) * len(taken)
+            playing = [playing[seat] for seat in taken]
+            returns = [float(game.returns[entities].mean()) for entities in playing]
+            stated = [next(_of_seat(game.outcomes, None, entities), None) for entities in playing]
             metrics: list[dict[str, float] | msgspec.UnsetType] = [msgspec.UNSET] * len(taken)
             if not lost:
-                stated = [
-                    next((game.outcomes[entity] for entity in playing[seat] if entity in game.outcomes), None)
-                    for seat in taken
-                ]
-                ends = self._outcomes(slot, episode, returns, stated, [len(playing[seat]) for seat in taken])
-                metrics = [
-                    mean_metrics(game.metrics[entity] for entity in playing[seat] if entity in game.metrics)
-                    or msgspec.UNSET
-                    for seat in taken
-                ]
-            seats = [self._match.seats[seat] for seat in taken]
-            policies, names = [seat.policy for seat in seats], [seat.entities for seat in seats]
-            idle = self._idle[slot, taken].tolist()
-            record = EpisodeRecord(
-                round=self._round,
-                match=self._match.match,
-                env=self._match.env,
-                lane=slot,
-                episode=episode,
-                tick=tick,
-                length=int(game.lengths.max()),
-                terminated=game.terminated,
-                truncated=game.truncated,
-                seats=tuple(map(SeatRecord, policies, names, returns, ends, idle, metrics)),
-                cut=lost,
-                ranked=self._ranked and not lost,
-                game=game.name,
-                lost=lost,
-            )
+                reported = (_of_seat(game.metrics, None, entities) for entities in playing)
+                metrics = [mean_metrics(of_seat) or msgspec.UNSET for of_seat in reported]
+            planned = [self._match.seats[seat] for seat in taken]
+            policies, names = [seat.policy for seat in planned], [seat.entities for seat in planned]
+            ends = (slot, tick, int(game.lengths.max()), game.terminated, game.truncated)
+            seats, counts = (policies, names, returns, self._idle[slot, taken].tolist()), [*map(len, playing)]
+            found = self._record(ends, seats, stated, metrics, entities=counts, cut=lost, game=game.name, lost=lost)
+            records.append(found)
             self.episodes[slot] += 1
             self._idle[slot] = 0
-            records.append(record)
         return records
 
 
-def _of_seat(of_game: Mapping[tuple[int, int], Any], lane: int, entities: Sequence[int]) -> Iterator[Any]:
-    """What the game has stated for these entities of a lane."""
-    return (of_game[lane, entity] for entity in entities if (lane, entity) in of_game)
+def _of_seat(of_game: Mapping[Any, Any], lane: int | None, entities: Sequence[int]) -> Iterator[Any]:
+    """What a game has stated for these entities; by (lane, entity), or by entity if there is no lane."""
+    places = entities if lane is None else [(lane, entity) for entity in entities]
+    return (of_game[place] for place in places if place in of_game)

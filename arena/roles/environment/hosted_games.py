@@ -47,7 +47,6 @@ class HostedGames:
         self,
         connection: Connection,
         endpoint: Endpoint,
-        *,
         limit: RestartLimit | None,
         ends_early: Callable[[], bool],
         report: Callable[[Fault, Lanes], None],

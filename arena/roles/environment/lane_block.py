@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, nullcontext
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from arena.plan.seats import check_seats
 from arena.preflight.examine import adapted_game, check_idle_action, constructor_errors_reported
 from arena.preflight.outcomes import outcome_rule
 from arena.records.metrics import EpisodeRecord
-from arena.roles.environment.episodes import EpisodeTracker, GameTracker
+from arena.roles.environment.episodes import EpisodeTracker, GameTracker, Tracked
 from arena.roles.environment.hosted_games import HostedGames
 from arena.roles.environment.recording import open_recording
 from arena.roles.environment.restart import Fault, RestartingGame, RestartLimit
@@ -48,10 +49,10 @@ class LaneBlock:
         lanes: by their numbers in the match; a lane plays the same in any block.
         limit: of restarts of the match's games; None: a game that fails ends the run.
         connection: to the match's games, if they are external.
-        ends_early: whether ticks of external games are formed at once, because the leg is to end.
 
     Attributes:
         finished: records of the episodes that have ended; the environment reports and removes them.
+        ends_early: whether ticks of external games are formed at once, because the leg is to end.
     """
 
     def __init__(
@@ -59,31 +60,24 @@ class LaneBlock:
         endpoint: Endpoint,
         run: Run,
         match: MatchPlan,
-        *,
         lanes: range,
         part: int,
         parts: int,
-        limit: RestartLimit | None = None,
         stopwatch: Stopwatch,
+        limit: RestartLimit | None = None,
         connection: Connection | None = None,
-        ends_early: Callable[[], bool] = lambda: False,
     ) -> None:
         self._endpoint, self._run, self._match, self._stopwatch = endpoint, run, match, stopwatch
         self._lanes = lanes
         self._all_lanes = np.ones(len(lanes), np.bool_)
+        self._lockstep = Lockstep(len(match.seats), run.plan.ticks, run.leg.start)
+        self.finished: list[EpisodeRecord] = []
+        self.ends_early = False
         self._game: RestartingGame | HostedGames
         if connection is not None:
-
-            def report_exhausted() -> None:
-                endpoint.send(0, Tag.TO_ROOT, pack(Exhausted(match.match, self._lockstep.tick)))
-
+            exhausted = partial(self._send_to_root, Exhausted)
             self._game = HostedGames(
-                connection,
-                endpoint,
-                limit=limit,
-                ends_early=ends_early,
-                report=self._report_fault,
-                exhausted=report_exhausted,
+                connection, endpoint, limit, lambda: self.ends_early, self._report_fault, exhausted
             )
         else:
             seeds = [run.environment_seed(match, lane) for lane in lanes]
@@ -99,43 +93,48 @@ class LaneBlock:
         with ExitStack() as made:
             made.callback(self._game.close_quietly)
             game = self._game.interface
-            self._seat_entities = seat_entities = check_seats(match, game)
+            self._seat_entities = check_seats(match, game)
             check_idle_action(match, game)
-            welcomes = [
-                Welcome(
-                    lanes=len(lanes),
-                    entities=tuple(game.entities[e] for e in entities),
-                    observation_spaces=tuple(game.observation_spaces[e] for e in entities),
-                    action_spaces=tuple(game.action_spaces[e] for e in entities),
-                    mask_sizes=tuple(game.mask_sizes[e] for e in entities),
-                    alone=len(match.seats) == 1,
-                    part=part,
-                    parts=parts,
-                    external=connection is not None,
-                    seat=seat,
-                )
-                for seat, entities in enumerate(seat_entities)
-            ]
-            layouts = [welcome.layout() for welcome in welcomes]
-            peers = [run.address(Role(RoleKind.WORKER, match.match, seat)) for seat in range(len(match.seats))]
-            links = endpoint.open_links(peers, [link_size(layout) for layout in layouts], part)
-            for peer, welcome in zip(peers, welcomes, strict=True):
-                endpoint.send(peer, Tag.WELCOME, pack(welcome))
-            self._seats = [SeatServer(*of) for of in zip(seat_entities, welcomes, layouts, links.links, strict=True)]
-            self._write_step = step_writer(self._seats, layouts, links.outboxes)
-            self._all_actions = self._joint_actions(frozenset())  # views of the received requests
-            self._ragged = any(server.ragged for server in self._seats)  # then joint actions are built on each tick
+            self._open_seats(part, parts)
             before = [run.leg.episodes.get((match.match, lane), 0) for lane in lanes]
-            self._tracker: EpisodeTracker | GameTracker
-            rule, number = outcome_rule(match, game), run.plan.round
-            if isinstance(self._game, HostedGames):
-                self._tracker = GameTracker(self._game, match, seat_entities, before, round=number, rule=rule)
-            else:
-                self._tracker = EpisodeTracker(match, seat_entities, lanes, before, round=number, rule=rule)
-            self._lockstep = Lockstep(len(self._seats), run.plan.ticks, run.leg.start)
-            self._recording = open_recording(run, match, game, self._tracker, lanes=lanes, seat_entities=seat_entities)
+            tracked = Tracked(match, self._seat_entities, lanes, before, run.plan.round, outcome_rule(match, game))
+            self._tracker: EpisodeTracker | GameTracker = (
+                GameTracker(self._game, tracked) if isinstance(self._game, HostedGames) else EpisodeTracker(tracked)
+            )
+            self._recording = open_recording(run, match, game, self._tracker, lanes, self._seat_entities)
             made.pop_all()
-        self.finished: list[EpisodeRecord] = []
+
+    def _open_seats(self, part: int, parts: int) -> None:
+        """Opens the links to the workers of all seats, and describes their seats to them."""
+        game, match = self._game.interface, self._match
+        welcomes = [
+            Welcome(
+                lanes=len(self._lanes),
+                entities=tuple(game.entities[e] for e in entities),
+                observation_spaces=tuple(game.observation_spaces[e] for e in entities),
+                action_spaces=tuple(game.action_spaces[e] for e in entities),
+                mask_sizes=tuple(game.mask_sizes[e] for e in entities),
+                alone=len(match.seats) == 1,
+                part=part,
+                parts=parts,
+                external=isinstance(self._game, HostedGames),
+                seat=seat,
+            )
+            for seat, entities in enumerate(self._seat_entities)
+        ]
+        layouts = [welcome.layout() for welcome in welcomes]
+        peers = [self._run.address(Role(RoleKind.WORKER, match.match, seat)) for seat in range(len(match.seats))]
+        links = self._endpoint.open_links(peers, [link_size(layout) for layout in layouts], part)
+        for peer, welcome in zip(peers, welcomes, strict=True):
+            self._endpoint.send(peer, Tag.WELCOME, pack(welcome))
+        self._seats = [SeatServer(*of) for of in zip(self._seat_entities, welcomes, layouts, links.links, strict=True)]
+        self._write_step = step_writer(self._seats, layouts, links.outboxes)
+        self._all_actions = self._joint_actions(frozenset())  # views of the received requests
+        self._ragged = any(server.ragged for server in self._seats)  # then joint actions are built on each tick
+
+    def _send_to_root(self, kind: Callable[..., object], *fields: object) -> None:
+        """Sends a message about the match at its tick."""
+        self._endpoint.send(0, Tag.TO_ROOT, pack(kind(self._match.match, self._lockstep.tick, *fields)))
 
     @property
     def tick(self) -> int:
@@ -297,9 +296,7 @@ class LaneBlock:
     def _report_fault(self, fault: Fault, dropped: NDArray[np.bool_]) -> None:
         """Reports to the root a failed game that was replaced; the episodes of the lanes `dropped` [L] are lost."""
         lanes = tuple(self._lanes[lane] for lane in np.flatnonzero(dropped).tolist())
-        seconds = time.monotonic() - fault.time
-        report = Restarted(self._match.match, self._lockstep.tick, lanes, fault.error, fault.trace, seconds)
-        self._endpoint.send(0, Tag.TO_ROOT, pack(report))
+        self._send_to_root(Restarted, lanes, fault.error, fault.trace, time.monotonic() - fault.time)
 
     def _joint_actions(self, idle: frozenset[int]) -> tuple[Any, ...]:
         actions: list[Any] = [None] * len(self._game.interface.entities)

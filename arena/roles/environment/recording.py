@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,24 +17,27 @@ from arena.roles.environment.restart import Reset
 from arena.roles.run import Run
 
 Lanes = NDArray[np.bool_]
-Tracker: TypeAlias = EpisodeTracker | GameTracker
+
+
+class Recorded(NamedTuple):
+    """What a recording is of: a block of lanes of a match."""
+
+    run: Run
+    match: MatchPlan
+    interface: Interface
+    tracker: EpisodeTracker | GameTracker
+    lanes: range
+    seats: Mapping[int, SeatPlan]  # by entity of the game
 
 
 class SampleRecording:
-    """Observations, actions, rewards and ends of every tick; `seats` by entity of the game."""
+    """Observations, actions, rewards and ends of every tick."""
 
-    def __init__(
-        self,
-        run: Run,
-        match: MatchPlan,
-        interface: Interface,
-        tracker: Tracker,
-        lanes: range,
-        seats: Mapping[int, SeatPlan],
-    ) -> None:
+    def __init__(self, recorded: Recorded) -> None:
         from arena.dataset.format import EntitySamples, Manifest  # not needed by runs that record nothing
         from arena.dataset.writer import SampleWriter
 
+        run, match, interface, tracker, lanes, seats = recorded
         entities = tuple(
             EntitySamples(
                 name,
@@ -52,13 +55,14 @@ class SampleRecording:
         self._tracker, self._spaces = tracker, interface.action_spaces
         self.truncate = self._writer.truncate
         self.flush = self.close = self._writer.flush
-        self._given: list[tuple[Lanes, Any] | None] | None = None  # by entity: lanes where the game acts, and actions
+        #: By entity the lanes where the game has acted by itself, and its actions.
+        self._game_actions: list[tuple[Lanes, Any] | None] | None = None
 
     def begin(self, frame: Frame, lanes: Lanes, reset: Reset) -> None:
         """Records the first observations of the lanes [L] that begin an episode, and how they were reset."""
         self._writer.begin(frame, lanes)
-        if self._given is None:  # the first frame of a leg; later frames come with steps
-            self._keep_given(frame)
+        if self._game_actions is None:  # the first frame of a leg; later frames come with steps
+            self._keep_game_actions(frame)
 
     def add(self, tick: int, actions: Sequence[Any], step: Step, played: Step | None, idle: Sequence[int]) -> None:
         """Records a tick, before the next episodes begin.
@@ -71,39 +75,32 @@ class SampleRecording:
             idle: the entities that got the idle action.
         """
         taken = list(actions)
-        for entity, given in enumerate(self._given or ()):
-            if given is not None:
+        for entity, of_game in enumerate(self._game_actions or ()):
+            if of_game is not None:
                 taken[entity] = copy.deepcopy(actions[entity])
-                copy_rows(self._spaces[entity], given[1], taken[entity], given[0])
+                copy_rows(self._spaces[entity], of_game[1], taken[entity], of_game[0])
         tracker = self._tracker
         self._writer.add(tick, taken, step, idle=idle, episodes=tracker.episodes, cut=tracker.cut_now)
-        self._keep_given(step.frame)
+        self._keep_game_actions(step.frame)
 
-    def _keep_given(self, frame: Frame) -> None:
+    def _keep_game_actions(self, frame: Frame) -> None:
         """Keeps the actions that external games have taken by themselves: the next requests overwrite them."""
         external = frame.external
         if external is not None:
-            self._given = [
+            self._game_actions = [
                 (external.given[:, entity].copy(), copy.deepcopy(actions)) if external.given[:, entity].any() else None
                 for entity, actions in enumerate(external.given_actions)
             ]
 
 
 class ReplayRecording:
-    """Seeds and actions, from which the match can be played again; arguments and methods as of `SampleRecording`."""
+    """Seeds and actions, from which the match can be played again; methods as of `SampleRecording`."""
 
-    def __init__(
-        self,
-        run: Run,
-        match: MatchPlan,
-        interface: Interface,
-        tracker: Tracker,
-        lanes: range,
-        seats: Mapping[int, SeatPlan],
-    ) -> None:
+    def __init__(self, recorded: Recorded) -> None:
         from arena.replay.format import VERSION, EntityReplays, Manifest
         from arena.replay.writer import ReplayWriter
 
+        run, match, interface, tracker, lanes, seats = recorded
         entities = tuple(
             EntityReplays(name, seats[e].policy, seats[e].index, interface.action_spaces[e])
             for e, name in enumerate(interface.entities)
@@ -129,14 +126,8 @@ class ReplayRecording:
         self.flush, self.close = self._writer.flush, self._writer.close
 
     def begin(self, frame: Frame, lanes: Lanes, reset: Reset) -> None:
-        self._writer.begin(
-            frame,
-            lanes,
-            episodes=self._tracker.episodes,
-            seeds=reset.seeds,
-            options=reset.options,
-            new_game=reset.new_game,
-        )
+        episodes, (seeds, options, new_game) = self._tracker.episodes, reset
+        self._writer.begin(frame, lanes, episodes=episodes, seeds=seeds, options=options, new_game=new_game)
 
     def add(self, tick: int, actions: Sequence[Any], step: Step, played: Step | None, idle: Sequence[int]) -> None:
         self._writer.add(actions, played)
@@ -149,14 +140,13 @@ def open_recording(
     run: Run,
     match: MatchPlan,
     interface: Interface,
-    tracker: Tracker,
-    *,
+    tracker: EpisodeTracker | GameTracker,
     lanes: range,
     seat_entities: Sequence[tuple[int, ...]],
 ) -> SampleRecording | ReplayRecording | None:
     """The recording that the configuration asks for, None if it asks for none."""
     seats = {entity: seat for seat, entities in zip(match.seats, seat_entities, strict=True) for entity in entities}
-    record = run.plan.config.record
+    recorded, record = Recorded(run, match, interface, tracker, lanes, seats), run.plan.config.record
     if record == "samples" and run.episodes is None:
-        return SampleRecording(run, match, interface, tracker, lanes, seats)
-    return ReplayRecording(run, match, interface, tracker, lanes, seats) if record == "replays" else None
+        return SampleRecording(recorded)
+    return ReplayRecording(recorded) if record == "replays" else None

@@ -162,8 +162,7 @@ class RestartingGame:
             raise GameError("another interface after a restart; all games of a match must have the same one")
         self.restarts += 1
         fresh = [seeding.reseed(seed, restarts=self.restarts) for seed in self._seeds]
-        given = seeds or [None] * len(fresh)
-        used = [new if seed is None else seed for seed, new in zip(given, fresh, strict=True)]
+        used = [new if seed is None else seed for seed, new in zip(seeds or [None] * len(fresh), fresh, strict=True)]
         return self._reset(np.ones(len(self._lanes), np.bool_), Reset(used, options, new_game=True))
 
     def close(self) -> None:

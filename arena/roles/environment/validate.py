@@ -121,7 +121,7 @@ class StepValidator:
                     base = None
                 if not is_finite(observed if base is None else base):
                     return False
-            if (choices := self._choices[entity][0]) is not None and _outside(observed, choices):
+            if (choices := self._choices[entity][0]) is not None and _has_others(observed, choices):
                 return False
         return True
 
@@ -137,9 +137,9 @@ class StepValidator:
         self._check_flags("active", frame.active)
         final_masks = frame.masks if frame.final_masks is None else frame.final_masks
         parts = {"observations": frame.observations, "masks": frame.masks, "final masks": final_masks}
-        for what, given in parts.items():
-            if not isinstance(given, Sized) or len(given) != self._shape[1]:
-                found = f"{len(given)} {what}" if isinstance(given, Sized) else f"a {type(given).__name__} as {what}"
+        for what, part in parts.items():
+            if not isinstance(part, Sized) or len(part) != self._shape[1]:
+                found = f"{len(part)} {what}" if isinstance(part, Sized) else f"a {type(part).__name__} as {what}"
                 raise GameError(f"{found} for {self._shape[1]} entities")
         shown = lanes[:, None] & (frame.active | ended)
         for entity, observed in enumerate(frame.observations):
@@ -216,7 +216,7 @@ class StepValidator:
             if choices is None:
                 continue
             values, of_row = (array.values, array.rows()) if leaf.ragged else (array, self._numbers)
-            if not _outside(values, choices):
+            if not _has_others(values, choices):
                 continue
             wrong = ((values < choices[0]) | (values > choices[1])).reshape(len(values), -1).any(axis=1) & rows[of_row]
             for place in np.flatnonzero(wrong)[:1].tolist():
@@ -286,14 +286,14 @@ def _choices(space: Any, leaf: Leaf) -> tuple[Any, Any] | None:
     return None if isinstance(part, Box) else bounds(part)
 
 
-def _outside(values: NDArray[Any], choices: tuple[Any, Any]) -> bool:
-    """Whether any value is no choice."""
+def _has_others(values: NDArray[Any], choices: tuple[Any, Any]) -> bool:
+    """Whether any value is none of the choices."""
     low, high = choices
     return bool(np.count_nonzero(values < low) or np.count_nonzero(values > high))
 
 
-def _described(given: Any) -> str:
-    return f"{given.dtype} {given.shape}" if isinstance(given, np.ndarray) else f"a {type(given).__name__}"
+def _described(found: Any) -> str:
+    return f"{found.dtype} {found.shape}" if isinstance(found, np.ndarray) else f"a {type(found).__name__}"
 
 
 def _shortened(values: NDArray[Any]) -> str:

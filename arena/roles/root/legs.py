@@ -143,7 +143,7 @@ def next_step(run: Run, leg: Leg, *, stopping: bool) -> NextStep:
         return NextStep(stopped_at=leg.start) if stopping else NextStep(following=leg)
     if stopping and leg.start < plan.horizon:
         return NextStep(stopped_at=leg.start)
-    comes_back = (run.held or plan.config.curriculum is not None) and leg.start < plan.ticks
+    comes_back = (run.controlled or plan.config.curriculum is not None) and leg.start < plan.ticks
     if comes_back or plan.evaluates_at(leg.start) or plan.ticks <= leg.start < plan.horizon:
         return NextStep(following=leg)
     return NextStep(leg) if leg.start < plan.ticks else NextStep(following=leg)

@@ -11,8 +11,8 @@ from arena.preflight.external import FROM_OUTSIDE
 from arena.records import checksums
 from arena.records.faults import FaultKind, FaultLog
 from arena.records.folder import RunFolder
-from arena.records.formats import ExternalPlace, GamesLine
-from arena.records.journal import Journal, JournalReader
+from arena.records.formats import ExternalPlace
+from arena.records.journal import JournalReader
 from arena.records.metrics import EpisodeRecord, UpdateRecord
 from arena.records.recorder import Recorder
 from arena.records.scoreboard import Scoreboard
@@ -90,10 +90,3 @@ def record_place(folder: RunFolder, place: ExternalPlace) -> list[str]:
         if place.kind == "http":
             lines.append(f"match {place.match}: waits for games")
     return lines
-
-
-def append_games(folder: RunFolder, line: GamesLine) -> None:
-    """Appends a line to `games.jsonl`."""
-    journal = Journal(folder.games)
-    journal.extend([line])
-    journal.close()

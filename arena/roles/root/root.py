@@ -10,18 +10,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from itertools import islice
 from typing import Any
 
 from arena.diagnostics.profile import Activity, RoleProfile, stopwatch
-from arena.errors import ArenaError, ConfigError
+from arena.errors import MISTAKE, ArenaError, ConfigError
 from arena.league.round_text import change_text, round_text
 from arena.plan.plan import Role, RoleKind
 from arena.records import boundary as boundaries
 from arena.records import checkpoint
 from arena.records.formats import Boundary, ExternalPlace, GamesLine, round_of
-from arena.records.journal import JournalReader
+from arena.records.journal import Journal, JournalReader
 from arena.records.metrics import UpdateRecord
 from arena.records.recorder import Recorder
 from arena.records.results import sampler_perf
@@ -42,7 +43,7 @@ from arena.roles.protocol import (
 from arena.roles.root import legs
 from arena.roles.root.early_stop import EarlyStop
 from arena.roles.root.legs import NextStep, check_playable
-from arena.roles.root.progress import RunProgress, append_games, log_restart, record_place
+from arena.roles.root.progress import RunProgress, log_restart, record_place
 from arena.roles.root.watchdog import Watchdog
 from arena.roles.run import Run
 from arena.roles.state import Display, Profiled, RunState
@@ -98,11 +99,9 @@ class Root:
         Raises:
             RoleFailed: a role failed before it was ready, or the leg cannot be played.
         """
-        ready: dict[Role, Ready] = {}
+        ready = self._ready = dict[Role, Ready]()
         early: list[Any] = []
-        self._ready = ready
-        last = time.monotonic()
-        messages = self._messages()
+        last, messages = time.monotonic(), self._messages()
         while len(ready) < len(self._others):
             message = next(messages)
             if isinstance(message, Ready):
@@ -113,10 +112,8 @@ class Root:
             elif message is not None:
                 early.append(message)
         self._early = early
-        try:
+        with _refusals_reported():
             check_playable(self._run, ready.values())
-        except ConfigError as error:
-            raise _failed(error) from error
 
     def record(
         self, recorder: Recorder, at_boundary: Callable[[Run, bool], None] = lambda _run, _stopped: None
@@ -201,26 +198,21 @@ class Root:
         """The roles' messages, first those that arrived early; None after POLL_SECONDS without one."""
         early, self._early = self._early, []
         yield from early
-        self._watchdog.begin()
+        watchdog = self._watchdog
+        watchdog.begin()
         while True:
-            message = self._receive()
-            if isinstance(message, Failed):
-                raise RoleFailed(message)
+            self._stopwatch.switch(Activity.WAITING_FOR_NEWS)
+            received = self._endpoint.listen(ANY_SOURCE, Tag.TO_ROOT, min(watchdog.seconds_to_check, POLL_SECONDS))
+            message = None
+            if received is not None:
+                self._stopwatch.switch(Activity.RECORDING)
+                message = unpack(received[1])
+                if not isinstance(message, Failed):
+                    watchdog.note_message(received[0], message)
+            failure = message if isinstance(message, Failed) else watchdog.check()
+            if failure is not None:
+                raise RoleFailed(failure)
             yield message
-
-    def _receive(self) -> Any:
-        """Waits at most POLL_SECONDS for a message; `Failed`, from a role or the watchdog, if the run must end."""
-        self._stopwatch.switch(Activity.WAITING_FOR_NEWS)
-        received = self._endpoint.listen(ANY_SOURCE, Tag.TO_ROOT, min(self._watchdog.seconds_to_check, POLL_SECONDS))
-        if received is None:
-            return self._watchdog.check()
-        self._stopwatch.switch(Activity.RECORDING)
-        source, data = received
-        message = unpack(data)
-        if isinstance(message, Failed):
-            return message
-        self._watchdog.note_message(source, message)
-        return self._watchdog.check() or message
 
     def _handle(self, message: Any, progress: RunProgress, early_stop: EarlyStop) -> None:
         """Records and shows a message that comes during a leg."""
@@ -239,7 +231,8 @@ class Root:
             for line in record_place(folder, message):
                 show(line)
         elif isinstance(message, GamesLine):
-            append_games(folder, message)
+            with closing(Journal(folder.games)) as journal:
+                journal.extend([message])
             match = plan.matches[message.match]
             progress.recorder.draw_reported(message, match.env)
             self.scoreboard.games[match.match] = message.words(match.lanes)
@@ -271,11 +264,8 @@ class Root:
                 boundaries.save(folder, found, memory.digests)
             return legs.next_step(run, leg, stopping=memory.stop.requested)
         if tick == planned:  # in a leg that was cut short workers may not have synchronized yet
-            try:
-                with run.origin.located():
-                    legs.check_synchronized(tick, plan, done, self._leg.left)
-            except ConfigError as error:
-                raise _failed(error) from error
+            with _refusals_reported(), run.origin.located():
+                legs.check_synchronized(tick, plan, done, self._leg.left)
         for match in progress.ticks:  # all matches end here, also a match whose workers have all left
             progress.advance(Progress(match, tick, ()))
             self._show(progress)
@@ -316,5 +306,10 @@ class Root:
         return step
 
 
-def _failed(error: ConfigError) -> RoleFailed:
-    return RoleFailed(Failed("root, rank 0", str(error), exit_code=2))
+@contextmanager
+def _refusals_reported() -> Iterator[None]:
+    """Ends the run with the message of a configuration error."""
+    try:
+        yield
+    except ConfigError as error:
+        raise RoleFailed(Failed("root, rank 0", str(error), exit_code=MISTAKE)) from error

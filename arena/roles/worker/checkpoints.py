@@ -35,7 +35,6 @@ class WorkerCheckpoints:
         run: Run,
         policy: PolicyPlan,
         role: Role,
-        *,
         ticks: Callable[[], int],
         updates: Callable[[], int],
         until: Callable[[], int],
@@ -57,7 +56,7 @@ class WorkerCheckpoints:
         """Reads the worker's own state at the end of the leg before; None if there is none."""
         leg = self._run.leg
         here = checkpoint.worker_path_of(self._folder, leg.start, self._seat)
-        path = here if leg.own is None else leg.own.get(self._seat)
+        path = here if leg.private_states is None else leg.private_states.get(self._seat)
         return checkpoint.load(path).state if path is not None and path.exists() else None
 
     def offer(self, state: Any) -> None:

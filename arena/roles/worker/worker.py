@@ -84,7 +84,7 @@ class Worker:
             comm=communicator,
             rows=max(learner.rows for learner in learners),
             on_log=self._send_update,
-            on_tell=self._send_notice,
+            on_tell=lambda text: self._send(Notice(f"policy {self._policy.name}: {text}")),
             on_save=lambda state: self._checkpoints.offer(state),
             stopwatch=self._stopwatch,
         )
@@ -96,9 +96,9 @@ class Worker:
         seat, who = self._seats[0], f"policy {self._policy.name!r}"
         spaces = SeatSpaces(seat.observation_spaces, seat.action_spaces, seat.mask_sizes)
         place = self._match.seat_path(run.plan.seat(role).index)
-        own = spaces.words()
+        words = spaces.words()
         with located(path=place, who=who):  # before the algorithm is built
-            check_shared(algorithm, self._group.pool(own)[0], own)
+            check_shared(algorithm, self._group.pool(words)[0], words)
         check_teams(algorithm, run.plan, self._policy)
         check_independence(algorithm, self._policy)
         with located(path=place, who=who):
@@ -115,8 +115,8 @@ class Worker:
             check_checkpoint(loaded, path, self._policy, type(self._algorithm))
             with located(path=f"{self._path}.load", who=str(path)):
                 self._algorithm.load_state_dict(loaded.state)
-                if self._spec.loads_worker and (own_state := self._checkpoints.load_worker_state()) is not None:
-                    self._algorithm.load_worker_state_dict(own_state)
+                if self._spec.loads_worker and (private_state := self._checkpoints.load_worker_state()) is not None:
+                    self._algorithm.load_worker_state_dict(private_state)
         self._ready()
 
     def _open_seats(self) -> tuple[SeatClient, ...]:
@@ -130,9 +130,10 @@ class Worker:
             parts = welcome.parts
             if parts > 1 and block_order is None:
                 block_order = BlockOrder(parts)
+            link = self._endpoint.link(environment, link_size(welcome.layout()), welcome.part)
             seat = SeatClient(
                 welcome,
-                self._endpoint.link(environment, link_size(welcome.layout()), welcome.part),
+                link,
                 seed=self._group.seed,
                 start=self._run.leg.start,
                 before_first_request=self._ready,
@@ -153,19 +154,9 @@ class Worker:
 
     def _send_update(self, values: Mapping[str, float]) -> None:
         """Sends the metrics of one update to the root; called in the writer of the group."""
-        record = UpdateRecord(
-            policy=self._policy.name,
-            update=self._updates(),
-            ticks=self._ticks(),
-            samples=self._ticks() * self._rows,
-            seconds=time.monotonic() - self._begun,
-            values={name: float(value) for name, value in values.items()},
-        )
-        self._send(record)
-
-    def _send_notice(self, text: str) -> None:
-        """Sends a sentence for the user to the root."""
-        self._send(Notice(f"policy {self._policy.name}: {text}"))
+        ticks, seconds = self._ticks(), time.monotonic() - self._begun
+        logged = {name: float(value) for name, value in values.items()}
+        self._send(UpdateRecord(self._policy.name, self._updates(), ticks, ticks * self._rows, seconds, logged))
 
     def _send(self, message: object) -> None:
         self._endpoint.send(0, Tag.TO_ROOT, pack(message))
@@ -181,14 +172,8 @@ class Worker:
         # Imported here: workers that do not learn have no checkpoints.
         from arena.roles.worker.checkpoints import WorkerCheckpoints
 
-        return WorkerCheckpoints(
-            self._run,
-            self._policy,
-            self._role,
-            ticks=self._ticks,
-            updates=self._updates,
-            until=lambda: self._until,
-        )
+        run, policy, role = self._run, self._policy, self._role
+        return WorkerCheckpoints(run, policy, role, self._ticks, self._updates, lambda: self._until)
 
     def work(self) -> None:
         """Runs the algorithm until its `run` returns or the leg is over, then leaves seats and group."""
@@ -207,10 +192,9 @@ class Worker:
                 if not self._policy.config.frozen:
                     self._algorithm.run()
                 else:
-                    options = {}
-                    if "greedy" in inspect.signature(self._algorithm.actor).parameters:
-                        options["greedy"] = self._run.greedy and self._policy.name not in self._run.sampled
-                    play(self._env, self._algorithm.actor(**options))
+                    greedy = self._run.greedy and self._policy.name not in self._run.sampled
+                    takes_greedy = "greedy" in inspect.signature(self._algorithm.actor).parameters
+                    play(self._env, self._algorithm.actor(**{"greedy": greedy} if takes_greedy else {}))
                 returned = True
         whole = all(seat.over for seat in self._seats)
         for seat in self._seats:
@@ -223,15 +207,8 @@ class Worker:
         if self._saves and not synchronized and not self._has_left:
             alone = self._checkpoints.digest(self._algorithm.state_dict())
         saved = self._leave_group()
-        done = Done(
-            self._role,
-            self._ticks(),
-            self._stopwatch.profile(),
-            saved=saved,
-            returned=returned,
-            stateless=self._learns and not self._spec.saves,
-            alone=alone,
-        )
+        profile, stateless = self._stopwatch.profile(), self._learns and not self._spec.saves
+        done = Done(self._role, self._ticks(), profile, (), saved, returned, stateless, alone)
         self._send(done)
         # The parts refer to each other: memory and file descriptors would stay until garbage collection.
         vars(self).clear()

@@ -1,6 +1,6 @@
-"""The connection of a run with the program that holds it: the run waits at its boundaries until it is told to go on.
+"""The connection of a run with the program that controls it: the run waits at its boundaries until it is to go on.
 
-    run      -> {"held": tick}                   at each boundary except the last
+    run      -> {"waits": tick}                  at each boundary except the last
     program  -> {"go": {key path: value}}        plays the next leg, with changes
                 {"stop": true}                   ends the run at this boundary
 
@@ -20,11 +20,11 @@ from contextlib import suppress
 from multiprocessing.connection import Client, Connection
 from typing import Any
 
-ADDRESS_VARIABLE, KEY_VARIABLE = "ARENA_HOLDER_ADDRESS", "ARENA_HOLDER_KEY"
+ADDRESS_VARIABLE, KEY_VARIABLE = "ARENA_CONTROLLER_ADDRESS", "ARENA_CONTROLLER_KEY"
 
 
-def is_held() -> bool:
-    """Whether a program holds the run of this process."""
+def is_controlled() -> bool:
+    """Whether a program controls the run of this process."""
     return ADDRESS_VARIABLE in os.environ
 
 
@@ -34,16 +34,12 @@ def send(connection: Connection, message: Mapping[str, Any]) -> None:
 
 
 def receive(connection: Connection) -> dict[str, Any]:
-    """Receives a message.
-
-    Raises:
-        EOFError: the other side has ended.
-    """
+    """Receives a message; raises EOFError if the other side has ended."""
     found: dict[str, Any] = json.loads(connection.recv_bytes())
     return found
 
 
-class Holder:
+class Controller:
     """The run's side of the connection, in the process that leads the run."""
 
     def __init__(self) -> None:
@@ -51,24 +47,25 @@ class Holder:
         self._connection: Connection = Client(os.environ[ADDRESS_VARIABLE], authkey=key)
         self._orders: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self._waits = False
-        threading.Thread(target=self._listen, daemon=True).start()
 
-    def hold(self, tick: int) -> dict[str, Any] | None:
+        def listen() -> None:
+            try:
+                while True:
+                    self._orders.put(receive(self._connection))
+            except (EOFError, OSError):
+                waits = self._waits
+                self._orders.put({"stop": True})
+                if not waits:
+                    os.kill(os.getpid(), signal.SIGUSR2)  # in mid-leg: saved as soon as possible, as `arena train` asks
+
+        threading.Thread(target=listen, daemon=True).start()
+
+    def wait(self, tick: int) -> dict[str, Any] | None:
         """Waits at a boundary; returns the changes with which the run goes on, None if the run ends here."""
         order: dict[str, Any] = {}
         self._waits = True
         with suppress(OSError):  # the program has ended
-            send(self._connection, {"held": tick})
+            send(self._connection, {"waits": tick})
             order = self._orders.get()
         self._waits = False
         return dict(order["go"]) if "go" in order else None
-
-    def _listen(self) -> None:
-        try:
-            while True:
-                self._orders.put(receive(self._connection))
-        except (EOFError, OSError):
-            waits = self._waits
-            self._orders.put({"stop": True})
-            if not waits:
-                os.kill(os.getpid(), signal.SIGUSR2)  # in mid-leg: saved as soon as possible, as `arena train` asks
