@@ -13,7 +13,7 @@ from arena.plan.deadlock import waiting_text
 from arena.plan.process_count import process_count
 from arena.preflight.outcomes import rule_lines
 from arena.terminal.display import processes_text
-from arena.terminal.output import complain, say
+from arena.terminal.output import say
 from arena.terminal.rounds import gate_lines
 
 
@@ -27,7 +27,7 @@ def run(arguments: argparse.Namespace) -> int:
     config, origin = load_with_origin(arguments.config, arguments.overrides)
     with origin.located():
         plan = make_plan(config, ranks=process_count(config, None, os.environ).number)
-    findings = preflight(plan, config, origin, conformance=lambda line: complain(f"{line}\n"))
+    findings = preflight(plan, config, origin, conformance=True)
     waiting, refused = waiting_text(plan, findings.schedules)
     for line in (
         *findings.lines,

@@ -7,7 +7,7 @@ import json
 import os
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from arena import registry
@@ -83,9 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def preflight(
-    plan: Plan, config: Config, origin: Origin, *, conformance: Callable[[str], None] | None = None
-) -> Preflight:
+def preflight(plan: Plan, config: Config, origin: Origin, *, conformance: bool = False) -> Preflight:
     """Checks that every policy can fill all seats that it may ever get; `plan` is that of the first round."""
     with origin.located():
         check_custom(config)

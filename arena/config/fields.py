@@ -53,8 +53,4 @@ class Shortened(msgspec.Struct, metaclass=AbstractStruct, frozen=True, kw_only=T
     @classmethod
     @abstractmethod
     def spelled_out(cls, value: Any) -> Any:
-        """The long form of what the file says.
-
-        Raises:
-            ConfigError: with the place inside of it.
-        """
+        """The long form of what the file says; raises ConfigError with the place inside of it."""

@@ -44,11 +44,7 @@ def load_with_origin(path: str | Path, overrides: Sequence[str] = ()) -> tuple[C
 
 
 def load_data(path: str | Path) -> Any:
-    """The plain data of a YAML file, unchecked.
-
-    Raises:
-        ConfigError: the file cannot be read, or is not YAML.
-    """
+    """The plain data of a YAML file, unchecked; raises ConfigError if the file cannot be read, or is not YAML."""
     path, source = Path(path), str(path)
     try:
         with anchored(path).open("rb") as file:

@@ -44,9 +44,6 @@ def refuse_main(config: Config, instead: str = "") -> None:
     Args:
         config: whose games and algorithms are made in other processes.
         instead: what else would help, after ", or".
-
-    Raises:
-        ConfigError: a game or an algorithm is one of `__main__`.
     """
     named = {f"envs.{name}.make": env.make for name, env in config.envs.items()}
     named |= {f"policies.{name}.algorithm": policy.algorithm for name, policy in config.policies.items()}

@@ -31,11 +31,7 @@ class Override(NamedTuple):
 
 
 def read(text: str) -> Override:
-    """An override as `--set` takes it.
-
-    Raises:
-        ConfigError: it is not `key.path=value`, or its value is not YAML.
-    """
+    """An override as `--set` takes it; raises ConfigError if it is not `key.path=value`, or its value is not YAML."""
     path, equals, value = text.partition("=")
     path = path.strip()
     if not equals or not is_path(path):

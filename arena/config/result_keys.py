@@ -62,9 +62,6 @@ def check_key(key: str, policies: Collection[str], *, evaluates: bool, rates: bo
         policies: of the run.
         evaluates: whether the run evaluates its policies.
         rates: whether the run is a league, whose results have ratings.
-
-    Raises:
-        ConfigError: with the nearest key and the known ones.
     """
 
     def check_policy(name: str) -> None:

@@ -215,11 +215,7 @@ def from_root(parts: Parts) -> bytes:
 
 
 def equal(parts: Parts) -> bytes:
-    """Empty, if all parts, hashes of the members' weights, are equal.
-
-    Raises:
-        GroupError: they differ.
-    """
+    """Empty, if all parts, hashes of the members' weights, are equal; raises GroupError if they differ."""
     digests = {rank: bytes(part) for rank, part in parts.items()}
     first = next(iter(digests.values()))
     others = [rank for rank, digest in digests.items() if digest != first]

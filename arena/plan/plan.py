@@ -165,11 +165,7 @@ class Plan:
         return evaluation is not None and tick > 0 and (tick % evaluation.every == 0 or tick >= self.horizon)
 
     def refuse_fragile(self, policies: Sequence[str]) -> None:
-        """Refuses policies, at least one, whose learning state cannot be saved and loaded, if the run needs that.
-
-        Raises:
-            ConfigError: with the key that needs it.
-        """
+        """Refuses policies, at least one, whose learning state cannot be saved and loaded, if the run needs that."""
         needs = {
             "evaluation": self.config.evaluation is not None and "cannot be evaluated before the run's last tick",
             "curriculum": self.config.curriculum is not None and "cannot go on in another game",

@@ -3,7 +3,7 @@
     examine(plan)                      entities, faces, options, sizes; what `arena plan` needs. An algorithm with
                                        `from_spaces` is created once for its first seat, and loads its checkpoint
     examine(plan, later=...)           likewise the seats of later rounds and of evaluations
-    examine(plan, conformance=print)   plays each environment through the checks of `arena.testing` too: `arena check`
+    examine(plan, conformance=True)    plays each environment through the checks of `arena.testing` too: `arena check`
 
 Some checks are repeated when a run starts: an environment checks its idle action, a worker its seat's face
 (`seat_face`), its group's spaces (`check_shared`) and its checkpoint.
@@ -12,7 +12,6 @@ Some checks are repeated when a run starts: an environment checks its idle actio
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
     from arena.records.checkpoint import Checkpoint
 
 _PROBE_LANES = 1
-_PATIENCE = 5.0  # seconds of the checks of an environment before a line reports them
 _MOST_ROWS = 100_000  # of a seat for which an algorithm is created; more of them would need too much memory for a check
 
 
@@ -77,7 +75,7 @@ def examine(
     plan: Plan,
     *,
     later: Sequence[Plan] = (),
-    conformance: Callable[[str], None] | None = None,
+    conformance: bool = False,
     known: dict[str, Interface] | None = None,
 ) -> Preflight:
     """Creates each distinct environment once, or twice to compare them, and checks seats and algorithms against it.
@@ -85,8 +83,7 @@ def examine(
     Args:
         plan: of the run, or of its first round.
         later: plans with the seats of later rounds and of evaluations, see `arena.preflight.later_seats`.
-        conformance: called with a line about an environment whose checks take long; None: environments are created,
-            but not played through the checks of their interface.
+        conformance: whether environments are played through the checks of their interface.
         known: the interfaces of environments that were created for other plans, which are not created again; gets
             those of this plan.
 
@@ -120,7 +117,7 @@ def examine(
     seated: set[str] = set()
     layouts: list[_Layout] = []
     for each in (plan, *later):
-        layout = _Layout.of(each, known, conformance, lines.append)
+        layout = _Layout.of(each, known, lines.append, conformance=conformance)
         layouts.append(layout)
         for name, policy in each.policies.items():
             player = players[name]
@@ -165,11 +162,7 @@ class _ResolvedPolicy(NamedTuple):
 
 
 def check_checkpoint(loaded: Checkpoint, path: Path, policy: PolicyPlan, cls: type[Any]) -> None:
-    """Refuses a checkpoint that a policy's algorithm cannot load.
-
-    Raises:
-        ConfigError: it is another algorithm's, or this algorithm loads no checkpoints.
-    """
+    """Refuses a checkpoint that a policy's algorithm cannot load."""
     place, algorithm = f"policies.{policy.name}.load", policy.config.algorithm
     if loaded.algorithm != algorithm:
         words = f"the checkpoint {path} is of the algorithm {loaded.algorithm!r}, the policy uses {algorithm!r}"
@@ -188,11 +181,7 @@ class _Layout(NamedTuple):
 
     @classmethod
     def of(
-        cls,
-        plan: Plan,
-        known: dict[str, Interface],
-        conformance: Callable[[str], None] | None,
-        report: Callable[[str], None],
+        cls, plan: Plan, known: dict[str, Interface], report: Callable[[str], None], *, conformance: bool
     ) -> _Layout:
         """Creates the environments of a plan; one with the arguments of a known one is not created again."""
         hints: dict[str, str] = {}
@@ -204,12 +193,12 @@ class _Layout(NamedTuple):
                 is_external, hint = registry.external_kind(game.make) is not None, ""
                 breaches, advice = list[str](), list[str]()
                 if is_external:
-                    games = _examined_games(match, opens=conformance is not None)
+                    games = _examined_games(match, opens=conformance)
                     known[key], hint = games.interface, games.hint(match.lanes) if hasattr(games, "hint") else ""
-                elif conformance is None:
+                elif not conformance:
                     known[key] = interface_of(match)
                 else:
-                    known[key] = _check_conformance(match, conformance, breaches, advice)
+                    known[key] = _check_conformance(match, breaches, advice)
                     hint = "\n".join(f"warning: environment {match.env}: {line}" for line in advice)
                 policies = [plan.policies[seat.policy].config for seat in match.seats]
                 normalized = all(not one.learns or one.options.get("normalize_observations") for one in policies)
@@ -217,7 +206,7 @@ class _Layout(NamedTuple):
                     hints[match.env] = hint
                 entities = known[key].entities
                 kwargs = f" with {game.kwargs}" if game.kwargs else ""
-                keeps = ", keeps the interface" if conformance is not None and not breaches else ""
+                keeps = ", keeps the interface" if conformance and not breaches else ""
                 report(
                     f"environment {match.env} ({game.make}){kwargs}{wrapped_text(match)}: "
                     f"{pluralize(len(entities), 'entity', 'entities')}: {', '.join(entities)}{keeps}"
@@ -324,39 +313,20 @@ def _examined_games(match: MatchPlan, *, opens: bool) -> ExternalGames:
     return games
 
 
-def _check_conformance(
-    match: MatchPlan, report: Callable[[str], None], breaches: list[str], advice: list[str]
-) -> Interface:
-    """Plays two environments with the same arguments; adds the breaches that do not prevent a run, and advice.
-
-    Reports after 5, 10, 20, ... seconds that this still takes time.
-    """
+def _check_conformance(match: MatchPlan, breaches: list[str], advice: list[str]) -> Interface:
+    """Plays two environments with the same arguments; adds the breaches that do not prevent a run, and advice."""
     from arena.testing import check_batched_env
 
-    over = threading.Event()
-
-    def watch() -> None:
-        waited, due = 0.0, _PATIENCE
-        while not over.wait(due - waited):
-            report(f"environment {match.env}: still being made and checked, after {due:g} s")
-            waited, due = due, 2 * due
-
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
-    try:
-        with closing(make_game(match, _PROBE_LANES)) as game, closing(make_game(match, _PROBE_LANES)) as again:
-            try:
-                check_batched_env(game, again=again, tolerate=breaches.append, advise=advice.append)
-            except Exception as error:
-                known = isinstance(error, (ConfigError, GameError))  # says it all
-                found = error if known else f"{type(error).__name__}: {error}{registry.where_raised(error)}"
-                words = f"environment {match.env!r} does not behave as the interface asks: {found}"
-                raise ConfigError(words, path=match.path) from error
-            check_idle_action(match, game.interface)
-            return game.interface
-    finally:
-        over.set()
-        watcher.join()
+    with closing(make_game(match, _PROBE_LANES)) as game, closing(make_game(match, _PROBE_LANES)) as again:
+        try:
+            check_batched_env(game, again=again, tolerate=breaches.append, advise=advice.append)
+        except Exception as error:
+            known = isinstance(error, (ConfigError, GameError))  # says it all
+            found = error if known else f"{type(error).__name__}: {error}{registry.where_raised(error)}"
+            words = f"environment {match.env!r} does not behave as the interface asks: {found}"
+            raise ConfigError(words, path=match.path) from error
+        check_idle_action(match, game.interface)
+        return game.interface
 
 
 def make_game(match: MatchPlan, lanes: int) -> BatchedEnv:

@@ -79,11 +79,7 @@ def check_external(plan: Plan) -> None:
 
 
 def refuse_external(config: Config) -> None:
-    """Refuses a configuration for a command that starts games by itself.
-
-    Raises:
-        ConfigError: a match of the configuration has external games.
-    """
+    """Refuses a configuration for a command that starts games by itself."""
     for path, entry in config.entries():
         if registry.external_kind(config.envs[entry.env].make) is not None:
             raise ConfigError(

@@ -46,9 +46,6 @@ def require_rules(config: Config, *plans: Plan, tournament: bool = False) -> Non
         config: of the run.
         plans: with all matches that may be played.
         tournament: whether it is a tournament, whose players are to be ordered.
-
-    Raises:
-        ConfigError: with the rule that fits.
     """
     if not tournament and not needs_rules(config):
         return

@@ -63,11 +63,7 @@ def seat_face(cls: type[Any], seat: SeatSpaces, *, lanes: int) -> str:
 
 
 def check_shared(cls: type[Any], first: Sequence[SpaceText], seat: Sequence[SpaceText]) -> None:
-    """Refuses a seat with other spaces than the first one: a policy has one set of weights.
-
-    Raises:
-        ConfigError: no entity of the first seat has the spaces of an entity of this seat.
-    """
+    """Refuses a seat with other spaces than the first one: a policy has one set of weights."""
     for observations, actions in seat if spec_of(cls).saves else ():
         if (observations, actions) not in first:
             raise ConfigError(
@@ -99,12 +95,7 @@ def check_teams(cls: type[Any], plan: Plan, policy: PolicyPlan) -> None:
 
 
 def check_independence(cls: type[Any], policy: PolicyPlan) -> None:
-    """Refuses several workers of one policy in a round if the algorithm declares that its workers never synchronize.
-
-    Raises:
-        ConfigError: the class has `independent = True`, the policy learns, and the configuration does not set
-            `independent: true`.
-    """
+    """Refuses several workers of one policy in a round if the algorithm declares that its workers never synchronize."""
     if spec_of(cls).independent and not policy.config.frozen and len(policy.workers) > 1:
         raise ConfigError(
             f"the policy has {len(policy.workers)} workers, and {cls.__name__} has `independent = True`: they never "

@@ -34,11 +34,7 @@ class AlgorithmSpec:
 
 
 def spec_of(cls: type[Any]) -> AlgorithmSpec:
-    """The specification of an algorithm's class.
-
-    Raises:
-        ConfigError: its `schedule` is unknown.
-    """
+    """The specification of an algorithm's class; raises ConfigError if its `schedule` is unknown."""
     return AlgorithmSpec(
         faces=(cls.face,) if isinstance(cls.face, str) else tuple(cls.face),
         sync_on=registry.schedule_of(cls),

@@ -40,9 +40,6 @@ def refuse_links(folder: Path, names: Names | None = None) -> None:
     Args:
         folder: it may be a link itself, as the user has named it; one that is not there holds nothing.
         names: of what is looked at in it, `*`: any, each with the names inside of it; None: all.
-
-    Raises:
-        ConfigError: with the path of what was found; or a folder cannot be read.
     """
     try:
         with os.scandir(folder) as entries:
@@ -96,11 +93,7 @@ def make_folder(path: Path) -> None:
 
 
 def check_place(path: Path, *, option: str = "") -> None:
-    """Refuses a path, which an option of the command line names, at which no file can be written.
-
-    Raises:
-        ConfigError: its folder is not there or takes no files, its name is too long, or it is a folder or device.
-    """
+    """Refuses a path, which an option of the command line names, at which no file can be written."""
 
     def mode(path: Path) -> int | None:
         """The type and permission bits at a path; None if nothing is there."""

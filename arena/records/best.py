@@ -16,11 +16,7 @@ from arena.records.formats import BestFile, read_document
 
 
 def read(folder: RunFolder) -> BestFile | None:
-    """What `best.json` says; None if there is none.
-
-    Raises:
-        ConfigError: it is damaged.
-    """
+    """What `best.json` says; None if there is none; raises ConfigError if it is damaged."""
     if not folder.best.exists():
         return None
     checksums.check(folder.best)
@@ -28,11 +24,7 @@ def read(folder: RunFolder) -> BestFile | None:
 
 
 def check(folder: RunFolder, tick: int) -> None:
-    """Refuses a run that goes on from a tick if its best result is not known: a later one would replace better ones.
-
-    Raises:
-        ConfigError: `best.json`, or a checkpoint that belongs to it, is missing or damaged.
-    """
+    """Refuses a run that goes on from a tick if its best result is not known: a later one would replace better ones."""
     remedy = (
         f"put it back, or move {folder.best.name} and the files checkpoints/*/{checkpoint.BEST} away: the best result "
         f"is then sought among those after tick {tick}"

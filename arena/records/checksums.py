@@ -90,11 +90,7 @@ def replace(path: Path, content: bytes) -> None:
 
 
 def cut(path: Path, size: int) -> None:
-    """Cuts a file to a length, and renews its checksum.
-
-    Raises:
-        WriteError: it cannot be cut.
-    """
+    """Cuts a file to a length, and renews its checksum; raises WriteError if it cannot be cut."""
     with writing(path):
         if path.stat().st_size != size:
             drop(path)

@@ -206,11 +206,7 @@ NAMES: Names = dict.fromkeys(
 
 
 def plain_name(name: str) -> str:
-    """A name that a file of a run folder gives to a file or folder in it.
-
-    Raises:
-        ConfigError: it leads elsewhere.
-    """
+    """A name that a file of a run folder gives to a file or folder in it; raises ConfigError if it leads elsewhere."""
     if name in ("", ".", "..") or "/" in name or "\0" in name:
         raise ConfigError(f"a file of a run folder names {name!r}, which cannot be the name of a file in it")
     return name

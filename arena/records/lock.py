@@ -123,11 +123,7 @@ def sharing(folder: Path | str) -> Iterator[None]:
 
 
 def refuse_locked(folder: Path | str) -> None:
-    """Refuses a folder into which a process writes now; leaves the lock, and the text of a killed writer, as they are.
-
-    Raises:
-        ConfigError: another process, which the message names, writes into it; or the lock file cannot be opened.
-    """
+    """Refuses a folder into which a process writes now; leaves the lock and the text of a killed writer as they are."""
     path = Path(folder) / _NAME
     try:
         path.lstat()

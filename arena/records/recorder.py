@@ -173,11 +173,7 @@ class Recorder:
         return found
 
     def update(self, record: UpdateRecord) -> None:
-        """Records an update of a policy.
-
-        Raises:
-            CallbackFailed: a callback that received it has raised.
-        """
+        """Records an update of a policy; raises CallbackFailed if a callback that received it has raised."""
         line = update_line(record)
         self._metrics.append(line)
         if self._has_scalars:

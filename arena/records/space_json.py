@@ -73,11 +73,7 @@ def space_to_json(space: Space[Any]) -> dict[str, Any]:
 
 
 def space_from_json(written: Any) -> Space[Any]:
-    """The space that was written.
-
-    Raises:
-        ValueError: `space_to_json` does not write this.
-    """
+    """The space that was written; raises ValueError: `space_to_json` does not write this."""
     try:
         ((kind, content),) = written.items()
         if kind == "box":

@@ -129,11 +129,7 @@ def _called(who: str, function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def lines_of(folder: RunFolder) -> list[ChangeLine]:
-    """The lines of `changes.jsonl`.
-
-    Raises:
-        ConfigError: the file is damaged.
-    """
+    """The lines of `changes.jsonl`; raises ConfigError if the file is damaged."""
     return list(JournalReader(folder.changes).lines(ChangeLine, missing_ok=True))
 
 
@@ -141,9 +137,6 @@ def check_recorded(folder: RunFolder, config: Config, tick: int) -> None:
     """Refuses changes on record up to a tick that name what config.yaml does not name.
 
     They are read from a file; what a curriculum or a program asks for while it runs may name anything.
-
-    Raises:
-        ConfigError: with the file and the key.
     """
     programs = any(env.make in EXTERNAL for env in config.envs.values())  # which a simulator's arguments start
     free = config.curriculum is not None and not programs
@@ -256,11 +249,7 @@ def changed_config(run: Run, lines: Sequence[ChangeLine]) -> Config:
 
 
 def check_change(config: Config, key: str, value: Any) -> None:
-    """Refuses a change of what cannot be changed between two legs.
-
-    Raises:
-        ConfigError: with the key.
-    """
+    """Refuses a change of what cannot be changed between two legs; raises ConfigError with the key."""
 
     def is_plain(value: Any) -> bool:
         if isinstance(value, Mapping):

@@ -119,11 +119,7 @@ class Leader:
         self._at_once, self._answers = at_once, answers
 
     def listen(self, run: Run) -> None:
-        """Handles the signals of this process.
-
-        Raises:
-            KeyboardInterrupt: a signal has come before.
-        """
+        """Handles the signals of this process; raises KeyboardInterrupt if a signal has come before."""
         hint = run.resume_hint("the newest boundary", resumable=self._state.resumable)
         answer = _LAUNCHER_ENDS.format(hint=hint) if self._answers else ""
         self._state.stop.listen(at_once=self._at_once, answer=answer)

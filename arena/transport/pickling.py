@@ -20,11 +20,7 @@ def unpack(data: Bytes) -> Any:
 
 
 def expect(kind: type[Message], received: tuple[int, Bytes]) -> Message:
-    """Unpacks a received message and checks its type.
-
-    Raises:
-        ProtocolError: it has another type.
-    """
+    """Unpacks a received message and checks its type; raises ProtocolError if it has another type."""
     source, data = received
     message = unpack(data)
     if not isinstance(message, kind):

@@ -127,11 +127,7 @@ class SharedAreas:
 
     @classmethod
     def make(cls, size: int, nbytes: int) -> SharedAreas:
-        """New areas of at least `nbytes` bytes each, all counts 0.
-
-        Raises:
-            OSError: as `SharedMemory.make`.
-        """
+        """New areas of at least `nbytes` bytes each, all counts 0; raises OSError as `SharedMemory.make`."""
         nbytes = whole_pages(nbytes)
         memory = SharedMemory.make(whole_pages(8 * size) + size * nbytes)
         try:
@@ -144,11 +140,7 @@ class SharedAreas:
 
     @classmethod
     def open(cls, ticket: Bytes) -> SharedAreas:
-        """The areas that another role has made.
-
-        Raises:
-            OSError: its process has ended, or has closed them.
-        """
+        """The areas that another role has made; raises OSError if its process has ended, or has closed them."""
         return cls(*unpack(ticket))
 
     @property

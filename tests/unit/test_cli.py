@@ -8,7 +8,6 @@ import os
 import re
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,10 +17,8 @@ import pytest
 from arena.cli.main import _COMMANDS, command_parser, main
 from arena.config import yaml
 from arena.config.matches import GENERATORS, RULES
-from arena.preflight import examine
 from arena.records import checkpoint
 from arena.registry import ALGORITHMS, ENVIRONMENTS, EXTERNAL, WRAPPERS
-from envs import matrix
 
 WORKERS = '''
 class Base:
@@ -278,30 +275,6 @@ def test_check_warns_of_a_game_whose_render_fails(folder: Path, capsys: pytest.C
     _, warning = checked(folder, "own:NoScreen", capsys)
     assert warning.startswith("warning: environment game: render() raised RuntimeError: No available video device; ")
     assert warning.endswith("It can be trained on, but there are no pictures of it in videos and in the report")
-
-
-@pytest.mark.slow
-def test_check_reports_progress_on_a_slow_game(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    told = threading.Event()
-
-    def tell(text: str) -> None:
-        lines.append(text)
-        told.set()
-
-    class Slow(matrix.Matrix):
-        def reset(self, *arguments: Any) -> Any:
-            assert told.wait(60), "a line is printed while the game is played"
-            return super().reset(*arguments)
-
-    lines: list[str] = []
-    kwargs, matches = {"game": "rock_paper_scissors"}, [{"env": "game", "seats": ["red", "red"]}]
-    monkeypatch.setattr("arena.cli.check.complain", tell)
-    monkeypatch.setattr(examine, "_PATIENCE", 0.01)
-    monkeypatch.setattr(matrix, "Matrix", Slow)
-    assert main(["check", write(folder, envs={"game": {"make": "matrix", "kwargs": kwargs}}, matches=matches)]) == 0
-    assert lines[0] == "environment game: still being made and checked, after 0.01 s\n"
 
 
 @pytest.mark.slow

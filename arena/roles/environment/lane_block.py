@@ -191,11 +191,7 @@ class LaneBlock:
             raise
 
     def close(self) -> None:
-        """Ends the recording, the game and the links.
-
-        Raises:
-            WriteError: the recording cannot be written.
-        """
+        """Ends the recording, the game and the links; raises WriteError if the recording cannot be written."""
         if self._recording is not None:
             self._recording.close()
         self._game.close()

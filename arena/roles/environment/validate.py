@@ -60,11 +60,7 @@ class StepValidator:
         ]
 
     def check_step(self, step: Step) -> None:
-        """Validates a step of all lanes.
-
-        Raises:
-            GameError: names the first item that the interface does not allow.
-        """
+        """Validates a step of all lanes; raises GameError: names the first item that the interface does not allow."""
         if not isinstance(step, Step):
             raise GameError(f"a {type(step).__name__} as the result of step(); expected an arena.game.api.Step")
         try:

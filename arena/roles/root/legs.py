@@ -29,12 +29,7 @@ class NextStep(NamedTuple):
 
 
 def check_playable(run: Run, ready: Collection[Ready]) -> None:
-    """Rejects a leg that cannot be played to its end, given the Ready messages of all environments and workers.
-
-    Raises:
-        ConfigError: the run needs states that can be saved, but a policy that learns has none; or matches can wait for
-            each other, given when each algorithm's workers synchronize.
-    """
+    """Rejects a leg that cannot be played to its end, given the Ready messages of all environments and workers."""
     workers = [(run.plan.seat(message.role).policy, message) for message in ready if message.role.seat is not None]
     fragile = sorted({policy for policy, message in workers if not message.resumable})
     if fragile:
@@ -56,9 +51,6 @@ def check_synchronized(tick: int, plan: Plan, done: Mapping[Role, Done], left: C
 
     A checkpoint has the state of one worker; all other workers would begin the next leg with that state. The workers
     `left`, as (match, seat), have not played in the leg that has ended at `tick`.
-
-    Raises:
-        ConfigError: with the path of the policy.
     """
     for name, policy in plan.policies.items():
         states = {done[Role(RoleKind.WORKER, *worker)].alone for worker in policy.workers if worker not in left}
