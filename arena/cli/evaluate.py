@@ -36,7 +36,7 @@ from arena.records.scoreboard import Scoreboard
 from arena.roles.run import Run
 from arena.run.evaluation import alike_text, episodes_per_lane, result_text
 from arena.run.loop import run_single_process
-from arena.run.opponents import labeled_versions, opponent_of, opposed, policy_at, seats_of
+from arena.run.opponents import labeled_versions, opponent_of, opposed, policy_at
 from arena.run.prepare import prepare
 from arena.terminal.display import silent_display
 from arena.terminal.output import say
@@ -180,7 +180,7 @@ def _contests(weights: Weights, against: str | None, version: PolicyConfig | Non
         return home / re.sub(r"[^A-Za-z0-9_.-]+", "-", "-".join(words))
 
     if against is None:
-        seated = [name for name in config.policies if any(seats_of(entry, name) for _, entry in config.entries())]
+        seated = [name for name in config.policies if any(name in entry.names for _, entry in config.entries())]
         return [Contest(config, {policy: weights.title(policy) for policy in seated}, place(*base, *label))]
     shown = [name for name in config.policies if name in weights.loaded or not weights.loaded]
     opponent = opponent_of(config, against) if version is None else version

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from arena.config.matches import MatchConfig, SeatEntry
+from arena.config.matches import MatchConfig, SeatEntry, policy_of, reseated
 from arena.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def check_independent(config: Config) -> None:
             if worker in config.policies:
                 words = f"is the name of a worker of the independent policy {name!r}; use another name"
                 raise ConfigError(words, path=f"policies.{worker}")
-        if count > 1 and name in map(_policy, seats):
+        if count > 1 and name in map(policy_of, seats):
             raise ConfigError(
                 f"{name!r} has {count} independent workers, and it is not known which of them is meant; leave `seats` "
                 "out, and each is evaluated in its own matches",
@@ -60,11 +60,8 @@ def expanded(config: Config) -> Config:
     numbers = {name: itertools.count() for name in workers}
 
     def renamed(seat: SeatEntry) -> SeatEntry:
-        policy = _policy(seat)
-        if policy not in workers:
-            return seat
-        name = f"{policy}#{next(numbers[policy])}"
-        return name if isinstance(seat, str) else (name,) * len(seat)
+        policy = policy_of(seat)
+        return reseated(seat, f"{policy}#{next(numbers[policy])}") if policy in workers else seat
 
     matches: list[MatchConfig] = []
     for _, match in config.entries() if workers else ():
@@ -83,11 +80,7 @@ def _workers(config: Config) -> dict[str, int]:
     """How many workers each independent policy has in the first round."""
     found = {name: 0 for name, policy in config.policies.items() if policy.independent}
     for _, match in config.entries() if found else ():
-        for policy in map(_policy, match.seats):
+        for policy in match.names:
             if policy in found:
                 found[policy] += match.copies
     return found
-
-
-def _policy(seat: SeatEntry) -> str:
-    return seat if isinstance(seat, str) else seat[0]

@@ -22,15 +22,7 @@ from arena.errors import ConfigError, Origin, close_name
 
 
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
-    """Reads, overrides and checks a configuration file.
-
-    Args:
-        path: of a YAML file.
-        overrides: of the form `key.path=value`, as `--set` takes them; later ones win.
-
-    Raises:
-        ConfigError: anything that is wrong with the file or an override.
-    """
+    """Reads, overrides (`key.path=value`, as `--set` takes them; later ones win) and checks a configuration file."""
     return load_with_origin(path, overrides)[0]
 
 

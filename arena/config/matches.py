@@ -30,6 +30,16 @@ Sides: TypeAlias = tuple[tuple[Natural, ...], ...]
 NO_SNAPSHOTS: Mapping[str, str] = MappingProxyType({})
 
 
+def policy_of(seat: SeatEntry) -> str:
+    """The policy of an entry of `seats`, which a list names once for each of the seat's entities."""
+    return seat if isinstance(seat, str) else seat[0]
+
+
+def reseated(seat: SeatEntry, policy: str) -> SeatEntry:
+    """An entry of `seats` for another policy."""
+    return policy if isinstance(seat, str) else (policy,) * len(seat)
+
+
 class Seated(Shortened, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A mapping with the key `seats`, in which `blue*50` stands for fifty entries `blue`."""
 
@@ -74,7 +84,7 @@ class MatchConfig(Seated, frozen=True, kw_only=True, forbid_unknown_fields=True)
     @property
     def names(self) -> Team:
         """The policy of each seat."""
-        return tuple(entry if isinstance(entry, str) else entry[0] for entry in self.seats)
+        return tuple(map(policy_of, self.seats))
 
     members = names  # as a generator's: all policies that may play
 

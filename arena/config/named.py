@@ -39,12 +39,7 @@ def _texts(found: Any) -> Iterator[str]:
 
 
 def refuse_main(config: Config, instead: str = "") -> None:
-    """Refuses classes of the program that runs, which other processes do not have.
-
-    Args:
-        config: whose games and algorithms are made in other processes.
-        instead: what else would help, after ", or".
-    """
+    """Refuses classes of the program that runs, which other processes do not have; `instead`: what else would help."""
     named = {f"envs.{name}.make": env.make for name, env in config.envs.items()}
     named |= {f"policies.{name}.algorithm": policy.algorithm for name, policy in config.policies.items()}
     for path, target in named.items():

@@ -55,14 +55,7 @@ _METRIC = re.compile(r"[A-Za-z][A-Za-z0-9_]*_(mean|min|max)\Z")
 
 
 def check_key(key: str, policies: Collection[str], *, evaluates: bool, rates: bool) -> None:
-    """Refuses a key that no result of a run can have.
-
-    Args:
-        key: a path through a result, with `/`.
-        policies: of the run.
-        evaluates: whether the run evaluates its policies.
-        rates: whether the run is a league, whose results have ratings.
-    """
+    """Refuses a key, a path with `/`, that no result of the run can have; `rates`: the run is a league."""
 
     def check_policy(name: str) -> None:
         if name not in policies:

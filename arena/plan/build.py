@@ -8,7 +8,7 @@ from dataclasses import replace
 import msgspec
 
 from arena.config.fields import MOST_ROLES, ONLY_ACT
-from arena.config.matches import MatchConfig
+from arena.config.matches import MatchConfig, policy_of
 from arena.config.schema import Config, EnvConfig
 from arena.errors import ConfigError
 from arena.plan.placement import Load, pack
@@ -68,11 +68,10 @@ def _seats(description: MatchConfig) -> tuple[SeatPlan, ...]:
     seats: list[SeatPlan] = []
     taken = 0
     for index, entry in enumerate(description.seats):
-        count, policy = (1, entry) if isinstance(entry, str) else (len(entry), entry[0])
-        places = range(taken, taken + count)
+        places = range(taken, taken + (1 if isinstance(entry, str) else len(entry)))
         entities = places if description.entities is None else (description.entities[place] for place in places)
-        seats.append(SeatPlan(index, policy, tuple(entities)))
-        taken += count
+        seats.append(SeatPlan(index, policy_of(entry), tuple(entities)))
+        taken = places.stop
     return tuple(seats)
 
 

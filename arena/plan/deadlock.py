@@ -17,13 +17,8 @@ from arena.plan.plan import Plan
 def waiting_text(plan: Plan, schedules: Mapping[str, str]) -> tuple[str, bool]:
     """Why the matches of a plan cannot wait for each other in a circle, or where they may, and what helps.
 
-    Args:
-        plan: the plan.
-        schedules: by policy, what its algorithm's class says: `ticks`, or `episodes`; a missing one counts as
-            `episodes`.
-
-    Returns:
-        the sentence, and whether the run is refused.
+    `schedules` are, by policy, what its algorithm's class says: `ticks`, or `episodes`; a missing one counts as
+    `episodes`. Returns the sentence, and whether the run is refused.
     """
     groups = {
         name: [match for match, _ in policy.workers]

@@ -36,14 +36,7 @@ class Load(NamedTuple):
 def pack(
     root: Role, matches: Sequence[Sequence[Role]], ranks: int, *, load: Callable[[Role], Load]
 ) -> list[list[Role]]:
-    """The roles of every rank; each rank has at least one, and rank 0 has the root.
-
-    Args:
-        root: costs nothing.
-        matches: the roles of each match.
-        ranks: how many there are, at least 1 and at most as many as roles.
-        load: of a role.
-    """
+    """The roles of every rank; each rank has at least one, and rank 0 has the root, which costs nothing."""
 
     def needs_torch(roles: Sequence[Role]) -> bool:
         return any(load(role).torch for role in roles)
@@ -85,15 +78,9 @@ def pieces_needed(weights: Sequence[int], capacity: int) -> list[int]:
 
 
 def cut(weights: Sequence[int], parts: int, *, evenly: bool) -> list[tuple[int, int]]:
-    """Cuts a row into `parts` pieces, none empty, so that the heaviest is as light as possible.
+    """Cuts a row into pieces, none empty, so that the heaviest is as light as possible; where each starts and stops.
 
-    Args:
-        weights: of the row's items, at least as many as parts.
-        parts: how many pieces.
-        evenly: each piece gets an equal share of the remaining weight; otherwise the last pieces are filled first.
-
-    Returns:
-        where each piece starts and stops.
+    `evenly`: each piece gets an equal share of the remaining weight; otherwise the last pieces are filled first.
     """
     capacity = lightest_maximum(weights, parts)
     needed = pieces_needed(weights, capacity)

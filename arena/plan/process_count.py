@@ -37,14 +37,9 @@ def process_count(
     hosts: Sequence[Host] = (),
     files: Path = Path("/"),
 ) -> ProcessCount:
-    """The number of processes for a configuration.
+    """The number of processes for a configuration; `option` is `--ranks`, `hosts` are those of `--hosts`.
 
-    Args:
-        config: its `ranks` counts if `option` is None.
-        option: `--ranks`.
-        environment: the variables of this process.
-        hosts: `--hosts`: their slots count in place of the allocation's or this machine's.
-        files: the root of the file system, with `proc` and `sys`.
+    The slots of hosts count in place of the allocation's or this machine's. `files` is the root of the file system.
     """
     key, ranks = ("ranks", config.ranks) if option is None else ("--ranks", option)
     if isinstance(ranks, int):

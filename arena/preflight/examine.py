@@ -81,7 +81,6 @@ def examine(
     """Creates each distinct environment once, or twice to compare them, and checks seats and algorithms against it.
 
     Args:
-        plan: of the run, or of its first round.
         later: plans with the seats of later rounds and of evaluations, see `arena.preflight.later_seats`.
         conformance: whether environments are played through the checks of their interface.
         known: the interfaces of environments that were created for other plans, which are not created again; gets

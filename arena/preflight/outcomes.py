@@ -40,12 +40,7 @@ def outcome_rule(match: MatchPlan, interface: Interface) -> OutcomeRule | None:
 def require_rules(config: Config, *plans: Plan, tournament: bool = False) -> None:
     """Refuses a game of which nothing says who has won, or that has no winners, where the run needs them.
 
-    A league, a tournament and numbers of results such as `policy_win_rate` do.
-
-    Args:
-        config: of the run.
-        plans: with all matches that may be played.
-        tournament: whether it is a tournament, whose players are to be ordered.
+    A league, a tournament and numbers of results such as `policy_win_rate` do. The error has the rule that fits.
     """
     if not tournament and not needs_rules(config):
         return

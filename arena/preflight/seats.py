@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 
 from gymnasium.spaces import Space
 
-from arena.errors import ConfigError, located
+from arena.errors import ConfigError, located, nearest
 from arena.game.api import Interface
 from arena.plan.plan import Plan, PolicyPlan
-from arena.plan.seats import choose_face
 from arena.preflight.spec import spec_of
 
+_FACES = ("gym", "vector", "parallel")
 SpaceText = tuple[str, str]
 """An entity's observation space and action space, as text."""
 
@@ -26,7 +26,7 @@ class SeatSpaces(NamedTuple):
 
     def words(self) -> tuple[SpaceText, ...]:
         """The spaces as text, which is cheap to send and to compare."""
-        return tuple((repr(seen), repr(done)) for seen, done in zip(self.observations, self.actions, strict=True))
+        return tuple((repr(one), repr(other)) for one, other in zip(self.observations, self.actions, strict=True))
 
     @property
     def uniform(self) -> bool:
@@ -41,6 +41,31 @@ class SeatSpaces(NamedTuple):
             tuple(interface.action_spaces[index] for index in entities),
             tuple(interface.mask_sizes[index] for index in entities),
         )
+
+
+def choose_face(faces: Sequence[str], *, lanes: int, entities: int, uniform_spaces: bool) -> str:
+    """The first of an algorithm's faces, in the order of its preference, that a seat can give.
+
+    `uniform_spaces`: whether all entities of the seat have equal spaces, and all or none of them have masks.
+
+    Raises:
+        ConfigError: none of them fits; says why and what helps.
+    """
+    reasons = []
+    for face in faces:
+        if face not in _FACES:
+            raise ConfigError(f"the algorithm asks for the face {face!r}; {nearest(str(face), _FACES)}")
+        if face == "vector" and not uniform_spaces:
+            reason = "needs equal spaces of all entities of the seat, and masks of all or of none: give each entity a "
+            reason += "seat of its own"
+        elif face != "vector" and lanes > 1:
+            reason = f"needs one lane, the match has {lanes}: set `lanes: 1` (and more `copies`)"
+        elif face == "gym" and entities > 1:
+            reason = f"needs one entity, the seat has {entities}: give each entity a seat of its own"
+        else:
+            return face
+        reasons.append(f"{face!r} {reason}")
+    raise ConfigError("the seat cannot give the face that the algorithm wants: " + "; ".join(reasons))
 
 
 def seat_face(cls: type[Any], seat: SeatSpaces, *, lanes: int) -> str:

@@ -23,15 +23,7 @@ _NO_GAME = "an algorithm that is checked or served has no game to play"
 
 
 class SpecVectorEnv(VectorEnv[Any, Any, Any]):
-    """A vector environment that cannot be played.
-
-    Args:
-        observation_space: of one row.
-        action_space: of one row.
-        rows: lanes x entities.
-        entities: of the seat, by name.
-        masked: whether the game has action masks.
-    """
+    """A vector environment that cannot be played, with the spaces of one row, and `rows` = lanes x entities."""
 
     def __init__(
         self,

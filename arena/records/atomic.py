@@ -37,9 +37,8 @@ def regular(path: str, flags: int) -> int:
 def refuse_links(folder: Path, names: Names | None = None) -> None:
     """Refuses a folder in which something is neither a file nor a folder: a link, a FIFO, a device or a socket.
 
-    Args:
-        folder: it may be a link itself, as the user has named it; one that is not there holds nothing.
-        names: of what is looked at in it, `*`: any, each with the names inside of it; None: all.
+    It may be a link itself, as the user has named it; one that is not there holds nothing. `names` are those of what is
+    looked at in it, `*`: any, each with the names inside of it; None: all.
     """
     try:
         with os.scandir(folder) as entries:

@@ -80,9 +80,7 @@ def save(
     """Writes a checkpoint, then removes old ones except the very first, with the initial weights, and the newest.
 
     Args:
-        folder: `checkpoints/<policy>`; made if it is not there.
         state: None, bool, int, float, str, arrays, tensors, and lists, tuples and dicts of these.
-        policy: as in `Checkpoint`; likewise `algorithm`, `ticks` and `update`.
         boundary: names the file; None: the ticks.
         keep: how many to keep beside the first one, at least 1.
 

@@ -81,16 +81,11 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: Path | str, *, resume: bool = False, named: bool = False) -> RunFolder:
-        """Claims a folder for a run and makes its tree.
+        """Claims the folder `runs/<name>`, or one that the user has `named`, for a run, and makes its tree.
 
         A new run gets a folder of its own. If `path` is taken, the next free one of `<name>-2`, `<name>-3`, ... is
         used, or, where the user named this very folder, it is an error. A resumed run gets the folder that is there:
         the last one of `<name>`, `<name>-2`, ... unless the user named it.
-
-        Args:
-            path: `runs/<name>`, or what the user named.
-            resume: go on with what is there.
-            named: the user named this very folder.
 
         Raises:
             ConfigError: the folder named holds files already; there is nothing to resume; or it cannot be made.

@@ -41,14 +41,12 @@ class Iterations:
     """The results of a run that are not on record yet, one every so many ticks.
 
     Args:
-        every: ticks from one result to the next.
         smoothing: the least number of episodes in a mean, if there are so many.
         policies: the names of the policies that have keys in a result.
-        totals: up to the newest result on record.
         metric_names: of the metrics that earlier results have.
 
     Attributes:
-        totals: up to the newest result that was taken.
+        totals: up to the newest result that is on record or was taken.
         steps_at: the steps of all matches up to a tick, earlier rounds included; set when a round begins.
     """
 

@@ -131,10 +131,7 @@ def forget_after(path: Path, kind: type[T], tick: Callable[[T], int], last: int)
 class JournalReader:
     """Iterates over the lines of a journal, as objects or as structs.
 
-    Args:
-        path: of the journal.
-        start: the byte at which to begin: the beginning of a line.
-        stop: the byte before which to end, as if the file ended there; None: at its end, which may move meanwhile.
+    The bytes `start`, the beginning of a line, and `stop` limit it; without `stop` the file may grow meanwhile.
 
     Attributes:
         unfinished: the lines that a kill left incomplete: 0 or 1.

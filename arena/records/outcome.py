@@ -36,21 +36,19 @@ def outcomes(
 ) -> tuple[Outcome | None, ...]:
     """Per seat how an episode has ended, by the rule of its game; None: it has no winner for the seat.
 
-    With `zero_sum` the seats above zero have won and those below have lost; if all are zero it is a draw. So
-    `+1 +1 -1 -1` and `+3 -1 -1 -1` have winners. With `higher_return` the best side wins, and the others lose; several
-    best sides draw. A seat that took no part has no outcome, and the others are judged without it; a single seat that
-    took part has no outcome by its return.
+    With `zero_sum` the seats above zero have won and those below have lost; if all are zero it is a draw. So `+1 +1 -1
+    -1` and `+3 -1 -1 -1` have winners. With `higher_return` the best side wins, and the others lose; several best sides
+    draw. A seat that took no part has no outcome, and the others are judged without it; a single seat that took part
+    has no outcome by its return.
 
     Args:
         returns: per seat, the mean over its entities of the sum of rewards; None: it took no part.
-        stated: per seat, what the infos have under `"outcome"`, None where they have nothing. Words other than
-            `"win"`, `"loss"` and `"draw"` are ignored, as some games use the key for other purposes.
+        stated: per seat, what the infos have under `"outcome"`; other words than `"win"`, `"loss"` and `"draw"` are
+            ignored, as some games use the key for other purposes.
         entities: per seat, how many entities it drives; the zero sum is over entities, not over seats.
-        rule: of the game; None: there is none.
         sides: the seats of each side; (): each seat is a side of its own. Only `higher_return` uses it.
 
     Raises:
-        ValueError: the first three do not have the same length.
         NotZeroSum: the rule is `zero_sum`, and the returns are not.
     """
     if not len(returns) == len(stated) == len(entities):

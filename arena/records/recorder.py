@@ -82,18 +82,16 @@ class _Means:
 
 
 class Recorder:
-    """Writes what happens into a run folder; used as a context manager, by one thread.
+    """Writes what happens into a run folder, whose files are continued; a context manager, used by one thread.
 
-    Lines reach the files at least every second while `episodes`, `update` or `poll` are called. TensorBoard
-    gets one point per policy and second, the mean of what happened in it, so its cost does not grow with the games.
+    Lines reach the files at least every second while `episodes`, `update` or `poll` are called. TensorBoard gets one
+    point per policy and second, the mean of what happened in it, so its cost does not grow with the games.
 
     Args:
-        folder: where to; files that are there are continued.
         ticks: per match how many ticks it has played before.
         resumed_at: the tick from which a resumed run goes on; TensorBoard forgets later points of the earlier run.
         callbacks: receive every line; `results`: everything that was recorded, and are flushed with the journals.
         scalars: whether TensorBoard files are written.
-        clock: seconds, for the flushes; `now`: wall time in seconds, for TensorBoard.
     """
 
     def __init__(
@@ -145,14 +143,8 @@ class Recorder:
         """Records the episodes of one match that has played so many ticks, in the order in which they ended.
 
         They count at once; they are written when no other match can report earlier ones. After the `last` ones of a leg
-        episodes of other matches do not wait for this match, until it reports again.
-
-        Returns:
-            their results by policy, for the scoreboard.
-
-        Raises:
-            ValueError: the recorder is closed.
-            CallbackFailed: a callback that received them has raised.
+        episodes of other matches do not wait for this match, until it reports again. Returns their results by policy.
+        Raises ValueError if the recorder is closed, and CallbackFailed.
         """
         found = results_of(finished)
         records = self._order.add(match, tick, finished, last=last)

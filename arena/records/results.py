@@ -52,12 +52,9 @@ def first_met(rules: Sequence[StopRule], result: Mapping[str, Any]) -> Met | Non
 
 
 class RunResults:
-    """The results of a run, from a boundary on.
+    """The results of a run, from a boundary on, at which its `result.json` is cut.
 
     Args:
-        folder: of the run; its `result.json` is cut at the boundary.
-        plan: of the round that is played.
-        tick: of the boundary.
         steps_at: the steps of all matches up to a tick, earlier rounds included.
         on_result: takes each new result, with NaN for null.
         clock: seconds; `now`: wall time in seconds.
@@ -175,11 +172,8 @@ class RunResults:
     ) -> None:
         """Writes the results up to a boundary, of which everything was handed over, that are not on record yet.
 
-        Args:
-            tick: of the boundary.
-            ends: whether the run has come to its end.
-            stopped: whether the run was ended early.
-            ratings: of a league at the end of a round: the Elo of its policies.
+        The run has come to its end there (`ends`), or was ended early (`stopped`). `ratings` are those of a league at
+        the end of a round: the Elo of its policies.
         """
         self.leg_over(tick)
         totals = self._iterations.totals

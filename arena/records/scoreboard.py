@@ -139,12 +139,8 @@ class Score:
 class Scoreboard:
     """Running statistics of all policies, in the order in which they were named or first seen.
 
-    Args:
-        policies: the known policies.
-        snapshots: whether snapshots are shown too, as in a tournament, whose players they are; a league may have many.
-
-    Attributes:
-        games: by match of external games, the newest line about them.
+    With `snapshots` these are shown too, as in a tournament, whose players they are; a league may have many. `games`
+    has, by match of external games, the newest line about them.
     """
 
     def __init__(self, policies: Iterable[str] = (), *, snapshots: bool = False) -> None:

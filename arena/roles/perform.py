@@ -44,21 +44,10 @@ def run_role(
     communicator: Any = None,
     private: bool,
 ) -> Failed | None:
-    """Runs an environment or a worker until the root ends the run.
+    """Runs an environment or a worker until the root ends the run; returns the error that was sent to the root, if any.
 
-    An error is sent to the root, which ends the run.
-
-    Args:
-        endpoint, run, role: what is run.
-        memory: of this process.
-        communicator: for `group.comm`.
-        private: whether the process hosts no other role.
-
-    Returns:
-        the error that was sent to the root; None if there was none.
-
-    Raises:
-        PeerLost: a process of the run has died.
+    `memory` is of this process, `communicator` for `group.comm`; `private`: the process hosts no other role. Raises
+    `PeerLost` if a process of the run has died.
     """
     memory = memory or RunState()
     leg: Leg | None = run.leg

@@ -29,16 +29,7 @@ def planned_ticks(config: Config) -> int | None:
 
 
 def run_status(folder: RunFolder, config: Config, *, played: int) -> RunStatus:
-    """The status of a run.
-
-    Args:
-        folder: of the run.
-        config: of the run.
-        played: ticks of each match.
-
-    Raises:
-        ConfigError: the records of a league are damaged.
-    """
+    """The status of a run that has played so many ticks of each match."""
     planned = planned_ticks(config)
     if is_locked(folder.path):
         return RunStatus.UNDER_WAY

@@ -82,12 +82,8 @@ class Stop:
     def listen(self, *, at_once: Collection[int] = (), answer: str = "") -> None:
         """Handles the signals of this process; does nothing outside of its main thread, which alone can do so.
 
-        Args:
-            at_once: the signals that end the run at once.
-            answer: is written at once when a signal asks the run to end, to stderr; `{signal}` is its name.
-
-        Raises:
-            KeyboardInterrupt: a signal has come before.
+        Those in `at_once` end the run at once. `answer` is written to stderr when a signal asks the run to end;
+        `{signal}` is its name. Raises KeyboardInterrupt if a signal has come before.
         """
         self._at_once, self._answer = at_once, answer
         if not takes_signals():

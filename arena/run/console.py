@@ -69,13 +69,7 @@ def policy_score(score: Score) -> PolicyScore:
 
 
 class EventDisplay:
-    """A display that shows nothing and emits events.
-
-    Args:
-        run: the stage that is shown.
-        emit: takes the events.
-        clock: seconds.
-    """
+    """A display that shows nothing and emits events."""
 
     def __init__(self, run: Run, emit: Callable[[Event], None], *, clock: Callable[[], float] = time.monotonic) -> None:
         self._run, self._emit, self._clock = run, emit, clock

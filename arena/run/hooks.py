@@ -32,7 +32,6 @@ from arena.records.atomic import make_folder
 from arena.records.folder import RunFolder
 from arena.records.formats import ChangeLine
 from arena.records.journal import Journal, JournalReader
-from arena.records.journal import forget_after as cut_after
 from arena.registry import EXTERNAL, check_method, load_class, load_object, made_object
 from arena.roles.run import Run
 
@@ -159,11 +158,6 @@ def keep(run: Run, line: ChangeLine) -> None:
         journal.close()
 
 
-def forget_after(folder: RunFolder, tick: int) -> None:
-    """Removes the lines after the boundary from which the run continues; the boundary's line stays."""
-    cut_after(folder.changes, ChangeLine, lambda line: line.tick, tick)
-
-
 # ------------------------------------------------------------------------------------------------------------ changes
 
 
@@ -172,11 +166,7 @@ def changed(
 ) -> tuple[Run, ChangeLine | None]:
     """The run at a boundary with its changes, and the line that is to be put on record when all roles are ready.
 
-    Args:
-        run: at a boundary, with the changes of all earlier ones.
-        curriculum: an object of the class; None: there is none.
-        changes: what else changes, by key path.
-        newest: the newest result, with NaN for null; None if there is none.
+    `curriculum` is an object of the class, `changes` what else changes, by key path, `newest` the newest result.
 
     Raises:
         ConfigError: the class asks for what cannot be changed, or for a configuration that is refused.
@@ -198,11 +188,7 @@ def changed(
 
 
 def resume_curriculum(run: Run, curriculum: Any) -> None:
-    """Tells a new object what was changed so far, when a run is taken up again.
-
-    Raises:
-        CallbackFailed: the class has raised.
-    """
+    """Tells a new object what was changed so far, when a run is taken up again."""
     lines = [msgspec.to_builtins(line) for line in lines_of(run.folder) if line.tick <= run.leg.start]
     if hasattr(curriculum, "resume") and lines:
         _called(_curriculum_name(run), curriculum.resume, lines)
@@ -215,11 +201,7 @@ def _curriculum_name(run: Run) -> str:
 
 
 def with_change_lines(run: Run, lines: Sequence[ChangeLine]) -> Run:
-    """The run with further changes; what is refused from now on is blamed on the newest of them.
-
-    Raises:
-        ConfigError: as of `changed_config`.
-    """
+    """The run with further changes; what is refused from now on is blamed on the newest of them."""
     lines = [line for line in lines if line.set]
     if not lines:
         return run

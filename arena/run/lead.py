@@ -64,11 +64,7 @@ class RunCommand(ABC):
 
     @abstractmethod
     def prepare(self, ranks: int, restart: Restart | None = None) -> Run:
-        """Makes the run for a number of ranks; `restart`: its processes were started again after a death.
-
-        Raises:
-            ConfigError: a mistake of the user.
-        """
+        """Makes the run for a number of ranks; `restart`: its processes were started again after a death."""
 
     @abstractmethod
     def present(self, run: Run, scoreboard: Scoreboard) -> None:
@@ -87,16 +83,13 @@ class Leader:
     """Leads a run at rank 0: says what is played next, records it, and shows the result.
 
     Args:
-        state: of this process.
-        present: shows the result.
         display: shows the progress; None: the one that fits the output.
         next_stage: returns what is played next, None: the run is over; None: legs, evaluations and rounds.
         output: takes all other lines.
         restart: the death after which this process was started.
-        watched: whether a watchdog ends the run if a role of this process hangs.
-        end: ends all processes of the run with an exit status.
+        watched: whether a watchdog ends the run, by `end`, if a role of this process hangs.
         at_once: the signals that end the run without another tick.
-        answers: whether the launcher is the user's, who is told what it does after a signal.
+        answers: whether the launcher is the user's: then a line says what it does after a signal.
     """
 
     def __init__(
@@ -125,22 +118,14 @@ class Leader:
         self._state.stop.listen(at_once=self._at_once, answer=answer)
 
     def begin(self, run: Run) -> None:
-        """Locks the run folder until the run ends, and logs into it; after a death, goes back to the boundary.
-
-        Raises:
-            ConfigError: another process writes into the folder.
-        """
+        """Locks the run folder until the run ends, and logs into it; after a death, goes back to the boundary."""
         log_to_folder(run)
         self.lock(run)
         if self._restart is not None and run.begun:
             self._restart = self._restart._replace(replayed=forget(run))
 
     def lock(self, run: Run) -> None:
-        """Locks the run folder until `RunState.unlock`.
-
-        Raises:
-            ConfigError: another process writes into the folder.
-        """
+        """Locks the run folder until `RunState.unlock`; raises ConfigError if another process writes into it."""
         end = time.monotonic() + _LOCK_SECONDS
         while self._state.lock is None:
             try:
@@ -280,15 +265,9 @@ def play_legs(
     display: Display,
     begins: Callable[[], None] = lambda: None,
 ) -> NextStep:
-    """Plays the roles of the process that hosts the root, and records what is played.
+    """Plays the roles of the process that hosts the root, and records what is played, of a run or an evaluation.
 
-    Args:
-        scheduler: of the roles.
-        roles: of this process.
-        run: a run, or an evaluation.
-        state: of this process.
-        display: shows the progress.
-        begins: called when all roles are ready.
+    `begins` is called when all roles are ready.
     """
     steps: list[NextStep] = []
 

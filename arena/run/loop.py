@@ -68,12 +68,7 @@ class OneProcess:
 
 
 class Processes:
-    """The processes of a launcher.
-
-    Args:
-        mpi: the module `arena.transport.mpi`.
-        world: all of them.
-    """
+    """The processes `world` of a launcher; `mpi` is the module `arena.transport.mpi`."""
 
     def __init__(self, mpi: Any, world: World) -> None:
         self._mpi, self.world = mpi, world
@@ -111,18 +106,10 @@ class Processes:
 
 
 class RunLoop:
-    """Plays a run stage by stage.
+    """Plays a run stage by stage; `run` is the run as it continues, `state` that of this process.
 
-    Args:
-        team: the processes.
-        run: at its beginning, or at the boundary from which it continues.
-        state: of this process.
-        leader: of rank 0; None at the other ranks.
-        fail: called with an error of a role while the other processes play; ends all of them. None: it is raised.
-
-    Attributes:
-        run: as it continues.
-        state: of this process.
+    `leader` is None at all ranks but 0. `fail` is called with an error of a role while the other processes play, and
+    ends all of them; None: the error is raised.
     """
 
     def __init__(
@@ -227,11 +214,8 @@ def run_single_process(
 def in_one_process(run: Run, display: Display, state: RunState | None = None) -> NextStep:
     """Plays the legs of a run in this process, without what comes before and after them.
 
-    The `stop` of `state`, the state of this process from before, says whether to end before the last tick.
-
-    Raises:
-        RoleFailed: a role failed.
-        Deadlock: every role waits for another one.
+    The `stop` of `state`, the state of this process from before, says whether to end before the last tick. Raises
+    `RoleFailed`, and `Deadlock` if every role waits for another one.
     """
     from arena.run.lead import play_legs
 
@@ -245,10 +229,9 @@ def in_one_process(run: Run, display: Display, state: RunState | None = None) ->
 
 
 def run_rank(command: Callable[[], RunCommand]) -> int:
-    """Takes this process's part in a run whose processes a launcher has started. Returns the exit status.
+    """Takes this process's part in a run whose processes a launcher has started; returns the exit status.
 
-    Args:
-        command: makes what rank 0 needs; called only at rank 0.
+    `command` makes what rank 0 needs, and is called only there.
     """
     die_with_parent()
     state = RunState()
@@ -266,10 +249,8 @@ def run_rank(command: Callable[[], RunCommand]) -> int:
 class Rank:
     """This process's part in a run whose processes a launcher has started.
 
-    Args:
-        mpi: the module `arena.transport.mpi`.
-        command: makes what rank 0 needs.
-        state: of this process; its `stop` has noted the signals received so far.
+    `mpi` is the module `arena.transport.mpi`, `command` makes what rank 0 needs; `state.stop` has noted the signals
+    received so far.
     """
 
     def __init__(self, mpi: Any, command: Callable[[], RunCommand], state: RunState) -> None:

@@ -165,13 +165,10 @@ def command(
     """The command line and the environment variables that start `ranks` processes of a program.
 
     Open MPI refuses to run as root and to start more processes than there are cores, unless settings allow it. They are
-    given here, for desktop machines and containers. In a SLURM allocation more processes than cores are not allowed:
+    set here, for desktop machines and containers. In a SLURM allocation more processes than cores are not allowed:
     launchers learn from SLURM how many processes each host takes, and more would compete with other jobs.
 
     Args:
-        launcher: mpirun or mpiexec.
-        ranks: how many processes.
-        program: what each of them runs.
         hosts: on which they run, with the most processes of each; none: on those of the allocation, or here.
         exported: names of environment variables that processes on other hosts need.
 
@@ -255,10 +252,7 @@ def _this_node() -> str:
 
 
 class ProcessWatch:
-    """Notices which of the processes of this host ends first, and kills the others if it has died.
-
-    Args:
-        launcher: the number of its process; None: it is not watched.
+    """Notices which of the processes of this host ends first, `launcher` included, and kills the others if it has died.
 
     Attributes:
         dead: those that have ended first, or None for MPI's daemon; empty: all live.
@@ -394,11 +388,7 @@ class LauncherOutput:
         return (MISTAKE if self.mistake else 1) if self.reason else None
 
     def is_death(self, *, again: bool) -> bool:
-        """Whether a process of the run has died: it has ended without a reason.
-
-        Args:
-            again: whether the processes were started before, so that they can be started.
-        """
+        """Whether a process of the run has died: it has ended without a reason; `again`: they were started before."""
         begun = bool(self.started or self.rank or again)
         return begun and not (self.reason or self.ended or self.unstarted or self.unconnected)
 
@@ -553,17 +543,15 @@ def run(
     hosts: Sequence[Host] = (),
     listener: Listener | None = None,
 ) -> int:
-    """Starts a program under MPI and waits for it; returns its exit status.
+    """Starts a program under MPI in `ranks` processes and waits for it; returns its exit status.
 
     When a process of it dies, an MPI daemon, or a host, what is left of it is ended, and it is started again on the
     hosts that answer; rank 0 finds in `Restart` where it goes on.
 
-    The launcher gets a session of its own, so that Ctrl-C reaches it once, through this process.
-    Open MPI's launcher fails about once in several hundred starts; then it is started again.
+    The launcher gets a session of its own, so that Ctrl-C reaches it once, through this process. Open MPI's launcher
+    fails about once in several hundred starts; then it is started again.
 
     Args:
-        ranks: how many processes.
-        program: what each of them runs.
         restarts: after how many deaths without a new boundary in between it is started again.
         scale: whether the number of processes decides what is played, so that fewer hosts get as many.
         has_resume: whether the program has a `--resume`, which the message names when the run ends early.
@@ -638,14 +626,8 @@ def exit_status(
 ) -> int:
     """Writes what a launcher's status means; returns the exit status.
 
-    After a signal n to this process the exit status is 128 + n, after a kill of the launcher or its processes 1.
-
-    Args:
-        status: of the launcher.
-        received: the signals that this process has received.
-        output: of the launcher.
-        end: why a run is not started again after a death.
-        has_resume: whether the program has a `--resume`.
+    After a signal n to this process, one of those `received`, it is 128 + n, after a kill of the launcher or its
+    processes 1. `end` says why a run is not started again after a death.
     """
     again = "; --resume goes on from the newest boundary, if there is one" if has_resume else ""
     played = f"what was played is in the run folder{again}"
@@ -746,11 +728,7 @@ def _run_once(
     *,
     one_host: bool,
 ) -> tuple[int, LauncherOutput]:
-    """Starts a launcher and waits until it and the processes of this host have ended.
-
-    Returns:
-        the launcher's exit status, and what was written to stderr.
-    """
+    """Starts a launcher; returns its status and output when it and the processes of this host have ended."""
     version = _open_mpi_version(line[0])
     # Processes of a batch system may be on other hosts, whose shared memory cannot be removed from here.
     one_host = one_host and not any(name in os.environ for name in _BATCH_SYSTEMS)

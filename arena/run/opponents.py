@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from arena import registry
-from arena.config.matches import MatchConfig, SeatEntry
+from arena.config.matches import MatchConfig, policy_of, reseated
 from arena.config.schema import Config, PolicyConfig
 from arena.errors import ConfigError, nearest
 from arena.league import rounds_file
@@ -24,8 +24,8 @@ def opposed(config: Config, policy: str, opponent: PolicyConfig) -> Config | Non
     name = next(name for name in names if name not in config.policies)
     matches: list[MatchConfig] = []
     for _, entry in config.entries():
-        if 0 < seats_of(entry, policy) < len(entry.seats):
-            seats = tuple(seat if policy in policies_of(seat) else replaced_seat(seat, name) for seat in entry.seats)
+        if 0 < entry.names.count(policy) < len(entry.seats):
+            seats = tuple(seat if policy_of(seat) == policy else reseated(seat, name) for seat in entry.seats)
             changed = msgspec.structs.replace(entry, seats=seats)
             if changed not in matches:
                 matches.append(changed)
@@ -53,16 +53,10 @@ def labeled_versions(folder: RunFolder, policy: str) -> dict[str, Path]:
 
 
 def policy_at(config: Config, folder: RunFolder | None, version: str, *, path: str) -> PolicyConfig:
-    """A policy of a run as it was at a tick, frozen.
+    """A policy of a run as it was at a tick, frozen; `path` is the option, for errors.
 
-    Args:
-        config: of the run, as its folder has it.
-        folder: None: there is none, and so no version.
-        version: `blue@5000`, the policy and the tick of a checkpoint or snapshot.
-        path: of the option, for errors.
-
-    Raises:
-        ConfigError: there is no such policy or checkpoint.
+    `version` is as `blue@5000`, the policy and the tick of a checkpoint or snapshot in the folder. Raises ConfigError
+    if there is no such policy or checkpoint.
     """
     if version in config.policies:  # a snapshot that the configuration loads, as `--continue` writes it
         return config.policies[version]
@@ -96,18 +90,3 @@ def opponent_of(config: Config, against: str) -> PolicyConfig:
             path="--against",
         ) from error
     return PolicyConfig(algorithm=against, frozen=True)
-
-
-def policies_of(seat: SeatEntry) -> tuple[str, ...]:
-    """The policies of an entry of `seats`: one for each of the seat's entities, or one for all."""
-    return (seat,) if isinstance(seat, str) else seat
-
-
-def replaced_seat(seat: SeatEntry, name: str) -> SeatEntry:
-    """An entry of `seats` for another policy."""
-    return name if isinstance(seat, str) else (name,) * len(seat)
-
-
-def seats_of(entry: MatchConfig, policy: str) -> int:
-    """How many seats of a match a policy has."""
-    return sum(policy in policies_of(seat) for seat in entry.seats)

@@ -18,9 +18,8 @@ def checked_plan(config: Config, *, ranks: int | None) -> Plan:
     """The plan of a configuration whose names are known; no environment and no algorithm is imported for it.
 
     Raises:
-        ConfigError: a module of `imports` that cannot be imported; an unknown short name of an environment or an
-            algorithm, even if no match uses it; a callback, a logger, or a rule or generator of the user's own that
-            cannot be made; or what `make_plan` refuses.
+        ConfigError: a module of `imports` that cannot be imported; an unknown short name, even if no match uses it; a
+            callback, a logger, or a custom rule or generator that cannot be made; or what `make_plan` refuses.
     """
     registry.import_plugins(config.imports)
     registry.check_names(

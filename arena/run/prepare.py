@@ -26,13 +26,9 @@ from arena.run.resume import forget, initial_checkpoints, resumed, rolled_back
 
 
 def prepare(config: Config, *, ranks: int | None, run_dir: str | None = None, resume: bool = False) -> Run:
-    """Makes or finds the run folder; none of its files is changed.
+    """Makes or finds the run folder and changes none of its files; `run_dir` None: `runs/<name>`, or the next free.
 
-    Args:
-        config: a checked configuration.
-        ranks: how many processes there are; None: one for each role.
-        run_dir: the run folder; None: `runs/<name>`, or the next free name.
-        resume: go on with the run that is in the folder.
+    `ranks` None: one for each role. `resume`: goes on with the run that is in the folder.
 
     Raises:
         ConfigError: a folder that is taken, nothing to resume, another game than that of the run to resume, a missing
@@ -61,13 +57,7 @@ def prepare(config: Config, *, ranks: int | None, run_dir: str | None = None, re
 def restarted(restart: Restart, *, ranks: int, resume: bool) -> Run | None:
     """The run as it continues after a death; None if it had not begun, so that it is prepared as at its first start.
 
-    Args:
-        restart: the death.
-        ranks: how many processes there are now.
-        resume: whether the run had been resumed from the folder, which has a configuration then in any case.
-
-    Raises:
-        ConfigError: the run folder is damaged.
+    `resume`: the run had been resumed from the folder, which has a configuration then in any case.
     """
     folder = RunFolder(restart.folder)
     if not (restart.begun or (folder.config.exists() and not resume)):
@@ -79,12 +69,7 @@ def restarted(restart: Restart, *, ranks: int, resume: bool) -> Run | None:
 def existing_folder(config: Config, run_dir: str | None) -> RunFolder:
     """The folder of an earlier part of a run, which no process is writing to.
 
-    Args:
-        config: of the run.
-        run_dir: as for `prepare`; None: the newest of `runs/<name>`, `runs/<name>-2`, ...
-
-    Raises:
-        ConfigError: there is none, or another process writes into it.
+    `run_dir` None: the newest of `runs/<name>`, `runs/<name>-2`, ... Raises ConfigError if there is none.
     """
     place = anchored(Path("runs") / config.name if run_dir is None else run_dir)
     folder = RunFolder.open(place, resume=True, named=run_dir is not None)

@@ -20,7 +20,7 @@ from arena.errors import ConfigError, located
 from arena.plan.plan import Plan
 from arena.records import best, checkpoint, checksums, evaluations, journal
 from arena.records import boundary as boundaries
-from arena.records.formats import Boundary, MeasureLine, Worker
+from arena.records.formats import Boundary, ChangeLine, MeasureLine, Worker
 from arena.records.journal import JournalReader
 from arena.records.result_file import numbers, results_in
 from arena.records.results import Met, RunResults, first_met
@@ -40,11 +40,7 @@ _log = logging.getLogger(__name__)
 
 
 def resumed(run: Run, config: Config) -> Run:
-    """The run as it continues from the newest boundary whose files are all complete.
-
-    Args:
-        run: of the new plan, in the old run's folder.
-        config: the new configuration.
+    """The run of the new configuration, in the old run's folder, as it continues from the newest whole boundary.
 
     Raises:
         ConfigError: the new configuration describes another game; there is no such boundary; nothing is left to do.
@@ -99,11 +95,7 @@ def resumed(run: Run, config: Config) -> Run:
 
 
 def rolled_back(run: Run) -> Run:
-    """The run, which has begun, as it continues from its newest boundary; without one from its beginning.
-
-    Raises:
-        ConfigError: the run folder is damaged.
-    """
+    """The run, which has begun, as it continues from its newest boundary; without one from its beginning."""
     passed_over: list[str] = []
     found = next(boundaries.whole(run.folder, passed_over), None)
     for line in passed_over:
@@ -196,19 +188,14 @@ def forget(run: Run) -> int:
     # By their ticks: `on_checkpoint` may measure when the boundary is on the disk already.
     journal.forget_after(folder.measures, MeasureLine, lambda line: line.tick, start)
     best.forget_after(folder, start)
-    hooks.forget_after(folder, start)
+    journal.forget_after(folder.changes, ChangeLine, lambda line: line.tick, start)  # the boundary's line stays
     return farthest - start
 
 
 def rule_met(run: Run, kept: RunResults | None = None) -> Met | None:
     """The first result on record up to a boundary that meets a stop rule as the rules are now; None if none does.
 
-    Args:
-        run: at the boundary.
-        kept: the results as the process that leads the run keeps them; None: they are read from the run folder.
-
-    Raises:
-        ConfigError: `result.json` is damaged.
+    `kept` are the results as the process that leads the run keeps them; None: they are read from the run folder.
     """
     if kept is not None:
         return kept.met

@@ -64,12 +64,8 @@ def begin(run: Run) -> None:
 def next_round(run: Run, state: RunState) -> Run | None:
     """The run, which has played a round to its end, with its next round; None if there is none.
 
-    Callbacks may propose the matches.
-
-    Raises:
-        ConfigError: the records are damaged; or the matches that are proposed, or made by a rule or a generator of the
-            user's own, cannot be played.
-        CallbackFailed: a callback has raised.
+    Callbacks may propose the matches. Raises ConfigError if these, or those of a custom rule or generator, cannot be
+    played, and CallbackFailed if a callback has raised.
     """
     if run.leg.start >= run.plan.horizon:
         return None
@@ -188,13 +184,7 @@ def league_champions(run: Run) -> list[Champion]:
 def again(run: Run, config: Config, tick: int) -> Run:
     """The run with the plan of the round that was played at a tick, or that has ended there.
 
-    Args:
-        run: of the first round's plan, in the folder of an earlier part of the run.
-        config: of the run.
-        tick: at which it continues.
-
-    Raises:
-        ConfigError: the round is not on record.
+    `run` is of the first round's plan. Raises ConfigError if the round is not on record.
     """
     number = max(0, tick - 1) // config.ticks
     found = rounds_file.read(run.folder)

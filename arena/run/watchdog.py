@@ -46,14 +46,9 @@ _EXIT_WITH_1 = {  # machine code of `_exit(1)` on Linux, as a function that igno
 
 
 class RootWatchdog:
-    """A context manager: watches a scheduler of roles while it runs.
+    """A context manager: watches the scheduler of the root's process while it runs, and ends the process by `end`.
 
-    Args:
-        host: the scheduler of the root's process.
-        run: the run.
-        console: for the reason why the run ends; None: a copy of stderr.
-        end: ends the process with an exit status.
-        clock: seconds.
+    The reason why the run ends is written to `console`; None: a copy of stderr.
     """
 
     def __init__(

@@ -29,12 +29,7 @@ _ANSWER_SECONDS = 30.0  # for the stacks; then the process is killed
 
 
 class Silence:
-    """Counts the seconds without a heartbeat of a process that was not stopped.
-
-    Args:
-        now: seconds.
-        look: seconds between two checks, normally.
-    """
+    """Counts the seconds without a heartbeat of a process that was not stopped; it looks every `look` seconds."""
 
     def __init__(self, now: float, *, look: float = _LOOK_SECONDS) -> None:
         self._looked, self._look = now, look
@@ -53,12 +48,9 @@ class Silence:
 
 
 def main(pid: int, number: int, patience: float) -> None:
-    """Waits until the process ends, or ends it.
+    """Waits until the process `pid`, the parent of this one, ends; or ends it by a signal after too long a silence.
 
-    Args:
-        pid: of the process, which is the parent of this one.
-        number: of the signal that ends it.
-        patience: seconds without a heartbeat after which it is ended.
+    `patience`: seconds without a heartbeat after which it is ended.
     """
     facts: dict[str, str] = {}
     rest, silence, before = "", Silence(time.monotonic()), delays(pid)

@@ -68,7 +68,6 @@ class SeatClient:
     """The seat of one worker, or its part of one block of lanes.
 
     Args:
-        welcome, link: from the environment.
         seed: the worker's seed, for draws of a proxy such as `action_space.sample()`.
         start: the tick of the match at which the leg begins.
         before_first_request: called once, before the worker's first request.

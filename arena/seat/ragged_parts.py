@@ -68,18 +68,10 @@ class RaggedParts:
         return [column[number] for _, column, number, *_ in self._parts]
 
     def read(self, heap: Buffer, totals: Iterator[int], at: int, rows: Sequence[int]) -> int:
-        """Reads all leaves as views of a heap, which is this end's own copy of the message's.
+        """Reads all leaves, from a byte on, as views of a heap, this end's copy of the message's; returns their end.
 
-        Args:
-            totals: the number of items of each leaf.
-            at: where the first leaf begins.
-            rows: per block, how many were sent.
-
-        Returns:
-            where the last leaf ends.
-
-        Raises:
-            ProtocolError: the leaves need more bytes than the heap has.
+        `totals` are the number of items of each leaf, `rows` how many rows were sent of each block. Raises
+        `ProtocolError` if the leaves need more bytes than the heap has.
         """
         size = len(heap)
         for block, column, number, dtype, shape, item_bytes, _ in self._parts:

@@ -50,11 +50,8 @@ class SharedCounters(NamedTuple):
 class SharedLink:
     """One end of two buffers that both ends see; `post` counts the message and wakes the other end.
 
-    Args:
-        part: which of the two roles' links.
-        seat: its index in the counters of all seats.
-        wake: wakes the role at the other end.
-        heaps: the heap that this end writes and the one that it reads, if messages have parts of any length.
+    `part` says which of the two roles' links it is, `seat` its index in the counters. `heaps` are the heap that this
+    end writes and the one that it reads, if messages have parts of any length.
     """
 
     def __init__(

@@ -74,12 +74,7 @@ class _Wait(NamedTuple):
 
 
 class RoleScheduler:
-    """Runs one function per role to its end.
-
-    Args:
-        names: of the roles of this process, by address.
-        remote: the transport to other processes; None if all roles are in this one.
-        size: number of addresses of all processes; None: the number of names.
+    """Runs one function per role to its end; `remote` is the transport to other processes, if there are any.
 
     Attributes:
         mail: messages that were not received yet, by mailbox.

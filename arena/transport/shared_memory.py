@@ -103,14 +103,9 @@ _MADE: WeakValueDictionary[SharedMemory, NDArray[np.uint8]] = WeakValueDictionar
 
 
 class SharedAreas:
-    """Equal areas; `areas[i]` is a uint8 array [nbytes].
+    """Equal areas of whole pages in some memory; `areas[i]` is a uint8 array [nbytes].
 
     An array of an area, or a view of it, keeps all areas in memory, also after the process that made them has ended.
-
-    Args:
-        memory: holds the counts and all areas.
-        size: number of areas.
-        nbytes: size of one area, whole pages.
     """
 
     def __init__(self, memory: SharedMemory, size: int, nbytes: int) -> None:

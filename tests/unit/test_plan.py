@@ -18,7 +18,8 @@ from arena.errors import ConfigError
 from arena.plan.build import make_plan
 from arena.plan.placement import cut, lightest_maximum
 from arena.plan.plan import Plan, Role, RoleKind, SeatPlan
-from arena.plan.seats import choose_face, resolve_entities
+from arena.plan.seats import resolve_entities
+from arena.preflight.seats import choose_face
 from arena.roles.run import Run
 
 ENV = {"duel": {"make": "touchdown", "kwargs": {"team_size": 2, "max_steps": 9}, "idle_action": 0}}
@@ -180,15 +181,15 @@ def test_many_wrong_seats_have_a_short_message(entities: int, seats: int) -> Non
 @pytest.mark.parametrize(
     ("faces", "lanes", "entities", "uniform", "face"),
     [
-        ("gym", 1, 1, True, "gym"),
-        ("vector", 8, 3, True, "vector"),
-        ("parallel", 1, 3, False, "parallel"),
+        (("gym",), 1, 1, True, "gym"),
+        (("vector",), 8, 3, True, "vector"),
+        (("parallel",), 1, 3, False, "parallel"),
         (("vector", "parallel"), 1, 2, False, "parallel"),
         (("gym", "vector"), 2, 1, True, "vector"),
     ],
 )
 def test_the_first_face_that_fits_is_taken(
-    faces: str | tuple[str, ...], lanes: int, entities: int, uniform: bool, face: str
+    faces: tuple[str, ...], lanes: int, entities: int, uniform: bool, face: str
 ) -> None:
     assert choose_face(faces, lanes=lanes, entities=entities, uniform_spaces=uniform) == face
 
@@ -196,16 +197,16 @@ def test_the_first_face_that_fits_is_taken(
 @pytest.mark.parametrize(
     ("faces", "lanes", "entities", "uniform", "message"),
     [
-        ("gym", 4, 1, True, "needs one lane, the match has 4: set `lanes: 1`"),
-        ("gym", 1, 2, True, "needs one entity, the seat has 2"),
-        ("parallel", 2, 2, True, "needs one lane"),
-        ("vector", 1, 2, False, "needs equal spaces"),
-        ("vectr", 1, 1, True, "did you mean 'vector'?"),
+        (("gym",), 4, 1, True, "needs one lane, the match has 4: set `lanes: 1`"),
+        (("gym",), 1, 2, True, "needs one entity, the seat has 2"),
+        (("parallel",), 2, 2, True, "needs one lane"),
+        (("vector",), 1, 2, False, "needs equal spaces"),
+        (("vectr",), 1, 1, True, "did you mean 'vector'?"),
         ((), 1, 1, True, "cannot give"),
     ],
 )
 def test_a_face_that_the_seat_cannot_give_is_refused_with_a_remedy(
-    faces: str | tuple[str, ...], lanes: int, entities: int, uniform: bool, message: str
+    faces: tuple[str, ...], lanes: int, entities: int, uniform: bool, message: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
         choose_face(faces, lanes=lanes, entities=entities, uniform_spaces=uniform)

@@ -19,7 +19,7 @@ from arena.cli.arguments import non_negative_int, positive_int
 from arena.cli.evaluate import weights_of
 from arena.cli.play.human import configured
 from arena.config import load_config
-from arena.config.matches import MatchConfig
+from arena.config.matches import MatchConfig, policy_of, reseated
 from arena.config.schema import Config, PolicyConfig
 from arena.errors import ConfigError, located, nearest, pluralize
 from arena.preflight.external import refuse_external
@@ -28,7 +28,7 @@ from arena.registry import import_plugins
 from arena.roles.protocol import Failed
 from arena.run.console import Output
 from arena.run.loop import run_single_process
-from arena.run.opponents import policies_of, policy_at, replaced_seat
+from arena.run.opponents import policy_at
 from arena.run.prepare import prepare
 from arena.terminal.display import silent_display
 
@@ -137,9 +137,9 @@ def _with_human(
             "name": adviser, "algorithm": known.algorithm, "options": dict(known.options), "load": known.load
         }  # fmt: skip
         configured(adviser, options["advice"])
-    taken = tuple(replaced_seat(seat, name) if place in seats else seat for place, seat in enumerate(entry.seats))
+    taken = tuple(reseated(seat, name) if place in seats else seat for place, seat in enumerate(entry.seats))
     alone: MatchConfig = msgspec.structs.replace(entry, seats=taken, lanes=1, copies=1, pipeline=1, env_kwargs={})
-    others = {policy for seat in taken for policy in policies_of(seat)} - {name}
+    others = {*map(policy_of, taken)} - {name}
     policies = {policy: config.policies[policy] for policy in config.policies if policy in others}
     env = config.envs[entry.env]
     wrappers = [[name, argument] for name, argument in env.wrapped_in]

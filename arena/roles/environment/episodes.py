@@ -68,17 +68,11 @@ class _Tracker:
         game: str | None = None,
         lost: bool = False,
     ) -> EpisodeRecord:
-        """The record of an episode; `cut` ones have no outcome.
+        """The record of an episode that has the `ends` lane, tick, length, terminated and truncated.
 
-        Args:
-            ends: lane, tick, length, and whether it was terminated and truncated.
-            seats: of the seats that took part: policies, names of entities, returns, and idle ticks.
-            stated: per seat, the outcome that the game has stated.
-            metrics: per seat, what the game has reported.
-            entities: per seat, how many took part.
-
-        Raises:
-            NotZeroSum: the game is declared as zero-sum, and the episode was not.
+        The rest is per seat that took part: `seats` has policies, names of entities, returns, and idle ticks. Episodes
+        that are `cut` have no outcome. Raises `NotZeroSum` if the game is declared as zero-sum, and the episode was
+        not.
         """
         match, (lane, tick, length, terminated, truncated), (policies, names, returns, idle) = self._match, ends, seats
         episode = int(self.episodes[lane])
@@ -181,11 +175,7 @@ class EpisodeTracker(_Tracker):
         return step._replace(truncated=step.truncated | ~ended)
 
     def finish(self, lanes: NDArray[np.bool_], tick: int) -> list[EpisodeRecord]:
-        """Returns the records of the episodes that ended at `tick` in these lanes [L], and resets the lanes.
-
-        Raises:
-            NotZeroSum: the game is declared as zero-sum, and an episode was not.
-        """
+        """Returns the records of the episodes that ended at `tick` in these lanes [L], and resets the lanes."""
         over = lanes.nonzero()[0]
         columns = zip(
             over.tolist(),

@@ -26,11 +26,9 @@ Lanes = NDArray[np.bool_]
 
 
 class HostedGames:
-    """The external games of one match in one leg.
+    """The external games of one match in one leg; the connection is open, and paused.
 
     Args:
-        connection: open, and paused.
-        limit: of restarts of the match; None: a failure ends the run.
         ends_early: whether ticks are formed at once, because the leg is to end.
         report: called with a failure after which the games were recreated, and the slots [L] whose games are lost.
         exhausted: called once in a run, when no game is left and none will come any more.

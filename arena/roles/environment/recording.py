@@ -67,12 +67,8 @@ class SampleRecording:
     def add(self, tick: int, actions: Sequence[Any], step: Step, played: Step | None, idle: Sequence[int]) -> None:
         """Records a tick, before the next episodes begin.
 
-        Args:
-            tick: of the match.
-            actions: per entity.
-            step: the result as the workers receive it; the end of a leg truncates.
-            played: the result of the game; None: the game has failed.
-            idle: the entities that got the idle action.
+        `step` is the result as the workers receive it, which the end of a leg truncates; `played` that of the game,
+        None if the game has failed. `idle` are the entities that got the idle action.
         """
         taken = list(actions)
         for entity, of_game in enumerate(self._game_actions or ()):

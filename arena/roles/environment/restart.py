@@ -69,13 +69,7 @@ class Reset(NamedTuple):
 
 
 class RestartingGame:
-    """The game of some lanes of one match.
-
-    Args:
-        make: constructs the game.
-        lanes: their numbers in the match.
-        seeds: per lane, of the first reset.
-        limit: of restarts of the match; None: a game that fails ends the run.
+    """The game of some lanes of one match, by their numbers; `seeds` are of the first reset.
 
     Attributes:
         fault: the failure because of which `step` or `reset` returned None.
@@ -147,14 +141,9 @@ class RestartingGame:
             return None
 
     def new_game(self, seeds: Sequence[int | None] | None = None, options: Mapping[str, Any] | None = None) -> Frame:
-        """Replaces the game that has failed by a new one and begins an episode in every lane.
+        """Replaces the game that has failed by a new one and begins an episode in every lane; raises as `begin`.
 
-        Args:
-            seeds: per lane, the seed that a worker has asked for; lanes without one get a new one.
-            options: of the reset.
-
-        Raises:
-            Exception, GameError: as `begin`.
+        Lanes without a seed, which a worker has set, get a new one.
         """
         self.close_quietly()
         self._game = self._make()

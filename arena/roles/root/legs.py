@@ -83,16 +83,10 @@ def boundary_at(
     idle: Mapping[str, int],
     journals: Mapping[str, int],
 ) -> Boundary:
-    """The state of the run at the end of a leg.
+    """The state of the run at the end of a leg at a tick; `done` are the messages of all roles.
 
-    Args:
-        tick: at which the leg has ended.
-        plan: of the round.
-        done: the Done message of each role.
-        updates: per policy, the number of recorded updates.
-        seconds: per policy, the `seconds` of its last update.
-        idle: per policy that does not play, the boundary of its checkpoint.
-        journals: per journal, the number of bytes written.
+    Per policy there are the number of recorded `updates` and the `seconds` of the last one, per journal the bytes
+    written. `idle` has, per policy that does not play, the boundary of its checkpoint.
     """
     # A worker that left a leg before it was cut short has written its checkpoint for the planned end.
     written: dict[str, list[int]] = {}
@@ -158,11 +152,7 @@ def match_workers(seats: Sequence[SeatKey], last: Sequence[SeatKey]) -> Iterator
 
     They are paired in order; if there are more workers than before, several of them copy the last one of their kind. If
     one worker has no counterpart, none takes over a state: a worker with half a rollout meets its group at other ticks
-    than a worker with an empty one, and they would wait for each other.
-
-    Args:
-        seats: of the policy, as they are now.
-        last: the earlier seats, of the same policy or of another one.
+    than a worker with an empty one, and they would wait for each other. The `last` seats may be of another policy.
     """
     places: dict[str, list[Worker]] = {}
     for seat in last:

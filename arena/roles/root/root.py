@@ -92,12 +92,9 @@ class Root:
         return all(message.resumable for message in self._ready.values())
 
     def wait_until_ready(self, *, report: bool = False) -> None:
-        """Waits until all roles are ready for the leg, and checks that it can be played to its end.
+        """Waits until all roles are ready for the leg, and checks that it can be played; else raises `RoleFailed`.
 
         With `report` the display says every few seconds how many are ready.
-
-        Raises:
-            RoleFailed: a role failed before it was ready, or the leg cannot be played.
         """
         ready = self._ready = dict[Role, Ready]()
         early: list[Any] = []
@@ -118,14 +115,11 @@ class Root:
     def record(
         self, recorder: Recorder, at_boundary: Callable[[Run, bool], None] = lambda _run, _stopped: None
     ) -> NextStep:
-        """Plays and records legs until the run is complete, is stopped, or continues with new roles.
+        """Plays and records legs until the run is complete, is stopped, or continues with new roles; returns how.
 
         Args:
             recorder: writes the run folder; that of a resumed run holds only what was recorded before this leg.
             at_boundary: called with the run at each boundary, and whether it is stopped there, if it has results.
-
-        Returns:
-            how the run continues after this root.
 
         Raises:
             RoleFailed: a role failed.

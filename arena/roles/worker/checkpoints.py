@@ -18,16 +18,9 @@ from arena.roles.run import Run
 class WorkerCheckpoints:
     """The checkpoints of a policy.
 
-    Every learning worker has one; the writer of the group saves the shared state. The state of a single worker goes to
-    a file of its own beside them.
-
-    Args:
-        ticks: returns the number of ticks that the worker's match has played.
-        updates: returns the number of updates of the policy.
-        until: returns the leg's last tick.
-
-    Attributes:
-        newest: the boundary of the newest checkpoint that this worker has written; None if there is none.
+    Every learning worker has one; the writer of the group saves the shared state. The private state of a single worker
+    goes to a file beside them. The functions return the ticks that the worker's match has played, the updates of the
+    policy, and the leg's last tick. `newest` is the boundary of the newest checkpoint that this worker has written.
     """
 
     def __init__(
