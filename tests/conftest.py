@@ -11,7 +11,6 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
-from arena.preflight import examine
 from command import Command
 
 HERE = Path(__file__).parent
@@ -32,12 +31,6 @@ settings.register_profile(
     derandomize="CI" in os.environ,  # equal examples in CI, so that a failure is due to a change
 )
 settings.load_profile("arena")
-
-
-@pytest.fixture(autouse=True)
-def _patient_checks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`arena check` does not report slow games, as all games are slow on a busy machine."""
-    monkeypatch.setattr(examine, "_PATIENCE", 3600.0)
 
 
 # Modules of `tests/world` whose tests share a browser, a process or the folders of runs.
