@@ -32,7 +32,10 @@ def shown(path: object) -> str:
 
 
 class ArenaError(Exception):
-    """Base of all errors of the arena."""
+    """Base of all errors of the arena; any of them can be sent to another process."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild, (type(self), vars(self), self.args)
 
 
 class ConfigError(ArenaError):
@@ -51,9 +54,6 @@ class ConfigError(ArenaError):
     def __str__(self) -> str:
         where = ": ".join(part for part in (shown(self.source), self.path) if part)
         return f"{where}: {self.message}" if where else self.message
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild, (type(self), vars(self), self.args)
 
 
 def _rebuild(kind: type[ArenaError], attributes: dict[str, object], args: tuple[object, ...]) -> ArenaError:
@@ -152,9 +152,6 @@ class LinkError(ArenaError):
             return self.message.replace("{simulator}", name)
         parts = ("" if self.simulator is None else name, self.source, self.message)
         return ": ".join(part for part in parts if part)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild, (type(self), vars(self), self.args)
 
 
 class LayoutError(LinkError):

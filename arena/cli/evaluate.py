@@ -24,7 +24,7 @@ from arena.cli.arguments import positive_int
 from arena.config import load_config
 from arena.config.schema import Config, PolicyConfig
 from arena.diagnostics.start_folder import anchored
-from arena.errors import ConfigError, WriteError, located, nearest, shown
+from arena.errors import MISTAKE, ConfigError, WriteError, located, nearest, shown
 from arena.league import rounds_file
 from arena.plan.plan import UNBOUNDED_TICKS
 from arena.preflight.external import refuse_external
@@ -40,8 +40,6 @@ from arena.run.opponents import labeled_versions, opponent_of, opposed, policy_a
 from arena.run.prepare import prepare
 from arena.terminal.display import silent_display
 from arena.terminal.output import say
-
-_MISTAKE = 2  # the exit status
 
 
 class Contest(NamedTuple):
@@ -127,7 +125,7 @@ def run(arguments: argparse.Namespace) -> int:
         lanes_play = episodes_per_lane(run, contest.titles, arguments.episodes)
         run = replace(run, episodes=lanes_play, greedy=not arguments.sample)
         status = run_single_process(run, partial(_present, contest), silent_display())
-        if status == _MISTAKE:  # no folder is left behind
+        if status == MISTAKE:  # no folder is left behind
             shutil.rmtree(records, ignore_errors=True)
             with suppress(OSError):  # it holds other files, or is gone
                 for path in made:

@@ -143,6 +143,17 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return self.schedule if isinstance(self.schedule, int) else len(self.schedule)
 
     @property
+    def call_limit(self) -> float:
+        """The seconds that one call of a game or an algorithm may take."""
+        return self.env_timeout_s or self.watchdog_s
+
+    @property
+    def call_limit_text(self) -> str:
+        """What the limit is, and the key that changes it."""
+        key = "watchdog_s" if self.env_timeout_s is None else "env_timeout_s"
+        return f"one call of a game or an algorithm may take {self.call_limit:g} s; `{key}` can give it more"
+
+    @property
     def listed(self) -> tuple[Entries, ...]:
         """The entries of each round where `rounds` lists them, else `matches` alone."""
         return (self.matches or (),) if isinstance(self.schedule, int) else self.schedule

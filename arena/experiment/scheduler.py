@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
+from arena.errors import MISTAKE
 from arena.experiment.slots import Place, Slots
 
 SAVING_SECONDS = 40.0
 """For a trial that was asked to end; it gives itself 30 s to save and 5 s to end its processes."""
-_MISTAKE = 2  # the exit status after a user's mistake
 _SIGNALS = {number.value: number.name for number in signal.Signals}
 
 
@@ -215,7 +215,7 @@ class Scheduler:
             state, why = (State.PRUNED, "pruned") if task.pruned else (State.PAUSED, "asked to end")
         elif event.exit != 0 and task.killed:
             state, why = (State.PRUNED if task.pruned else State.PAUSED), task.killed
-        elif event.exit == _MISTAKE:
+        elif event.exit == MISTAKE:
             state, why = State.ERROR, "a mistake in its configuration (exit 2)"
         elif event.exit != 0:
             state = State.PENDING if task.attempt <= self._retries else State.ERROR

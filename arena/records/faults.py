@@ -12,7 +12,7 @@ ticks that are played again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from datetime import datetime, timezone
 from enum import Enum
@@ -29,16 +29,11 @@ class FaultKind(Enum):
     PROCESS = "process"
 
 
-class FaultLog:
-    """Appends to a file of faults, which it makes with the first one; `now` is the wall clock."""
-
-    def __init__(self, path: Path, *, now: Callable[[], datetime] = lambda: datetime.now(timezone.utc)) -> None:
-        self._path, self._now = path, now
-
-    def append(self, kind: FaultKind, fields: Mapping[str, Any]) -> None:
-        """Writes a line; it is in the file when this returns."""
-        with closing(Journal(self._path)) as journal:
-            journal.append({"time": self._now().isoformat(timespec="milliseconds"), "kind": kind.value, **fields})
+def log_fault(path: Path, kind: FaultKind, fields: Mapping[str, Any]) -> None:
+    """Appends to a file of faults, which is made with the first one; raises WriteError if it cannot be written."""
+    now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+    with closing(Journal(path)) as journal:
+        journal.append({"time": now, "kind": kind.value, **fields})
 
 
 def process_faults(path: Path) -> int:

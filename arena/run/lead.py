@@ -19,7 +19,7 @@ from arena.plan.plan import Role, RoleKind
 from arena.preflight.external import external_kinds
 from arena.records import evaluations
 from arena.records.atomic import replacing
-from arena.records.faults import FaultKind, FaultLog
+from arena.records.faults import FaultKind, log_fault
 from arena.records.folder import RunFolder
 from arena.records.formats import plan_file, write_document
 from arena.records.journal import JournalReader, as_read
@@ -367,5 +367,5 @@ def log_death(run: Run, restart: Restart) -> str:
     seconds = round(max(0.0, time.time() - restart.died), 3)
     _log.warning("%s", text)
     fields = {"ranks": restart.ranks, "done": text, "replayed": restart.replayed, "seconds": seconds}
-    FaultLog(run.folder.faults).append(FaultKind.PROCESS, fields)
+    log_fault(run.folder.faults, FaultKind.PROCESS, fields)
     return f"{text}; {seconds:.2f} s lost"

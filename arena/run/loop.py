@@ -19,6 +19,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from arena import registry
@@ -141,8 +142,10 @@ class RunLoop:
             try:
                 if leader is not None:
                     outcome = leader.play(hosting.scheduler, hosting.roles, played)
-                elif hosting.roles:
-                    self._play_roles(hosting, played)
+                else:
+                    state = self.state if played.evaluated is None else RunState()
+                    main = partial(_play_role, hosting, played, state)
+                    hosting.scheduler.run({played.address(role): partial(main, role) for role in hosting.roles})
             except BaseException as error:
                 if self._fail is not None:  # before what the processes share is closed
                     self._fail(error)
@@ -153,24 +156,17 @@ class RunLoop:
         self.run = self.run.after(outcome)
         return None
 
-    def _play_roles(self, hosting: Hosting, played: Run) -> None:
-        """Plays the roles of a rank that does not lead the run."""
-        state = self.state if played.evaluated is None else RunState()
 
-        def main_of(role: Role) -> Callable[[Endpoint], None]:
-            def main(endpoint: Endpoint) -> None:
-                private, communicator = len(hosting.roles) == 1, hosting.communicator
-                failure = run_role(endpoint, played, role, memory=state, communicator=communicator, private=private)
-                if failure is not None:
-                    # The root shows the failure and ends all processes; if it does not, this process does.
-                    end = time.monotonic() + _ABORT_SECONDS
-                    while (left := end - time.monotonic()) > 0:
-                        endpoint.listen(0, Tag.FROM_ROOT, left)
-                    raise _UnansweredFailure(failure)
-
-            return main
-
-        hosting.scheduler.run({played.address(role): main_of(role) for role in hosting.roles})
+def _play_role(hosting: Hosting, played: Run, state: RunState, role: Role, endpoint: Endpoint) -> None:
+    """Plays a role of a rank that does not lead the run."""
+    private, communicator = len(hosting.roles) == 1, hosting.communicator
+    failure = run_role(endpoint, played, role, memory=state, communicator=communicator, private=private)
+    if failure is not None:
+        # The root shows the failure and ends all processes; if it does not, this process does.
+        end = time.monotonic() + _ABORT_SECONDS
+        while (left := end - time.monotonic()) > 0:
+            endpoint.listen(0, Tag.FROM_ROOT, left)
+        raise _UnansweredFailure(failure)
 
 
 class _UnansweredFailure(ArenaError):

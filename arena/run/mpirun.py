@@ -587,7 +587,9 @@ def run(
             if is_hung:
                 late = "rank 0 has not prepared the run" if output.joined else "its processes have not joined"
                 cause = f"{late} within {START_SECONDS} s"
-            reached = -1 if known.folder is None else max(_boundaries(Path(known.folder)), default=-1)
+            # The newest tick from which the run can go on; without the modules of its records, which import NumPy.
+            files = [] if known.folder is None else Path(known.folder).glob("boundaries/*.json")
+            reached = max((int(path.stem) for path in files if path.stem.isdecimal()), default=-1)
             deaths = deaths + 1 if reached == boundary else 1
             boundary = reached
             if is_hung and was_hung:
@@ -655,11 +657,6 @@ def exit_status(
         return status if status in (0, 1, MISTAKE) else 1  # others are the launcher's
     output.write(f"arena: the run has ended: {end or output.cause(status)}; {played}")
     return 1
-
-
-def _boundaries(folder: Path) -> Iterator[int]:
-    """The ticks from which a run can go on; read here without the modules of its records, which import NumPy."""
-    return (int(path.stem) for path in folder.glob("boundaries/*.json") if path.stem.isdecimal())
 
 
 def answering(hosts: Sequence[Host], environment: Mapping[str, str]) -> list[Host]:

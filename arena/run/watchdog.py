@@ -23,7 +23,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import IO
 
 from arena.diagnostics.process_load import delays, starved_seconds
@@ -61,10 +60,7 @@ class RootWatchdog:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._host, self._run, self._console, self._end, self._clock = host, run, console, end, clock
-        config = run.plan.config
-        self._limit = config.env_timeout_s or config.watchdog_s
-        key = "watchdog_s" if config.env_timeout_s is None else "env_timeout_s"
-        self._hint = f"one call of a game or an algorithm may take {self._limit:g} s; `{key}` can give it more"
+        self._limit, self._hint = run.plan.config.call_limit, run.plan.config.call_limit_text
         self._period = self._limit / _CHECKS
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
@@ -88,9 +84,7 @@ class RootWatchdog:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._over.set()
         self._thread.join(_SLACK)
         if self._process is not None:

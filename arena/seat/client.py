@@ -29,9 +29,9 @@ from arena.game.spaces import check_choices, rows_of, write_sample
 from arena.game.spaces import row as row_of
 from arena.game.units import UnitActions, UnitSpace
 from arena.seat.layout import Block, ReplyView, RequestView, Welcome
+from arena.seat.ragged_parts import send_heap
 from arena.transport import Link
 from arena.transport.pickling import pack, unpack
-from arena.transport.shared_memory import MOST_BYTES
 
 NO_INFOS: Mapping[int, Info] = {}
 
@@ -190,15 +190,11 @@ class SeatClient:
         self.request.kind = kind
         if self.ragged and kind is RequestKind.ACT:
             heap = self.request.packed_heap(self.reply.active)
-            nbytes = len(heap)
-            if nbytes > MOST_BYTES:
-                most = f"a message can hold {MOST_BYTES:,}: use fewer lanes"
-                raise ValueError(f"actions of {nbytes:,} bytes for {self.rows} rows; {most}")
             try:
-                self._link.reserve_heap(nbytes).data[:] = heap
-            except (OSError, MemoryError) as error:
-                raise OSError(f"actions of {nbytes:,} bytes for {self.rows} rows: {error}; use fewer lanes") from error
-            self._link.post_heap()
+                send_heap(self._link, heap)
+            except OSError as error:
+                what = f"actions of {len(heap):,} bytes for {self.rows} rows"
+                raise OSError(f"{what}: {error}; use fewer lanes") from error
         self._link.post(self.request.nbytes if kind is RequestKind.ACT else self.request.header_bytes)
         if extra is not None:
             self._link.post_extra(extra)

@@ -21,6 +21,8 @@ from numpy.typing import NDArray
 from arena.errors import ProtocolError
 from arena.game.ragged import Ragged
 from arena.game.spaces import leaves_of
+from arena.transport import Link
+from arena.transport.shared_memory import MOST_BYTES
 
 _ALIGNMENT = 8
 _PADS = [b"", *(bytes(_ALIGNMENT - odd) for odd in range(1, _ALIGNMENT))]  # by bytes beyond a multiple
@@ -84,6 +86,17 @@ class RaggedParts:
             column[number] = Ragged.unchecked(np.ndarray((total, *shape), dtype, heap, begin), lengths)
             at = end + -end % _ALIGNMENT
         return at
+
+
+def send_heap(link: Link, heap: bytes) -> None:
+    """Hands a heap to the other end, before the message; raises OSError if it is too long, or there is no memory."""
+    if len(heap) > MOST_BYTES:
+        raise OSError(f"a message can hold {MOST_BYTES:,} bytes")
+    try:
+        link.reserve_heap(len(heap)).data[:] = heap
+    except MemoryError as error:
+        raise OSError(str(error)) from error
+    link.post_heap()
 
 
 def packed(rows: Sequence[Ragged]) -> bytes:

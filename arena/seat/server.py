@@ -20,9 +20,9 @@ from arena.game.lockstep import RequestKind
 from arena.game.spaces import Columns, as_action, copy_rows, flatten, is_ragged, leaves_of, no_op, stack, write_sample
 from arena.game.units import UnitActions, UnitSpace
 from arena.seat.layout import ReplyArrays, ReplyView, RequestView, SeatLayout, Welcome
+from arena.seat.ragged_parts import send_heap
 from arena.transport import Link
 from arena.transport.pickling import pack
-from arena.transport.shared_memory import MOST_BYTES
 
 Infos = Sequence[Sequence[Info]]  # [L][E]
 StepWriter = Callable[[Step, bool], None]
@@ -175,15 +175,10 @@ class SeatServer:
         if self.ragged:
             heap = self.reply.packed_heap()
             try:
-                if len(heap) > MOST_BYTES:
-                    raise OSError(f"a message can hold {MOST_BYTES:,} bytes")
-                self.link.reserve_heap(len(heap)).data[:] = heap
-            except (OSError, MemoryError) as error:
-                raise GameError(
-                    f"observations of {len(heap):,} bytes for seat {self._number} ({self._items()}): {error}; fewer "
-                    "`lanes` make messages smaller"
-                ) from error
-            self.link.post_heap()
+                send_heap(self.link, heap)
+            except OSError as error:
+                what = f"observations of {len(heap):,} bytes for seat {self._number} ({self._items()})"
+                raise GameError(f"{what}: {error}; fewer `lanes` make messages smaller") from error
         self.link.post(self.reply.message_bytes())
         if infos is not None:
             self.link.post_extra(infos)

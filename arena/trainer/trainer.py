@@ -33,7 +33,7 @@ from arena.config.load import load_with_origin, parse_config
 from arena.config.named import refuse_main
 from arena.config.schema import EvaluationConfig
 from arena.diagnostics.start_folder import anchored
-from arena.errors import BudgetReached, ConfigError, Origin, RunFailed, nearest
+from arena.errors import MISTAKE, BudgetReached, ConfigError, Origin, RunFailed, nearest
 from arena.plan.seats import check_seats
 from arena.preflight.examine import interface_of
 from arena.preflight.later_seats import evaluation_config
@@ -67,7 +67,6 @@ from arena.trainer.remote import RemoteRun
 
 _log = logging.getLogger(__name__)
 _NAME = "trainer"  # of a run whose configuration has no file
-_MISTAKE = 2  # the exit status after a user's mistake
 _NOT_SAVED = ("lock", "requeue", "saved", "logs", "report.html", "wandb", "wandb_id")
 _SHOWN = ("training_iteration", "ticks", "episodes_total", "episode_reward_mean", "episode_len_mean")
 
@@ -286,7 +285,7 @@ class Trainer:
                 status, errors = self._remote.ended()
                 self._end_remote()
                 if status:
-                    exit_code = _MISTAKE if status == _MISTAKE else 1
+                    exit_code = MISTAKE if status == MISTAKE else 1
                     self._fail(Failed("a process", errors.removeprefix("arena: error: "), exit_code=exit_code))
         except KeyboardInterrupt:
             if self._remote is not None:
@@ -669,7 +668,7 @@ class _Silent(Output):
 
 def _error_of(failure: Failed) -> ConfigError | RunFailed:
     """The exception that a failure of a run is for a program."""
-    if failure.exit_code == _MISTAKE:
+    if failure.exit_code == MISTAKE:
         return ConfigError(failure.message)
     return RunFailed(f"{failure.who}\n{failure.message}", who=failure.who, trace=failure.message)
 

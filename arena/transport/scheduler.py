@@ -115,6 +115,8 @@ class RoleScheduler:
     def run(self, mains: Mapping[int, Callable[[RoleEndpoint], None]]) -> None:
         """Runs `mains[address]` as the role at that address; returns when all have ended, raises the first failure."""
         forget_roles()
+        if not mains:
+            return
         if len(mains) == 1:
             ((address, main),) = mains.items()
             self._tasks[address].begin(address)

@@ -15,7 +15,6 @@ from arena import Frame, Ragged, Step
 from arena.errors import GameError, ProtocolError
 from arena.game.lockstep import RequestKind
 from arena.game.spaces import flatten, row, stack, take_rows
-from arena.seat import server as server_module
 from arena.seat.layout import ReplyView, RequestView, Welcome, link_size
 from arena.seat.ragged_parts import RaggedParts, packed, read_heap
 from arena.transport.shared_memory import MOST_BYTES, SharedHeap, SharedMemory
@@ -177,7 +176,7 @@ def test_inactive_rows_have_no_actors_and_idle_as_configured() -> None:
 
 
 def test_a_message_that_is_too_long_names_seat_bytes_and_units(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_module, "MOST_BYTES", 1000)
+    monkeypatch.setattr("arena.seat.ragged_parts.MOST_BYTES", 1000)
     seat = Seat(2, (3,), [MIXED] * 4, [ANSWER] * 4)
     given = {**some(MIXED, 2), "b": Ragged(np.zeros((300, 3), np.float32), [300, 0])}
     no = np.zeros((2, 4), np.bool_)

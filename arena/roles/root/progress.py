@@ -9,7 +9,7 @@ import msgspec
 from arena.errors import pluralize
 from arena.preflight.external import FROM_OUTSIDE
 from arena.records import checksums
-from arena.records.faults import FaultKind, FaultLog
+from arena.records.faults import FaultKind, log_fault
 from arena.records.folder import RunFolder
 from arena.records.formats import ExternalPlace
 from arena.records.journal import JournalReader
@@ -69,7 +69,7 @@ def log_restart(folder: RunFolder, restarted: Restarted) -> str:
     match, tick, error = restarted.match, restarted.tick, restarted.error
     _log.error("match %d, tick %d: the game has failed and was made anew\n%s", match, tick, restarted.trace)
     fields = {"match": match, "tick": tick, "lanes": restarted.lanes, "error": error}
-    FaultLog(folder.faults).append(FaultKind.ENVIRONMENT, {**fields, "seconds": round(restarted.seconds, 3)})
+    log_fault(folder.faults, FaultKind.ENVIRONMENT, {**fields, "seconds": round(restarted.seconds, 3)})
     dropped = pluralize(len(restarted.lanes), "unfinished episode")
     return f"match {match}, tick {tick}: the game was made anew, {dropped} dropped: {error}"
 

@@ -82,8 +82,7 @@ class Watchdog:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._endpoint, self._run, self._show, self._clock = endpoint, run, show, clock
-        self._limit = run.plan.config.watchdog_s
-        self._call_limit = run.plan.config.env_timeout_s or run.plan.config.watchdog_s
+        self._limit, self._call_limit = run.plan.config.watchdog_s, run.plan.config.call_limit
         self._period = min(self._limit, self._call_limit) / _CHECKS
         root = endpoint.process(0)
         self._ranks: list[_Rank] = []
@@ -236,8 +235,7 @@ class Watchdog:
         if busy:
             who = self._run.describe(self._run.roles[busy[0].address])
             more = f", and {len(busy) - 1} more" if len(busy) > 1 else ""
-            key = "watchdog_s" if self._run.plan.config.env_timeout_s is None else "env_timeout_s"
-            hint = f"one call of a game or an algorithm may take {self._call_limit:g} s; `{key}` can give it more"
+            hint = self._run.plan.config.call_limit_text
             return self._failure(now, f"{who}{more}: not come back from a call", busy, hint)
         answers = self._answers()
         cycle = status.find_circle(role for role in answers if role.seconds >= self._limit)
