@@ -436,13 +436,6 @@ def configured_algorithm(
     return ConfiguredAlgorithm(cls, decoded)
 
 
-def worker_class(
-    name: str, options: Mapping[str, Any], *, acts: bool, path: str, any_device: bool = False
-) -> type[Any]:
-    """The class of a policy's algorithm, checked as `configured_algorithm` does."""
-    return configured_algorithm(name, options, acts=acts, path=path, any_device=any_device).cls
-
-
 def schedule_of(cls: type[Any]) -> str:
     """When the workers of an algorithm synchronize, by its `schedule`: `ticks` or `episodes` (the default).
 

@@ -22,7 +22,7 @@ from arena.plan.hosts import Share, allocated, parse_hosts, shares
 from arena.plan.plan import MatchPlan, Plan, Role, RoleKind
 from arena.plan.process_count import process_count
 from arena.preflight.examine import Preflight, examine, wrapped_text
-from arena.preflight.external import FROM_OUTSIDE, external_kinds
+from arena.preflight.external import EXTERNAL_GAMES_TEXT, external_kinds
 from arena.preflight.later_seats import later_plans
 from arena.preflight.outcomes import require_rules
 from arena.records.formats import document_text, plan_file
@@ -215,7 +215,7 @@ def _matches_lines(plan: Plan, hints: Mapping[str, str]) -> Iterator[str]:
             of, kwargs = f" ({kind}, {pluralize(first.game.kwargs.get('simulators', 1), 'simulator')})", ""
         yield f"{what} {numbers}: {first.env}{of}{kwargs}{wrapped_text(first)}, {extent}: {players}"
         if kind:
-            yield f"games of {what} {numbers} {FROM_OUTSIDE}"
+            yield f"games of {what} {numbers} {EXTERNAL_GAMES_TEXT}"
         if first.env in hints:
             yield hints[first.env]
 

@@ -214,7 +214,9 @@ def opening(arguments: argparse.Namespace) -> tuple[Config, Batch]:
     sides = sides_of(sources, players)
     # Whether all players can play several lanes at once.
     classes = [
-        registry.worker_class(policy.algorithm, policy.options, acts=True, path=f"policies.{name}", any_device=True)
+        registry.configured_algorithm(
+            policy.algorithm, policy.options, acts=True, path=f"policies.{name}", any_device=True
+        )
         for name, policy in players.items()
     ]
     alone = all(isinstance(entry, str) for setting in settings for entry in setting.seats)

@@ -21,7 +21,7 @@ class _Stream(IntEnum):
     ENVIRONMENT = 1
     WORKER = 2
     POLICY = 3
-    ANEW = 4
+    RESTART = 4
     PROCESS = 5
 
 
@@ -47,7 +47,7 @@ def process_seed(run_seed: int, *, tick: int) -> int:
 
 def reseed(seed: int, *, restarts: int) -> int:
     """The seed of a lane with the first seed `seed`, whose game has been created again `restarts` times."""
-    return _draw(seed, _Stream.ANEW, restarts)
+    return _draw(seed, _Stream.RESTART, restarts)
 
 
 def _draw(run_seed: int, stream: _Stream, *place: int) -> int:

@@ -12,7 +12,7 @@ from arena.plan.plan import Plan
 if TYPE_CHECKING:
     from arena.config import Config
 
-FROM_OUTSIDE = "come from outside: no seeds, no replays, resume is not bit-exact"
+EXTERNAL_GAMES_TEXT = "come from outside: no seeds, no replays, resume is not bit-exact"
 """What `arena plan` and the start of a run say of the games of a match."""
 
 

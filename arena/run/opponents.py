@@ -82,7 +82,7 @@ def opponent_of(config: Config, against: str) -> PolicyConfig:
         known = [*config.policies, *registry.ALGORITHMS]
         raise ConfigError(f"{against!r} is no policy and no algorithm; {nearest(against, known)}", path="--against")
     try:
-        registry.worker_class(against, {}, acts=True, path="")
+        registry.configured_algorithm(against, {}, acts=True, path="")
     except ConfigError as error:
         raise ConfigError(
             f"the algorithm {against!r} cannot take the other seats without options: {error.message}; make it a policy "

@@ -127,6 +127,18 @@ class SeatClient:
             self._wait()
             self.begun = True
 
+    def begin_episode(self, seed: int | None, options: Mapping[str, Any] | None, *, first_pending: bool) -> None:
+        """Begins an episode in the only lane, or waits for the next one of a shared game.
+
+        `first_pending`: whether there are first observations that the algorithm has not got yet.
+        """
+        self.begin()
+        if self.alone and (seed is not None or options or not first_pending):
+            self.request_restart(np.ones(1, np.bool_), [seed], options)
+            self.receive()
+        while not self.reply.fresh.any():
+            self.exchange(RequestKind.IDLE)
+
     def exchange(self, kind: RequestKind) -> None:
         """Sends a request and waits for the reply: ACT with what was written to `request`, IDLE without actions."""
         self.submit(kind)

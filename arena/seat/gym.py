@@ -5,14 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import gymnasium
-import numpy as np
 from gymnasium.error import ResetNeeded
 
 from arena.game.api import Info
 from arena.game.lockstep import RequestKind
 from arena.seat.client import SeatClient
-
-_ONLY_LANE = np.ones(1, np.bool_)
 
 
 class EnvProxy(gymnasium.Env[Any, Any]):
@@ -53,12 +50,7 @@ class EnvProxy(gymnasium.Env[Any, Any]):
         """Begins an episode, or waits for the next one of a shared game; returns its first observation."""
         super().reset(seed=seed)
         seat = self._seat
-        seat.begin()
-        if seat.alone and (seed is not None or options or not self._first_pending):
-            seat.request_restart(_ONLY_LANE, [seed], options)
-            seat.receive()
-        while not seat.reply.fresh[0, 0]:
-            seat.exchange(RequestKind.IDLE)
+        seat.begin_episode(seed, options, first_pending=self._first_pending)
         self._reward = 0.0
         while not self._to_move:  # others move first in a turn-based game; rewards of these ticks count for `step`
             seat.exchange(RequestKind.IDLE)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from gymnasium.error import ResetNeeded
 from gymnasium.spaces import Space
 from pettingzoo import ParallelEnv
@@ -12,8 +11,6 @@ from pettingzoo import ParallelEnv
 from arena.game.api import Info
 from arena.game.lockstep import RequestKind
 from arena.seat.client import SeatClient
-
-_ONLY_LANE = np.ones(1, np.bool_)
 
 
 class ParallelEnvProxy(ParallelEnv[str, Any, Any]):
@@ -58,13 +55,7 @@ class ParallelEnvProxy(ParallelEnv[str, Any, Any]):
         self, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, Any], dict[str, Info]]:
         """Begins an episode, or waits for the next one of a shared game."""
-        seat = self._seat
-        seat.begin()
-        if seat.alone and (seed is not None or options or not self._first_pending):
-            seat.request_restart(_ONLY_LANE, [seed], options)
-            seat.receive()
-        while not seat.reply.fresh.any():
-            seat.exchange(RequestKind.IDLE)
+        self._seat.begin_episode(seed, options, first_pending=self._first_pending)
         self._first_pending = False
         self.agents = list(self.possible_agents)
         return self._observations({}), self._infos({})

@@ -676,7 +676,7 @@ def _error_of(failure: Failed) -> ConfigError | RunFailed:
 def _check_resumable(config: Config) -> None:
     """Refuses wrong options, and policies that learn and cannot be saved and loaded between two legs."""
     for name, policy in config.policies.items():
-        cls = registry.worker_class(
+        cls, _ = registry.configured_algorithm(
             policy.algorithm, policy.options, acts=policy.frozen, path=f"policies.{name}", any_device=policy.frozen
         )
         if policy.learns and not spec_of(cls).resumable:

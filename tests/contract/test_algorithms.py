@@ -397,7 +397,7 @@ def test_forbidden_action_is_never_taken(learner: Learner) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_unknown_option_is_refused_with_the_nearest_one(name: str) -> None:
     with pytest.raises(ConfigError, match=r"no option 'learning_rat'; did you mean 'learning_rate'") as caught:
-        registry.worker_class(name, {"learning_rat": 0.1}, acts=False, path="policies.blue")
+        registry.configured_algorithm(name, {"learning_rat": 0.1}, acts=False, path="policies.blue")
     assert caught.value.path == "policies.blue.options.learning_rat"
 
 

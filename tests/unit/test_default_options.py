@@ -221,7 +221,7 @@ def test_observations_without_numbers_cannot_be_normalized(name: str, seen: Any)
 
 def test_mistake_names_the_path_of_the_policy() -> None:
     with pytest.raises(ConfigError) as caught:
-        registry.worker_class("ppo", {"hidden_size": 128}, acts=False, path="policies.blue")
+        registry.configured_algorithm("ppo", {"hidden_size": 128}, acts=False, path="policies.blue")
     assert str(caught.value) == (
         "policies.blue.options.hidden_size: found 128, but hidden_size has no effect where recurrent is "
         "null: leave it out, or set recurrent"

@@ -205,7 +205,7 @@ def test_values_outside_annotations_are_refused_with_their_key(
 ) -> None:
     write(folder, "typed.py", ANNOTATED)
     with pytest.raises(ConfigError) as caught:
-        registry.worker_class("typed:Worker", {option: value}, acts=False, path="policies.blue")
+        registry.configured_algorithm("typed:Worker", {option: value}, acts=False, path="policies.blue")
     assert str(caught.value) == f"policies.blue.options.{option}: got {value!r}, expected {expected}"
 
 
@@ -215,7 +215,7 @@ def test_values_within_or_without_annotations_are_accepted(folder: Path) -> None
         {"steps": 5, "rate": 1, "greedy": True, "name": "x", "either": "y"},
         {"rate": None, "name": None, "either": 2, "most": 7, "odd": "anything", "unknown": 5, "sizes": "not looked at"},
     ):
-        registry.worker_class("typed:Worker", options, acts=False, path="policies.blue")
+        registry.configured_algorithm("typed:Worker", options, acts=False, path="policies.blue")
 
 
 def test_unknown_schedule_is_refused_with_the_nearest_one(folder: Path) -> None:
@@ -226,7 +226,7 @@ def test_unknown_schedule_is_refused_with_the_nearest_one(folder: Path) -> None:
         "    def run(self): ...\n",
     )
     with pytest.raises(ConfigError, match=r"W\.schedule is 'tick'.* did you mean 'ticks'") as caught:
-        registry.worker_class("mine:W", {}, acts=False, path="policies.blue")
+        registry.configured_algorithm("mine:W", {}, acts=False, path="policies.blue")
     assert caught.value.path == "policies.blue.algorithm"
 
 
@@ -268,7 +268,7 @@ def test_an_override_is_blamed_for_the_option_that_it_set(tmp_path: Path) -> Non
     found = {}
     for name, policy in config.policies.items():
         with pytest.raises(ConfigError) as caught, origin.located():
-            registry.worker_class(policy.algorithm, policy.options, acts=False, path=f"policies.{name}")
+            registry.configured_algorithm(policy.algorithm, policy.options, acts=False, path=f"policies.{name}")
         found[name] = caught.value.source
     assert found == {"blue": str(file), "red": f"--set {override}"}
     error = ConfigError("", path="policies.red#3.options.n_steps")

@@ -295,7 +295,7 @@ def test_actor_uses_current_weights_without_side_effects(name: str) -> None:
 )
 def test_a_wrong_option_is_refused_with_its_name(name: str, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        registry.worker_class(f"sb3:{name}", options, acts=False, path="policies.blue")
+        registry.configured_algorithm(f"sb3:{name}", options, acts=False, path="policies.blue")
 
 
 @pytest.mark.parametrize(
@@ -311,7 +311,10 @@ def test_a_wrong_option_is_refused_with_its_name(name: str, options: dict[str, A
     ],
 )
 def test_options_of_the_library_are_accepted(name: str, options: dict[str, Any]) -> None:
-    assert registry.worker_class(f"sb3:{name}", options, acts=False, path="policies.blue").library.__name__ == name
+    assert (
+        registry.configured_algorithm(f"sb3:{name}", options, acts=False, path="policies.blue").cls.library.__name__
+        == name
+    )
 
 
 def test_exploration_noise_moves_the_actions_of_all_rows() -> None:

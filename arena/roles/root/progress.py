@@ -7,7 +7,7 @@ import logging
 import msgspec
 
 from arena.errors import pluralize
-from arena.preflight.external import FROM_OUTSIDE
+from arena.preflight.external import EXTERNAL_GAMES_TEXT
 from arena.records import checksums
 from arena.records.faults import FaultKind, log_fault
 from arena.records.folder import RunFolder
@@ -67,11 +67,11 @@ def log_restart(folder: RunFolder, restarted: Restarted) -> str:
         WriteError: the fault log cannot be written.
     """
     match, tick, error = restarted.match, restarted.tick, restarted.error
-    _log.error("match %d, tick %d: the game has failed and was made anew\n%s", match, tick, restarted.trace)
+    _log.error("match %d, tick %d: the game has failed and was created again\n%s", match, tick, restarted.trace)
     fields = {"match": match, "tick": tick, "lanes": restarted.lanes, "error": error}
     log_fault(folder.faults, FaultKind.ENVIRONMENT, {**fields, "seconds": round(restarted.seconds, 3)})
     dropped = pluralize(len(restarted.lanes), "unfinished episode")
-    return f"match {match}, tick {tick}: the game was made anew, {dropped} dropped: {error}"
+    return f"match {match}, tick {tick}: the game was created again, {dropped} dropped: {error}"
 
 
 def record_place(folder: RunFolder, place: ExternalPlace) -> list[str]:
@@ -83,7 +83,7 @@ def record_place(folder: RunFolder, place: ExternalPlace) -> list[str]:
     places = {**known, place.match: place}
     content = msgspec.json.encode([places[match] for match in sorted(places)])
     checksums.replace(folder.external, msgspec.json.format(content) + b"\n")
-    lines = [] if place.match in known else [f"games of match {place.match} {FROM_OUTSIDE}"]
+    lines = [] if place.match in known else [f"games of match {place.match} {EXTERNAL_GAMES_TEXT}"]
     if place.address:
         what = "simulators" if place.kind == "shared_memory" else f"listening {place.kind}"
         lines.append(f"match {place.match}: {what} {place.address}")
