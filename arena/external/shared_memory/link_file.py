@@ -10,6 +10,7 @@ import os
 import struct
 import time
 import uuid
+from contextlib import ExitStack
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -202,13 +203,16 @@ class LinkFile:
         length = layout.AREA_AT + capacity + len(groups)
         path = next_path(self.path)
         descriptor, before = make_file(path, length), self.descriptor
-        self.write(layout.COMMAND_AT, bytes([Command.CHANGE_FILE]))
-        self._use(path, descriptor)
-        header = layout.HEADER.pack(length, version, turn, Command.STEP, capacity, 0)
-        self.write(0, header + bytes(capacity - 4) + _I32.pack(count + added) + groups)
-        fence()
-        self.write(layout.TURN_AT, bytes([1 - turn]), before)
-        os.close(before)
+        with ExitStack() as unused:  # the descriptor that is not the link's, also if a write fails
+            unused.callback(os.close, descriptor)
+            self.write(layout.COMMAND_AT, bytes([Command.CHANGE_FILE]))
+            self._use(path, descriptor)
+            unused.pop_all()
+            unused.callback(os.close, before)
+            header = layout.HEADER.pack(length, version, turn, Command.STEP, capacity, 0)
+            self.write(0, header + bytes(capacity - 4) + _I32.pack(count + added) + groups)
+            fence()
+            self.write(layout.TURN_AT, bytes([1 - turn]), before)
         self.changes += 1
 
     def follow(self) -> None:
