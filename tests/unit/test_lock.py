@@ -56,7 +56,7 @@ def test_second_holder_is_refused_until_the_first_one_is_killed(tmp_path: Path) 
     refuse_locked(tmp_path)
     assert (tmp_path / "lock").read_bytes() == before and is_left(tmp_path), "the folder still shows the kill"
     with RunLock.take(tmp_path) as lock:
-        assert lock.held
+        assert lock.locked
 
 
 def test_lock_is_exclusive_within_a_process(tmp_path: Path) -> None:
