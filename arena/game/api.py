@@ -45,6 +45,21 @@ class Interface:
     colors: tuple[str, ...] = ()  # of an entity's pieces in the picture, as "#1f77b4"; (): they tell nothing
     outcome: str | None = None  # who has won: info, zero_sum, higher_return or none, see `arena.records.outcome`
 
+    def part(self, entities: Sequence[int]) -> Interface:
+        """The interface of some entities, by their indices: what a seat sees of the game."""
+        return Interface(*(tuple(of[entity] for entity in entities) for of in (self.entities, *self.spaces)))
+
+    @property
+    def spaces(self) -> tuple[tuple[Space[Any], ...], tuple[Space[Any], ...], tuple[int, ...]]:
+        """Observation spaces, action spaces and sizes of masks of the entities."""
+        return self.observation_spaces, self.action_spaces, self.mask_sizes
+
+    @property
+    def uniform(self) -> bool:
+        """Whether all entities have the same spaces and masks, so that their rows are in one array."""
+        kinds = list(zip(*self.spaces, strict=True))
+        return all(kind == kinds[0] for kind in kinds)
+
 
 class ExternalFields(NamedTuple):
     """The fields of a frame that only external games have; see `arena.external`."""

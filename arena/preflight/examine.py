@@ -27,7 +27,7 @@ from arena.game.units import UnitActions
 from arena.plan.plan import MatchPlan, Plan, PolicyPlan
 from arena.plan.seats import check_seats
 from arena.preflight.external import check_external
-from arena.preflight.seats import SeatSpaces, check_independence, check_shared, check_teams, learners_of, seat_face
+from arena.preflight.seats import check_independence, check_shared, check_teams, learners_of, seat_face, space_texts
 from arena.preflight.spec import AlgorithmSpec, spec_of
 
 if TYPE_CHECKING:
@@ -216,23 +216,24 @@ class _Layout(NamedTuple):
         seats = tuple(check_seats(match, interface) for match, interface in zip(plan.matches, interfaces, strict=True))
         return cls(plan, tuple(interfaces), seats, hints)
 
-    def spaces(self, worker: tuple[int, int]) -> SeatSpaces:
+    def seat(self, worker: tuple[int, int]) -> Interface:
         """Of the seat of a worker, as (match, seat)."""
         match, seat = worker
-        return SeatSpaces.of(self.interfaces[match], self.seats[match][seat])
+        return self.interfaces[match].part(self.seats[match][seat])
 
     def faces_of(self, policy: PolicyPlan, cls: type[Any]) -> tuple[str, ...]:
         """The faces of a policy's seats, each once; refuses seats that it cannot play."""
         plan = self.plan
         faces: dict[str, None] = {}
-        first: SeatSpaces | None = None
+        first: Interface | None = None
         for worker in policy.workers:
-            match, spaces = plan.matches[worker[0]], self.spaces(worker)
+            match, seat = plan.matches[worker[0]], self.seat(worker)
             with located(path=match.seat_path(worker[1]), who=f"policy {policy.name!r} ({policy.config.algorithm})"):
-                if first is None or spaces != first or match.lanes != plan.matches[policy.workers[0][0]].lanes:
-                    faces[seat_face(cls, spaces, lanes=match.lanes)] = None
-                check_shared(cls, (first or spaces).words(), spaces.words())
-            first = first or spaces
+                lanes = plan.matches[policy.workers[0][0]].lanes
+                if first is None or seat.spaces != first.spaces or match.lanes != lanes:
+                    faces[seat_face(cls, seat, lanes=match.lanes)] = None
+                first = first or seat
+                check_shared(cls, space_texts(first), space_texts(seat))
         check_teams(cls, plan, policy)
         if policy.workers and policy.config.learns and not spec_of(cls).resumable:
             plan.refuse_fragile([policy.name])
@@ -258,16 +259,14 @@ class _Layout(NamedTuple):
         """Creates a policy's algorithm for its first seat, without a game, and loads its checkpoint."""
         from arena.preflight.stubs import SpecParallelEnv, SpecVectorEnv, StubGroup, from_spaces
 
-        plan, (number, seat) = self.plan, policy.workers[0]
-        interface, entities = self.interfaces[number], self.seats[number][seat]
-        names, spaces = [interface.entities[index] for index in entities], self.spaces(policy.workers[0])
-        env: SpecVectorEnv | SpecParallelEnv = SpecParallelEnv(names, spaces.observations, spaces.actions)
+        plan, seat = self.plan, self.seat(policy.workers[0])
+        names, (observed, acted, masks) = seat.entities, seat.spaces
+        env: SpecVectorEnv | SpecParallelEnv = SpecParallelEnv(names, observed, acted)
         if face != "parallel":
-            rows = plan.matches[number].lanes * len(entities)
+            rows = plan.matches[policy.workers[0][0]].lanes * len(names)
             if rows > _MOST_ROWS:
                 return
-            masked = bool(interface.mask_sizes[entities[0]])
-            env = SpecVectorEnv(spaces.observations[0], spaces.actions[0], rows=rows, entities=names, masked=masked)
+            env = SpecVectorEnv(observed[0], acted[0], rows=rows, entities=names, masked=bool(masks[0]))
         teams = plan.teams(policy)
         sync, seed = policy.config.sync, plan.config.seed
         group = StubGroup(policy.name, sync, seed, seed, len(policy.workers), team=teams[0], teams=teams)

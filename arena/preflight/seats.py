@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from gymnasium.spaces import Space
-
 from arena.errors import ConfigError, located, nearest
 from arena.game.api import Interface
 from arena.plan.plan import Plan, PolicyPlan
@@ -17,30 +15,9 @@ SpaceText = tuple[str, str]
 """An entity's observation space and action space, as text."""
 
 
-class SeatSpaces(NamedTuple):
-    """The spaces of a seat's entities, in their order, and the sizes of their masks; 0: no mask."""
-
-    observations: tuple[Space[Any], ...]
-    actions: tuple[Space[Any], ...]
-    mask_sizes: tuple[int, ...]
-
-    def words(self) -> tuple[SpaceText, ...]:
-        """The spaces as text, which is cheap to send and to compare."""
-        return tuple((repr(one), repr(other)) for one, other in zip(self.observations, self.actions, strict=True))
-
-    @property
-    def uniform(self) -> bool:
-        """Whether all entities have the same spaces, so that their rows are in one array."""
-        kinds = list(zip(*self, strict=True))
-        return all(kind == kinds[0] for kind in kinds)
-
-    @classmethod
-    def of(cls, interface: Interface, entities: Sequence[int]) -> SeatSpaces:
-        return cls(
-            tuple(interface.observation_spaces[index] for index in entities),
-            tuple(interface.action_spaces[index] for index in entities),
-            tuple(interface.mask_sizes[index] for index in entities),
-        )
+def space_texts(seat: Interface) -> tuple[SpaceText, ...]:
+    """The spaces of a seat as text, which is cheap to send and to compare."""
+    return tuple(zip(map(repr, seat.observation_spaces), map(repr, seat.action_spaces), strict=True))
 
 
 def choose_face(faces: Sequence[str], *, lanes: int, entities: int, uniform_spaces: bool) -> str:
@@ -68,13 +45,13 @@ def choose_face(faces: Sequence[str], *, lanes: int, entities: int, uniform_spac
     raise ConfigError("the seat cannot give the face that the algorithm wants: " + "; ".join(reasons))
 
 
-def seat_face(cls: type[Any], seat: SeatSpaces, *, lanes: int) -> str:
+def seat_face(cls: type[Any], seat: Interface, *, lanes: int) -> str:
     """The face that a seat gives an algorithm; the algorithm's `check`, if it has one, checks the seat's spaces.
 
     Raises:
         ConfigError: no face fits, or the algorithm does not support a space.
     """
-    pairs = list(zip(seat.observations, seat.actions, strict=True))
+    pairs = list(zip(seat.observation_spaces, seat.action_spaces, strict=True))
     spec = spec_of(cls)
     face = choose_face(spec.faces, lanes=lanes, entities=len(pairs), uniform_spaces=seat.uniform)
     if spec.checks_spaces:

@@ -88,9 +88,14 @@ class SeatClient:
         calls: Counter[str] | None = None,
     ) -> None:
         self._layout = layout = welcome.layout()
-        self.lanes, self.part, self.alone, self.entities = welcome.lanes, welcome.part, welcome.alone, welcome.entities
-        self.observation_spaces, self.action_spaces = welcome.observation_spaces, welcome.action_spaces
-        self.mask_sizes = welcome.mask_sizes
+        self.lanes, self.part, self.alone, self.interface = (
+            welcome.lanes,
+            welcome.part,
+            welcome.alone,
+            welcome.interface,
+        )
+        self.entities = self.interface.entities
+        self.observation_spaces, self.action_spaces, self.mask_sizes = self.interface.spaces
         self.uniform, self.external = layout.uniform, layout.external
         self.ragged, self.rows = layout.ragged, layout.rows
         self.seed = seed

@@ -40,6 +40,7 @@ import numpy as np
 from gymnasium.spaces import Space
 from numpy.typing import NDArray
 
+from arena.game.api import Interface
 from arena.game.lockstep import RequestKind
 from arena.game.ragged import Ragged
 from arena.game.spaces import Columns, is_ragged, leaves_of, unflatten
@@ -71,10 +72,9 @@ class SeatLayout:
     external: bool = False  # whether the games are external
 
     @classmethod
-    def of(cls, lanes: int, *by_entity: Sequence[Any], external: bool = False) -> SeatLayout:
-        """The layout of a seat; `by_entity` are observation spaces, action spaces and mask sizes of its entities."""
-        kinds = list(zip(*by_entity, strict=True))
-        if all(kind == kinds[0] for kind in kinds):
+    def of(cls, lanes: int, seat: Interface, *, external: bool = False) -> SeatLayout:
+        kinds = list(zip(*seat.spaces, strict=True))
+        if seat.uniform:
             return cls(lanes, (Block(tuple(range(len(kinds))), *kinds[0]),), external)
         return cls(lanes, tuple(Block((index,), *kind) for index, kind in enumerate(kinds)), external)
 
@@ -99,13 +99,10 @@ class SeatLayout:
 
 @dataclass(frozen=True)
 class Welcome:
-    """A seat, as the environment describes it to the worker; the tuples have one item per entity of the seat."""
+    """A seat, as the environment describes it to the worker."""
 
     lanes: int
-    entities: tuple[str, ...]
-    observation_spaces: tuple[Space[Any], ...]
-    action_spaces: tuple[Space[Any], ...]
-    mask_sizes: tuple[int, ...]
+    interface: Interface  # of the entities of the seat
     alone: bool  # whether it is the only seat of its match, which may reset the game
     part: int = 0  # which block of the match's lanes; there is one Welcome per block, in order
     parts: int = 1  # number of blocks
@@ -113,8 +110,7 @@ class Welcome:
     seat: int = 0  # its number in the match
 
     def layout(self) -> SeatLayout:
-        kinds = self.observation_spaces, self.action_spaces, self.mask_sizes
-        return SeatLayout.of(self.lanes, *kinds, external=self.external)
+        return SeatLayout.of(self.lanes, self.interface, external=self.external)
 
 
 class _Allocator:

@@ -45,16 +45,16 @@ class SeatServer:
         self.reply = ReplyView(layout, link.outbox)
         self._number = welcome.seat
         self.ragged = layout.ragged
-        self._forms = list(map(Columns, welcome.observation_spaces)) if self.ragged else []
+        observation_spaces, self._actions, mask_sizes = welcome.interface.spaces
+        self._forms = list(map(Columns, observation_spaces)) if self.ragged else []
         self._borrows = False  # whether the reply refers to the game's arrays, which are valid until its next call
         self._left = False  # whether the worker has left, so that nothing is sent any more
         self._ended = True  # whether the flags of the last step have to be cleared
         self._observed = [  # per entity its space, and the reply's arrays for its observations
             (space, flatten(space, target))
-            for space, target in zip(welcome.observation_spaces, self.reply.by_entity, strict=True)
+            for space, target in zip(observation_spaces, self.reply.by_entity, strict=True)
         ]
-        self._masked = any(welcome.mask_sizes)
-        self._actions = welcome.action_spaces
+        self._masked = any(mask_sizes)
         consecutive = entities == tuple(range(entities[0], entities[0] + len(entities)))
         self._columns: Any = slice(entities[0], entities[-1] + 1) if consecutive else list(entities)
 

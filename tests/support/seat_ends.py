@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from gymnasium.spaces import Space
 
+from arena.game.api import Interface
 from arena.seat.client import SeatClient
 from arena.seat.layout import Welcome, link_size
 from arena.seat.server import SeatServer
@@ -61,15 +62,13 @@ class Seat:
         *,
         alone: bool = False,
     ) -> None:
-        welcome = Welcome(
-            lanes,
+        interface = Interface(
             tuple(f"e{entity}" for entity in entities),
             tuple(observation_spaces[entity] for entity in entities),
             tuple(action_spaces[entity] for entity in entities),
             tuple(0 if mask_sizes is None else mask_sizes[entity] for entity in entities),
-            alone=alone,
-            seat=entities[0],
         )
+        welcome = Welcome(lanes, interface, alone=alone, seat=entities[0])
         size, heaps = link_size(welcome.layout()), (LocalHeap(), LocalHeap())
         request, reply = np.zeros(size.request, np.uint8), np.zeros(size.reply, np.uint8)
         self.environment, self.worker = Pipe(reply, request, heaps), Pipe(request, reply, heaps[::-1])

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from arena.game.api import Frame, Step
+from arena.game.api import Frame, Interface, Step
 from arena.game.spaces import empty_batch, flatten
 from arena.seat.layout import SeatLayout, Welcome, link_size
 from arena.seat.server import AlikeSeats, SeatServer, step_writer
@@ -34,13 +34,15 @@ class Seats:
         welcomes = [
             Welcome(
                 lanes=lanes,
-                entities=tuple(f"e{entity}" for entity in held),
-                observation_spaces=tuple(space[entity] for entity in held),
-                action_spaces=(Discrete(2),) * len(held),
-                mask_sizes=(mask_size,) * len(held),
+                interface=Interface(
+                    tuple(f"e{entity}" for entity in of_seat),
+                    tuple(space[entity] for entity in of_seat),
+                    (Discrete(2),) * len(of_seat),
+                    (mask_size,) * len(of_seat),
+                ),
                 alone=False,
             )
-            for held in entities
+            for of_seat in entities
         ]
         self.layouts: list[SeatLayout] = [welcome.layout() for welcome in welcomes]
         sizes = [link_size(layout) for layout in self.layouts]

@@ -13,6 +13,7 @@ import pytest
 from gymnasium.vector import VectorEnv
 
 from arena.errors import GameError
+from arena.game.api import Interface
 from arena.game.infos import ARENA_KEYS, Infos, StepFields, fields_of, grouped, refused_key, shown
 from arena.roles.environment.restart import RestartingGame
 from arena.seat.client import SeatClient
@@ -90,15 +91,8 @@ def test_fields_survive_copies_and_cannot_be_written_as_keys() -> None:
 
 def seat(*infos: dict[str, Any], entities: int = 1, external: bool = False) -> tuple[SeatClient, ReplyView]:
     """A seat of one lane whose replies are always there, with the infos of its rows."""
-    welcome = Welcome(
-        lanes=1,
-        entities=tuple("ab"[:entities]),
-        observation_spaces=(Bits.observation_space,) * entities,
-        action_spaces=(Bits.action_space,) * entities,
-        mask_sizes=(0,) * entities,
-        alone=True,
-        external=external,
-    )
+    spaces = (Bits.observation_space,) * entities, (Bits.action_space,) * entities, (0,) * entities
+    welcome = Welcome(lanes=1, interface=Interface(tuple("ab"[:entities]), *spaces), alone=True, external=external)
     size = link_size(welcome.layout())
     link: Any = SimpleNamespace(
         inbox=np.zeros(size.reply, np.uint8),

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from arena.game.api import Frame, Step
+from arena.game.api import Frame, Interface, Step
 from arena.game.lockstep import RequestKind
 from arena.game.spaces import empty_batch, flatten, leaves_of, mask_size
 from arena.seat.layout import ReplyView, RequestView, SeatLayout
@@ -30,7 +30,7 @@ def layouts(draw: st.DrawFn) -> SeatLayout:
     lanes, entities = draw(st.integers(1, 3)), draw(st.integers(1, 3))
     kinds = [_kind(draw) for _ in range(1 if draw(st.booleans()) else entities)]
     kinds = kinds * entities if len(kinds) == 1 else kinds
-    return SeatLayout.of(lanes, *(list(column) for column in zip(*kinds, strict=True)))
+    return SeatLayout.of(lanes, Interface(tuple("abc"[: len(kinds)]), *zip(*kinds, strict=True)))
 
 
 def _kind(draw: st.DrawFn) -> tuple[Space[Any], Space[Any], int]:
@@ -162,7 +162,8 @@ def test_all_arrays_are_aligned_and_none_overlaps_another(layout: SeatLayout) ->
 
 
 def test_a_view_without_a_buffer_counts_bytes_and_takes_no_memory() -> None:
-    layout = SeatLayout.of(1024, [Box(0, 255, (512, 512, 16), np.uint8)], [Discrete(2)], [0])
+    seat = Interface(("e",), (Box(0, 255, (512, 512, 16), np.uint8),), (Discrete(2),), (0,))
+    layout = SeatLayout.of(1024, seat)
     assert ReplyView(layout).nbytes > 2 * 1024 * 512 * 512 * 16
 
 

@@ -10,7 +10,7 @@ from gymnasium import spaces
 
 from arena.errors import ConfigError
 from arena.game.api import Interface
-from arena.preflight.seats import SeatSpaces, seat_face
+from arena.preflight.seats import seat_face
 from arena.seat.layout import SeatLayout
 
 NUMBERS, CHOICES = spaces.Box(-1, 1, (2,), np.float32), spaces.Discrete(3)
@@ -24,17 +24,17 @@ class Either:
     face = ("vector", "parallel")
 
 
-def seat_of(*mask_sizes: int) -> SeatSpaces:
+def seat_of(*mask_sizes: int) -> Interface:
     count = len(mask_sizes)
     names = tuple(f"e{index}" for index in range(count))
-    return SeatSpaces.of(Interface(names, (NUMBERS,) * count, (CHOICES,) * count, mask_sizes), range(count))
+    return Interface(names, (NUMBERS,) * count, (CHOICES,) * count, mask_sizes)
 
 
 @pytest.mark.parametrize(("mask_sizes", "face"), [((3, 3), "vector"), ((0, 0), "vector"), ((3, 0), "parallel")])
 def test_rows_are_uniform_if_all_entities_have_masks_or_none(mask_sizes: Any, face: str) -> None:
     seat = seat_of(*mask_sizes)
     assert seat_face(Either, seat, lanes=1) == face
-    assert seat.uniform == SeatLayout.of(1, *seat).uniform == (face == "vector")
+    assert seat.uniform == SeatLayout.of(1, seat).uniform == (face == "vector")
 
 
 def test_seat_with_some_masks_is_refused_for_the_vector_face() -> None:

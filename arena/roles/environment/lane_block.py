@@ -110,10 +110,7 @@ class LaneBlock:
         welcomes = [
             Welcome(
                 lanes=len(self._lanes),
-                entities=tuple(game.entities[e] for e in entities),
-                observation_spaces=tuple(game.observation_spaces[e] for e in entities),
-                action_spaces=tuple(game.action_spaces[e] for e in entities),
-                mask_sizes=tuple(game.mask_sizes[e] for e in entities),
+                interface=game.part(entities),
                 alone=len(match.seats) == 1,
                 part=part,
                 parts=parts,

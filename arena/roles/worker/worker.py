@@ -22,7 +22,7 @@ from arena.errors import BudgetReached, located
 from arena.group.group import Group
 from arena.plan.plan import MatchPlan, PolicyPlan, Role, RoleKind
 from arena.preflight.examine import check_checkpoint
-from arena.preflight.seats import SeatSpaces, check_independence, check_shared, check_teams, learners_of, seat_face
+from arena.preflight.seats import check_independence, check_shared, check_teams, learners_of, seat_face, space_texts
 from arena.preflight.spec import spec_of
 from arena.records.metrics import UpdateRecord
 from arena.roles.process import limit_threads, seed_libraries
@@ -94,15 +94,13 @@ class Worker:
             seed_libraries(self._group.seed)
         self._seats = self._open_seats()
         seat, who = self._seats[0], f"policy {self._policy.name!r}"
-        spaces = SeatSpaces(seat.observation_spaces, seat.action_spaces, seat.mask_sizes)
-        place = self._match.seat_path(run.plan.seat(role).index)
-        words = spaces.words()
+        place, texts = self._match.seat_path(run.plan.seat(role).index), space_texts(seat.interface)
         with located(path=place, who=who):  # before the algorithm is built
-            check_shared(algorithm, self._group.pool(words)[0], words)
+            check_shared(algorithm, self._group.pool(texts)[0], texts)
         check_teams(algorithm, run.plan, self._policy)
         check_independence(algorithm, self._policy)
         with located(path=place, who=who):
-            face = seat_face(algorithm, spaces, lanes=self._match.lanes)
+            face = seat_face(algorithm, seat.interface, lanes=self._match.lanes)
         self._env = _proxy(face, self._seats)
         with located(inside=self._path):
             if self._spec.has_sizes and not self._policy.config.frozen:  # it may refuse so few ticks
