@@ -216,7 +216,7 @@ def opening(arguments: argparse.Namespace) -> tuple[Config, Batch]:
     classes = [
         registry.configured_algorithm(
             policy.algorithm, policy.options, acts=True, path=f"policies.{name}", any_device=True
-        )
+        ).cls
         for name, policy in players.items()
     ]
     alone = all(isinstance(entry, str) for setting in settings for entry in setting.seats)
