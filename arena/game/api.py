@@ -47,7 +47,12 @@ class Interface:
 
     def part(self, entities: Sequence[int]) -> Interface:
         """The interface of some entities, by their indices: what a seat sees of the game."""
-        return Interface(*(tuple(of[entity] for entity in entities) for of in (self.entities, *self.spaces)))
+        return Interface(
+            tuple(self.entities[entity] for entity in entities),
+            tuple(self.observation_spaces[entity] for entity in entities),
+            tuple(self.action_spaces[entity] for entity in entities),
+            tuple(self.mask_sizes[entity] for entity in entities),
+        )
 
     @property
     def spaces(self) -> tuple[tuple[Space[Any], ...], tuple[Space[Any], ...], tuple[int, ...]]:
