@@ -60,7 +60,7 @@ def fault_text(line: Mapping[str, Any]) -> str:
         lanes = len(line["lanes"])
         dropped = f"{lanes} unfinished episode{'s' * (lanes != 1)} dropped"
         place = f"match {line['match']}, tick {line['tick']}"
-        return f"{place}: the game was created again in {line['seconds']:.2f} s, {dropped}: {line['error']}"
+        return f"{place}: the game was made again in {line['seconds']:.2f} s, {dropped}: {line['error']}"
     rest = (f"{name} {value}" for name, value in line.items() if name not in ("time", "kind"))
     return f"{line['kind']}: {', '.join(rest)}"
 

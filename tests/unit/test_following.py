@@ -62,7 +62,7 @@ def test_rounds_and_faults_are_printed_as_they_occur(folder: RunFolder) -> None:
     assert told[0] == "round 0 from tick 0: 1 match"
     assert told[1] == "2 faults so far"
     assert told[2] == (
-        "fault at 2026-03-01T03:40:51.007+00:00: match 1, tick 777: the game was created again in 0.11 s, "
+        "fault at 2026-03-01T03:40:51.007+00:00: match 1, tick 777: the game was made again in 0.11 s, "
         "2 unfinished episodes dropped: ZeroDivisionError: division by zero"
     )
     with folder.faults.open("a") as file:

@@ -494,7 +494,7 @@ def test_all_faults_are_listed_newest_first(own: RunFolder) -> None:
     fault = lines(own.faults)[1]
     own.faults.write_text("".join(json.dumps({**fault, "tick": tick}) + "\n" for tick in range(40)))
     text = page(read_run(own.path))
-    told = re.findall(r"match 1, tick (\d+): the game was created again", text)
+    told = re.findall(r"match 1, tick (\d+): the game was made again", text)
     assert told == [str(tick) for tick in [*range(10, 40), *range(10)]]
     assert "<summary>10 before them</summary>" in text
 

@@ -55,7 +55,7 @@ def test_restart_is_recorded_shown_and_summarized(tmp_path: Path) -> None:
     assert line["time"].endswith("+00:00")
     assert 0 <= line["seconds"] < 60
     assert losses(played.folder.faults) == (1, 3)
-    assert "match 0, tick 7: the game was created again, 3 unfinished episodes dropped: RuntimeError" in played.shown
+    assert "match 0, tick 7: the game was made again, 3 unfinished episodes dropped: RuntimeError" in played.shown
 
 
 def test_restarted_game_gets_unused_seeds(tmp_path: Path) -> None:

@@ -67,11 +67,11 @@ def log_restart(folder: RunFolder, restarted: Restarted) -> str:
         WriteError: the fault log cannot be written.
     """
     match, tick, error = restarted.match, restarted.tick, restarted.error
-    _log.error("match %d, tick %d: the game has failed and was created again\n%s", match, tick, restarted.trace)
+    _log.error("match %d, tick %d: the game has failed and was made again\n%s", match, tick, restarted.trace)
     fields = {"match": match, "tick": tick, "lanes": restarted.lanes, "error": error}
     log_fault(folder.faults, FaultKind.ENVIRONMENT, {**fields, "seconds": round(restarted.seconds, 3)})
     dropped = pluralize(len(restarted.lanes), "unfinished episode")
-    return f"match {match}, tick {tick}: the game was created again, {dropped} dropped: {error}"
+    return f"match {match}, tick {tick}: the game was made again, {dropped} dropped: {error}"
 
 
 def record_place(folder: RunFolder, place: ExternalPlace) -> list[str]:
