@@ -46,7 +46,7 @@ def finish_one(episodes: EpisodeTracker, lane: int, tick: int) -> EpisodeRecord:
 def test_resumed_lanes_keep_their_numbers_and_count_on() -> None:
     described = MatchConfig(env="g", seats=("p",), lanes=4)
     match = MatchPlan(0, 0, 0, described, EnvConfig(make="g"), (SeatPlan(0, "p", (0,)),))
-    episodes = EpisodeTracker(match, [(0,)], range(2, 4), before=[7, 0])
+    episodes = EpisodeTracker(Tracked(match, [(0,)], range(2, 4), before=[7, 0]))
     for _ in range(2):
         episodes.tick(step([[1], [2]], [[1], [1]]))
         records = episodes.finish(np.ones(2, np.bool_), 1)

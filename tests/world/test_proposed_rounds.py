@@ -56,7 +56,7 @@ def play(data: dict[str, Any], path: Path, **given: Any) -> tuple[RunFolder, str
     """The folder, and what was said of a failure."""
     failures: list[Failed] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("arena.run.console.tell", failures.append)
+        patch.setattr("arena.run.console.write_failure", failures.append)
         folder = train(data, path, **given)
     return folder, "\n".join(f"{failure.who}: {failure.message}" for failure in failures)
 
