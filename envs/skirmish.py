@@ -152,8 +152,7 @@ class Skirmish(Lanes):
         """Whether a blue and a red soldier, both alive, are within reach of each other: `[L, blue, red]`."""
         distance = np.abs(self.places[0][:, :, None] - self.places[1][:, None]).sum(axis=-1)
         alive = self.health > 0
-        near: Flags = (distance <= self.reach) & alive[0][:, :, None] & alive[1][:, None]
-        return near
+        return (distance <= self.reach) & alive[0][:, :, None] & alive[1][:, None]  # type: ignore[no-any-return]
 
     def _frame(self) -> Frame:
         alive, playing, both = self.health > 0, self.playing[:, None], self._near()

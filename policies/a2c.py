@@ -13,21 +13,19 @@ learned CartPole better (median return 500, with Adam 382) and Acrobot worse (-2
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from gymnasium.vector import VectorEnv
 from torch import Tensor
 
+from arena.group.group import Group
 from policies.common.algorithm import Metrics
-from policies.common.on_policy import OnPolicyOptions, rollout_sizes
+from policies.common.on_policy import OnPolicyOptions
 from policies.common.options import Count, Fraction, NonNegative, Schedule
 from policies.common.rollout import Batch
 from policies.networks.actor_critic import ActorCritic
 from policies.ppo import PPO
-
-if TYPE_CHECKING:
-    from arena.group.group import Group
 
 
 class Options(OnPolicyOptions, frozen=True, kw_only=True):
@@ -52,8 +50,7 @@ class A2C(PPO):
 
     def update(self, batch: Batch, largest: int) -> Metrics:
         """The one gradient step of an update; its metrics."""
-        rate, label = self.learning_rate, f"update {self.updates + 1}"
-        return self.gradient_step(batch, self.backward, self.metric_names, [self.optimizer], rate=rate, label=label)
+        return self.gradient_step(batch, self.backward, self.metric_names, [self.optimizer])
 
     def backward(self, batch: Batch) -> Tensor:
         """Adds the gradient of the loss to `grad` of the weights; returns the means of `metric_names`."""
@@ -74,7 +71,7 @@ class A2C(PPO):
     @classmethod
     def sizes(cls, options: Mapping[str, Any], *, rows: int, ticks: int, workers: int) -> dict[str, int]:
         """What `arena plan` shows: transitions per update, updates per run, what `auto` becomes."""
-        return rollout_sizes(cls.Options(**options), rows=rows, ticks=ticks, workers=workers)
+        return cls.Options(**options).rollout_sizes(rows=rows, workers=workers, ticks=ticks)
 
 
 @torch.inference_mode()

@@ -20,7 +20,7 @@ With a `max_lag` above 0 no worker waits for rank 0 either: the others play on w
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,6 +31,7 @@ from torch import Tensor, nn
 from arena.dataset.reader import has_files
 from arena.errors import ConfigError
 from arena.game.units import UnitSpace
+from arena.group.group import Group
 from policies.common.adam import Adam
 from policies.common.algorithm import EXPLORING, REPLAYING, Algorithm, Draws, Metrics, moved, stream
 from policies.common.columns import per_transition
@@ -63,9 +64,6 @@ from policies.offline.demonstrations import (
     demonstrations,
     open_demonstrations,
 )
-
-if TYPE_CHECKING:
-    from arena.group.group import Group
 
 
 class Options(AlgorithmOptions, frozen=True, kw_only=True):
@@ -102,8 +100,7 @@ class Actor(nn.Module):
 
     def forward(self, leaves: Sequence[Tensor], mask: Tensor | None = None) -> Distribution:
         """The distribution of actions for leaves [N, ...]; mask bool [N, mask_size]."""
-        policy: Distribution = self.head.distribution(self.actor(self.encoder(leaves)), mask)
-        return policy
+        return self.head.distribution(self.actor(self.encoder(leaves)), mask)  # type: ignore[no-any-return]
 
 
 class BehaviorCloning(Algorithm):
@@ -204,12 +201,11 @@ class BehaviorCloning(Algorithm):
 
     def update(self, shuffled: Iterator[Demonstrations]) -> Metrics:
         """The gradient steps of one update, the same number at every worker; means of the metrics."""
-        rate, label, history = self.options.learning_rate, f"update {self.updates + 1}", []
         names = ("loss", "distance" if self.plays_mean else "agreement", *(COUNTS if self.head.decides else ()))
-        for _ in range(self.options.gradient_steps):
-            batch = next(shuffled).to(self.device)
-            step = self.gradient_step(batch, self.backward, names, [self.optimizer], rate=rate, label=label)
-            history.append(step)
+        history = [
+            self.gradient_step(next(shuffled).to(self.device), self.backward, names, [self.optimizer])
+            for _ in range(self.options.gradient_steps)
+        ]
         self.gradient_steps += len(history)
         means = {name: float(np.mean([metrics[name] for metrics in history])) for name in history[0]}
         return {**means, "gradient_steps": float(self.gradient_steps)}
@@ -283,8 +279,7 @@ class BehaviorCloning(Algorithm):
         leaves, mask = self.network_inputs(observations, masks)
         policy = self.network(leaves, mask)
         log_probs = self.head.env_log_prob(policy, moved(self.head.from_env(actions), self.device))
-        found: NDArray[np.float64] = log_probs.double().cpu().numpy()
-        return found
+        return log_probs.double().cpu().numpy()  # type: ignore[no-any-return]
 
     @classmethod
     def sizes(cls, options: Mapping[str, Any], *, rows: int, ticks: int, workers: int) -> dict[str, int]:

@@ -76,8 +76,7 @@ class OnPolicyByLoss(PPO, ABC):
         minibatch = int(self.options.minibatch_size) * self.workers_per_batch
         if self.options.n_epochs > 1 or largest > minibatch:
             return super().update(batch, largest)
-        rate, label = self.learning_rate, f"update {self.updates + 1}"
-        return self.gradient_step(batch, self.backward, self.metric_names, [self.optimizer], rate=rate, label=label)
+        return self.gradient_step(batch, self.backward, self.metric_names, [self.optimizer])
 
     def diverged(self, metrics: Metrics) -> bool:
         """Whether `approx_kl` exceeds 1.5 times `target_kl`; never where it is not measured."""

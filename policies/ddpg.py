@@ -12,32 +12,28 @@ normalization and weight decay, and actions as inputs of the critic's second lay
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from gymnasium.spaces import Space
 from gymnasium.vector import VectorEnv
 from torch import Tensor
 
+from arena.group.group import Group
 from policies.common.adam import Optimizer
 from policies.common.off_policy import OffPolicy, OffPolicyOptions
-from policies.common.options import Fraction, Noise, NonNegative, PositiveFraction, Sizes, check_unused, wrong
+from policies.common.options import Fraction, Noise, NonNegative, PositiveFraction, check_unused, wrong
 from policies.common.replay import Transitions
 from policies.extensions import make_encoder
 from policies.networks.critics import ActorAndCritics, Critics, frozen
 from policies.networks.heads import normal
 from policies.networks.reparameterized import ActionNoise, UnitBox, noisy
 
-if TYPE_CHECKING:
-    from arena.group.group import Group
-
 
 class Options(OffPolicyOptions, frozen=True, kw_only=True):
     """What a configuration may say about DDPG."""
 
-    learning_rate: NonNegative = 1e-3  # step size of Adam, for the actor and for the critic; 0 plays without learning
     tau: PositiveFraction = 0.005  # how far the target networks move to what is learned; 1: they become a copy
-    hidden_sizes: Sizes = (256, 256)  # layers of the actor, and of the critic
     action_noise: Noise = "gaussian"  # gaussian, or correlated: an Ornstein-Uhlenbeck process, new in each episode
     noise_std: NonNegative = 0.1  # its standard deviation, in actions from -1 to 1
     noise_theta: Fraction = 0.15  # of the correlated noise: how much of itself it forgets per tick

@@ -15,7 +15,7 @@ gradient is the error, clipped to [-1, 1], as in the paper of 2015. Playing, rep
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import torch
@@ -24,11 +24,13 @@ from gymnasium.spaces import Space
 from gymnasium.vector import VectorEnv
 from torch import Tensor, nn
 from torch.nn import functional
+from typing_extensions import Self
 
 from arena.errors import ConfigError
+from arena.group.group import Group
 from policies.common.adam import Optimizer
 from policies.common.algorithm import Metrics
-from policies.common.off_policy import Given, OffPolicy, OffPolicyOptions
+from policies.common.off_policy import OffPolicy, OffPolicyOptions
 from policies.common.options import (
     AUTO,
     Auto,
@@ -46,9 +48,6 @@ from policies.common.replay import Transitions
 from policies.extensions import Extension, make_encoder
 from policies.networks.actor_critic import Encoder, mlp
 from policies.networks.heads import DiscreteHead, allow
-
-if TYPE_CHECKING:
-    from arena.group.group import Group
 
 _TAU = 0.01  # of a target network that moves at every gradient step
 
@@ -81,10 +80,9 @@ class Options(OffPolicyOptions, frozen=True, kw_only=True):
         if self.exploration_fraction:
             check_falls(self, "exploration_initial_eps", "exploration_final_eps")
 
-    def settled(self: Given, *, rows: int, workers: int) -> Given:
-        given = super().settled(rows=rows, workers=workers)
-        tau = (_TAU if given.target_update_interval == 1 else 1.0) if given.tau == AUTO else given.tau
-        return msgspec.structs.replace(given, tau=tau)
+    def settled(self, *, rows: int, workers: int) -> Self:
+        tau = (_TAU if self.target_update_interval == 1 else 1.0) if self.tau == AUTO else self.tau
+        return msgspec.structs.replace(super().settled(rows=rows, workers=workers), tau=tau)
 
 
 class QNetwork(nn.Module):

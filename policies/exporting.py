@@ -13,7 +13,7 @@ import logging
 import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -26,10 +26,8 @@ from arena.errors import ConfigError
 from arena.game.spaces import flatten, leaves_of, no_op
 from arena.game.units import UnitActions
 from policies.common.columns import kept_leaves, storage_dtype
+from policies.common.normalization import ObservationNormalizer
 from policies.networks.reparameterized import SquashedGaussian
-
-if TYPE_CHECKING:
-    from policies.common.normalization import ObservationNormalizer
 
 Array = NDArray[Any]
 Engine = Callable[[Sequence[Array]], list[Array]]
@@ -210,5 +208,4 @@ def onnx_bytes(exported: Exported) -> bytes:
     finally:
         logger.setLevel(before)
     assert program is not None
-    content: bytes = program.model_proto.SerializeToString()  # with the weights inside
-    return content
+    return program.model_proto.SerializeToString()  # type: ignore[no-any-return]  # with the weights inside

@@ -81,8 +81,6 @@ class Options(ppo.Options, frozen=True, kw_only=True):
         check_refused(self, *EXTENSIONS, why="manager and worker have networks of their own; or take ppo")
 
 
-Given = Options  # its name inside HPPO, whose attribute `Options` hides it
-
 # ------------------------------------------------------------------------------------------------- which option it is
 
 
@@ -162,8 +160,7 @@ class OptionRollout(Rollout):
     @property
     def decides(self) -> Flags:
         """Whether the manager decides on each tick, and after the last one [T + 1, B]."""
-        decides: Flags = self.active & (self.course.options == UNDECIDED)
-        return decides
+        return self.active & (self.course.options == UNDECIDED)  # type: ignore[no-any-return]
 
 
 # ------------------------------------------------------------------------------------------------------ what is learned
@@ -211,7 +208,6 @@ class HPPO(PPO):
     takes_units = False
     exported = None  # type: ignore[assignment]  # the option of the manager is sampled before the worker acts
     served = None  # type: ignore[assignment]  # its rows have states that `actor()` keeps
-    options: Given
     network: Hierarchy
     rollout: OptionRollout
     metric_names = (
@@ -248,8 +244,7 @@ class HPPO(PPO):
         picked = self.network.manager.policy(moved(leaves, self.device)).sample(self._picking[t, rows])
         options = torch.from_numpy(rollout.decide(t, picked.cpu().numpy(), rows))
         policy = self.network.policy(moved([*leaves, options], self.device), moved(mask, self.device))
-        actions: NDArray[Any] = policy.sample(noise).cpu().numpy()
-        return actions
+        return policy.sample(noise).cpu().numpy()  # type: ignore[no-any-return]
 
     def inputs(self) -> StateInputs:
         """The worker's inputs of the rollout: observations and options; the manager's are those of PPO."""
@@ -360,8 +355,7 @@ class HPPO(PPO):
             policy = self.network.policy([*leaves, moved(torch.from_numpy(options), self.device)], mask)
             active = np.ones(rows, np.bool_) if fields.active is None else fields.active
             course = course.after(options, active, self.options.option_ticks)
-            actions: NDArray[Any] = self.head.to_env(drawn(self.head, policy, rows, draws, self.device).cpu().numpy())
-            return actions
+            return self.head.to_env(drawn(self.head, policy, rows, draws, self.device).cpu().numpy())  # type: ignore[no-any-return]
 
         return act
 

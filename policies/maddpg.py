@@ -16,12 +16,13 @@ inference of other entities' policies (sections 4.2 and 4.3 of the paper) are le
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from gymnasium.vector import VectorEnv
 from torch import Tensor
 
+from arena.group.group import Group
 from policies import ddpg
 from policies.common.options import Count, Fraction, Natural, NonNegative, Positive, PositiveFraction, Sizes, check_idle
 from policies.common.replay import Transitions
@@ -29,14 +30,10 @@ from policies.networks.heads import normal
 from policies.networks.reparameterized import GumbelSoftmaxActions, TanhActions, noisy
 from policies.team.centralized import Centralized, check_joint_options
 
-if TYPE_CHECKING:
-    from arena.group.group import Group
-
 
 class Options(ddpg.Options, frozen=True, kw_only=True):
     """What a configuration may say about MADDPG."""
 
-    learning_rate: NonNegative = 1e-3  # step size of Adam, for actors and critics; 0 plays without learning
     buffer_size: Count = 1_000_000  # joint observations that the group's replay holds at most; the oldest go first
     learning_starts: Natural = 1_000  # joint transitions that the group collects with random actions before it learns
     batch_size: Count = 256  # joint transitions per team in one gradient step
@@ -87,10 +84,8 @@ class MADDPG(Centralized):
 
     def next_outputs(self, batch: Transitions, joint: Tensor) -> Tensor:
         """The outputs of the target actors."""
-        outputs: Tensor = self.targets["actors"].module(self.network.encoder.own(joint))
-        return outputs
+        return self.targets["actors"].module(self.network.encoder.own(joint))  # type: ignore[no-any-return]
 
     def further_loss(self, outputs: Tensor, entropies: Tensor, acts: Tensor, mask: Tensor | None) -> Tensor:
         """`output_penalty` times the mean square of the outputs."""
-        penalty: Tensor = self.options.output_penalty * (outputs.square() * acts.unsqueeze(-1)).mean()
-        return penalty
+        return self.options.output_penalty * (outputs.square() * acts.unsqueeze(-1)).mean()  # type: ignore[no-any-return]

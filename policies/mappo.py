@@ -22,7 +22,7 @@ from what its own entity did.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -31,6 +31,7 @@ from gymnasium.vector import VectorEnv
 from torch import Tensor
 from torch.nn import functional
 
+from arena.group.group import Group
 from policies import ppo
 from policies.common.on_policy import EXTENSIONS, MEMORY
 from policies.common.options import Count, NonNegative, check_refused, wrong
@@ -40,9 +41,6 @@ from policies.networks.actor_critic import ActorCritic, Encoder, Features
 from policies.ppo import PPO
 from policies.team.joint import check_team, places_of
 from policies.team.networks import JointEncoder
-
-if TYPE_CHECKING:
-    from arena.group.group import Group
 
 
 class Options(ppo.Options, frozen=True, kw_only=True):

@@ -15,11 +15,12 @@ What is shared with MADDPG is in `policies.team.centralized`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gymnasium.vector import VectorEnv
 from torch import Tensor
 
+from arena.group.group import Group
 from policies import sac
 from policies.common.algorithm import Metrics
 from policies.common.options import Auto, Count, Fraction, Natural, NonNegative, Positive, PositiveFraction, Sizes
@@ -27,9 +28,6 @@ from policies.common.replay import Transitions
 from policies.networks.critics import Temperature
 from policies.networks.reparameterized import SquashedGaussianActions, check_reachable, target_entropy
 from policies.team.centralized import Centralized, check_joint_options
-
-if TYPE_CHECKING:
-    from arena.group.group import Group
 
 
 class Options(sac.Options, frozen=True, kw_only=True):
@@ -81,13 +79,11 @@ class MASAC(Centralized):
         """The outputs of the current actors; their encoder differs from the targets' only if it learns."""
         encoder = self.network.encoder
         features = encoder(batch.next_observations) if encoder.learns else joint
-        outputs: Tensor = self.network.actors(encoder.own(features))
-        return outputs
+        return self.network.actors(encoder.own(features))  # type: ignore[no-any-return]
 
     def further_loss(self, outputs: Tensor, entropies: Tensor, acts: Tensor, mask: Tensor | None) -> Tensor | float:
         """The temperature's loss, by the entities that act."""
         if self.network.temperature is None:
             return 0.0
         target = target_entropy(self.actions, self.options.target_entropy, outputs, mask)
-        loss: Tensor = self.network.temperature.log_alpha.exp() * ((entropies - target) * acts).mean().detach()
-        return loss
+        return self.network.temperature.log_alpha.exp() * ((entropies - target) * acts).mean().detach()  # type: ignore[no-any-return]

@@ -9,27 +9,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 import msgspec
 import numpy as np
 import torch
 from gymnasium.vector import VectorEnv
 from torch import Tensor
+from typing_extensions import Self
 
 from arena.game.units import UnitSpace
-from arena.group.group import Moments
+from arena.group.collectives import describe
+from arena.group.group import Group, Moments
 from policies.common.algorithm import Metrics, check_autoreset, lags_of, moved
 from policies.common.columns import RaggedTensor
 from policies.common.normalization import joined
-from policies.common.on_policy import OnPolicy, OnPolicyOptions, check_budget, collect, rollout_sizes
+from policies.common.on_policy import OnPolicy, OnPolicyOptions, check_budget, collect
 from policies.common.options import AUTO, Auto, Count, NonNegative, Positive, wrong
 from policies.common.rollout import (
     COUNTS,
+    Advantages,
     Batch,
     Evaluation,
+    Floats,
     Rows,
     StateInputs,
+    Trajectories,
     advantages_of,
     evaluate_network,
     values_of,
@@ -37,13 +42,8 @@ from policies.common.rollout import (
 from policies.networks.actor_critic import ActorCritic
 from policies.networks.units.tokens import units_of
 
-if TYPE_CHECKING:
-    from arena.group.group import Group
-
 _LEAST = 64  # transitions in a minibatch with `minibatch_size: auto`; of N workers each has 64 / sqrt(N)
 _MINIBATCHES = 32  # a large rollout is split into so many at most
-
-Given = TypeVar("Given", bound="Options")
 
 
 class Options(OnPolicyOptions, frozen=True, kw_only=True):
@@ -62,13 +62,13 @@ class Options(OnPolicyOptions, frozen=True, kw_only=True):
             most = f"{size} at most: a minibatch of minibatch_size transitions holds whole sequences"
             raise wrong("sequence_length", self.sequence_length, most)
 
-    def settled(self: Given, *, rows: int, workers: int, ticks: int) -> Given:
-        given = super().settled(rows=rows, workers=workers, ticks=ticks)
-        if given.minibatch_size != AUTO:
-            return given
-        least = given.sequence_length if given.recurrent is not None else 1
-        part = -(-int(given.n_steps) * rows // _MINIBATCHES)
-        return msgspec.structs.replace(given, minibatch_size=max(least, round(_LEAST / math.sqrt(workers)), part))
+    def settled(self, *, rows: int, workers: int, ticks: int) -> Self:
+        o = super().settled(rows=rows, workers=workers, ticks=ticks)
+        if o.minibatch_size != AUTO:
+            return o
+        least = o.sequence_length if o.recurrent is not None else 1
+        part = -(-int(o.n_steps) * rows // _MINIBATCHES)
+        return msgspec.structs.replace(o, minibatch_size=max(least, round(_LEAST / math.sqrt(workers)), part))
 
 
 class PPO(OnPolicy):
@@ -115,8 +115,8 @@ class PPO(OnPolicy):
     def inputs(self) -> StateInputs:
         """The network's inputs of the rollout."""
         rollout = self.rollout
-        seen = (rollout.flat()[0], rollout.leaves(rollout.ticks), rollout.final_leaves())
-        return StateInputs(*(self.preprocess(leaves) if leaves else leaves for leaves in seen))
+        observed = (rollout.flat()[0], rollout.leaves(rollout.ticks), rollout.final_leaves())
+        return StateInputs(*(self.preprocess(leaves) if leaves else leaves for leaves in observed))
 
     @torch.no_grad()
     def evaluate(self) -> Evaluation:
@@ -136,15 +136,22 @@ class PPO(OnPolicy):
         trajectories = rollout.trajectories(all_values.numpy(), final_values.numpy())
         trajectories = trajectories._replace(rewards=self.normalization.rewards(rollout.rewards))
         largest = torch.from_numpy(np.abs(trajectories.rewards)).max().float()  # infinite if too large for float32
-        self.check_finite({"largest_reward": float(largest)}, f"update {self.updates + 1}")
+        self.check_finite({"largest_reward": float(largest)})
         units = units_of(space, played) if isinstance(space, UnitSpace) else None
         batch = Batch(tuple(played), masks, actions, log_probs, values, values, values, units=units)
         batch, trajectories = rollout.open.prepend(batch, trajectories)
-        gae = advantages_of(trajectories, gamma=self.options.gamma, gae_lambda=self.options.gae_lambda)
-        rollout.open.keep(batch, trajectories, gae.open)
-        advantages, returns = (torch.from_numpy(part).float().flatten() for part in (gae.advantages, gae.returns))
-        batch = batch.replace(advantages=advantages, returns=returns)
-        return Evaluation(batch, gae.valid, trajectories, last, finals)
+        batch, found = self.with_advantages(batch, trajectories)
+        rollout.open.keep(batch, trajectories, found.open)
+        return Evaluation(batch, found.valid, trajectories, last, finals)
+
+    def with_advantages(
+        self, batch: Batch, played: Trajectories, ratios: Floats | None = None
+    ) -> tuple[Batch, Advantages]:
+        """The batch with the advantages and returns of its trajectories, see `advantages_of`."""
+        o = self.options
+        found = advantages_of(played, gamma=o.gamma, gae_lambda=o.gae_lambda, ratios=ratios)
+        advantages, returns = (torch.from_numpy(part).float().flatten() for part in found[:2])
+        return batch.replace(advantages=advantages, returns=returns), found
 
     @torch.no_grad()
     def corrected(self, stale: Evaluation) -> Evaluation:
@@ -154,23 +161,18 @@ class PPO(OnPolicy):
         the weight min(1, pi / mu) of the transition's own action (Hilton et al. 2021, arXiv 2110.00641, decouples both
         alike).
         """
-        batch, seen, network, device = stale.batch, stale.trajectories, self.network, self.device
+        batch, played, network, device = stale.batch, stale.trajectories, self.network, self.device
         log_probs, values = evaluate_network(network, batch.observations, batch.masks, batch.actions, device)
         log_ratios = (log_probs.values if isinstance(log_probs, RaggedTensor) else log_probs) - batch.played
         if isinstance(batch.actions, RaggedTensor):
             log_ratios = batch.actions.sums(log_ratios)
-        final_values = np.zeros_like(seen.final_values)
-        final_values[seen.truncated & ~seen.terminated] = values_of(network, stale.finals, device).numpy()
-        seen = seen._replace(
-            values=values.view(seen.values.shape).numpy(),
-            final_values=final_values,
-            last_values=values_of(network, stale.last, device).numpy(),
-        )
-        ratios = log_ratios.double().exp().view(seen.values.shape).numpy()
-        found = advantages_of(seen, gamma=self.options.gamma, gae_lambda=self.options.gae_lambda, ratios=ratios)
-        advantages, returns = (torch.from_numpy(part).float().flatten() for part in (found.advantages, found.returns))
-        batch = batch.replace(log_probs=log_probs, values=values, advantages=advantages, returns=returns)
-        return stale._replace(batch=batch, trajectories=seen)
+        final_values, shape = np.zeros_like(played.final_values), played.values.shape
+        final_values[played.truncated & ~played.terminated] = values_of(network, stale.finals, device).numpy()
+        last_values = values_of(network, stale.last, device).numpy()
+        played = played._replace(values=values.view(shape).numpy(), final_values=final_values, last_values=last_values)
+        ratios = log_ratios.double().exp().view(shape).numpy()
+        batch, _ = self.with_advantages(batch.replace(log_probs=log_probs, values=values), played, ratios)
+        return stale._replace(batch=batch, trajectories=played)
 
     def learned(self) -> Iterator[Metrics]:
         """Learns from the complete rollout: yields the metrics of each update when it is made.
@@ -226,16 +228,16 @@ class PPO(OnPolicy):
             batch: of this worker, or of all where rank 0 learns for all; on the device.
             largest: transitions of the worker that has the most, which all workers agree on.
         """
-        options, label = self.options, f"update {self.updates + 1}"
+        options = self.options
         parts = math.ceil(largest / (int(options.minibatch_size) * self.workers_per_batch))
         history: list[Metrics] = []
         for minibatch in batch.minibatches(parts, epochs=options.n_epochs, generator=self.generator):
-            metrics = self.mean_gradients(minibatch, self.backward, self.metric_names, [self.optimizer], label=label)
+            metrics = self.mean_gradients(minibatch, self.backward, self.metric_names, [self.optimizer])
             history.append(metrics)
             if self.diverged(metrics):
                 self.early_stops += 1
                 break
-            metrics.update(self.optimizer_step([self.optimizer], self.learning_rate, label=label))
+            metrics.update(self.optimizer_step([self.optimizer]))
         # The last step of an update that has stopped early has no gradient to measure.
         means = {name: float(np.mean([step[name] for step in history if name in step])) for name in history[0]}
         return {**means, "early_stops": float(self.early_stops)}
@@ -289,14 +291,12 @@ class PPO(OnPolicy):
     @classmethod
     def sizes(cls, options: Mapping[str, Any], *, rows: int, ticks: int, workers: int) -> dict[str, int]:
         """What `arena plan` shows: transitions and gradient steps per update, updates per run, what `auto` becomes."""
-        given = cls.Options(**options)
-        settled = given.settled(rows=rows, workers=workers, ticks=ticks)
-        minibatch_size = int(settled.minibatch_size)
-        steps = math.ceil(int(settled.n_steps) * rows / minibatch_size) * given.n_epochs
-        sizes = rollout_sizes(given, rows=rows, ticks=ticks, workers=workers)
-        if given.minibatch_size == AUTO:
-            sizes["samples per gradient step"] = min(minibatch_size, int(settled.n_steps) * rows) * workers
-        return {**sizes, "gradient steps per update": steps}
+        o = cls.Options(**options)
+        settled, sizes = (settle(rows=rows, workers=workers, ticks=ticks) for settle in (o.settled, o.rollout_sizes))
+        minibatch_size, samples = int(settled.minibatch_size), int(settled.n_steps) * rows
+        if o.minibatch_size == AUTO:
+            sizes["samples per gradient step"] = min(minibatch_size, samples) * workers
+        return {**sizes, "gradient steps per update": math.ceil(samples / minibatch_size) * o.n_epochs}
 
 
 @torch.inference_mode()
@@ -332,12 +332,8 @@ def add_gradient(network: ActorCritic, batch: Batch, options: Options, share: fl
 
 def _moments(values: Tensor) -> Moments:
     """Moments of one worker's values, to the bit those of `Group.moments_of` in a group of one."""
-    numbers = values.double().numpy()
-    if not numbers.size:
-        return Moments(0.0, 0.0, 0, 0)
-    mean = float(numbers.mean())
-    deviation = math.sqrt(float(((numbers - mean) ** 2).sum()) / numbers.size)
-    return Moments(mean, deviation, numbers.size, numbers.size)
+    count, mean, squares, most = describe(values.double().numpy())
+    return Moments(mean, math.sqrt(squares / count) if count else 0.0, int(count), int(most))
 
 
 def _described(moments: Mapping[str, Moments]) -> Metrics:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from gymnasium import spaces
@@ -15,10 +15,8 @@ from arena.errors import ConfigError
 from arena.game.infos import fields_of
 from arena.game.spaces import row
 from arena.game.units import Select, UnitActions
+from arena.group.group import Group
 from arena.seat.play import Actor, play
-
-if TYPE_CHECKING:
-    from arena.group.group import Group
 
 _TICKS_AHEAD = 128
 
@@ -121,7 +119,6 @@ def batched_actor(space: Space[Any], rows: int, seed: int) -> Actor:
         # Of each row's allowed items, all are equally likely; the first one where none is allowed.
         parts = np.split(mask, cuts, axis=1)
         chosen = [np.where(part, rng.random(part.shape), -1.0).argmax(axis=1) for part in parts]
-        drawn: NDArray[Any] = (starts + np.stack(chosen, axis=1)).reshape(shape).astype(dtype, copy=False)
-        return drawn
+        return (starts + np.stack(chosen, axis=1)).reshape(shape).astype(dtype, copy=False)  # type: ignore[no-any-return]
 
     return act

@@ -12,23 +12,21 @@ group averages them in one exchange.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from gymnasium.spaces import Space
 from gymnasium.vector import VectorEnv
 from torch import Tensor
 
+from arena.group.group import Group
 from policies.common.algorithm import Metrics
 from policies.common.off_policy import OffPolicy, OffPolicyOptions
-from policies.common.options import Auto, NonNegative, PositiveFraction, Sizes, check_unused, is_number
+from policies.common.options import Auto, NonNegative, PositiveFraction, check_unused, is_number
 from policies.common.replay import Transitions
 from policies.extensions import make_encoder
 from policies.networks.critics import ActorAndCritics, Critics, Temperature, frozen
 from policies.networks.reparameterized import check_reachable, soft_actions, target_entropy
-
-if TYPE_CHECKING:
-    from arena.group.group import Group
 
 
 class Options(OffPolicyOptions, frozen=True, kw_only=True):
@@ -36,7 +34,6 @@ class Options(OffPolicyOptions, frozen=True, kw_only=True):
 
     learning_rate: NonNegative = 3e-4  # step size of Adam, for actor, critics and temperature; 0 plays without learning
     tau: PositiveFraction = 0.005  # how far the target networks move to what is learned; 1: they become a copy
-    hidden_sizes: Sizes = (256, 256)  # layers of the actor, and of each critic
     ent_coef: NonNegative | Auto = "auto"  # the temperature alpha: a number, or auto: learned, from 1
     target_entropy: float | Auto = "auto"  # in nats; auto: minus the size of the Box, or 0.98 log(choices)
 
@@ -68,8 +65,7 @@ class SAC(OffPolicy):
         self.set_up(dict(network.named_children()), {"critics": "critics"})
 
     def act(self, leaves: Sequence[Tensor], mask: Tensor | None, generator: torch.Generator | None) -> Tensor:
-        actions: Tensor = self.actions.choose(self.network(leaves), mask, generator)
-        return actions
+        return self.actions.choose(self.network(leaves), mask, generator)  # type: ignore[no-any-return]
 
     def loss(self, batch: Transitions) -> tuple[Tensor, Tensor, Tensor]:
         """The sum of all losses, the means of `metric_names`, and the mean errors of the critics [N]."""
@@ -109,8 +105,7 @@ class SAC(OffPolicy):
         soft = self.actions.soft_values(
             outputs, masks, lambda chosen: critics(features, chosen), self.alpha, self.generator
         )
-        values: Tensor = soft.values
-        return values
+        return soft.values  # type: ignore[no-any-return]
 
     def schedules(self) -> Metrics:
         return {**super().schedules(), "ent_coef": self.alpha}

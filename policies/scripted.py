@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from gymnasium.spaces import Space
@@ -13,12 +13,10 @@ from gymnasium.spaces import Space
 from arena.errors import ConfigError, located
 from arena.game.spaces import as_action, flatten, row, unflatten
 from arena.game.units import UnitActions
+from arena.group.group import Group
 from arena.registry import load_object
 from arena.seat.play import Actor, play
 from policies.common.options import AlgorithmOptions
-
-if TYPE_CHECKING:
-    from arena.group.group import Group
 
 
 class Options(AlgorithmOptions, frozen=True, kw_only=True):

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from arena.game.ragged import Ragged
 
 Floats = NDArray[np.float32]
-GumbelSoftmaxActions = NDArray[np.int64]
+Choices = NDArray[np.int64]
 Infos = Mapping[str, Any]
 
 _STAY, _RIGHT, _LEFT, _UP, _DOWN = range(5)  # as in `envs.touchdown`, `envs.cover` and `envs.skirmish`
@@ -25,16 +25,15 @@ _DIRECTIONS = np.array([[0, 0], [1, 0], [-1, 0], [0, 1], [0, -1]], np.float32)
 _NEAR = 0.05  # half a move: no move brings a player closer than this
 
 
-def always(observations: Any, infos: Infos, *, env: Any, action: int) -> GumbelSoftmaxActions:
+def always(observations: Any, infos: Infos, *, env: Any, action: int) -> Choices:
     """One choice of a Discrete space, whatever is seen."""
     return np.full(env.num_envs, action, np.int64)
 
 
-def beat_last(observations: Floats, infos: Infos) -> GumbelSoftmaxActions:
+def beat_last(observations: Floats, infos: Infos) -> Choices:
     """Rock-paper-scissors (`envs.matrix`): what beats the other's last choice; paper on the first tick."""
     theirs = observations[:, 3:6].argmax(axis=1)  # [B]; rock where there is none yet
-    choices: GumbelSoftmaxActions = (theirs + 1) % 3
-    return choices
+    return (theirs + 1) % 3  # type: ignore[no-any-return]
 
 
 def run(observations: Floats, infos: Infos, *, env: Any, mirror: bool = False) -> NDArray[Any]:
@@ -60,7 +59,7 @@ def dodge(observations: Floats, infos: Infos, *, env: Any, mirror: bool = False)
     return _as_moves(env, np.where(threat.any(axis=1), sideways, np.where(upwards, _UP, _DOWN)))
 
 
-def greedy_cover(observations: Floats, infos: Infos) -> GumbelSoftmaxActions:
+def greedy_cover(observations: Floats, infos: Infos) -> Choices:
     """Cover: to the nearest target that no other player is closer to; if there is none, to the nearest of all."""
     count = observations.shape[1] // 4  # players, and as many targets
     seen = observations.reshape(len(observations), -1, 2)
@@ -115,5 +114,4 @@ def _as_moves(env: Any, choices: NDArray[Any]) -> NDArray[Any]:
     """The chosen directions as actions, also where the team's actions are continuous."""
     if isinstance(env.single_action_space, spaces.Discrete):
         return choices.astype(np.int64)
-    moves: Floats = _DIRECTIONS[choices]
-    return moves
+    return _DIRECTIONS[choices]  # type: ignore[no-any-return]

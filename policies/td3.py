@@ -15,7 +15,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from policies import ddpg
-from policies.common.options import Count, NonNegative, Sizes, check_unused
+from policies.common.options import Count, NonNegative, check_unused
 from policies.networks.heads import normal
 from policies.networks.reparameterized import noisy
 
@@ -24,7 +24,6 @@ class Options(ddpg.Options, frozen=True, kw_only=True):
     """What a configuration may say about TD3."""
 
     target_update_interval: Count = 2  # gradient steps between two moves of the target networks
-    hidden_sizes: Sizes = (256, 256)  # layers of the actor, and of each critic
     policy_delay: Count = 2  # gradient steps of the critics per one of the actor
     target_policy_noise: NonNegative = 0.2  # standard deviation of the noise in the target's action
     target_noise_clip: NonNegative = 0.5  # its largest size

@@ -108,15 +108,17 @@ class TournamentRun(RunCommand):
             return run
         before = _whole(run.folder)
         config, played = run.plan.config, read_results.read(run.folder, last=len(before) - 1)
-        # Refuses results without a game that counts, after a whole batch.
-        if played.episodes and not played.results.games:
+        sides = populations_of(config, [*config.policies], tournament=True)
+        settings = distinct_settings([match for _, match in config.known_matches()])
+        batch = next_batch(settings, [*config.policies], played.results, rule, played=played.episodes, sides=sides)
+        # Refuses results without a game that counts, after a whole batch, where others would follow.
+        if played.episodes and not played.results.games and batch is not None:
             reasons = "".join(f"; {line}" for line in played.without_winner)
             raise ConfigError(
                 f"none of {pluralize(played.episodes, 'game')} counts: {played.unrated} had no winner and no draw, "
                 f"{played.aborted} were cut short{reasons}",
                 source=run.source,
             )
-        sides = populations_of(config, [*config.policies], tournament=True)
         found = table(played.results, [*config.policies], rule, sides=sides)
         progress = pluralize(played.results.games, "game")
         if found.rows:
@@ -131,8 +133,6 @@ class TournamentRun(RunCommand):
             else:
                 progress += f"; {len(found.open)} of {len(found.doubts)} neighbors are open"
         self._say(progress)
-        settings = distinct_settings([match for _, match in config.known_matches()])
-        batch = next_batch(settings, [*config.policies], played.results, rule, played=played.episodes, sides=sides)
         if batch is None or len(before) >= config.rounds:
             return None
         following = Round(number=len(before), start=run.leg.start, matches=batch.matches)

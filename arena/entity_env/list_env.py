@@ -122,12 +122,10 @@ class ListEnv:
         self._returns = np.zeros(len(envs))
 
     def obs_space(self) -> ObsSpace:
-        found: ObsSpace = self._obs_space
-        return found
+        return self._obs_space  # type: ignore[no-any-return]
 
     def action_space(self) -> dict[str, ActionSpace]:
-        found: dict[str, ActionSpace] = self._action_space
-        return found
+        return self._action_space  # type: ignore[no-any-return]
 
     def __len__(self) -> int:
         return len(self._envs)

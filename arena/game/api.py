@@ -106,14 +106,11 @@ class BatchedEnv(Protocol):
 
     def reset(self, lanes: Flags, seeds: Seeds = None, options: ResetOptions = None) -> Frame:
         """Begins an episode in the lanes of the mask `[L]`; in other lanes the frame's rows are undefined."""
-        ...
 
     def step(self, actions: Sequence[Any]) -> Step:
         """Plays one tick in every lane. Actions of entities that are not active must be ignored."""
-        ...
 
     def render(self) -> NDArray[np.uint8] | str | None:
         """A picture `[height, width, 3]` of lane 0, or a text; None if the game has neither."""
-        ...
 
     def close(self) -> None: ...

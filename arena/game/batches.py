@@ -99,8 +99,7 @@ class UnitRows(_Rows):
 
     def sample(self, mask: Any = None, probability: Any = None) -> dict[str, Any]:
         self.single.seed(int(self.np_random.integers(2**31)))
-        drawn: dict[str, Any] = stack(self.single, [self.single.sample() for _ in range(self.rows)])
-        return drawn
+        return stack(self.single, [self.single.sample() for _ in range(self.rows)])  # type: ignore[no-any-return]
 
     def contains(self, x: Any) -> bool:
         return super().contains(x) and _is_joined(self, x) and self.single.breach(x) is None

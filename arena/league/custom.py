@@ -21,16 +21,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
+
+import numpy as np
 
 from arena import registry
 from arena.config.matches import CustomPairings, CustomRule, MatchmakingConfig, Pair
 from arena.config.schema import Config
 from arena.errors import ConfigError, located, nearest
 from arena.league.view import LeagueView
-
-if TYPE_CHECKING:
-    import numpy as np
 
 
 class OpponentRule(Protocol):

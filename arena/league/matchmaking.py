@@ -5,7 +5,7 @@
     exploiters    main agents meet main agents and all snapshots, main exploiters the main agents, league exploiters all
                   snapshots (same source)
     uncertainty   the opponents against which a result would change the standings most
-    own           what a class of the user's own draws, see `custom`
+    custom        what a class of the user draws, see `custom`
 
 The priorities are functions f of p, the chance to score against an opponent: hard (1 - p)^2, variance p (1 - p),
 linear 1 - p. p is not known but estimated: each priority is the mean of f over the posterior of p given the games, see
@@ -89,18 +89,17 @@ def draw(
             if standings is None or entry.versus:
                 members = rivals or entry.members
                 current = [name for name in members if name in pool.learns]
-                own = [learner] if entry.versus else []
-                standings = Standings(pool.results, [*own, *current, *pool.past(members)])
+                first = [learner] if entry.versus else []
+                standings = Standings(pool.results, [*first, *current, *pool.past(members)])
             pairs = [standings.next_pair(of=learner) for _ in range(free)]
-            drawn = [second if first == learner else first for first, second in pairs]
+            drawn = [lower if upper == learner else upper for upper, lower in pairs]
         elif isinstance(entry.rule, CustomRule):
-            assert view is not None, "given where the rule is the user's own"
-            seen = view
+            assert view is not None, "there is one where the rule is the user's"
             if entry.versus:  # the policies of the learner's population, the players of the other one
                 past = (name for policy in rivals for name in view.snapshots.get(policy, ()))
                 policies = entry.versus if learner in entry.versus else entry.policies
-                seen = replace(view, policies=policies, players=(*rivals, *past))
-            drawn = draw_opponents(entry, learner, seen, free, rng, path=path)
+                view = replace(view, policies=policies, players=(*rivals, *past))
+            drawn = draw_opponents(entry, learner, view, free, rng, path=path)
         else:
             drawn = systematic(_weights(entry, learner, pool), free, rng)
         if newest is not None and entry.versus:  # the newest snapshot of all rivals; without one the first rival
@@ -146,27 +145,22 @@ def due(
 
 def _weights(entry: MatchmakingConfig, learner: str, pool: OpponentPool) -> Weights:
     """Weights of a learner's opponents: how often it is to meet each of them."""
-    rule, results = entry.rule, pool.results
-    if entry.versus:  # the current policies of the other population with the share `self`, else by the rule
-        rivals = entry.rivals(learner)
-        current = [name for name in rivals if name in pool.learns]
+    rule, results, weights = entry.rule, pool.results, Weights()
+    if isinstance(rule, (PastSelves, Fictitious)):
+        # With the share `self` itself, or the current policies of the other population; else by the rule.
+        rivals = entry.rivals(learner) if entry.versus else ()
+        members = rivals or entry.members
+        current = [name for name in members if name != learner and name in pool.learns]
+        same = current if rivals else [learner]
         if isinstance(rule, Fictitious):
-            weights = priorities(results, learner, [*current, *pool.past(rivals)], weighting=rule.weighting)
+            weights = priorities(results, learner, [*current, *pool.past(members)], weighting=rule.weighting)
         else:
-            assert isinstance(rule, PastSelves), f"rule {entry.rule.kind!r} is refused, or draws by itself"
-            weights = dict.fromkeys(pool.past(rivals), 1.0)
-        return _mixed({name: rule.self_play / len(current) for name in current}, weights)
-    if isinstance(rule, PastSelves):
-        own = [*pool.snapshots.get(learner, ()), *pool.past(entry.against)]
-        return _mixed({learner: rule.self_play}, dict.fromkeys(own, 1.0))
-    if isinstance(rule, Fictitious):
-        current = [name for name in entry.members if name != learner and name in pool.learns]
-        opponents = [*current, *pool.past(entry.members)]
-        return _mixed({learner: rule.self_play}, priorities(results, learner, opponents, weighting=rule.weighting))
+            past_selves = pool.past(rivals) if rivals else [*pool.snapshots.get(learner, ()), *pool.past(entry.against)]
+            weights = dict.fromkeys(past_selves, 1.0)
+        return _mixed({name: rule.self_play / len(same) for name in same}, weights)
     if not isinstance(rule, Exploiters):
         raise TypeError(f"rule {entry.rule.kind!r}: arena.league.matchmaking says nothing about how it draws opponents")
     if learner in rule.main_exploiters:  # each main, or its snapshots if the expected score is below `weak`
-        weights = {}
         scores, _ = _moments(results, learner, rule.main)
         for main, score in zip(rule.main, scores, strict=True):
             snapshots = pool.snapshots.get(main, ())

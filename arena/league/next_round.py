@@ -24,7 +24,6 @@ import numpy as np
 from arena.config.league import LeagueConfig
 from arena.config.matches import (
     CustomPairings,
-    Generator,
     KnockoutConfig,
     MatchConfig,
     MatchmakingConfig,
@@ -45,20 +44,7 @@ from arena.league.timeline import Timeline
 from arena.league.view import LeagueView
 from arena.records import boundary as boundaries
 from arena.records.folder import RunFolder
-from arena.records.formats import Fork, GateRecord, Player, Round
-
-__all__ = [
-    "Champion",
-    "Fork",
-    "GateRecord",
-    "Player",
-    "Round",
-    "champions",
-    "first_round",
-    "is_over",
-    "next_round",
-    "round_config",
-]
+from arena.records.formats import Fork, Player, Round
 
 _TOURNAMENTS = (KnockoutConfig, SwissConfig)
 
@@ -112,7 +98,7 @@ def next_round(
         if isinstance(entry, MatchmakingConfig):
             due = matchmaking.due(entry, pool, {name: history.age(name) for name in entry.policies}, rng)
             exploiters |= dict.fromkeys(due)
-            resets |= dict.fromkeys(name for name, anew in due.items() if anew)
+            resets |= dict.fromkeys(name for name, starts_over in due.items() if starts_over)
     every = number % rule.snapshots.every == 0
     eligible = [name for name in snapshotted(config) if every and history.has_played(name)]
     candidates = [(name, next(reversed(history.snapshots[name]), None)) for name in eligible]
@@ -126,10 +112,10 @@ def next_round(
 
     passed, gates = snapshots.joining(rule.snapshots, candidates, score, tick=tick)
     joining = (*passed, *(snapshot_name(name, tick) for name in exploiters))
-    league = {policy: [*own] for policy, own in history.snapshots.items()}
+    league = {policy: [*past] for policy, past in history.snapshots.items()}
     for name in joining:
         league[player_of(name).policy].append(name)
-    dropped = tuple(name for own in league.values() for name in snapshots.leaving(rule.snapshots, own, results))
+    dropped = tuple(name for past in league.values() for name in snapshots.leaving(rule.snapshots, past, results))
     # The worst of a population become copies of the best.
     forks: dict[str, Fork] = {}
     if rule.evolution is not None and number % rule.evolution.every == 0:
@@ -138,13 +124,13 @@ def next_round(
         rng = _stream(config, number, Purpose.EVOLUTION)
         forks = population.forks(rule.evolution, populations(config, rule.evolution), fitness, history.options, rng)
     # The options of players that differ from the configuration; a snapshot keeps those that it was made with.
-    options = {name: own for name, own in history.changed.items() if name not in dropped}
+    options = {name: values for name, values in history.changed.items() if name not in dropped}
     options |= {name: options[player_of(name).policy] for name in joining if player_of(name).policy in options}
     options |= {name: {**history.options[fork.source], **fork.options} for name, fork in forks.items()}
     # Who meets whom.
     pool = OpponentPool(
         results.begun(joining, {name: fork.source for name, fork in forks.items()}, resets),
-        {policy: [name for name in own if name not in dropped] for policy, own in league.items()},
+        {policy: [name for name in past if name not in dropped] for policy, past in league.items()},
         config.learners,
     )
     judge = generators.KnockoutRules(results, _stream(config, number, Purpose.COINS))
@@ -177,11 +163,11 @@ def view_of(config: Config, before: Sequence[Round], planned: Round, results: Ti
         planned.snapshots, {name: one.source for name, one in planned.forks.items()}, planned.resets
     )
     history = History(config, [*before, planned])
-    names, snapshots = players(config), {name: tuple(own) for name, own in history.snapshots.items() if own}
+    names, snapshots = players(config), {name: tuple(past) for name, past in history.snapshots.items() if past}
     return LeagueView(
         round=planned.number,
         policies=names,
-        players=(*names, *(name for own in snapshots.values() for name in own)),
+        players=(*names, *(name for past in snapshots.values() for name in past)),
         snapshots=snapshots,
         results=timeline.results,
         timeline=timeline,
@@ -309,34 +295,29 @@ def _written_out(
             continue
         if isinstance(generator, _TOURNAMENTS):
             made = generator.written_out(generators.teams(generator, pairings[place]))
-        elif isinstance(generator, MatchmakingConfig):
-            view = _view(config, history, pool, place, generator)
-            drawn = matchmaking.draw(generator, pool, rng, tested=tested, view=view, path=place)
-            made = generator.drawn(drawn, number=history.number, tested=tested)
-        elif isinstance(generator, CustomPairings):
-            view = _view(config, history, pool, place, generator)
-            made = generator.written_out(make_pairings(generator, view, rng, path=place))
+        elif isinstance(generator, (MatchmakingConfig, CustomPairings)):
+            league = {name: tuple(pool.snapshots.get(name, ())) for name in generator.members}
+            timeline = pool.results
+            assert isinstance(timeline, Timeline), "a league's rounds are planned from all of its games"
+            view = LeagueView(
+                round=history.number,
+                policies=generator.policies,
+                players=(*generator.members, *(name for past in league.values() for name in past)),
+                snapshots=league,
+                results=timeline.results,
+                timeline=timeline,
+                learns=config.learners & {*generator.members},
+                earlier=history.made_by(place),
+            )
+            if isinstance(generator, CustomPairings):
+                made = generator.written_out(make_pairings(generator, view, rng, path=place))
+            else:
+                drawn = matchmaking.draw(generator, pool, rng, tested=tested, view=view, path=place)
+                made = generator.drawn(drawn, number=history.number, tested=tested)
         else:
             made = generator.matches()
         written += [(place, match) for match in made]
     return written
-
-
-def _view(config: Config, history: History, pool: OpponentPool, place: str, entry: Generator) -> LeagueView:
-    """What a rule or a generator of the user's own sees."""
-    snapshots = {name: tuple(pool.snapshots.get(name, ())) for name in entry.members}
-    timeline = pool.results
-    assert isinstance(timeline, Timeline), "a league's rounds are planned from all of its games"
-    return LeagueView(
-        round=history.number,
-        policies=entry.policies,
-        players=(*entry.members, *(name for own in snapshots.values() for name in own)),
-        snapshots=snapshots,
-        results=timeline.results,
-        timeline=timeline,
-        learns=config.learners & {*entry.members},
-        earlier=history.made_by(place),
-    )
 
 
 def _next_pairings(config: Config, history: History, judge: generators.KnockoutRules) -> dict[str, generators.Pairings]:

@@ -53,18 +53,18 @@ def results_of(
     games: Iterable[tuple[MatchConfig, Sequence[Encounter]]],
 ) -> Mapping[frozenset[str], Results]:
     """The games of each pairing of one round; as `shares`."""
-    own = {*map(_game, entry.written_out(teams(entry, pairings)))}
+
+    def key(match: MatchConfig) -> bytes:
+        """Its game and players, without copies and lanes, which a resumed run may change."""
+        return msgspec.json.encode(msgspec.structs.replace(match, copies=1, lanes=1, pipeline=1))
+
+    keys = {*map(key, entry.written_out(teams(entry, pairings)))}
     results = {frozenset(players): Results() for players in pairings}
     for match, found in games:
-        if _game(match) in own:
+        if key(match) in keys:
             for game in found:
                 results[frozenset(match.names)].add(*game)
     return results
-
-
-def _game(match: MatchConfig) -> bytes:
-    """The key of a match: its game and players, without copies and lanes, which a resumed run may change."""
-    return msgspec.json.encode(msgspec.structs.replace(match, copies=1, lanes=1, pipeline=1))
 
 
 class KnockoutRules:

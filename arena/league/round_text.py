@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from arena.errors import pluralize
-
-if TYPE_CHECKING:
-    from arena.plan.plan import Plan
-    from arena.records.formats import Round
-
+from arena.plan.plan import Plan
+from arena.records.formats import Round
 
 _SHOWN = 6  # pairings of a round
 

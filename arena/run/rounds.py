@@ -25,7 +25,6 @@ from arena.errors import ConfigError
 from arena.league import rounds_file
 from arena.league.next_round import (
     Champion,
-    Round,
     first_round,
     is_over,
     knockouts_won,
@@ -43,6 +42,7 @@ from arena.plan.plan import Plan
 from arena.records import checkpoint
 from arena.records.atomic import make_folder
 from arena.records.folder import RunFolder
+from arena.records.formats import Round
 from arena.records.journal import JournalReader
 from arena.roles.root.legs import match_workers, seats_of
 from arena.roles.run import Leg, Run

@@ -91,8 +91,7 @@ def pettingzoo_factory(name: str) -> Callable[..., Any]:
             continue
         for maker in ("parallel_env", "env"):
             if callable(made := getattr(module, maker, None)):
-                found: Callable[..., Any] = made
-                return found
+                return made  # type: ignore[no-any-return]
         raise ConfigError(f"the module {module.__name__!r} has neither parallel_env nor env")
     # Often another version is meant.
     known = [re.sub(r"-v(\d+)$", r"_v\1", one).replace("/", ".") for kind in registries for one in registries[kind]]
@@ -131,5 +130,4 @@ def make_games(make: str, kwargs: Mapping[str, Any], copy: int = 0) -> ExternalG
         from arena.external.poll import PolledGames
 
         return PolledGames(made)
-    games: ExternalGames = made
-    return games
+    return made  # type: ignore[no-any-return]

@@ -30,13 +30,13 @@ class Lanes:
         self._streams = [np.random.default_rng() for _ in range(self.lanes)]  # until a lane is seeded
 
     def begin(self, lanes: Flags, seeds: Seeds) -> Iterator[tuple[int, np.random.Generator]]:
-        """Begins episodes in the lanes of a mask; yields their numbers and random streams."""
-        self.ticks[lanes] = 0
-        self.playing |= lanes
+        """Yields the lanes of a mask and their random streams; they play when all have been yielded, with no ticks."""
         for lane in np.flatnonzero(lanes).tolist():
             if seeds is not None and (seed := seeds[lane]) is not None:
                 self._streams[lane] = np.random.default_rng(seed)
+            self.ticks[lane] = 0
             yield lane, self._streams[lane]
+        self.playing |= lanes
 
     def end(self, over: Flags | bool = False) -> tuple[Flags, Flags]:
         """Counts a tick of the lanes that play; which of them are `over`, and which are late, each [L]."""

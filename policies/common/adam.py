@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -128,9 +128,9 @@ class TorchOptimizer:
     def step(self, rate: float) -> None:
         """One step with this learning rate in the group of parameters that has the largest."""
         groups = self._optimizer.param_groups
-        made = [float(group.setdefault("initial_lr", group["lr"])) for group in groups]  # torch's name; it is saved
-        for group, own in zip(groups, made, strict=True):
-            group["lr"] = rate * own / max(made) if any(made) else rate
+        rates = [float(group.setdefault("initial_lr", group["lr"])) for group in groups]  # torch's name; it is saved
+        for group, first in zip(groups, rates, strict=True):
+            group["lr"] = rate * first / max(rates) if any(rates) else rate
         self._optimizer.step()
 
 
@@ -159,17 +159,14 @@ def flatten_parameters(parameters: list[nn.Parameter]) -> tuple[nn.Parameter, Te
     return vector, gradient
 
 
-Module = TypeVar("Module", bound=nn.Module)
-
-
-class Target(Generic[Module]):
+class Target:
     """A target network: `module`, a copy of what is learned that follows it slowly (Mnih et al. 2015).
 
     The optimizer is the one that moves what is learned, and nothing else. doi 10.1038/nature14236
     """
 
-    def __init__(self, module: Module, optimizer: Optimizer) -> None:
-        self.module = copy.deepcopy(module).requires_grad_(False)
+    def __init__(self, module: nn.Module, optimizer: Optimizer) -> None:
+        self.module: Any = copy.deepcopy(module).requires_grad_(False)
         self._vector, _ = flatten_parameters(list(self.module.parameters()))
         self._followed = (
             optimizer.vector if isinstance(optimizer, Adam) else flatten_parameters(list(module.parameters()))[0]
@@ -184,7 +181,7 @@ class Target(Generic[Module]):
             self._vector.lerp_(self._followed, tau)
 
     def state_dict(self) -> dict[str, Any]:
-        return self.module.state_dict()
+        return self.module.state_dict()  # type: ignore[no-any-return]
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes on from stored weights; raises ConfigError if they are of a module of another shape."""

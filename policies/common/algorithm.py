@@ -21,7 +21,7 @@ import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -35,6 +35,8 @@ from arena.game.batches import batched_space
 from arena.game.infos import fields_of
 from arena.game.spaces import large_numbers, leaves_of
 from arena.game.units import UnitActions, UnitSpace
+from arena.group.async_samples import AsyncSamples
+from arena.group.group import Group
 from policies.common.adam import Optimizer, group_optimizer
 from policies.common.columns import RaggedTensor, to_leaves, to_mask
 from policies.common.options import wrong
@@ -42,10 +44,6 @@ from policies.common.tensors import load_weights, to_arrays, to_tensors
 from policies.extensions import ExtraLoss
 from policies.networks.heads import action_head, check_choices
 from policies.networks.recurrent import RecurrentState
-
-if TYPE_CHECKING:
-    from arena.group.async_samples import AsyncSamples
-    from arena.group.group import Group
 
 
 def device_of(name: str) -> torch.device:
@@ -144,6 +142,7 @@ class Algorithm(ABC):
     face = "vector"
     schedule = "ticks"
     Options: ClassVar[type[Any]]
+    updates: int  # that the policy has made
     acting_parts: ClassVar[tuple[str, ...]]
     optional_parts: ClassVar[tuple[str, ...]] = ()
     refused_options: ClassVar[tuple[str, ...]] = ()
@@ -208,7 +207,7 @@ class Algorithm(ABC):
     @property
     def learning_rate(self) -> float:
         """The learning rate of the update that comes next."""
-        falls = self.options.learning_rate_schedule == "linear"
+        falls = getattr(self.options, "learning_rate_schedule", "constant") == "linear"
         return float(self.options.learning_rate * ((1 - self.progress) if falls else 1))
 
     def layers(self, generator: torch.Generator) -> dict[str, Any]:
@@ -272,13 +271,17 @@ class Algorithm(ABC):
 
     # ---------------------------------------------------------------------------------------------- learning together
 
+    @property
+    def label(self) -> str:
+        """The next update in messages."""
+        return f"update {self.updates + 1}"
+
     def mean_gradients(
-        self, batch: Any, backward: Backward, names: Sequence[str], optimizers: Sequence[Optimizer], *, label: str
+        self, batch: Any, backward: Backward, names: Sequence[str], optimizers: Sequence[Optimizer]
     ) -> Metrics:
         """Leaves the mean gradient of the group in the optimizers, by one exchange; returns the group's mean metrics.
 
-        An empty minibatch weighs nothing, but its worker takes part. `names` are those of the metrics; `label` names
-        the step in the error, as `update 3`.
+        An empty minibatch weighs nothing, but its worker takes part. `names` are those of the metrics.
 
         Raises:
             FloatingPointError: a metric is not finite.
@@ -294,10 +297,10 @@ class Algorithm(ABC):
         if not self.pools_samples:
             vectors = [vector for stepper in steppers for vector in stepper.parameters]
             metrics = self.group.average_gradients(vectors, weight=float(batch.size), **metrics)
-        self.check_finite(metrics, label)
+        self.check_finite(metrics)
         return metrics
 
-    def optimizer_step(self, optimizers: Sequence[Optimizer], rate: float, *, label: str) -> Metrics:
+    def optimizer_step(self, optimizers: Sequence[Optimizer]) -> Metrics:
         """Shapes and clips the gradients of the optimizers, each by itself, and steps; returns what shaping measured.
 
         Raises:
@@ -310,29 +313,21 @@ class Algorithm(ABC):
                 shaped.update(stepper.shape_gradient(self.shape_gradient) or {})
         longest = self.options.max_grad_norm
         lengths = [stepper.clip_grad_norm(math.inf if longest is None else longest) for stepper in steppers]
-        self.check_finite({"gradient_length": math.hypot(*lengths)}, label)
+        self.check_finite({"gradient_length": math.hypot(*lengths)})
         for stepper in steppers:
-            stepper.step(rate)
+            stepper.step(self.learning_rate)
         return shaped
 
     def gradient_step(
-        self,
-        batch: Any,
-        backward: Backward,
-        names: Sequence[str],
-        optimizers: Sequence[Optimizer],
-        *,
-        rate: float,
-        label: str,
+        self, batch: Any, backward: Backward, names: Sequence[str], optimizers: Sequence[Optimizer]
     ) -> Metrics:
         """`mean_gradients`, then a step of the optimizers; the metrics of both."""
-        metrics = self.mean_gradients(batch, backward, names, optimizers, label=label)
-        return {**metrics, **self.optimizer_step(optimizers, rate, label=label)}
+        return {**self.mean_gradients(batch, backward, names, optimizers), **self.optimizer_step(optimizers)}
 
-    def check_finite(self, metrics: Metrics, label: str) -> None:
+    def check_finite(self, metrics: Metrics) -> None:
         """Stops the run, by a FloatingPointError, before a number that is not finite spreads to the weights."""
         if not all(map(math.isfinite, metrics.values())):
-            raise FloatingPointError(f"policy {self.group.policy!r}: {label} measured {metrics}; {self.remedy}")
+            raise FloatingPointError(f"policy {self.group.policy!r}: {self.label} measured {metrics}; {self.remedy}")
 
     def check_magnitude(self, space: Space[Any], leaves: Sequence[Any]) -> None:
         """Tells the user where observations [N, ...], not normalized, are far beyond what a network learns from."""
@@ -402,10 +397,9 @@ class Algorithm(ABC):
         Raises:
             ConfigError: the state is not this algorithm's, or its networks have other shapes.
         """
-        known = {*self._parts, *self._counters}
-        if not known - {*self.optional_parts} <= state.keys() <= known:
-            found = ", ".join(map(str, state)) or "nothing"
-            expected = ", ".join([*self._parts, *self._counters])
+        known = [*self._parts, *self._counters]
+        if not {*known} - {*self.optional_parts} <= state.keys() <= {*known}:
+            found, expected = ", ".join(map(str, state)) or "nothing", ", ".join(known)
             raise ConfigError(f"this is no state of {type(self).__name__}: it has {found}; expected {expected}")
         for name in self._parts:
             part = getattr(self, name)
@@ -414,11 +408,8 @@ class Algorithm(ABC):
                     f"this is no state of {type(self).__name__} with these options: its {name} are "
                     f"{', '.join(state[name])}; expected {', '.join(part)}"
                 )
-
-        for name in self._parts:
+        for name in known:
             self._load(name, state.get(name, {}))
-        for name in self._counters:
-            self._load(name, state[name])
 
     def _stored(self, name: str) -> Any:
         """A part or counter of the state, as arrays and plain values."""

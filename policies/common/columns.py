@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 import numpy as np
@@ -18,12 +18,10 @@ import torch
 from gymnasium.spaces import Space
 from numpy.typing import NDArray
 from torch import Tensor
+from typing_extensions import Self
 
 from arena.game.ragged import Ragged
 from arena.game.spaces import Leaf, flatten, leaves_of
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 Integers = NDArray[np.int64]
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -28,15 +28,13 @@ from numpy.typing import NDArray
 from arena.errors import ConfigError
 from arena.game.ragged import Ragged
 from arena.game.spaces import leaf_spaces
+from arena.group.group import Group
 from policies.common.columns import RaggedTensor, storage_dtype
+from policies.common.nstep import NStepBatch
 from policies.common.options import wrong
+from policies.common.replay import Transitions
+from policies.common.rollout import Rollout
 from policies.networks.units.tokens import UnitInputs, unit_inputs
-
-if TYPE_CHECKING:
-    from arena.group.group import Group
-    from policies.common.nstep import NStepBatch
-    from policies.common.replay import Transitions
-    from policies.common.rollout import Rollout
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]

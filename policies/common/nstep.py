@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from arena.game.infos import StepFields, fields_of
-from arena.game.spaces import flatten
+from arena.game.spaces import Leaf, flatten
 from policies.common.columns import Columns, Storage, kept_leaves, last_leaves, stored_leaves, to_mask
 from policies.common.tensors import to_arrays, to_tensors
 
@@ -56,6 +56,22 @@ class NStepBatch(NamedTuple):
         return cls(points=Columns(tuple(fields.pop("observations")), fields.pop("masks")), **fields)
 
 
+class RowLayout(NamedTuple):
+    """What one row sees, does and earns."""
+
+    space: Space[Any]  # of its observations
+    action_shape: tuple[int, ...]  # of one action as learned from; likewise its dtype
+    action_dtype: torch.dtype
+    mask_size: int  # length of an action mask; 0: there are none
+    reward_shape: tuple[int, ...] = ()  # of the reward of one action, and of its discount
+    double: bool = False  # whether numbers of float64 are kept as such
+
+    @property
+    def leaves(self) -> tuple[Leaf, ...]:
+        """The leaves of observations as they are kept."""
+        return kept_leaves(self.space, double=self.double)
+
+
 class NStepBuilder:
     """The transitions of one worker's rows.
 
@@ -66,52 +82,24 @@ class NStepBuilder:
         experience.add(actions, *env.step(...))
     experience.cut()                                       what is new since the last cut
 
-    Args:
-        space: one row's observations.
-        action_shape, action_dtype: of one action as learned from.
-        mask_size: length of an action mask; 0: there are none.
-        reward_shape: of the reward of one action, and of its discount.
-        n_step: actions whose rewards a transition sums at most.
-        gamma: discount per action.
-        double: whether numbers of float64 are kept as such.
+    A transition sums the rewards of `n_step` actions at most; `gamma` is the discount per action.
     """
 
-    def __init__(
-        self,
-        space: Space[Any],
-        *,
-        action_shape: tuple[int, ...],
-        action_dtype: torch.dtype,
-        mask_size: int,
-        reward_shape: tuple[int, ...] = (),
-        rows: int,
-        n_step: int,
-        gamma: float,
-        double: bool = False,
-    ) -> None:
-        self.rows, self.ticks = rows, 0
+    def __init__(self, layout: RowLayout, *, rows: int, n_step: int, gamma: float) -> None:
+        self.layout, self.rows, self.ticks = layout, rows, 0
         self.worker_rows = rows  # of this worker's environment
-        self.layout: dict[str, Any] = {
-            "space": space,
-            "action_shape": action_shape,
-            "action_dtype": action_dtype,
-            "mask_size": mask_size,
-            "reward_shape": reward_shape,
-            "double": double,
-        }
-        self._space, self._mask_size = space, mask_size
-        self._layout, self._double = kept_leaves(space, double=double), double
+        self._leaves, reward_shape = layout.leaves, layout.reward_shape
         self._powers = np.power(gamma, np.arange(n_step + 1), dtype=np.float64)
         self._weights = self._powers[:-1].reshape(-1, *(1 for _ in reward_shape))  # of rewards in columns
         # What is under way: column j is the row's transition that has seen j + 1 actions.
         self._starts = np.full((rows, n_step), NO_DECISION)
         self._rewards = np.zeros((rows, n_step, *reward_shape))
-        self._actions = torch.zeros(rows, n_step, *action_shape, dtype=action_dtype).numpy()
+        self._actions = torch.zeros(rows, n_step, *layout.action_shape, dtype=layout.action_dtype).numpy()
         self._count = 0  # points so far, in all fragments
         self._all_rows = np.arange(rows)
         self.given: NDArray[np.bool_] | None = None
         self.given_actions: NDArray[Any] | None = None
-        self._no_points = Columns(Storage(self._layout, mask_size, 0).leaves, None)
+        self._no_points = Columns(Storage(self._leaves, layout.mask_size, 0).leaves, None)
         numbers, sums = np.zeros(0, np.int64), np.zeros((0, *reward_shape), np.float32)
         self._nothing_done = numbers, self._actions[:0, 0].copy(), sums, sums, numbers  # in a fragment's dtypes
         self._clear()
@@ -121,20 +109,15 @@ class NStepBuilder:
         self._starts[:] = NO_DECISION
         self._see(observations, fields_of(infos))
 
-    def add(
-        self,
-        actions: NDArray[Any],
-        observations: Any,
-        rewards: NDArray[np.float64],
-        terminated: NDArray[np.bool_],
-        truncated: NDArray[np.bool_],
-        infos: Mapping[str, Any] | StepFields,
-    ) -> None:
+    def add(self, actions: NDArray[Any], *step: Any) -> None:
         """Takes one tick: actions [B, ...] as learned from, and what `env.step` gave."""
+        observations, rewards, terminated, truncated, infos = step
         self._actions[self._acting, 0] = actions[self._acting]
         self._rewards += self._weights * np.asarray(rewards)[:, None]
         fields = fields_of(infos)
-        if fields.void is not None and len(void := self._void_rows(fields.void)):
+        # Rows whose transition that this tick completes is void: only external games have any. A joint transition is
+        # learned from as a whole, so it is void where that of any entity is.
+        if fields.void is not None and len(void := np.flatnonzero(fields.void.reshape(self.rows, -1).any(1))):
             # Forgets the newest action; transitions before it end at the observation at which it was chosen.
             places, columns = np.nonzero(self._starts[void, 1:] != NO_DECISION)
             columns = columns + 1
@@ -194,18 +177,13 @@ class NStepBuilder:
 
     def _look(self, observations: Any, fields: StepFields) -> tuple[Any, Columns]:
         """The rows that act next, as of `who_acts`; what all rows see, [B]."""
-        self.leaves = stored_leaves(self._layout, flatten(self._space, observations))
-        self.mask = to_mask(fields.action_mask, self._mask_size)
+        self.leaves = stored_leaves(self._leaves, flatten(self.layout.space, observations))
+        self.mask = to_mask(fields.action_mask, self.layout.mask_size)
         return who_acts(fields.active), Columns(tuple(self.leaves), self.mask)
 
-    def _void_rows(self, void: NDArray[np.bool_]) -> NDArray[np.intp]:
-        """The rows whose transition that this tick completes is void; only external games have any."""
-        return np.flatnonzero(void)
-
-    def _discounts(self, rows: NDArray[np.intp], actions: Any) -> NDArray[np.float64]:
+    def _discounts(self, rows: NDArray[np.intp], actions: Any) -> Any:
         """Discounts [K, *reward_shape] after so many actions of rows [K]; a number: of all alike."""
-        found: NDArray[np.float64] = self._powers[np.broadcast_to(actions, len(rows))]
-        return found
+        return self._powers[np.broadcast_to(actions, len(rows))]
 
     def _end(self, ended: NDArray[np.bool_], terminated: NDArray[np.bool_], fields: StepFields) -> None:
         """Completes what is under way where an episode has ended; one that was only cut has a last point."""
@@ -213,8 +191,8 @@ class NStepBuilder:
         cut = np.unique(rows[~terminated[rows]])
         following = np.full(self.rows, NO_DECISION)
         if len(cut):
-            mask = to_mask(fields.final_mask, self._mask_size)  # without one everything is allowed
-            leaves = last_leaves(self._space, fields.final_obs, cut, double=self._double)
+            mask = to_mask(fields.final_mask, self.layout.mask_size)  # without one everything is allowed
+            leaves = last_leaves(self.layout.space, fields.final_obs, cut, double=self.layout.double)
             points = Columns(tuple(leaves), None if mask is None else mask[torch.from_numpy(cut)])
             following[cut] = self._keep(points)
         is_over = terminated[rows]

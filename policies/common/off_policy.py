@@ -11,15 +11,17 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 import msgspec
 import numpy as np
 import torch
 from gymnasium.vector import VectorEnv
 from torch import Tensor, nn
+from typing_extensions import Self
 
 from arena.errors import ConfigError
+from arena.group.group import Group
 from policies.common.adam import Adam, Optimizer, Target
 from policies.common.algorithm import (
     EXPLORING,
@@ -33,7 +35,7 @@ from policies.common.algorithm import (
     stream,
 )
 from policies.common.normalization import ObservationNormalizer, joined, pooled
-from policies.common.nstep import NStepBatch, NStepBuilder
+from policies.common.nstep import NStepBatch, NStepBuilder, RowLayout
 from policies.common.options import (
     AUTO,
     Activation,
@@ -57,13 +59,8 @@ from policies.exporting import Exported, decoding_of, exported
 from policies.extensions import Extension
 from policies.networks.reparameterized import ActionNoise
 
-if TYPE_CHECKING:
-    from arena.group.group import Group
-
 _MINIBATCH = 256  # transitions of the group in a gradient step with `batch_size: auto`,
 _LEAST = 64  # but no fewer of each worker
-
-Given = TypeVar("Given", bound="OffPolicyOptions")
 
 
 class OffPolicyOptions(AlgorithmOptions, frozen=True, kw_only=True):
@@ -114,7 +111,7 @@ class OffPolicyOptions(AlgorithmOptions, frozen=True, kw_only=True):
         if self.prioritized and self.priority_alpha == 0:
             raise wrong("priority_alpha", 0, "more than 0 where prioritized is true: else all is replayed as often")
 
-    def settled(self: Given, *, rows: int, workers: int) -> Given:
+    def settled(self, *, rows: int, workers: int) -> Self:
         """The same options with a number in place of every `auto`; `rows` of the group's worker that has the most."""
         numbers: dict[str, Any] = {}
         if self.batch_size == AUTO:
@@ -164,7 +161,7 @@ class OffPolicy(Algorithm):
         targets: Mapping[str, str],
         *,
         experience: NStepBuilder | None = None,
-        normalization: ObservationNormalizer | None = None,
+        normalizer: type[ObservationNormalizer] = ObservationNormalizer,
         rank: int | None = None,
         size: int | None = None,
     ) -> None:
@@ -174,32 +171,23 @@ class OffPolicy(Algorithm):
             parts: of the network, each with an optimizer of its name.
             targets: names of target networks, and of the parts that they follow.
             experience: of this worker; None: of its rows, each by itself.
-            normalization: of observations; None: of the rows'.
+            normalizer: of observations.
             rank, size: of the worker, or of its team, among those with transitions of their own; None: in its group.
         """
         o, group, space = self.options, self.group, self.env.single_observation_space
         self.optimizers: dict[str, Optimizer] = {
             name: Adam(part, epsilon=o.adam_epsilon) for name, part in parts.items()
         }
-        self.targets: dict[str, Target[Any]] = {
-            name: Target(parts[part], self.optimizers[part]) for name, part in targets.items()
-        }
-        clip, enabled = o.clip_observations, o.normalize_observations
-        self.normalization = normalization or ObservationNormalizer(space, clip=clip, enabled=enabled)
+        self.targets = {name: Target(parts[part], self.optimizers[part]) for name, part in targets.items()}
+        self.normalization = normalizer(space, clip=o.clip_observations, enabled=o.normalize_observations)
         self.preprocess = self.normalization
-        layout: dict[str, Any] = {
-            "space": space,
-            "action_shape": self.actions.shape,
-            "action_dtype": self.actions.dtype,
-            "mask_size": self.actions.mask_size,
-            "double": self.double,
-        }
-        self.experience = experience or NStepBuilder(**layout, rows=self.env.num_envs, n_step=o.n_step, gamma=o.gamma)
-        size, pooled = size or group.size, group.sync == "samples"
+        rows, steps = self.env.num_envs, {"n_step": o.n_step, "gamma": o.gamma}
+        self.experience = experience or NStepBuilder(self.layout_of_row(), rows=rows, **steps)
+        size, pooled = size or group.size, self.pools_samples
         self.replay = None
         if group.is_root or not pooled:
             self.replay = Replay(
-                **self.experience.layout,
+                self.experience.layout,
                 capacity=o.buffer_size if pooled else -(-o.buffer_size // size),
                 workers=size if pooled else 1,
                 alpha=o.priority_alpha if o.prioritized else None,
@@ -209,6 +197,11 @@ class OffPolicy(Algorithm):
         stored = ("network", "targets", "optimizers", "normalization", "intensity")
         self.track(*stored, gradient_steps=self, ticks_done=self)
 
+    def layout_of_row(self) -> RowLayout:
+        """What one row sees, does and earns."""
+        space, actions = self.env.single_observation_space, self.actions
+        return RowLayout(space, actions.shape, actions.dtype, actions.mask_size, double=self.double)
+
     def made_up_batch(self) -> Transitions:
         leaves, masks, actions = self.made_up()
         seen, ones = tuple(leaves), torch.ones(2)
@@ -216,8 +209,7 @@ class OffPolicy(Algorithm):
 
     def act_randomly(self, rows: int, mask: Tensor | None) -> Tensor:
         """Random actions [rows, *shape], as learned from; mask bool [rows, mask_size]."""
-        actions: Tensor = self.actions.uniform(rows, mask, self.generator)
-        return actions
+        return self.actions.uniform(rows, mask, self.generator)  # type: ignore[no-any-return]
 
     def explore(self, leaves: Sequence[Tensor], mask: Tensor | None) -> Tensor:
         """Actions [N, *shape] to learn from, for leaves [N, ...] on the device; draws from `generator`."""
@@ -248,13 +240,13 @@ class OffPolicy(Algorithm):
             actions = self.explore(leaves, moved(experience.mask, self.device)).cpu().numpy()
         else:
             actions = self.act_randomly(self.env.num_envs, experience.mask).numpy()
-        given = experience.given
-        if given is not None and experience.given_actions is not None and given.any():  # the game chose these itself
-            actions[given] = self.actions.from_env(experience.given_actions[given]).numpy()
-        observations, rewards, terminated, truncated, infos = self.env.step(self.actions.to_env(actions))
-        experience.add(actions, observations, rewards, terminated, truncated, infos)
+        chosen = experience.given
+        if chosen is not None and experience.given_actions is not None and chosen.any():  # by the game itself
+            actions[chosen] = self.actions.from_env(experience.given_actions[chosen]).numpy()
+        step = self.env.step(self.actions.to_env(actions))
+        experience.add(actions, *step)
         if self.noise is not None:
-            self.noise.restart(terminated | truncated)
+            self.noise.restart(step[2] | step[3])  # terminated or truncated
         self.ticks_done += 1
 
     def learn(self) -> None:
@@ -271,9 +263,8 @@ class OffPolicy(Algorithm):
                 f"{self.gradient_steps + 1} was not made"
             )
         statistics = self.normalization.describe_new(new)
-        fragment = {"worker": self.rank, "fragment": new.to_samples()} if self.pools_samples else {}
         if (samples := group.async_samples) is not None:
-            fragment["statistics"] = [tuple(one) for one in statistics]
+            fragment = {"worker": self.rank, "fragment": new.to_samples(), "statistics": [*map(tuple, statistics)]}
             slots = self.options.train_every * self.experience.worker_rows  # not transitions: there may be none
             samples.put(fragment, slots)
             for parts in self.parts_without_barrier(samples):
@@ -295,7 +286,7 @@ class OffPolicy(Algorithm):
             for _ in range(self.intensity.due_steps(collected, added=added, minibatch=batch_size * ready)):
                 self._step(batch_size)
             return
-        gathered, steps = group.gather(fragment), 0
+        gathered, steps = group.gather({"worker": self.rank, "fragment": new.to_samples()}), 0
         if gathered is not None:
             steps = self._learn_from(gathered, workers=len({part["worker"] for part in gathered}))
         learned = group.broadcast_object({"steps": steps, "intensity": self.intensity.state_dict()})
@@ -322,7 +313,7 @@ class OffPolicy(Algorithm):
         assert self.replay is not None
         batch = self.replay.sample(size, self._replaying, beta=self.priority_beta)
         if self.gradient_steps == 0 and not self.normalization.enabled:
-            self.check_magnitude(self.experience.layout["space"], batch.observations)
+            self.check_magnitude(self.experience.layout.space, batch.observations)
         metrics, errors = self.update(self.normalization.minibatch(batch).to(self.device))
         self.gradient_steps += 1
         self.replay.update_priorities(batch.indices, errors.cpu())
@@ -347,9 +338,12 @@ class OffPolicy(Algorithm):
             metrics, errors = self.backward(batch)
             return metrics
 
-        rate, label = self.learning_rate, f"gradient step {self.gradient_steps + 1}"
-        metrics = self.gradient_step(batch, backward, self.metric_names, self.due_optimizers, rate=rate, label=label)
+        metrics = self.gradient_step(batch, backward, self.metric_names, self.due_optimizers)
         return metrics, errors
+
+    @property
+    def label(self) -> str:
+        return f"gradient step {self.gradient_steps + 1}"
 
     @property
     def due_optimizers(self) -> list[Optimizer]:
@@ -420,9 +414,9 @@ class OffPolicy(Algorithm):
     @classmethod
     def from_spaces(cls, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> OffPolicy:
         """An instance that cannot play, with as small a replay as its options allow."""
-        given = cls.Options(**options).settled(rows=group.rows or env.num_envs, workers=group.size)
-        room = max(int(given.batch_size), given.learning_starts, given.n_step)
-        return cls(env, group, ticks=ticks, **{**options, "buffer_size": min(room, given.buffer_size)})
+        o = cls.Options(**options).settled(rows=group.rows or env.num_envs, workers=group.size)
+        room = max(int(o.batch_size), o.learning_starts, o.n_step)
+        return cls(env, group, ticks=ticks, **{**options, "buffer_size": min(room, o.buffer_size)})
 
     @classmethod
     def sizes(cls, options: Mapping[str, Any], *, rows: int, ticks: int, workers: int) -> dict[str, int]:
@@ -430,17 +424,16 @@ class OffPolicy(Algorithm):
 
         A line of metrics covers all gradient steps since the one before, so it is no update.
         """
-        given = cls.Options(**options)
-        check_budget(given, rows=rows, ticks=ticks, workers=workers)
-        settled = given.settled(rows=rows, workers=workers)
+        o = cls.Options(**options)
+        check_budget(o, rows=rows, ticks=ticks, workers=workers)
+        settled = o.settled(rows=rows, workers=workers)
         intensity, minibatch = float(settled.training_intensity), int(settled.batch_size) * workers
-        due = intensity * (rows * ticks * workers - given.learning_starts)
-        meetings = ticks // given.train_every
+        due = intensity * (rows * ticks * workers - o.learning_starts)
         return {
-            **({"replays per sample": round(intensity)} if given.training_intensity == AUTO else {}),
+            **({"replays per sample": round(intensity)} if o.training_intensity == AUTO else {}),
             "samples per gradient step": minibatch,
             "gradient steps per run": math.floor(due / minibatch),
-            "lines of metrics per run": meetings * given.train_every // max(given.log_every, given.train_every),
+            "lines of metrics per run": ticks // o.train_every * o.train_every // max(o.log_every, o.train_every),
         }
 
 

@@ -8,7 +8,7 @@ in the middle of a rollout, each worker keeps its part as its own state and cont
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 import msgspec
 import numpy as np
@@ -16,10 +16,12 @@ import torch
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 from torch import Tensor
+from typing_extensions import Self
 
 from arena.errors import BudgetReached, ConfigError
 from arena.game.ragged import Ragged
 from arena.game.units import UnitSpace
+from arena.group.group import Group
 from policies.common.adam import Adam
 from policies.common.algorithm import EXPLORING, Algorithm, Draws, moved, stream
 from policies.common.normalization import Normalization
@@ -51,9 +53,6 @@ from policies.networks.recurrent import RecurrentEncoder
 from policies.networks.units.network import UnitActorCritic
 from policies.networks.units.options import Schema, Transformer, check_no_transformer
 
-if TYPE_CHECKING:
-    from arena.group.group import Group
-
 _ROLLOUT = 2048  # transitions of the group in a rollout with `n_steps: auto`
 _SHORTEST = 32  # ticks that such a rollout has at least, however many rows play,
 _UPDATES = 8  # unless the run were too short for as many rollouts
@@ -63,8 +62,6 @@ MEMORY = ("recurrent", "hidden_size", "sequence_length")
 
 EXTENSIONS = ("encoder", "extra_loss")
 """The options that name classes of the user."""
-
-Given = TypeVar("Given", bound="OnPolicyOptions")
 
 
 class OnPolicyOptions(AlgorithmOptions, frozen=True, kw_only=True):
@@ -102,7 +99,7 @@ class OnPolicyOptions(AlgorithmOptions, frozen=True, kw_only=True):
         check_unused(self, "clip_rewards", normalize_rewards=False)
         check_unused(self, "hidden_size", "sequence_length", recurrent=None)
 
-    def settled(self: Given, *, rows: int, workers: int, ticks: int) -> Given:
+    def settled(self, *, rows: int, workers: int, ticks: int) -> Self:
         """The same options with a number in place of every `auto`.
 
         `rows` are those of the group's worker that has the most, `ticks` those of the whole run.
@@ -111,6 +108,13 @@ class OnPolicyOptions(AlgorithmOptions, frozen=True, kw_only=True):
             return self
         n_steps = max(_SHORTEST, _ROLLOUT // (rows * workers))
         return msgspec.structs.replace(self, n_steps=max(1, min(n_steps, ticks // _UPDATES)))
+
+    def rollout_sizes(self, *, rows: int, workers: int, ticks: int) -> dict[str, int]:
+        """What `arena plan` shows of an algorithm that learns from each rollout once."""
+        n_steps = int(self.settled(rows=rows, workers=workers, ticks=ticks).n_steps)
+        check_budget(n_steps, ticks)
+        sizes = {"samples per update": n_steps * rows * workers, "updates per run": ticks // n_steps}
+        return {"ticks per rollout": n_steps, **sizes} if self.n_steps == AUTO else sizes
 
 
 def check_budget(n_steps: int, ticks: int) -> None:
@@ -121,14 +125,6 @@ def check_budget(n_steps: int, ticks: int) -> None:
             f"set n_steps to {ticks} or less, or ticks to {n_steps} or more",
             path="options.n_steps",
         )
-
-
-def rollout_sizes(options: OnPolicyOptions, *, rows: int, ticks: int, workers: int) -> dict[str, int]:
-    """What `arena plan` shows of an algorithm that learns from each rollout once."""
-    n_steps = int(options.settled(rows=rows, workers=workers, ticks=ticks).n_steps)
-    check_budget(n_steps, ticks)
-    sizes = {"samples per update": n_steps * rows * workers, "updates per run": ticks // n_steps}
-    return {"ticks per rollout": n_steps, **sizes} if options.n_steps == AUTO else sizes
 
 
 # ------------------------------------------------------------------------------------------------------------ playing
@@ -330,8 +326,7 @@ class OnPolicy(Algorithm):
             leaves = [*leaves, torch.zeros(count, self.memory_size, device=self.device)]
         policy = self.network.policy(leaves, mask, torch.tensor([count]))
         log_probs = self.head.env_log_prob(policy, moved(self.head.from_env(actions), self.device))
-        found: NDArray[np.float64] = log_probs.double().cpu().numpy()
-        return found
+        return log_probs.double().cpu().numpy()  # type: ignore[no-any-return]
 
     @torch.inference_mode()
     def state_value(self, observations: Any) -> NDArray[np.float64] | None:

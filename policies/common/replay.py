@@ -17,12 +17,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from gymnasium.spaces import Space
 from numpy.typing import NDArray
 from torch import Tensor
 
-from policies.common.columns import Columns, Storage, kept_leaves
-from policies.common.nstep import NStepBatch
+from policies.common.columns import Columns, Storage
+from policies.common.nstep import NStepBatch, RowLayout
 
 _WIDTH = 64
 _TOP = 4096  # numbers whose running sum takes no longer than one more level would
@@ -225,7 +224,7 @@ class Replay:
     gets the largest so far.
 
     Args:
-        space, action_shape, action_dtype, mask_size, reward_shape, double: as of `NStepBuilder`.
+        layout: of a row whose transitions it keeps.
         capacity: points that are kept at most, an equal part for each worker, rounded up.
         workers: whose fragments it takes.
         alpha, epsilon: see above; alpha None: all transitions are equally likely.
@@ -236,28 +235,17 @@ class Replay:
     """
 
     def __init__(
-        self,
-        space: Space[Any],
-        *,
-        action_shape: tuple[int, ...],
-        action_dtype: torch.dtype,
-        mask_size: int,
-        reward_shape: tuple[int, ...] = (),
-        capacity: int,
-        workers: int = 1,
-        alpha: float | None = None,
-        epsilon: float = 1e-6,
-        double: bool = False,
+        self, layout: RowLayout, *, capacity: int, workers: int = 1, alpha: float | None = None, epsilon: float = 1e-6
     ) -> None:
         self.size = self.added = 0
         length = -(-capacity // workers)  # of each ring
         slots = length * workers
         self._rings = [Ring(base, length) for base in range(0, slots, length)]
-        self._points = Storage(kept_leaves(space, double=double), mask_size, slots)
+        self._points = Storage(layout.leaves, layout.mask_size, slots)
         self._columns = (  # of the transition that begins in a slot
-            torch.empty(slots, *action_shape, dtype=action_dtype),
-            torch.empty(slots, *reward_shape),
-            torch.empty(slots, *reward_shape),  # discounts
+            torch.empty(slots, *layout.action_shape, dtype=layout.action_dtype),
+            torch.empty(slots, *layout.reward_shape),
+            torch.empty(slots, *layout.reward_shape),  # discounts
             torch.empty(slots, dtype=torch.int64),  # slot of the point that follows
         )
         self._arrays = [column.numpy() for column in self._columns]
@@ -363,18 +351,8 @@ class Replay:
 
     def _at(self, indices: Tensor, weights: Tensor) -> Transitions:
         actions, rewards, discounts, followings = (column.index_select(0, indices) for column in self._columns)
-        seen, following = self._points.take(indices), self._points.take(followings)
-        return Transitions(
-            observations=seen.observations,
-            masks=seen.masks,
-            actions=actions,
-            rewards=rewards,
-            next_observations=following.observations,
-            next_masks=following.masks,
-            discounts=discounts,
-            weights=weights,
-            indices=indices,
-        )
+        now, later = ((part.observations, part.masks) for part in map(self._points.take, (indices, followings)))
+        return Transitions(*now, actions, rewards, *later, discounts, weights, indices)
 
     # ------------------------------------------------------------------------------------------------- what it keeps
 
@@ -385,16 +363,9 @@ class Replay:
         slots = ring.slots(numbers)
         begun = self._complete[slots]
         starts, kept = torch.from_numpy(numbers[begun]), torch.from_numpy(slots[begun])
-        actions, rewards, discounts, followings = (column[kept] for column in self._columns)
-        return NStepBatch(
-            first=ring.oldest,
-            points=self._points.take(torch.from_numpy(slots)),
-            starts=starts,
-            actions=actions,
-            rewards=rewards,
-            discounts=discounts,
-            followings=starts + (followings - kept) % ring.length,
-        )
+        *columns, followings = (column[kept] for column in self._columns)
+        points = self._points.take(torch.from_numpy(slots))
+        return NStepBatch(ring.oldest, points, starts, *columns, starts + (followings - kept) % ring.length)
 
     def state_dict(self) -> dict[str, Any]:
         """What is kept, and the priorities, as arrays."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ from torch import Tensor
 
 from arena.game.infos import StepFields, fields_of
 from arena.game.spaces import Leaf, flatten
+from arena.group.group import Moments
 from policies.common.columns import (
     Column,
     Columns,
@@ -35,9 +36,6 @@ from policies.common.columns import (
 )
 from policies.networks.heads import ActionHead
 
-if TYPE_CHECKING:
-    from arena.group.group import Moments
-
 Floats = NDArray[np.floating[Any]]
 Flags = NDArray[np.bool_]
 
@@ -46,7 +44,7 @@ class Trajectories(NamedTuple):
     """What `T` ticks of `B` rows gave. All arrays are [T, B] unless said otherwise."""
 
     rewards: Floats
-    values: Floats  # V(s) of what the row saw when it acted
+    values: Floats  # V(s) when the row acted
     terminated: Flags  # the row's episode ended by the game's rules: nothing comes after
     truncated: Flags  # the row's episode was cut: `final_values` estimates the rest of its return
     final_values: Floats  # V(final observation), read only where truncated and not terminated
@@ -67,7 +65,7 @@ class Advantages(NamedTuple):
 
 
 def advantages_of(
-    seen: Trajectories, *, gamma: float | Floats, gae_lambda: float, ratios: Floats | None = None
+    played: Trajectories, *, gamma: float | Floats, gae_lambda: float, ratios: Floats | None = None
 ) -> Advantages:
     """Advantages by equations (11) to (16) of arXiv 1506.02438, cut where episodes end.
 
@@ -80,21 +78,23 @@ def advantages_of(
     with lambda 1 what its section 4.2 multiplies grad log pi by, and with ratios of 1 those of GAE.
 
     Args:
-        seen: the trajectories.
+        played: the trajectories.
         gamma: discount per transition; or, [T, B], of the transition that begins on each tick, if these differ.
         gae_lambda: weight of the longer looks ahead; 0 is one-step, 1 is Monte Carlo minus the value.
         ratios: [T, B] pi(a|s) / mu(a|s) of the policy that learns and the one that acted; None: they are the same.
     """
     rho = None if ratios is None else np.minimum(ratios, 1.0)
-    values = seen.values.astype(np.float64)
-    ended = seen.terminated | seen.truncated
-    cut = seen.truncated & ~seen.terminated  # terminated wins: nothing is added where the game has ended
-    final_values = np.where(cut, seen.final_values, 0.0).astype(np.float64)
-    external = any(flags is not None and flags.any() for flags in (seen.void, seen.given))
-    if not external and seen.active.all() and seen.last_active.all():  # the usual case: all but the recursion at once
-        next_values = np.concatenate([values[1:], seen.last_values[None].astype(np.float64)])
+    values = played.values.astype(np.float64)
+    ended = played.terminated | played.truncated
+    cut = played.truncated & ~played.terminated  # terminated wins: nothing is added where the game has ended
+    final_values = np.where(cut, played.final_values, 0.0).astype(np.float64)
+    external = any(flags is not None and flags.any() for flags in (played.void, played.given))
+    if (
+        not external and played.active.all() and played.last_active.all()
+    ):  # usual: all but the recursion at once
+        next_values = np.concatenate([values[1:], played.last_values[None].astype(np.float64)])
         next_values = np.where(ended, final_values, next_values)
-        deltas = seen.rewards + gamma * next_values - values  # eq. (11)
+        deltas = played.rewards + gamma * next_values - values  # eq. (11)
         decay = gamma * gae_lambda * ~ended
         advantages = np.empty_like(values)
         ahead = np.zeros(values.shape[1])
@@ -105,31 +105,31 @@ def advantages_of(
         return Advantages(advantages, advantages + values, np.ones_like(ended), np.zeros_like(ended))
     # In turns: one backward pass that keeps for each row what comes after its next action.
     gammas = np.broadcast_to(np.asarray(gamma, np.float64), values.shape)
-    void = np.zeros_like(ended) if seen.void is None else seen.void
-    own = np.ones_like(ended) if seen.given is None else ~seen.given
-    weights = np.ones_like(values) if rho is None else np.where(own, rho, 1.0)  # a given action is part of the game
+    void = np.zeros_like(ended) if played.void is None else played.void
+    chosen = np.ones_like(ended) if played.given is None else ~played.given  # by the policy
+    weights = np.ones_like(values) if rho is None else np.where(chosen, rho, 1.0)  # a given action is part of the game
     advantages, valid, opened = np.zeros_like(values), np.zeros_like(ended), np.zeros_like(ended)
-    known = seen.last_active.copy()  # is it known what follows the row's action?
+    known = played.last_active.copy()  # is it known what follows the row's action?
     spoiled = np.zeros_like(known)  # is the transition that the row's action begins void?
-    value, ahead = seen.last_values.astype(np.float64), np.zeros(values.shape[1])
+    value, ahead = played.last_values.astype(np.float64), np.zeros(values.shape[1])
     owed = np.zeros(values.shape[1])  # rewards since then, earned by the action before them
     for t in range(len(values) - 1, -1, -1):
-        end, acted = ended[t], seen.active[t]
+        end, acted = ended[t], played.active[t]
         known = known | end
         spoiled = void[t] | (spoiled & ~end)
         value = np.where(end, final_values[t], value)
         ahead = np.where(end, 0.0, ahead)
-        owed = np.where(end, 0.0, owed) + seen.rewards[t]
+        owed = np.where(end, 0.0, owed) + played.rewards[t]
         sound = acted & known & ~spoiled
         estimate = np.where(sound, owed + gammas[t] * value - values[t] + gammas[t] * gae_lambda * ahead, 0.0)
         estimate *= weights[t]
-        valid[t] = sound & own[t]
+        valid[t] = sound & chosen[t]
         opened[t] = acted & ~known
         advantages[t] = np.where(valid[t], estimate, 0.0)
         value = np.where(acted, values[t], value)
         ahead = np.where(acted, estimate, ahead)
         owed = np.where(acted, 0.0, owed)
-        known = known | acted  # what is seen at this action is what follows the one before
+        known = known | acted  # the observation of this action is what follows the one before
         spoiled = spoiled & ~acted
     return Advantages(advantages, np.where(valid, advantages + values, 0.0), valid, opened)
 
@@ -296,20 +296,17 @@ class Evaluation(NamedTuple):
 
     def to_samples(self) -> dict[str, Any]:
         """The nested dict of arrays that a worker sends; the inverse is `from_samples`."""
-        leaves = {name: [to_plain(leaf) for leaf in getattr(self, name)] for name in ("last", "finals")}
-        return {
-            "batch": self.batch.to_samples(),
-            "valid": self.valid,
-            "trajectories": tuple(self.trajectories),
-            **leaves,
-        }
+        batch, valid, trajectories, *leaves = self
+        last, finals = ([to_plain(leaf) for leaf in each] for each in leaves)
+        samples = {"batch": batch.to_samples(), "valid": valid, "trajectories": tuple(trajectories)}
+        return {**samples, "last": last, "finals": finals}
 
     @classmethod
     def from_samples(cls, samples: Mapping[str, Any]) -> Evaluation:
         """Copies of the tensors, as the arrays of a message are read-only."""
         last, finals = ([from_plain(leaf) for leaf in samples[name]] for name in ("last", "finals"))
-        batch, seen = Batch.from_samples(samples["batch"]), Trajectories(*samples["trajectories"])
-        return cls(batch, samples["valid"], seen, last, finals)
+        batch, trajectories = Batch.from_samples(samples["batch"]), Trajectories(*samples["trajectories"])
+        return cls(batch, samples["valid"], trajectories, last, finals)
 
     def complete(self, sequence_length: int | None) -> Batch:
         """The complete transitions alone; in sequences of at most `sequence_length`, if it is given."""
@@ -334,16 +331,6 @@ def to_sequences(batch: Batch, valid: Flags, ended: Flags, length: int) -> Batch
     return batch.take(torch.from_numpy(tick * rows + row)).replace(lengths=torch.from_numpy(lengths))
 
 
-class _Open(NamedTuple):
-    """Rows [B] of which some have an open transition."""
-
-    batch: Batch  # [B] that of each active row, anything in the others
-    active: Flags  # the rows that have one
-    rewards: NDArray[np.float64]  # since it began
-    void: Flags  # whether it is void
-    given: Flags  # whether its action was given
-
-
 class OpenTransitions:
     """Transitions that were incomplete when a rollout ended: rows that had acted and waited for the outcome.
 
@@ -351,50 +338,45 @@ class OpenTransitions:
     policy that has acted. Games in which all rows act on every tick have none.
     """
 
-    _kept: _Open | None = None
+    # Of rows [B] `batch`, anything in rows that have none; `active`, which have one; the `rewards` since it began;
+    # `void` and `given`, whether it is void, and its action was given. Empty: no row has one.
+    _kept: Mapping[str, Any] = {}
 
-    def prepend(self, batch: Batch, seen: Trajectories) -> tuple[Batch, Trajectories]:
+    def prepend(self, batch: Batch, played: Trajectories) -> tuple[Batch, Trajectories]:
         """A rollout [T * B] and its trajectories [T, B], with the open transitions of the last one as a tick before."""
-        if self._kept is None:
-            return batch, seen
-        kept = self._kept
-        none = np.zeros_like(kept.active)
-        before = {
-            "rewards": kept.rewards,
-            "values": kept.batch.values.numpy(),
-            "terminated": none,
-            "truncated": none,
-            "final_values": np.zeros_like(kept.rewards),
-            "active": kept.active,
-            "void": kept.void,
-            "given": kept.given,
+        if not (kept := self._kept):
+            return batch, played
+        none, zeros = np.zeros_like(kept["active"]), np.zeros_like(kept["rewards"])
+        values = kept["batch"].values.numpy()
+        before = {**kept, "values": values, "terminated": none, "truncated": none, "final_values": zeros}
+        longer = {
+            name: np.concatenate([before[name][None], rest])
+            for name, rest in played._asdict().items()
+            if name in before and rest is not None
         }
-        ticks = {name: (row, getattr(seen, name)) for name, row in before.items()}
-        longer = {name: np.concatenate([row[None], rest]) for name, (row, rest) in ticks.items() if rest is not None}
-        return Batch.cat([kept.batch, batch]), seen._replace(**longer)
+        return Batch.cat([kept["batch"], batch]), played._replace(**longer)
 
-    def keep(self, batch: Batch, seen: Trajectories, opened: Flags) -> None:
+    def keep(self, batch: Batch, played: Trajectories, opened: Flags) -> None:
         """Keeps the transitions that are still open [T, B], at most one of each row, instead of those from before."""
-        self._kept = None
+        self._kept = {}
         rows: Flags = np.logical_or.reduce(opened, axis=0)
         if not np.count_nonzero(rows):
             return
         begun, columns = opened.argmax(axis=0), np.arange(len(rows))
-        since = (np.arange(len(opened))[:, None] >= begun) & rows
-        none = np.zeros_like(rows)
-        self._kept = _Open(
-            batch.take(torch.from_numpy(begun * len(rows) + columns)),
-            active=rows,
-            rewards=np.where(since, seen.rewards, 0.0).sum(axis=0),
-            void=none if seen.void is None else (seen.void & since).any(axis=0),
-            given=none if seen.given is None else seen.given[begun, columns],
-        )
+        since, none = (np.arange(len(opened))[:, None] >= begun) & rows, np.zeros_like(rows)
+        self._kept = {
+            "batch": batch.take(torch.from_numpy(begun * len(rows) + columns)),
+            "active": rows,
+            "rewards": np.where(since, played.rewards, 0.0).sum(axis=0),
+            "void": none if played.void is None else (played.void & since).any(axis=0),
+            "given": none if played.given is None else played.given[begun, columns],
+        }
 
     def state_dict(self) -> dict[str, Any]:
-        return {} if self._kept is None else {**self._kept._asdict(), "batch": self._kept.batch.to_samples()}
+        return {**self._kept, "batch": self._kept["batch"].to_samples()} if self._kept else {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._kept = _Open(**{**state, "batch": Batch.from_samples(state["batch"])}) if state else None
+        self._kept = {**state, "batch": Batch.from_samples(state["batch"])} if state else {}
 
 
 class Rollout:
@@ -425,8 +407,8 @@ class Rollout:
         self.ticks, self.rows, self._double = ticks, rows, double
         self._space, self._mask_size = space, head.mask_size
         memory = [Leaf(("memory",), np.dtype(np.float32), (memory_size,))] if memory_size else []
-        self._seen = Storage([*kept_leaves(space, double=double), *memory], head.mask_size, ticks + 1, rows)
-        self._memory = self._seen.leaves[-1].zero_() if memory_size else None
+        self._observed = Storage([*kept_leaves(space, double=double), *memory], head.mask_size, ticks + 1, rows)
+        self._memory = self._observed.leaves[-1].zero_() if memory_size else None
         self.remembers = memory_size > 0
         self._actions: Any = (
             RaggedStorage(ticks, rows, np.dtype(np.int64), head.shape)
@@ -448,30 +430,20 @@ class Rollout:
 
     def begin(self, observations: Any, infos: Mapping[str, Any]) -> None:
         """Takes what `env.reset` gave: what the rows see before the tick that comes next."""
-        self._see(self.played, observations, fields_of(infos))
+        self._observe(self.played, observations, fields_of(infos))
 
     def advance(self) -> None:
         """Starts the next rollout where this one has ended."""
         self.played = 0
         self._cut.clear()
-        self._seen.restart()
+        self._observed.restart()
         self.active[0] = self.active[-1]
         if self.given is not None:
             self.given[0] = self.given[-1]
 
-    def add(
-        self,
-        t: int,
-        actions: Any,
-        observations: Any,
-        rewards: NDArray[np.float64],
-        terminated: NDArray[np.bool_],
-        truncated: NDArray[np.bool_],
-        infos: Mapping[str, Any],
-        *,
-        rows: slice = _ALL,
-    ) -> None:
+    def add(self, t: int, actions: Any, *step: Any, rows: slice = _ALL) -> None:
         """Takes tick `t` of some rows: actions [B, ...] as learned from, and what `env.step` returned."""
+        observations, rewards, terminated, truncated, infos = step
         self._action_array[t, rows] = actions
         self.rewards[t, rows] = rewards
         self._terminated[t, rows] = terminated
@@ -486,7 +458,7 @@ class Rollout:
             self._cut.append((t, (rows.start or 0) + cut, final))
         if self._memory is not None:
             self._memory[t + 1, rows][torch.from_numpy(terminated | truncated)] = 0.0
-        self._see(t + 1, observations, fields, rows)
+        self._observe(t + 1, observations, fields, rows)
 
     def remember(self, t: int, memory: Tensor, rows: Rows = _ALL) -> None:
         """Takes the memory [B, memory_size] of rows that have acted on tick `t`; the others' stays as it was."""
@@ -496,12 +468,12 @@ class Rollout:
 
     def leaves(self, t: int, rows: Rows = _ALL) -> list[Any]:
         """What the rows see before tick `t`, leaves [B, ...]; `t` = T is what they see in the end."""
-        leaves = self._seen.tick(t)
+        leaves = self._observed.tick(t)
         return leaves if isinstance(rows, slice) and rows == _ALL else [leaf[rows] for leaf in leaves]
 
     def mask(self, t: int, rows: Rows = _ALL) -> Tensor | None:
         """What the rows may do on tick `t`, bool [B, mask_size]."""
-        return None if self._seen.masks is None else self._seen.masks[t, rows]
+        return None if self._observed.masks is None else self._observed.masks[t, rows]
 
     def final_leaves(self) -> list[Any]:
         """The last observations of the episodes that were cut, leaves [K, ...]; empty where none was."""
@@ -518,7 +490,7 @@ class Rollout:
         """Leaves, masks and actions of all ticks [T*B, ...], tick by tick."""
         actions = self._actions
         flat: Column = actions.flat(self.ticks) if isinstance(actions, RaggedStorage) else actions.flatten(0, 1)
-        return *self._seen.flat(self.ticks), flat
+        return *self._observed.flat(self.ticks), flat
 
     @property
     def ended(self) -> NDArray[np.bool_]:
@@ -548,7 +520,7 @@ class Rollout:
             return {}
         cut = [(tick, rows, [to_plain(leaf) for leaf in leaves]) for tick, rows, leaves in self._cut]
         columns = {name: to_plain(storage, t) for name, storage in self._columns.items()}
-        return {**columns, **self._seen.state_dict(t), "open": self.open.state_dict(), "cut": cut}
+        return {**columns, **self._observed.state_dict(t), "open": self.open.state_dict(), "cut": cut}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Begins with ticks that were played before; with none if they had other rows, or are too many."""
@@ -556,7 +528,7 @@ class Rollout:
         if rows != self.rows or t > self.ticks:
             return
         self.played = t
-        self._seen.load_state_dict(state)
+        self._observed.load_state_dict(state)
         self.open.load_state_dict(state.get("open", {}))
         if "void" in state:
             self._external()
@@ -564,9 +536,9 @@ class Rollout:
             storage[:t] = state[name]
         self._cut = [(tick, rows, [from_plain(leaf) for leaf in leaves]) for tick, rows, leaves in state["cut"]]
 
-    def _see(self, t: int, observations: Any, fields: StepFields, rows: slice = _ALL) -> None:
+    def _observe(self, t: int, observations: Any, fields: StepFields, rows: slice = _ALL) -> None:
         mask = fields.action_mask if self._mask_size else None
-        self._seen.write((t, rows), flatten(self._space, observations), mask)
+        self._observed.write((t, rows), flatten(self._space, observations), mask)
         self.active[t, rows] = True if fields.active is None else fields.active
         if fields.given is not None:
             self._external()[t, rows] = fields.given

@@ -375,8 +375,7 @@ class ActorCritic(nn.Module):
         return policy, backward if mask is None else lambda gradient: backward(gradient * mask)  # see `allow`
 
     def _policy(self, features: Tensor, mask: Tensor | None) -> Distribution:
-        policy: Distribution = self.head.distribution(self.actor(self.encoder.parted(features).actor), mask)
-        return policy
+        return self.head.distribution(self.actor(self.encoder.parted(features).actor), mask)  # type: ignore[no-any-return]
 
     def _value(self, features: Tensor) -> Tensor:
         return self.critic(self.encoder.parted(features).critic).squeeze(-1)  # type: ignore[no-any-return]

@@ -76,19 +76,15 @@ class Distribution(Protocol):
 
     def sample(self, noise: Tensor) -> Tensor:
         """Actions [N, ...] that follow the distribution when the noise is that of the space's `ActionHead`."""
-        ...
 
     def mode(self) -> Tensor:
         """The most probable actions [N, ...]."""
-        ...
 
     def log_prob(self, actions: Tensor) -> Tensor:
         """Log-probability, or log-density, [N] of actions as `sample` gives them."""
-        ...
 
     def entropy(self) -> Tensor:
         """Entropy [N] in nats."""
-        ...
 
     def gradient(self, actions: Tensor, log_prob: Tensor, entropy: float) -> Tensor:
         """The gradient of a loss with respect to the actor's outputs, [N, outputs].
@@ -100,7 +96,6 @@ class Distribution(Protocol):
             log_prob: the loss's derivatives with respect to their log-probabilities, [N].
             entropy: its derivative with respect to the entropy of any row.
         """
-        ...
 
 
 class Categorical:
@@ -371,8 +366,7 @@ class ActionHead(nn.Module, ABC):
 
         It differs from that of the actions as learned from where `to_env` maps several of them to one.
         """
-        found: Tensor = policy.log_prob(actions)
-        return found
+        return policy.log_prob(actions)  # type: ignore[no-any-return]
 
 
 class DiscreteHead(ActionHead):
@@ -492,8 +486,7 @@ class BoxHead(ActionHead):
 
     def to_env(self, actions: NDArray[Any]) -> NDArray[Any]:
         scaled = self._middle + self.half_width * actions.reshape(-1, *self._low.shape)
-        bounded: NDArray[Any] = np.clip(scaled.astype(self._low.dtype, copy=False), self._low, self._high)
-        return bounded
+        return np.clip(scaled.astype(self._low.dtype, copy=False), self._low, self._high)  # type: ignore[no-any-return]
 
     def from_env(self, actions: NDArray[Any]) -> Tensor:
         unit = (np.asarray(actions, np.float64) - self._middle) / self.half_width

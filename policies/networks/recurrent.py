@@ -156,8 +156,7 @@ class RecurrentEncoder(Encoder):
         return Features(*features.chunk(_TWINS, 1))
 
     def _seen(self, leaves: Sequence[Tensor]) -> Tensor:
-        found: Tensor = super().forward(leaves) if self.own is None else self.own(leaves)
-        return found
+        return super().forward(leaves) if self.own is None else self.own(leaves)  # type: ignore[no-any-return]
 
     def _read(self, memory: Tensor) -> Sequence[Tensor]:
         return memory.view(memory.shape[0], self.layer.memories, _TWINS, -1).permute(1, 2, 0, 3).unbind()

@@ -77,8 +77,7 @@ class UnitBox:
         """A batch of actions [N, d] as the vector environment takes them: [N, *shape], -1 low and 1 high."""
         shaped = actions.reshape(-1, *self._low.shape)
         stretched = (self._middle + self._reach * shaped).astype(self._low.dtype)
-        bounded: NDArray[Any] = np.clip(stretched, self._low, self._high)  # rounding may have passed them
-        return bounded
+        return np.clip(stretched, self._low, self._high)  # type: ignore[no-any-return]  # rounding may have passed them
 
     def from_env(self, actions: NDArray[Any]) -> Tensor:
         """Actions [N, *shape] of the environment as learned from, [N, d]; numbers out of bounds are clipped."""
@@ -325,8 +324,7 @@ def soft_actions(space: Space[Any]) -> SoftNumbers | SoftChoices:
 def target_entropy(actions: Any, given: float | str, outputs: Tensor, mask: Tensor | None) -> Tensor:
     """The entropy [N] that the temperature steers to, by the option `target_entropy`."""
     if given == "auto":
-        entropy: Tensor = actions.default_entropy(outputs, mask)
-        return entropy
+        return actions.default_entropy(outputs, mask)  # type: ignore[no-any-return]
     return outputs.new_full((len(outputs),), float(given))
 
 

@@ -21,7 +21,7 @@ import copy
 import math
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import stable_baselines3
@@ -42,15 +42,13 @@ from torch.optim import Optimizer
 
 from arena.errors import ConfigError
 from arena.game.spaces import leaf_spaces
+from arena.group.group import Group
 from policies.common.algorithm import ACTING, EXPLORING, check_no_units
 from policies.common.tensors import misfit
 from policies.networks.heads import check_choices
 from policies.sb3.archive import pack, unpack
 from policies.sb3.options import check_spaces, check_values, made, options_class
 from policies.sb3.vec_env import GlobalStreams, Rows, check_counted_from_zero, check_no_masks, masks_refused, to_env
-
-if TYPE_CHECKING:
-    from arena.group.group import Group
 
 ARCHIVE = "stable_baselines3.zip"
 """The one item of a member's state: uint8 [n], the bytes of a file that the library's `load` opens."""

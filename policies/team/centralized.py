@@ -27,13 +27,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from gymnasium.spaces import Discrete, Space
 from gymnasium.vector import VectorEnv
 from torch import Tensor
 
+from arena.group.group import Group
 from policies.common.normalization import ObservationNormalizer, Statistics
 from policies.common.nstep import NStepBatch
 from policies.common.off_policy import OffPolicy
@@ -44,9 +45,6 @@ from policies.networks.critics import Critics, Temperature, frozen
 from policies.networks.reparameterized import Actions, GumbelSoftmaxActions, SquashedGaussianActions, TanhActions
 from policies.team.joint import JointNStepBuilder, TeamNStepBuilder, check_team, places_of
 from policies.team.networks import Actors, ActorsAndCritics, JointEncoder
-
-if TYPE_CHECKING:
-    from arena.group.group import Group
 
 
 class Centralized(OffPolicy):
@@ -89,26 +87,15 @@ class Centralized(OffPolicy):
 
     def set_up_team(self, targets: Mapping[str, str]) -> None:
         """`set_up` with joint transitions: a transition is one of a lane, of all entities of the team."""
-        options, space, group = self.options, self.env.single_observation_space, self.group
-        layout: dict[str, Any] = {
-            "space": space,
-            "entities": self.entities,
-            "action_shape": self.actions.shape,
-            "action_dtype": self.actions.dtype,
-            "mask_size": self.actions.mask_size,
-            "rows": self.env.num_envs // len(self.places) * self.entities,
-            "n_step": options.n_step,
-            "gamma": options.gamma,
-            "double": options.normalize_observations,
-        }
+        o, group, layout = self.options, self.group, self.layout_of_row()
+        rows = self.env.num_envs // len(self.places) * self.entities
+        team: dict[str, Any] = {"entities": self.entities, "rows": rows, "n_step": o.n_step, "gamma": o.gamma}
         alone = len(group.teams) == group.size
         self.set_up(
             dict(self.network.named_children()),
             targets,
-            experience=JointNStepBuilder(**layout) if alone else TeamNStepBuilder(group, **layout),
-            normalization=JointNormalizer(
-                space, clip=options.clip_observations, enabled=options.normalize_observations
-            ),
+            experience=JointNStepBuilder(layout, **team) if alone else TeamNStepBuilder(group, layout, **team),
+            normalizer=JointNormalizer,
             rank=group.teams.index(group.team),
             size=len(group.teams),
         )

@@ -4,7 +4,7 @@
 
 A joint point is a tick on which any entity of the lane acts. It has the observations of all, and says which act: the
 observation of an entity that does not (it is out of the game, or waits for its turn) is zeros, or the first choice
-where it is one, and its action stands for nothing. A joint transition ends at the n-th joint point after it, or
+where it is one, and its action is not used. A joint transition ends at the n-th joint point after it, or
 earlier: where any entity's episode ends. It has a reward and a discount for each entity; where one has terminated, or
 was out before, its discount is 0. The last point has the last observations of entities that have ended there, and the
 current ones of the others.
@@ -21,7 +21,7 @@ So a team learns from the same joint transitions, and from each of them once, ho
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -36,11 +36,9 @@ from arena.errors import ConfigError
 from arena.game.api import Flags
 from arena.game.infos import StepFields, fields_of
 from arena.game.spaces import empty_batch, flatten, leaf_spaces, rows_of, unflatten
+from arena.group.group import Group
 from policies.common.columns import Columns, storage_dtype, to_leaves, to_mask
-from policies.common.nstep import NO_DECISION, NStepBatch, NStepBuilder, who_acts
-
-if TYPE_CHECKING:
-    from arena.group.group import Group
+from policies.common.nstep import NO_DECISION, NStepBatch, NStepBuilder, RowLayout, who_acts
 
 Array = NDArray[Any]
 Rows = NDArray[np.intp]
@@ -85,42 +83,24 @@ def joint_space(space: Space[Any], entities: int) -> spaces.Tuple[Any]:
 class JointNStepBuilder(NStepBuilder):
     """The joint transitions of a team's lanes. It is used as `NStepBuilder` is, with rows of the vector face.
 
-    `space`, `action_shape` and `mask_size` are those of one entity; row = lane * entities + entity; `n_step` and
-    `gamma` count joint actions.
+    `of_one` is the layout of one entity; row = lane * entities + entity; `n_step` and `gamma` count joint actions.
     """
 
-    def __init__(
-        self,
-        space: Space[Any],
-        *,
-        entities: int,
-        action_shape: tuple[int, ...],
-        action_dtype: torch.dtype,
-        mask_size: int,
-        rows: int,
-        n_step: int,
-        gamma: float,
-        double: bool = False,
-    ) -> None:
-        super().__init__(
-            joint_space(space, entities),
-            action_shape=(entities, *action_shape),
-            action_dtype=action_dtype,
-            mask_size=entities * mask_size,
+    def __init__(self, of_one: RowLayout, *, entities: int, rows: int, n_step: int, gamma: float) -> None:
+        joint = of_one._replace(
+            space=joint_space(of_one.space, entities),
+            action_shape=(entities, *of_one.action_shape),
+            mask_size=entities * of_one.mask_size,
             reward_shape=(entities,),
-            rows=rows // entities,
-            n_step=n_step,
-            gamma=gamma,
-            double=double,
         )
-        self.worker_rows = rows
-        self._of_one, self._mask_of_one, self._entities = space, mask_size, entities
-        self._kinds = [storage_dtype(leaf.dtype) for leaf in self._layout]
+        super().__init__(joint, rows=rows // entities, n_step=n_step, gamma=gamma)
+        self.worker_rows, self._of_one, self._entities = rows, of_one, entities
+        self._kinds = [storage_dtype(leaf.dtype) for leaf in self._leaves]
         # What entities that do not act see: zeros, or the first choice, as 0 may be no choice.
         choices = spaces.Discrete, spaces.MultiDiscrete
         self._nothing = [
             torch.as_tensor(leaf.start if isinstance(leaf, choices) else 0).to(kind)
-            for leaf, kind in zip(leaf_spaces(space), self._kinds, strict=False)
+            for leaf, kind in zip(leaf_spaces(of_one.space), self._kinds, strict=False)
         ]
         self._out = np.zeros((self.rows, entities), np.bool_)  # entities that are out of the lane's game
 
@@ -128,19 +108,11 @@ class JointNStepBuilder(NStepBuilder):
         self._out[:] = False
         super().begin(observations, infos)
 
-    def add(
-        self,
-        actions: NDArray[Any],
-        observations: Any,
-        rewards: NDArray[np.float64],
-        terminated: Flags,
-        truncated: Flags,
-        infos: Mapping[str, Any] | StepFields,
-    ) -> None:
+    def add(self, actions: Array, *step: Any) -> None:
+        observations, rewards, terminated, truncated, infos = step
         self._shown = observations
-        joint = (self._by_lane(part) for part in (actions, np.asarray(rewards), terminated, truncated))
-        actions, rewards, terminated, truncated = joint
-        super().add(actions, observations, rewards, terminated, truncated, infos)
+        actions, *joint = map(self._by_lane, (actions, np.asarray(rewards), terminated, truncated))
+        super().add(actions, observations, *joint, infos)
 
     def _by_lane(self, rows: Any) -> Any:
         """[B, ...] as [L, E, ...]."""
@@ -148,12 +120,16 @@ class JointNStepBuilder(NStepBuilder):
 
     def _look(self, observations: Any, fields: StepFields) -> tuple[Any, Columns]:
         """The lanes in which an entity acts next; what all lanes see [L]."""
-        self.leaves = to_leaves(self._of_one, observations, double=self._double)  # [B, ...], as the actors take them
-        self.mask = to_mask(fields.action_mask, self._mask_of_one)
+        self._show(observations, fields)
         all_rows = np.ones(self.rows * self._entities, np.bool_)
         acts = self._by_lane(all_rows if fields.active is None else np.asarray(fields.active, np.bool_))
         mask = None if self.mask is None else self.mask.view(self.rows, -1)
         return who_acts(acts.any(1)), Columns(self._joined(self.leaves, acts), mask)
+
+    def _show(self, observations: Any, fields: StepFields) -> None:
+        """Shows the rows [B, ...] as the actors take them."""
+        self.leaves = to_leaves(self._of_one.space, observations, double=self._of_one.double)
+        self.mask = to_mask(fields.action_mask, self._of_one.mask_size)
 
     def _joined(self, rows: Sequence[Tensor], acts: Flags) -> tuple[Tensor, ...]:
         """Joint leaves [K, ...] of leaves of rows [K * E, ...] and of flags that say which act [K, E]."""
@@ -166,11 +142,7 @@ class JointNStepBuilder(NStepBuilder):
             joint.append(seen.view(len(acts), self._entities, *leaf.shape[1:]))
         return *joint, flags.to(self._kinds[-1])
 
-    def _void_rows(self, void: Flags) -> Rows:
-        """The lanes in which the transition of any entity is void: a joint transition is learned from as a whole."""
-        return np.flatnonzero(self._by_lane(void).any(1))
-
-    def _discounts(self, rows: Rows, actions: Any) -> NDArray[np.float64]:
+    def _discounts(self, rows: Rows, actions: Any) -> Array:
         return np.where(self._out[rows], 0.0, super()._discounts(rows, actions)[:, None])
 
     def _end(self, ended: Flags, terminated: Flags, fields: StepFields) -> None:
@@ -185,21 +157,22 @@ class JointNStepBuilder(NStepBuilder):
             # The last joint observations: all entities act there but those that are gone.
             entries = (cut[:, None] * self._entities + np.arange(self._entities)).ravel()
             is_last = ended.ravel()[entries]
-            arrays = [array[entries] for array in flatten(self._of_one, self._shown)]
+            space, mask_size = self._of_one.space, self._of_one.mask_size
+            arrays = [array[entries] for array in flatten(space, self._shown)]
             for place in np.flatnonzero(is_last):
-                last = flatten(self._of_one, fields.final_obs[entries[place]])
+                last = flatten(space, fields.final_obs[entries[place]])
                 for array, leaf in zip(arrays, last, strict=True):
                     array[place] = leaf
             leaves = self._joined([torch.from_numpy(array) for array in arrays], ~gone[cut])
-            now, then = (to_mask(mask, self._mask_of_one) for mask in (fields.action_mask, fields.final_mask))
+            now, then = (to_mask(mask, mask_size) for mask in (fields.action_mask, fields.final_mask))
             masks = None
             if now is not None or then is not None:  # without a mask in a last info all is allowed there
-                allowed = torch.ones(len(entries), self._mask_of_one, dtype=torch.bool)
-                for given, chosen in ((now, ~is_last), (then, is_last)):
-                    if given is not None:
+                allowed = torch.ones(len(entries), mask_size, dtype=torch.bool)
+                for mask, chosen in ((now, ~is_last), (then, is_last)):
+                    if mask is not None:
                         places = torch.from_numpy(np.flatnonzero(chosen))
-                        allowed[places] = given[torch.from_numpy(entries)[places]]
-                masks = allowed.view(-1, self._entities * self._mask_of_one)
+                        allowed[places] = mask[torch.from_numpy(entries)[places]]
+                masks = allowed.view(-1, self._entities * mask_size)
             following[cut] = self._keep(Columns(leaves, masks))
         discounts = np.where(gone[rows], 0.0, self._powers[columns + 1][:, None])
         self._complete(rows, columns, discounts, np.where(over[rows], self._starts[rows, columns], following[rows]))
@@ -223,12 +196,12 @@ class Tick(NamedTuple):
 class TeamNStepBuilder(JointNStepBuilder):
     """One worker's part in the experience of its team. Used as a `JointNStepBuilder`, with the worker's rows.
 
-    `cut` is a collective of the whole group; all of a team call it after the same ticks of their match. `layout`: the
+    `cut` is a collective of the whole group; all of a team call it after the same ticks of their match. `team`: the
     arguments of `JointNStepBuilder`, for the whole team.
     """
 
-    def __init__(self, group: Group, **layout: Any) -> None:
-        super().__init__(**layout)
+    def __init__(self, group: Group, of_one: RowLayout, **team: Any) -> None:
+        super().__init__(of_one, **team)
         self._group = group
         self._learns = group.team[0] == group.rank
         self.worker_rows = self.rows * self._entities // len(group.team)
@@ -238,15 +211,8 @@ class TeamNStepBuilder(JointNStepBuilder):
     def begin(self, observations: Any, infos: Mapping[str, Any] | StepFields) -> None:
         self._add_tick([], observations, fields_of(infos))
 
-    def add(
-        self,
-        actions: Array,
-        observations: Any,
-        rewards: NDArray[np.float64],
-        terminated: Flags,
-        truncated: Flags,
-        infos: Mapping[str, Any] | StepFields,
-    ) -> None:
+    def add(self, actions: Array, *step: Any) -> None:
+        observations, rewards, terminated, truncated, infos = step
         fields = fields_of(infos)
         void = [] if fields.void is None else [fields.void]
         outcome = [np.array(column) for column in (actions, rewards, terminated, truncated, *void)]
@@ -290,35 +256,28 @@ class TeamNStepBuilder(JointNStepBuilder):
         self, outcome: list[Array], observations: Any, fields: StepFields, ended: Array | None = None
     ) -> None:
         """Keeps a tick, and shows the worker's rows to its policy."""
-        self.leaves, self.mask = (
-            to_leaves(self._of_one, observations, double=self._double),
-            to_mask(fields.action_mask, self._mask_of_one),
-        )
+        self._show(observations, fields)
         self.given, self.given_actions = fields.given, fields.given_action
-        seen = [np.array(leaf) for leaf in flatten(self._of_one, observations)]
+        space, masks = self._of_one.space, [fields.action_mask, None]
+        seen = [np.array(leaf) for leaf in flatten(space, observations)]
         active = np.array(np.ones(self.worker_rows) if fields.active is None else fields.active, np.bool_)
         last: list[Array] = []
-        last_mask: Any = None
         if ended is not None and ended.any():
-            last, last_mask = flatten(self._of_one, empty_batch(self._of_one, self.worker_rows)), fields.final_mask
+            last, masks[1] = flatten(space, empty_batch(space, self.worker_rows)), fields.final_mask
             for row in np.flatnonzero(ended):
-                for array, leaf in zip(last, flatten(self._of_one, fields.final_obs[row]), strict=True):
+                for array, leaf in zip(last, flatten(space, fields.final_obs[row]), strict=True):
                     array[row] = leaf
-        mask, last_mask = (
-            None if given is None or not self._mask_of_one else np.array(given)
-            for given in (fields.action_mask, last_mask)
-        )
+        mask, last_mask = (None if not self._of_one.mask_size or one is None else np.array(one) for one in masks)
         self._ticks.append(Tick(outcome, seen, active, mask, last, last_mask))
 
     def _add_joint(self, ticks: Sequence[Tick]) -> None:
-        """Adds one tick of the whole team, given by entity: row = lane * E + entity."""
+        """Adds one tick of the whole team, by entity: row = lane * E + entity."""
         outcomes, observations, active, masks, last, last_masks = zip(*ticks, strict=True)
-        final_obs = None
-        if finals := _columns(last):
-            final_obs = rows_of(self._of_one, finals, self.rows * self._entities)
+        space, finals, outcome = self._of_one.space, _columns(last), _columns(outcomes)
+        final_obs = rows_of(space, finals, self.rows * self._entities) if finals else None
         fields = StepFields(_interleaved(active), _masks(masks), final_obs=final_obs, final_mask=_masks(last_masks))
-        joint = unflatten(self._of_one, _columns(observations))
-        if not (outcome := _columns(outcomes)):
+        joint = unflatten(space, _columns(observations))
+        if not outcome:
             super().begin(joint, fields)
             return
         actions, rewards, terminated, truncated, *void = outcome
@@ -335,8 +294,8 @@ def _columns(parts: Sequence[list[Array]]) -> list[Array]:
 
 def _masks(parts: Sequence[Array | None]) -> Array | None:
     """The masks of all entities; entities without one may do everything."""
-    given = next((part for part in parts if part is not None), None)
-    return None if given is None else _interleaved([np.ones_like(given) if part is None else part for part in parts])
+    known = next((part for part in parts if part is not None), None)
+    return None if known is None else _interleaved([np.ones_like(known) if part is None else part for part in parts])
 
 
 def _interleaved(arrays: Sequence[Array]) -> Array:

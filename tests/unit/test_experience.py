@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arena.game.infos import StepFields
-from policies.common.nstep import NStepBatch, NStepBuilder
+from policies.common.nstep import NStepBatch, NStepBuilder, RowLayout
 
 NUMBER = spaces.Box(-1000, 1000, (1,), np.float64)
 
@@ -28,15 +28,7 @@ class Transition(NamedTuple):
 
 
 def experience(rows: int, *, n_step: int = 1, gamma: float = 0.5, mask_size: int = 0) -> NStepBuilder:
-    return NStepBuilder(
-        NUMBER,
-        action_shape=(),
-        action_dtype=torch.int64,
-        mask_size=mask_size,
-        rows=rows,
-        n_step=n_step,
-        gamma=gamma,
-    )
+    return NStepBuilder(RowLayout(NUMBER, (), torch.int64, mask_size), rows=rows, n_step=n_step, gamma=gamma)
 
 
 def transitions(fragment: NStepBatch) -> list[Transition]:

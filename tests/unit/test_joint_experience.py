@@ -9,7 +9,7 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from policies.common.nstep import NStepBatch, NStepBuilder
+from policies.common.nstep import NStepBatch, NStepBuilder, RowLayout
 from policies.team.joint import JointNStepBuilder
 from policies.team.networks import JointEncoder
 
@@ -29,16 +29,8 @@ class Transition(NamedTuple):
 
 
 def experience(lanes: int, entities: int, *, n_step: int = 1, mask_size: int = 0) -> JointNStepBuilder:
-    return JointNStepBuilder(
-        NUMBER,
-        entities=entities,
-        action_shape=(),
-        action_dtype=torch.int64,
-        mask_size=mask_size,
-        rows=lanes * entities,
-        n_step=n_step,
-        gamma=0.5,
-    )
+    layout = RowLayout(NUMBER, (), torch.int64, mask_size)
+    return JointNStepBuilder(layout, entities=entities, rows=lanes * entities, n_step=n_step, gamma=0.5)
 
 
 def transitions(fragment: NStepBatch) -> list[Transition]:
@@ -146,8 +138,8 @@ def test_masks_are_joined_and_final_ones_come_from_the_last_info() -> None:
 @pytest.mark.parametrize("n_step", [1, 3])
 def test_joint_experience_of_one_entity_equals_the_plain_builder(n_step: int) -> None:
     draw = np.random.default_rng(n_step)
-    given = {"action_shape": (), "action_dtype": torch.int64, "mask_size": 0, "rows": 4, "n_step": n_step, "gamma": 0.5}
-    plain, joint = NStepBuilder(NUMBER, **given), JointNStepBuilder(NUMBER, entities=1, **given)
+    layout, given = RowLayout(NUMBER, (), torch.int64, 0), {"rows": 4, "n_step": n_step, "gamma": 0.5}
+    plain, joint = NStepBuilder(layout, **given), JointNStepBuilder(layout, entities=1, **given)
     seen = draw.normal(size=(4, 1))
     for lived in (plain, joint):
         lived.begin(seen, {"active": np.ones(4, np.bool_)})
@@ -171,9 +163,7 @@ def test_absent_observations_are_valid_samples() -> None:
     space = spaces.Tuple(
         [spaces.Discrete(3, start=5), spaces.MultiDiscrete([2, 4], start=[7, -9]), spaces.Box(-1, 1, (2,), np.float32)]
     )
-    lived = JointNStepBuilder(
-        *(space,), entities=2, action_shape=(), action_dtype=torch.int64, mask_size=0, rows=2, n_step=1, gamma=0.5
-    )
+    lived = JointNStepBuilder(RowLayout(space, (), torch.int64, 0), entities=2, rows=2, n_step=1, gamma=0.5)
     choices, several = np.array([6, 7]), np.array([[8, -8], [8, -6]])
     seen = choices, several, np.full((2, 2), 0.5, np.float32)
     lived.begin(seen, {"active": active(1, 0)})

@@ -12,7 +12,7 @@ from msgspec.structs import astuple
 
 from arena.records.state_codec import decode, encode
 from fakes import all_equal
-from policies.common.nstep import NStepBatch, NStepBuilder
+from policies.common.nstep import NStepBatch, NStepBuilder, RowLayout
 from policies.common.replay import Replay, Transitions
 
 NUMBER = spaces.Box(-1e6, 1e6, (1,), np.float32)
@@ -20,8 +20,8 @@ RINGS = [1, 3]
 
 
 def replay(capacity: int = 100, **options: Any) -> Replay:
-    made = {"action_shape": (), "action_dtype": torch.int64, "mask_size": 0, **options}
-    return Replay(NUMBER, capacity=capacity, **made)
+    layout = RowLayout(NUMBER, (), torch.int64, options.pop("mask_size", 0))
+    return Replay(layout, capacity=capacity, **options)
 
 
 def stream(seed: int = 0) -> torch.Generator:
@@ -30,9 +30,7 @@ def stream(seed: int = 0) -> torch.Generator:
 
 def walk(ticks: int, *, first: int = 0, begin: float = 0.0, length: int = 7, mask_size: int = 0) -> NStepBatch:
     """A row that sees `begin`, `begin` + 1, ... and earns its observation; every `length` ticks it is cut at -1."""
-    lived = NStepBuilder(
-        NUMBER, action_shape=(), action_dtype=torch.int64, mask_size=mask_size, rows=1, n_step=1, gamma=0.5
-    )
+    lived = NStepBuilder(RowLayout(NUMBER, (), torch.int64, mask_size), rows=1, n_step=1, gamma=0.5)
     lived._count = lived._first = first
     infos: dict[str, Any] = {"action_mask": np.eye(mask_size, dtype=np.int8)[:1]} if mask_size else {}
     lived.begin(np.array([[begin]]), infos)

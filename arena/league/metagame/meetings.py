@@ -83,8 +83,7 @@ class Meetings:
 
     def counts_of(self, player: str, others: Sequence[str]) -> Array:
         """The same of one player, [others, 3]."""
-        found: Array = self._joined(self._weights([player]), self._weights(others))[0]
-        return found
+        return self._joined(self._weights([player]), self._weights(others))[0]  # type: ignore[no-any-return]
 
     def spans(self, players: Sequence[str]) -> list[Span | None]:
         """The ticks of the games of each player, without games that count for very little; None: it never changes."""

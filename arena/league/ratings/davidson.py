@@ -153,21 +153,18 @@ def log_of(nu: float) -> float:
 def chances(differences: Array, log_nu: float) -> Array:
     """Of a win, a draw and a loss, float64 [..., 3], for differences [...] in nats."""
     half = differences / 2
-    found: Array = special.softmax(np.stack([half, np.full_like(half, log_nu), -half], axis=-1), axis=-1)
-    return found
+    return special.softmax(np.stack([half, np.full_like(half, log_nu), -half], axis=-1), axis=-1)  # type: ignore[no-any-return]
 
 
 def best_first(strengths: Array) -> NDArray[np.intp]:
     """The places of strengths, the largest first; strengths that differ by rounding only keep their order."""
-    found: NDArray[np.intp] = np.argsort(-strengths.round(_DIGITS), kind="stable")
-    return found
+    return np.argsort(-strengths.round(_DIGITS), kind="stable")  # type: ignore[no-any-return]
 
 
 def information(differences: Array, nu: float) -> Array:
     """The information of one game about the difference of its sides, float64 [M]: an inverse variance, in nats."""
     won, _, lost = chances(differences, log_of(nu)).T
-    found: Array = (won + lost - (won - lost) ** 2) / 4
-    return found
+    return (won + lost - (won - lost) ** 2) / 4  # type: ignore[no-any-return]
 
 
 def alike(surplus: Array, variance: Array, games: Array, fitted: float) -> float:
@@ -209,8 +206,7 @@ def log_likelihood(games: Games, parameters: Array, fitted: Fit) -> Array:
         found[start : start + step] += surplus @ half - played @ weights
         if fitted.likeness:
             found[start : start + step] -= decided @ (size + np.log1p(np.exp(-2 * size)))
-    total: Array = found
-    return total
+    return found  # type: ignore[no-any-return]
 
 
 def has_maximum(games: Games) -> bool:

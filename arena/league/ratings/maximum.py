@@ -198,8 +198,7 @@ class Problem:
 def _wins(chances: Array) -> Array:
     """The chances of a win and a loss in games that are decided, float64 [M, 2]."""
     ends = chances[:, ::2]
-    found: Array = ends / ends.sum(axis=1, keepdims=True)
-    return found
+    return ends / ends.sum(axis=1, keepdims=True)  # type: ignore[no-any-return]
 
 
 def most_likely(games: Games) -> Fit:

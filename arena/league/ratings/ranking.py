@@ -219,15 +219,13 @@ def equals(results: Results, players: Sequence[str], *, error: float = 0.05, elo
 
 def _doubts(ratios: Array, equal_ratios: Array) -> Array:
     """The probabilities that two neighbors are judged wrongly, by the logs of the ratios of their two tests."""
-    found: Array = expit(-np.maximum(ratios, equal_ratios))
-    return found
+    return expit(-np.maximum(ratios, equal_ratios))  # type: ignore[no-any-return]
 
 
 def _variances(covariance: Array) -> Array:
     """The variances of the differences of neighbors, float64 [P - 1]; a policy and its newest snapshot may be equal."""
     each = np.diag(covariance)
-    found: Array = np.maximum(each[:-1] + each[1:] - 2 * np.diag(covariance, 1), _SAME)
-    return found
+    return np.maximum(each[:-1] + each[1:] - 2 * np.diag(covariance, 1), _SAME)  # type: ignore[no-any-return]
 
 
 def _ratios_of_order(games: davidson.Games, fitted: davidson.Fit, at: Sequence[int], elo: float) -> Array:

@@ -174,14 +174,12 @@ class Movement(NamedTuple):
 
     def variance(self, factors: Array) -> Array:
         """The variance [L] of steps in a round's ticks, by the factors [L, K] of these parameters."""
-        found: Array = np.exp(np.clip(self.logs(factors), *np.log(_BOUNDS)))
-        return found
+        return np.exp(np.clip(self.logs(factors), *np.log(_BOUNDS)))  # type: ignore[no-any-return]
 
     def logs(self, factors: Array) -> Array:
         """The logarithms [L] of these variances, which may be beyond the bounds."""
         unknown = ((factors @ self.spread) * factors).sum(axis=1)
-        found: Array = factors @ self.log_variance + _SHARE * unknown
-        return found
+        return factors @ self.log_variance + _SHARE * unknown  # type: ignore[no-any-return]
 
 
 class Estimate(NamedTuple):
@@ -351,8 +349,7 @@ def components(games: Games, ties: Sequence[tuple[int, int]] = ()) -> Places:
     rows = abs(sparse.vstack([design, tied], format="csr"))
     graph = sparse.block_array([[None, rows], [rows.T, None]], format="csr")
     _, labels = csgraph.connected_components(graph, directed=False)
-    found: Places = labels[rows.shape[0] :].astype(np.intp)
-    return found
+    return labels[rows.shape[0] :].astype(np.intp)  # type: ignore[no-any-return]
 
 
 class _Chains:

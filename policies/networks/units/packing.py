@@ -102,8 +102,7 @@ class Layout:
         flat = packed.reshape(-1, *packed.shape[2:])
         if self._inverse is None:
             return flat
-        tokens: Tensor = _Scatter.apply(flat, self._inverse)  # type: ignore[no-untyped-call]
-        return tokens
+        return _Scatter.apply(flat, self._inverse)  # type: ignore[no-any-return, no-untyped-call]
 
 
 class Gather(torch.autograd.Function):

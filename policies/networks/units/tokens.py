@@ -98,8 +98,7 @@ class Tokens:
         inverse = np.empty_like(self._order)
         inverse[self._order] = np.arange(len(inverse))
         index, back = (torch.from_numpy(one).to(by_type.device) for one in (self._order, inverse))
-        gathered: Tensor = Gather.apply(by_type, index, back)  # type: ignore[no-untyped-call]
-        return gathered
+        return Gather.apply(by_type, index, back)  # type: ignore[no-any-return, no-untyped-call]
 
     def places(self, units: RaggedTensor) -> Tensor:
         """int64: the places among all tokens of units with these indices [B]; on the device of the indices."""
@@ -133,8 +132,7 @@ def allowed_rows(space: UnitSpace, leaves: Sequence[Tensor | RaggedTensor], acti
             counts = np.repeat(shown.actees.lengths, shown.actors.lengths)
             begins = np.cumsum(counts) - counts
         forbidden[own] = mask.ravel()[begins + pairs[own, 1]] == 0
-    allowed: NDArray[np.bool_] = np.bincount(rows[forbidden], minlength=len(actions)) == 0
-    return allowed
+    return np.bincount(rows[forbidden], minlength=len(actions)) == 0  # type: ignore[no-any-return]
 
 
 def facing(looks: Tensor) -> Tensor:
