@@ -13,9 +13,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from arena.config.league import GateConfig
 from arena.league.metagame import payoff
 from arena.league.ratings import ranking, ratings
-from arena.league.ratings.sprt import Test, Verdict
+from arena.league.ratings.sprt import Verdict, state
 from arena.league.results import Results, Score
 
 Array = NDArray[np.float64]
@@ -132,10 +133,10 @@ class Gated(NamedTuple):
     games: int
 
 
-def gate(test: Test, truth: Truth, *, batch: int, most: int, rng: np.random.Generator) -> Gated:
+def gate(rule: GateConfig, truth: Truth, *, batch: int, most: int, rng: np.random.Generator) -> Gated:
     """Applies the test after every batch of games of player 0 against player 1."""
     score, chances = Score(), truth.chances(0, 1)
-    while (verdict := test.state(score).verdict) is Verdict.OPEN and score.games < most:
+    while (verdict := state(rule, score).verdict) is Verdict.OPEN and score.games < most:
         score = score.plus(Score(*rng.multinomial(batch, chances).tolist()))
     return Gated(verdict, score.games)
 

@@ -58,7 +58,7 @@ GAMES: Final[Mapping[str, MatrixGame]] = {
     "stag_hunt": MatrixGame(_paying([[4, 0], [3, 3]], [[4, 3], [0, 3]]), rounds=10),
     "two_step": MatrixGame(np.concatenate([_paying(table, table) for table in _STAGES]), rounds=2),
 }
-OWN_ROUNDS = 10  # of a game given by its payoffs
+DEFAULT_ROUNDS = 10  # of a game given by its payoffs
 PAST_SHOWN = 24  # last choices in a picture
 
 
@@ -100,7 +100,7 @@ class Matrix(Lanes):
                     "zero-sum game",
                     path="payoffs",
                 )
-            self.game = MatrixGame(_paying(pays) if pays.ndim == 2 else pays[None], OWN_ROUNDS)
+            self.game = MatrixGame(_paying(pays) if pays.ndim == 2 else pays[None], DEFAULT_ROUNDS)
         if rounds is not None:
             if self.game.staged:
                 raise ConfigError("the two-step game always has two ticks; leave `rounds` out", path="rounds")
@@ -150,12 +150,12 @@ class Matrix(Lanes):
             observations = [np.eye(len(self.game.table), dtype=np.float32)[self.state]] * 2
         else:
             observations, lanes = [], np.arange(self.lanes)
-            for player, n_own in enumerate(self.game.table.shape[1:3]):
-                own, other = self.last[:, player], self.last[:, 1 - player]
-                seen = np.zeros((self.lanes, sum(self.game.table.shape[1:3]) + 1), np.float32)
-                seen[lanes, np.where(own < 0, -1, own)] = 1.0  # the last item: none yet
-                seen[lanes, np.where(own < 0, -1, n_own + other)] = 1.0
-                observations.append(seen)
+            for player, count in enumerate(self.game.table.shape[1:3]):
+                mine, other = self.last[:, player], self.last[:, 1 - player]
+                one_hot = np.zeros((self.lanes, sum(self.game.table.shape[1:3]) + 1), np.float32)
+                one_hot[lanes, np.where(mine < 0, -1, mine)] = 1.0  # the last item: none yet
+                one_hot[lanes, np.where(mine < 0, -1, count + other)] = 1.0
+                observations.append(one_hot)
         return Frame(observations, self._for_both(self.playing), (None, None))
 
     def render(self) -> NDArray[np.uint8]:

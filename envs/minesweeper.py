@@ -100,18 +100,18 @@ class Minesweeper(Lanes):
         """Draws the cells of mines and robots in these lanes, or sets the given states."""
         states = states_of(options, self.lanes, ("mines", "robots"), ("orbital_cannon", "cooldown"))
         for lane, stream in self.begin(lanes, seeds):
-            given, path = states[lane], f"{STATES}[{lane}]"
+            state, path = states[lane], f"{STATES}[{lane}]"
             self.orbital_cannon[lane], self.cooldown[lane] = self._has_cannon, self.period
-            if given is None:
+            if state is None:
                 cells = stream.permutation(self.width * self.height)[: self._mine_count + self._robot_count]
                 places = np.stack(np.divmod(cells, self.height), axis=1)
                 mines, robots = places[: self._mine_count], places[self._mine_count :]
             else:
                 board = self.width, self.height
-                mines = rows_of_state(given["mines"], f"{path}.mines", ("x", "y"), board)
-                robots = rows_of_state(given["robots"], f"{path}.robots", ("x", "y"), board)
-                self.orbital_cannon[lane] = bool(given.get("orbital_cannon", self._has_cannon))
-                self.cooldown[lane] = number_of_state(given.get("cooldown", self.period), f"{path}.cooldown")
+                mines = rows_of_state(state["mines"], f"{path}.mines", ("x", "y"), board)
+                robots = rows_of_state(state["robots"], f"{path}.robots", ("x", "y"), board)
+                self.orbital_cannon[lane] = bool(state.get("orbital_cannon", self._has_cannon))
+                self.cooldown[lane] = number_of_state(state.get("cooldown", self.period), f"{path}.cooldown")
             self.mines, self.mine_there = grown(self.mines, len(mines)), grown(self.mine_there, len(mines))
             self.robots, self.robot_there = grown(self.robots, len(robots)), grown(self.robot_there, len(robots))
             self.mines[lane, : len(mines)], self.robots[lane, : len(robots)] = mines, robots

@@ -86,14 +86,14 @@ class MultiSnake(Lanes):
         """Draws the cells of snakes and food in these lanes, or sets the given states."""
         states, board = states_of(options, self.lanes, ("segments", "food"), ("ticks",)), (self.size, self.size)
         for lane, stream in self.begin(lanes, seeds):
-            given, path = states[lane], f"{STATES}[{lane}]"
+            state, path = states[lane], f"{STATES}[{lane}]"
             segments: Sequence[NDArray[np.int64]] | NDArray[np.int64]
-            if given is None:
+            if state is None:
                 cells = stream.permutation(self.size**2)[: 2 * self.snakes]
                 places = np.stack(np.divmod(cells, self.size), axis=1)
                 segments, food = places[: self.snakes, None], places[self.snakes :]
             else:
-                snakes = given["segments"]
+                snakes = state["segments"]
                 if not isinstance(snakes, (Sequence, np.ndarray)) or len(snakes) != self.snakes:
                     raise ConfigError(f"found {snakes!r:.80}; expected {self.snakes} snakes", path=f"{path}.segments")
                 places_of = [f"{path}.segments[{snake}]" for snake in range(self.snakes)]
@@ -101,11 +101,11 @@ class MultiSnake(Lanes):
                 for cells, place in zip(segments, places_of, strict=True):
                     if not 1 <= len(cells) <= self.max_length:
                         raise ConfigError(f"found {len(cells)} cells; expected 1 to {self.max_length}", path=place)
-                food = rows_of_state(given["food"], f"{path}.food", ("x", "y"), board)
+                food = rows_of_state(state["food"], f"{path}.food", ("x", "y"), board)
                 if len(food) != self.snakes:
                     message = f"found {len(food)} cells; expected {self.snakes}, one per snake"
                     raise ConfigError(message, path=f"{path}.food")
-                self.ticks[lane] = number_of_state(given.get("ticks", 0), f"{path}.ticks")
+                self.ticks[lane] = number_of_state(state.get("ticks", 0), f"{path}.ticks")
             for snake, cells in enumerate(segments):
                 self.lengths[lane, snake] = len(cells)
                 self.segments[lane, snake, : len(cells)] = cells

@@ -95,16 +95,16 @@ class Skirmish(Lanes):
         """Draws the cells of all soldiers in these lanes, or sets the given states."""
         states = states_of(options, self.lanes, TEAMS)
         for lane, stream in self.begin(lanes, seeds):
-            given = states[lane]
+            state = states[lane]
             for team, name in enumerate(TEAMS):
-                if given is None:
+                if state is None:
                     cells = stream.permutation(COLUMNS * self.height)[: self.team_size]
                     x, y = np.divmod(cells, self.height)
                     self.places[team, lane] = np.stack([x + team * (self.width - COLUMNS), y], axis=1)
                     self.health[team, lane] = self.start_health
                 else:
                     path, board = f"{STATES}[{lane}].{name}", (self.width, self.height)
-                    soldiers = rows_of_state(given[name], path, ("x", "y", "health"), board)
+                    soldiers = rows_of_state(state[name], path, ("x", "y", "health"), board)
                     if len(soldiers) > self.team_size:
                         message = f"found {len(soldiers)} soldiers; expected {self.team_size} at most"
                         raise ConfigError(message, path=path)
@@ -159,13 +159,13 @@ class Skirmish(Lanes):
         shown = []
         for team in (0, 1):
             near = both if team == 0 else both.swapaxes(1, 2)  # [L, own, enemy]
-            seen = self.places if team == 0 else self._edge - self.places
-            units = np.concatenate([seen, self.health[..., None]], axis=-1).astype(np.float32)  # [team, L, T, 3]
-            own, enemy = alive[team], alive[1 - team]
+            cells = self.places if team == 0 else self._edge - self.places
+            units = np.concatenate([cells, self.health[..., None]], axis=-1).astype(np.float32)  # [team, L, T, 3]
+            mine, enemy = alive[team], alive[1 - team]
             attackers, targets = near.any(axis=2) & playing, near.any(axis=1) & playing
-            movers = own & ~attackers & playing
-            index, enemy_index = ranks(own), ranks(enemy) + own.sum(axis=1, keepdims=True)
-            places = seen[team][movers]
+            movers = mine & ~attackers & playing
+            index, enemy_index = ranks(mine), ranks(enemy) + mine.sum(axis=1, keepdims=True)
+            places = cells[team][movers]
             allowed = np.ones((len(places), len(LABELS)), np.int8)
             allowed[:, 1::2], allowed[:, 2::2] = places < self._edge, places > 0
             pairs = attackers[:, :, None] & targets[:, None]  # [L, own, enemy]
@@ -175,7 +175,7 @@ class Skirmish(Lanes):
                 "mask": Ragged(near[pairs].astype(np.int8), pairs.sum(axis=(1, 2))),
             }
             move = {"actors": picked(index, movers), "mask": Ragged(allowed, movers.sum(axis=1))}
-            parts = {"Own": picked(units[team], own), "Enemy": picked(units[1 - team], enemy)}
+            parts = {"Own": picked(units[team], mine), "Enemy": picked(units[1 - team], enemy)}
             shown.append({"units": parts, "actions": {"Move": move, "Attack": attack}})
         return Frame(shown, np.repeat(playing, 2, axis=1), (None, None))
 

@@ -107,7 +107,7 @@ class Touchdown(Lanes):
         blue, red = np.split(np.arange(2 * n), 2)
         teams = [(blue, red)] * n + [(red, blue)] * n
         # [E, E] for each player the indices of all players: itself, its team mates, its opponents.
-        self._order = np.array([[me, *own[own != me], *others] for me, (own, others) in enumerate(teams)], np.intp)
+        self._order = np.array([[me, *team[team != me], *foes] for me, (team, foes) in enumerate(teams)], np.intp)
         self._watchers = [player for player, view in enumerate(views) if view == "image"]
         field = np.zeros((IMAGE, IMAGE), np.uint8)  # an image without players
         field[np.rint((1.0 - np.array([LINE, -LINE])) * ((IMAGE - 1) / 2)).astype(np.intp)] = GRAY_LINE
@@ -162,14 +162,14 @@ class Touchdown(Lanes):
         return players
 
     def _frame(self) -> Frame:
-        seen = self.positions.take(self._order, axis=1)  # [L, observing E, observed E, 2]
+        points = self.positions.take(self._order, axis=1)  # [L, observing E, observed E, 2]
         if self._mirrored:
-            seen *= self._orientation[:, None, None]
-        seen = seen.swapaxes(0, 1)  # [observing E, L, observed E, 2]
-        numbers = seen.reshape(len(seen), self.lanes, -1).astype(np.float32)  # [E, L, 2 E]
+            points *= self._orientation[:, None, None]
+        points = points.swapaxes(0, 1)  # [observing E, L, observed E, 2]
+        numbers = points.reshape(len(points), self.lanes, -1).astype(np.float32)  # [E, L, 2 E]
         observations: list[NDArray[Any]] = list(numbers)
         if self._watchers:
-            pixels = np.rint((_TO_PIXELS * seen[self._watchers] + 1.0) * ((IMAGE - 1) / 2)).astype(np.intp)
+            pixels = np.rint((_TO_PIXELS * points[self._watchers] + 1.0) * ((IMAGE - 1) / 2)).astype(np.intp)
             np.clip(pixels, SPRITE, IMAGE - 1 - SPRITE, out=pixels)
             images = np.empty((len(self._corners), IMAGE * IMAGE), np.uint8)
             images[...] = self._background

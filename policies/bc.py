@@ -33,10 +33,10 @@ from arena.errors import ConfigError
 from arena.game.units import UnitSpace
 from arena.group.group import Group
 from policies.common.adam import Adam
-from policies.common.algorithm import EXPLORING, REPLAYING, Algorithm, Draws, Metrics, moved, stream
+from policies.common.algorithm import EXPLORING, REPLAYING, Algorithm, Draws, Metrics, stream
 from policies.common.columns import per_transition
 from policies.common.normalization import ObservationNormalizer
-from policies.common.on_policy import drawn
+from policies.common.on_policy import drawn, env_log_prob
 from policies.common.options import (
     Activation,
     AlgorithmOptions,
@@ -276,24 +276,22 @@ class BehaviorCloning(Algorithm):
                 "deviation: what is probable by it says nothing about what it plays; ask a policy that draws its "
                 "actions, as one of ppo or a2c"
             )
-        leaves, mask = self.network_inputs(observations, masks)
-        policy = self.network(leaves, mask)
-        log_probs = self.head.env_log_prob(policy, moved(self.head.from_env(actions), self.device))
-        return log_probs.double().cpu().numpy()  # type: ignore[no-any-return]
+        policy = self.network(*self.network_inputs(observations, masks))
+        return env_log_prob(self.head, policy, actions, self.device)
 
     @classmethod
     def sizes(cls, options: Mapping[str, Any], *, rows: int, ticks: int, workers: int) -> dict[str, int]:
         """What `arena plan` shows, under the names of `policies.common.off_policy`; each update logs a line."""
-        given = Options(**options)
-        check_demonstrations(given.data, given.policy)
-        if given.train_every > ticks:
+        o = Options(**options)
+        check_demonstrations(o.data, o.policy)
+        if o.train_every > ticks:
             raise ConfigError(
-                f"an update every {given.train_every} ticks does not fit into a run of {ticks}, so nothing would be "
-                f"learned; set train_every to {ticks} or less, or ticks to {given.train_every} or more",
+                f"an update every {o.train_every} ticks does not fit into a run of {ticks}, so nothing would be "
+                f"learned; set train_every to {ticks} or less, or ticks to {o.train_every} or more",
                 path="options.train_every",
             )
         return {
-            "samples per gradient step": given.batch_size * workers,
-            "gradient steps per run": ticks // given.train_every * given.gradient_steps,
-            "lines of metrics per run": ticks // given.train_every,
+            "samples per gradient step": o.batch_size * workers,
+            "gradient steps per run": ticks // o.train_every * o.gradient_steps,
+            "lines of metrics per run": ticks // o.train_every,
         }

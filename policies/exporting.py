@@ -96,10 +96,16 @@ def exported(
     dtypes = [storage_dtype(leaf.dtype) for leaf in kept_leaves(space, double=double)]
     module = ExportedNetwork(network, outputs, dtypes, normalization, decoding["kind"]).eval()
     leaves = iter(flatten(space, no_op(space)))  # zeros need not be allowed
-    rows = [next(leaves) if "path" in given else np.zeros(given["shape"], given["dtype"]) for given in inputs]
+    rows = [
+        next(leaves) if "path" in described_input else np.zeros(described_input["shape"], described_input["dtype"])
+        for described_input in inputs
+    ]
     with torch.no_grad():
         found = module(
-            *(torch.from_numpy(np.array(row, given["dtype"])[None]) for row, given in zip(rows, inputs, strict=True))
+            *(
+                torch.from_numpy(np.array(row, described_input["dtype"])[None])
+                for row, described_input in zip(rows, inputs, strict=True)
+            )
         )
     described = [
         {"name": name, "dtype": str(output.dtype).removeprefix("torch."), "shape": tuple(output.shape[1:])}
@@ -188,7 +194,7 @@ def onnx_bytes(exported: Exported) -> bytes:
     It is traced while autograd records: otherwise a perceptron writes into storage that all batches share.
     """
     # Two rows: torch would make a constant of 1.
-    rows = tuple(torch.from_numpy(np.zeros((2, *given["shape"]), given["dtype"])) for given in exported.inputs)
+    rows = tuple(torch.from_numpy(np.zeros((2, *one["shape"]), one["dtype"])) for one in exported.inputs)
     axes = (tuple({0: torch.export.Dim("batch")} for _ in rows),)
     logger = logging.getLogger("torch.onnx")  # reports missing packages and deprecated names of torch itself
     before = logger.level
@@ -201,8 +207,8 @@ def onnx_bytes(exported: Exported) -> bytes:
                 traced,
                 dynamo=True,
                 dynamic_shapes=axes,
-                input_names=[given["name"] for given in exported.inputs],
-                output_names=[given["name"] for given in exported.outputs],
+                input_names=[one["name"] for one in exported.inputs],
+                output_names=[one["name"] for one in exported.outputs],
                 verbose=False,
             )
     finally:

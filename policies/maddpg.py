@@ -84,7 +84,7 @@ class MADDPG(Centralized):
 
     def next_outputs(self, batch: Transitions, joint: Tensor) -> Tensor:
         """The outputs of the target actors."""
-        return self.targets["actors"].module(self.network.encoder.own(joint))  # type: ignore[no-any-return]
+        return self.targets["actors"].module(self.network.encoder.by_entity(joint))  # type: ignore[no-any-return]
 
     def further_loss(self, outputs: Tensor, entropies: Tensor, acts: Tensor, mask: Tensor | None) -> Tensor:
         """`output_penalty` times the mean square of the outputs."""

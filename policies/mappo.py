@@ -74,11 +74,11 @@ class TeamEncoder(JointEncoder):
     def forward(self, leaves: Sequence[Tensor]) -> Tensor:
         """Features [N, of_one] of the actor, followed by those of the critic if its leaves are given."""
         count = len(self.parts)
-        own = Encoder.forward(self, leaves[:count])
+        of_row = Encoder.forward(self, leaves[:count])
         if len(leaves) == count:
-            return own
+            return of_row
         joint = super().forward(leaves[count:-1])
-        return torch.cat([own, joint, functional.one_hot(leaves[-1], self.entities)], 1)
+        return torch.cat([of_row, joint, functional.one_hot(leaves[-1], self.entities)], 1)
 
     def parted(self, features: Tensor) -> Features:
         """The features of actor and critic."""
@@ -134,7 +134,7 @@ class MAPPO(PPO):
     takes_units = False
 
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
-        self.entities, self.own = places_of(env, group)
+        self.entities, self.places = places_of(env, group)
         self.check_team(self.entities, self.entities)
         super().__init__(env, group, ticks=ticks, **options)
 
@@ -144,7 +144,7 @@ class MAPPO(PPO):
 
     def inputs(self) -> StateInputs:
         """The network's inputs of the rollout: what each row sees, followed by what its whole lane sees."""
-        rows, rollout, e = super().inputs(), self.rollout, len(self.own)
+        rows, rollout, e = super().inputs(), self.rollout, len(self.places)
         team = TeamInputs.of(rollout, rows, entities=e)
         if len(self.group.teams) < self.group.size:
             parts = self.group.pool_team(to_arrays(team._asdict()))
@@ -152,7 +152,7 @@ class MAPPO(PPO):
         # Leaves of lanes [(T + 1) * L, E, ...], given to each of their rows, and the row's place among the entities.
         lanes = [leaf.flatten(0, 1) for leaf in (*team.observations, team.acts)]
         beside = [leaf.repeat_interleave(e, 0) for leaf in lanes]
-        beside.append(torch.arange(self.own.start, self.own.stop).repeat(len(lanes[-1])))
+        beside.append(torch.arange(self.places.start, self.places.stop).repeat(len(lanes[-1])))
         count = rows.played[0].shape[0]
         played, last = ([leaf[part] for leaf in beside] for part in (slice(count), slice(count, None)))
         return StateInputs([*rows.played, *played], [*rows.last, *last], self.final_inputs(rows.finals, rollout, team))
@@ -162,7 +162,7 @@ class MAPPO(PPO):
         if not finals:
             return finals
         at, rows = map(torch.from_numpy, rollout.final_places())  # [K]
-        lanes = rows // len(self.own)
+        lanes = rows // len(self.places)
         which = team.which[at, lanes]  # [K, E]
         is_cut = which >= 0
         joint = []
@@ -170,11 +170,11 @@ class MAPPO(PPO):
             after = leaf[at + 1, lanes]
             after[is_cut] = final[which[is_cut]]
             joint.append(after)
-        return [*finals, *joint, is_cut | team.stays[at, lanes], self.own.start + rows % len(self.own)]
+        return [*finals, *joint, is_cut | team.stays[at, lanes], self.places.start + rows % len(self.places)]
 
     # -------------------------------------------------------------------------------------- what the arena asks for
 
     @classmethod
-    def check_team(cls, own: int, first: int) -> None:
+    def check_team(cls, entities: int, first: int) -> None:
         """Refuses a team of `own` entities with which it cannot learn; the policy's first team has `first`."""
-        check_team("MAPPO", own, first, instead="ppo")
+        check_team("MAPPO", entities, first, instead="ppo")

@@ -79,7 +79,7 @@ class MASAC(Centralized):
         """The outputs of the current actors; their encoder differs from the targets' only if it learns."""
         encoder = self.network.encoder
         features = encoder(batch.next_observations) if encoder.learns else joint
-        return self.network.actors(encoder.own(features))  # type: ignore[no-any-return]
+        return self.network.actors(encoder.by_entity(features))  # type: ignore[no-any-return]
 
     def further_loss(self, outputs: Tensor, entropies: Tensor, acts: Tensor, mask: Tensor | None) -> Tensor | float:
         """The temperature's loss, by the entities that act."""

@@ -46,9 +46,9 @@ class Random:
             for agent, seed in zip(env.possible_agents, seeds, strict=True)
         }
 
-        def one(agent: str, seen: Any, info: Mapping[str, Any]) -> Any:
+        def one(agent: str, observation: Any, info: Mapping[str, Any]) -> Any:
             space, mask = env.action_space(agent), fields_of(info).action_mask
-            shown = {"actions": space.one_row(seen["actions"])} if isinstance(space, UnitActions) else None
+            shown = {"actions": space.one_row(observation["actions"])} if isinstance(space, UnitActions) else None
             batched = actors[agent](shown, {} if mask is None else {"action_mask": np.asarray(mask)[None]})
             return row(space, batched, 0)
 

@@ -53,13 +53,13 @@ class SAC(OffPolicy):
 
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
         super().__init__(env, group, ticks=ticks, **options)
-        given, generator = self.options, torch.Generator().manual_seed(group.shared_seed)
+        o, generator = self.options, torch.Generator().manual_seed(group.shared_seed)
         self.actions, layers = soft_actions(env.single_action_space), self.layers(generator)
-        check_reachable(given.target_entropy, env.single_action_space)
-        encoder = make_encoder(env.single_observation_space, generator, given.encoder)
+        check_reachable(o.target_entropy, env.single_action_space)
+        encoder = make_encoder(env.single_observation_space, generator, o.encoder)
         inputs, outputs = self.actions.inputs, self.actions.values
         critics = Critics(encoder, actions=inputs, outputs=outputs, count=self.n_critics, **layers)
-        temperature = Temperature() if given.ent_coef == "auto" else None
+        temperature = Temperature() if o.ent_coef == "auto" else None
         network = ActorAndCritics(critics, self.actions.outputs, temperature=temperature, **layers)
         self.network = network.to(self.device)
         self.set_up(dict(network.named_children()), {"critics": "critics"})

@@ -51,11 +51,11 @@ class Scripted:
 
     def __init__(self, env: Any, group: Group, *, ticks: int, **options: Any) -> None:
         self.env = env
-        given = Options(**options)
-        if given.function is None:
-            self._act = constant(env, given.action)
+        o = Options(**options)
+        if o.function is None:
+            self._act = constant(env, o.action)
         else:
-            self._act = _bound(given.function, given.arguments, env)
+            self._act = _bound(o.function, o.arguments, env)
 
     @classmethod
     def from_spaces(cls, env: Any, group: Group, *, ticks: int, **options: Any) -> Scripted:
@@ -65,9 +65,9 @@ class Scripted:
     @classmethod
     def check_options(cls, options: Mapping[str, Any]) -> None:
         """Refuses, with a ConfigError, a function that cannot be found or does not take its arguments."""
-        given = Options(**options)
-        if given.function is not None:
-            _bound(given.function, given.arguments, env=None)
+        o = Options(**options)
+        if o.function is not None:
+            _bound(o.function, o.arguments, env=None)
 
     def run(self) -> None:
         """Plays until the environment raises `BudgetReached`."""
@@ -101,11 +101,11 @@ def constant(env: Any, action: Any) -> Actor:
         return lambda observations, infos: batched
     actions = {agent: typed(env.action_space(agent)) for agent in env.possible_agents}
 
-    def one(agent: str, seen: Any) -> Any:
+    def one(agent: str, observation: Any) -> Any:
         space = env.action_space(agent)
         if not isinstance(space, UnitActions):
             return actions[agent]
-        return row(space, space.first_allowed(space.one_row(seen["actions"]), actions[agent]), 0)
+        return row(space, space.first_allowed(space.one_row(observation["actions"]), actions[agent]), 0)
 
     return lambda observations, infos: {agent: one(agent, observations[agent]) for agent in env.agents}
 
@@ -117,9 +117,9 @@ def _bound(name: str, arguments: Mapping[str, Any], env: Any) -> Actor:
         if not callable(function):
             raise ConfigError(f"{name!r} is a {type(function).__name__}, expected a function")
     signature = inspect.signature(function)
-    given = dict(arguments, **({"env": env} if "env" in signature.parameters else {}))
+    keywords = dict(arguments, **({"env": env} if "env" in signature.parameters else {}))
     try:
-        signature.bind(None, None, **given)
+        signature.bind(None, None, **keywords)
     except TypeError as error:
         raise ConfigError(f"{name}{signature} cannot be called: {error}", path="options.arguments") from error
-    return functools.partial(function, **given)
+    return functools.partial(function, **keywords)

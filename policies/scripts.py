@@ -62,8 +62,8 @@ def dodge(observations: Floats, infos: Infos, *, env: Any, mirror: bool = False)
 def greedy_cover(observations: Floats, infos: Infos) -> Choices:
     """Cover: to the nearest target that no other player is closer to; if there is none, to the nearest of all."""
     count = observations.shape[1] // 4  # players, and as many targets
-    seen = observations.reshape(len(observations), -1, 2)
-    targets, others = seen[:, 1 : 1 + count], seen[:, 1 + count :]  # relative to the player [B, ., 2]
+    points = observations.reshape(len(observations), -1, 2)
+    targets, others = points[:, 1 : 1 + count], points[:, 1 + count :]  # relative to the player [B, ., 2]
     mine = np.linalg.norm(targets, axis=-1)  # [B, target]
     theirs = np.linalg.norm(targets[:, :, None] - others[:, None], axis=-1).min(axis=-1, initial=np.inf)
     cost = mine + np.where(theirs < mine, 10.0, 0.0)  # more than the field is wide
@@ -76,15 +76,15 @@ def greedy_cover(observations: Floats, infos: Infos) -> Choices:
 
 def focus(observations: Any, infos: Infos) -> dict[str, Ragged]:
     """Skirmish (`envs.skirmish`): attacks the weakest enemy in reach; else walks toward the nearest one."""
-    own, enemy = observations["units"]["Own"], observations["units"]["Enemy"]
+    soldiers, enemy = observations["units"]["Own"], observations["units"]["Enemy"]
     enemies = np.full((len(enemy), max(1, int(enemy.lengths.max(initial=0))), 3), np.inf)  # [B, N, 3] x, y, health
     enemies[enemy.rows(), enemy.places()] = enemy.values
 
     walkers = observations["actions"]["Move"]["actors"]  # indices; the own soldiers are the first units
-    places = own.values[walkers.values + np.repeat(own.offsets, walkers.lengths), :2]  # [walkers, 2]
-    apart = enemies[walkers.rows(), :, :2] - places[:, None]  # [walkers, N, 2]
-    nearest = np.abs(apart).sum(axis=-1).argmin(axis=1) if len(places) else np.zeros(0, np.int64)
-    gap = apart[np.arange(len(apart)), nearest]
+    places = soldiers.values[walkers.values + np.repeat(soldiers.offsets, walkers.lengths), :2]  # [walkers, 2]
+    difference = enemies[walkers.rows(), :, :2] - places[:, None]  # [walkers, N, 2]
+    nearest = np.abs(difference).sum(axis=-1).argmin(axis=1) if len(places) else np.zeros(0, np.int64)
+    gap = difference[np.arange(len(difference)), nearest]
     along_x = np.abs(gap[:, 0]) > np.abs(gap[:, 1])
     moves = np.where(along_x, np.where(gap[:, 0] > 0, _RIGHT, _LEFT), np.where(gap[:, 1] > 0, _UP, _DOWN))
 
@@ -93,7 +93,7 @@ def focus(observations: Any, infos: Infos) -> dict[str, Ragged]:
     most = max(1, int(targets.lengths.max(initial=0)))
     health = np.full((len(targets), most), np.inf)  # [B, actees]
     health[targets.rows(), targets.places()] = enemies[
-        targets.rows(), targets.values - np.repeat(own.lengths, targets.lengths), 2
+        targets.rows(), targets.values - np.repeat(soldiers.lengths, targets.lengths), 2
     ]
     choices = np.repeat(targets.lengths, attackers.lengths)  # of each attacker
     attacker = np.repeat(np.arange(attackers.total), choices)

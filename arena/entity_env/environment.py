@@ -77,13 +77,13 @@ class Observation:
             if ids is not None:
                 raise ValueError("ids stand in entities, as (features, ids); give them there, or use features")
             features, ids = {}, {}
-            for kind, given in entities.items():
-                if isinstance(given, tuple):
-                    if len(given) != 2:
-                        raise ValueError(f"entities of type {kind!r} are {len(given)} things; give (features, ids)")
-                    features[kind], ids[kind] = given
-                elif given is not None:
-                    features[kind] = given
+            for kind, one in entities.items():
+                if isinstance(one, tuple):
+                    if len(one) != 2:
+                        raise ValueError(f"entities of type {kind!r} are {len(one)} things; give (features, ids)")
+                    features[kind], ids[kind] = one
+                elif one is not None:
+                    features[kind] = one
         self.done, self.truncated, self.reward = done, truncated, reward
         self.features: Mapping[str, Features] = {} if features is None else features
         self.ids: Mapping[str, Sequence[Hashable]] = {} if ids is None else ids

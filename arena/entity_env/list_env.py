@@ -157,15 +157,15 @@ class ListEnv:
                 raise ValueError(f"unknown action {name!r}; known: {', '.join(space.actions)}")
         expected, choices = f"expected whole numbers in {len(self)} rows, one per actor", {}
         for name in space.actions:
-            given = actions.get(name, [()] * len(self))
-            if isinstance(given, Ragged):
-                values, lengths = given.values, given.lengths
+            of_action = actions.get(name, [()] * len(self))
+            if isinstance(of_action, Ragged):
+                values, lengths = of_action.values, of_action.lengths
             else:
                 try:
-                    values = np.array([number for row in given for number in row])
-                    lengths = np.array([len(row) for row in given], np.int64)
+                    values = np.array([number for row in of_action for number in row])
+                    lengths = np.array([len(row) for row in of_action], np.int64)
                 except (TypeError, ValueError):  # not two levels of lists, or numbers beside lists
-                    raise ValueError(f"action {name!r}: {given!r:.80}; {expected}") from None
+                    raise ValueError(f"action {name!r}: {of_action!r:.80}; {expected}") from None
             if values.shape[1:] == (1,):
                 values = values[:, 0]
             if len(lengths) != len(self) or values.ndim != 1 or (values.dtype.kind not in "iu" and values.size):
@@ -249,6 +249,6 @@ EnvList = ListEnv
 """The published name of `ListEnv`."""
 
 
-def _check_observation(number: int, given: Any) -> None:
-    if not hasattr(given, "features"):
-        raise ValueError(f"environment {number}: a {type(given).__name__}; expected an Observation")
+def _check_observation(number: int, observation: Any) -> None:
+    if not hasattr(observation, "features"):
+        raise ValueError(f"environment {number}: a {type(observation).__name__}; expected an Observation")

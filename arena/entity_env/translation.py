@@ -125,9 +125,9 @@ class Translator:
 
     def batch(self, observations: Sequence[Any]) -> Batch:
         """The observations of B rows; None is a row without anything. Raises `WrongObservation`."""
-        given = [_NOTHING if one is None else one for one in observations]
+        shown = [_NOTHING if one is None else one for one in observations]
         types, hidden, actions = self._known
-        for row, one in enumerate(given):
+        for row, one in enumerate(shown):
             for what, names, known in (
                 ("features of a type", one.features, types),
                 ("ids of a type", one.ids, types),
@@ -141,22 +141,22 @@ class Translator:
                     where = "`hidden` of the space" if known is hidden else "the space"
                     hint = nearest(str(unknown), known)
                     raise WrongObservation(row, f"{what} that is not in {where}, {unknown!r}; {hint}")
-        features = [self._features(given, kind) for kind in self._types]
-        counts = np.array([ragged.lengths for ragged in features], np.int64).reshape(len(features), len(given))
+        features = [self._features(shown, kind) for kind in self._types]
+        counts = np.array([ragged.lengths for ragged in features], np.int64).reshape(len(features), len(shown))
         per_row = counts.T.tolist()
         visible = {}
         for kind, lengths in zip(self._types, counts, strict=True):
-            if not any(kind in one.visible for one in given):
+            if not any(kind in one.visible for one in shown):
                 continue
             parts = []
-            for row, (one, count) in enumerate(zip(given, lengths.tolist(), strict=True)):
+            for row, (one, count) in enumerate(zip(shown, lengths.tolist(), strict=True)):
                 flags = _flags(one.visible.get(kind, [True] * count), (count,))
                 if flags is None:
                     found = f"visible {_short(one.visible[kind])} of type {kind!r}"
                     raise WrongObservation(row, f"{found}; expected {count} flags, one per entity")
                 parts.append(flags)
             visible[kind] = Ragged(np.concatenate(parts), lengths)
-        rows = [_Row(self, row, one, per_row[row]) for row, one in enumerate(given)]
+        rows = [_Row(self, row, one, per_row[row]) for row, one in enumerate(shown)]
         names = self.space.global_features
         numbers = [(0.0,) * len(names) if one is None else one.global_features for one in observations]
         globals_ = _numbers(numbers, (len(numbers), len(names)))
@@ -201,11 +201,11 @@ class Translator:
             found[name] = self._classes.select(actors=actors, actees=actees)
         return found
 
-    def _features(self, given: Sequence[Any], kind: str) -> Ragged:
+    def _features(self, observations: Sequence[Any], kind: str) -> Ragged:
         """The features of a type in all rows: checked together, and row by row only if something is wrong."""
         names = self.space.types[kind]
         width = len(names)
-        rows = [one.features.get(kind, ()) for one in given]
+        rows = [one.features.get(kind, ()) for one in observations]
         try:
             lengths = [len(row) for row in rows]
             if any(type(row) is np.ndarray for row in rows):
@@ -226,10 +226,8 @@ class Translator:
                 raise WrongObservation(row, f"features {_short(features)} of type {kind!r}; {expected}") from None
             for number, item in enumerate(items):
                 if _numbers(item, (width,)) is None:
-                    raise WrongObservation(
-                        row,
-                        f"{kind} {number}: features {_short(item.tolist())} of shape {list(item.shape)}; {expected}",
-                    )
+                    found = f"features {_short(item.tolist())} of shape {list(item.shape)}"
+                    raise WrongObservation(row, f"{kind} {number}: {found}; {expected}")
         raise WrongObservation(0, f"features of type {kind!r} that do not fit together; {expected}")
 
 
@@ -242,18 +240,18 @@ class _Row:
         self.number, self.actions = number, one.actions
         ids: list[Any] = []
         self.begins: dict[str, tuple[int, int]] = {}
-        for (kind, count), given in zip(
+        for (kind, count), of_type in zip(
             zip(translator._types, counts, strict=True), map(one.ids.get, translator._types), strict=True
         ):
             begin = len(ids)
             self.begins[kind] = (begin, begin + count)
-            if given is None:
+            if of_type is None:
                 default = translator._ids[kind]
                 default.extend((kind, number) for number in range(len(default), count))
-                given = default[:count]
-            elif not isinstance(given, Iterable):
-                raise WrongObservation(number, f"ids {_short(given)} of type {kind!r}; expected a list of {count}")
-            ids += given
+                of_type = default[:count]
+            elif not isinstance(of_type, Iterable):
+                raise WrongObservation(number, f"ids {_short(of_type)} of type {kind!r}; expected a list of {count}")
+            ids += of_type
             if len(ids) != begin + count:
                 raise WrongObservation(number, f"{len(ids) - begin} ids for {count} entities of type {kind!r}")
         self.ids = ids
@@ -271,34 +269,28 @@ class _Row:
 
     def chosen(self, name: str, what: str, ids: Iterable[Any] | None, types: Iterable[str] | None) -> list[int]:
         """The indices of actors or actees, in the order given; with neither ids nor types all."""
-        for kind, given in (("ids", ids), ("types", types)):
-            if given is not None and not isinstance(given, Iterable):
-                raise WrongObservation(
-                    self.number, f"action {name!r}: {kind} of {what}s {_short(given)}; expected a list"
-                )
+        for kind, names in (("ids", ids), ("types", types)):
+            if names is not None and not isinstance(names, Iterable):
+                raise self.wrong(name, f"{kind} of {what}s {_short(names)}; expected a list")
         if ids is not None:
             try:
                 found = [self.indices[one] for one in ids]
             except (KeyError, TypeError):
                 unknown = next(one for one in ids if type(one).__hash__ is None or one not in self.ids)
-                where = f"action {name!r}: {what} {unknown!r}"
-                raise WrongObservation(
-                    self.number, f"{where} is the id of no entity; ids: {_short(self.ids)}"
-                ) from None
+                text = f"{what} {unknown!r} is the id of no entity; ids: {_short(self.ids)}"
+                raise self.wrong(name, text) from None
         elif types is not None:
             found = []
             for kind in types:
                 if kind not in self.begins:
-                    raise WrongObservation(
-                        self.number,
-                        f"action {name!r}: {what}s of an unknown type {kind!r}; {nearest(str(kind), self.begins)}",
-                    )
+                    known = nearest(str(kind), self.begins)
+                    raise self.wrong(name, f"{what}s of an unknown type {kind!r}; {known}")
                 found += range(*self.begins[kind])
         else:
             return list(range(len(self.ids)))
         if len(set(found)) != len(found):
             twice = next(index for place, index in enumerate(found) if index in found[:place])
-            raise WrongObservation(self.number, f"action {name!r}: {what} {self.ids[twice]!r} is there twice")
+            raise self.wrong(name, f"{what} {self.ids[twice]!r} is there twice")
         return found
 
     def actors(self, name: str, mask: Any) -> list[int]:
@@ -307,15 +299,16 @@ class _Row:
         if self.hidden:
             for place, index in enumerate(found):
                 if index in self.hidden:
-                    raise WrongObservation(
-                        self.number, f"{self.describe_actor(name, place, index)} is hidden from the policy"
-                    )
+                    raise self.wrong_actor(name, place, index, " is hidden from the policy")
         return found
 
-    def describe_actor(self, name: str, place: int, index: int) -> str:
-        """An actor in messages."""
-        whose = "" if index >= len(self.ids) else f" ({self.ids[index]!r})"
-        return f"action {name!r}: actor {place}{whose}"
+    def wrong(self, name: str, text: str) -> WrongObservation:
+        """The error of an action."""
+        return WrongObservation(self.number, f"action {name!r}: {text}")
+
+    def wrong_actor(self, name: str, place: int, index: int, text: str) -> WrongObservation:
+        """The error of an actor of an action."""
+        return self.wrong(name, f"actor {place}{'' if index >= len(self.ids) else f' ({self.ids[index]!r})'}{text}")
 
     def misshapen(self, name: str, mask: Any, expected: str) -> WrongObservation:
         """The error of a mask of another shape or other values."""
@@ -323,7 +316,7 @@ class _Row:
             found = f"of shape {list(np.shape(mask))}"
         except ValueError:  # rows of different lengths
             found = f"with rows of {', '.join(str(np.size(row)) for row in mask)}"
-        return WrongObservation(self.number, f"action {name!r}: a mask {found}; expected bools {expected}")
+        return self.wrong(name, f"a mask {found}; expected bools {expected}")
 
 
 def _choice(name: str, kind: Choice, rows: Sequence[_Row]) -> Shown:
@@ -331,7 +324,7 @@ def _choice(name: str, kind: Choice, rows: Sequence[_Row]) -> Shown:
     actors: list[int] = []
     lengths: list[int] = []
     masks: list[Any] = []
-    given = False
+    any_mask = False
     for row in rows:
         mask = row.actions.get(name)
         if mask is None:
@@ -349,9 +342,9 @@ def _choice(name: str, kind: Choice, rows: Sequence[_Row]) -> Shown:
         actors += found
         lengths.append(len(found))
         masks.append(flags)
-        given = given or flags is not None
+        any_mask = any_mask or flags is not None
     shown = Ragged(np.array(actors, np.int64), lengths)
-    if not given:
+    if not any_mask:
         return Shown(shown, None, None)
     choices = kind.choices
     every = [True] * choices  # where a row gives no mask
@@ -372,8 +365,8 @@ def _choice(name: str, kind: Choice, rows: Sequence[_Row]) -> Shown:
     if not allowed.any(axis=1).all():
         item = int(np.argmin(allowed.any(axis=1)))
         row = rows[int(shown.rows()[item])]
-        where = row.describe_actor(name, int(shown.places()[item]), int(shown.values[item]))
-        raise WrongObservation(row.number, f"{where}: its mask forbids everything")
+        place, index = int(shown.places()[item]), int(shown.values[item])
+        raise row.wrong_actor(name, place, index, ": its mask forbids everything")
     return Shown(shown, None, Ragged(allowed, shown.lengths))
 
 
@@ -393,18 +386,16 @@ def _select(name: str, kind: Select, rows: Sequence[_Row]) -> Shown:
             picked = row.chosen(name, "actee", mask.actee_ids, mask.actee_types)
             if mask.mask is not None:
                 if not kind.masked:
-                    raise WrongObservation(
-                        row.number, f"action {name!r}: a mask, but its space is SelectEntityActionSpace(masked=False)"
-                    )
+                    raise row.wrong(name, "a mask, but its space is SelectEntityActionSpace(masked=False)")
                 flags = _flags(mask.mask, (len(picking), len(picked)))
                 if flags is None:
                     raise row.misshapen(
                         name, mask.mask, f"[{len(picking)}][{len(picked)}]: {len(picking)} actors, {len(picked)} actees"
                     )
             if row.hidden:
-                seen = [place for place, index in enumerate(picked) if index not in row.hidden]
-                picked = [picked[place] for place in seen]
-                flags = None if flags is None else flags[:, seen]
+                visible = [place for place, index in enumerate(picked) if index not in row.hidden]
+                picked = [picked[place] for place in visible]
+                flags = None if flags is None else flags[:, visible]
             if flags is not None:
                 able = np.asarray(flags.any(axis=1))
                 picking = [picking[place] for place in np.flatnonzero(able).tolist()]
@@ -433,7 +424,7 @@ def _indices(rows: Sequence[Sequence[int]]) -> Ragged:
 def _check_kind(row: _Row, name: str, kind: Kind, mask: Any) -> None:
     needed = f"{_NAMES[type(kind)]}Mask"
     if type(mask).__name__ != needed and not any(base.__name__ == needed for base in type(mask).__mro__):
-        raise WrongObservation(row.number, f"action {name!r}: a {type(mask).__name__}; its space needs a {needed}")
+        raise row.wrong(name, f"a {type(mask).__name__}; its space needs a {needed}")
 
 
 def unit_space(obs_space: Any, action_space: Mapping[str, Any]) -> UnitSpace:
@@ -495,8 +486,8 @@ def _flags(items: Any, shape: tuple[int, ...]) -> NDArray[np.bool_] | None:
     return array.astype(np.bool_)
 
 
-def _short(given: Any) -> str:
-    text = repr(given)
+def _short(value: Any) -> str:
+    text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 

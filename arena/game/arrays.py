@@ -21,11 +21,11 @@ def lost_value(array: NDArray[Any], dtype: np.dtype[Any]) -> str | None:
     Integers must stay the same number. Floats may be rounded to the precision of a narrower float, but must not become
     infinite; as integers they are refused, even if they are whole. A bool is 0 or 1.
     """
-    given = array.dtype
-    if given == dtype or not array.size:
+    before = array.dtype
+    if before == dtype or not array.size:
         return None
-    kinds = given.kind + dtype.kind
-    if kinds in ("bi", "bu", "bf") or (kinds == "ff" and given.itemsize <= dtype.itemsize):
+    kinds = before.kind + dtype.kind
+    if kinds in ("bi", "bu", "bf") or (kinds == "ff" and before.itemsize <= dtype.itemsize):
         return None
     if kinds not in _LIMITED:
         wrong = np.ones(1, np.bool_)
@@ -45,7 +45,7 @@ def lost_value(array: NDArray[Any], dtype: np.dtype[Any]) -> str | None:
                 wrong = np.array([new != old for new, old in zip(typed.tolist(), array.ravel().tolist(), strict=True)])
         if not wrong.any():
             return None
-    return f"{array.reshape(-1)[int(np.argmax(wrong))]!s:.40} ({given})"
+    return f"{array.reshape(-1)[int(np.argmax(wrong))]!s:.40} ({before})"
 
 
 _LIMITED = {"ii", "iu", "ui", "uu", "if", "uf", "ff"}

@@ -156,13 +156,13 @@ def batch_leaves(
     if not (isinstance(space, UnitActions) and type(batch) is dict and batch.keys() == space.spaces.keys()):
         _check_form(space, batch, "batch")  # most batches of units need none
     try:
-        given = columns.flatten(batch)
+        parts = columns.flatten(batch)
     except (KeyError, IndexError) as error:
         raise ValueError(f"{error} is missing in a batch of {_brief(space)}") from error
     except TypeError as error:
         raise TypeError(f"{type(batch).__name__} is no batch of {_brief(space)}: {error}") from error
     found: list[Any] = []
-    for leaf, part in zip(columns.leaves, given, strict=True):
+    for leaf, part in zip(columns.leaves, parts, strict=True):
         if leaf.ragged:
             found.append(_ragged(space, leaf, part, active))
             continue
@@ -177,15 +177,15 @@ def batch_leaves(
     return found
 
 
-def _ragged(space: Space[Any], leaf: Leaf, given: Any, active: Flags) -> Ragged:
-    if not isinstance(given, Ragged):
-        if isinstance(given, (str, bytes)) or not isinstance(given, (Sequence, np.ndarray)):
-            raise TypeError(f"{leaf.place} of {_brief(space)}: a Ragged or one array per row, got {given!r:.80}")
-        arrays = [np.asarray(row) for row in given]
+def _ragged(space: Space[Any], leaf: Leaf, batch: Any, active: Flags) -> Ragged:
+    if not isinstance(batch, Ragged):
+        if isinstance(batch, (str, bytes)) or not isinstance(batch, (Sequence, np.ndarray)):
+            raise TypeError(f"{leaf.place} of {_brief(space)}: a Ragged or one array per row, got {batch!r:.80}")
+        arrays = [np.asarray(row) for row in batch]
         for array in arrays:
             _check_dtype(space, leaf, array)
-        given = Ragged.of(arrays, leaf.dtype, leaf.shape)
-    rows: Ragged = given
+        batch = Ragged.of(arrays, leaf.dtype, leaf.shape)
+    rows: Ragged = batch
     if len(rows.lengths) != len(active) or rows.values.shape[1:] != leaf.shape:
         raise ValueError(
             f"{leaf.place} of {_brief(space)}: {len(active)} rows with items {leaf.shape} are needed, got {len(rows)} "
@@ -197,23 +197,23 @@ def _ragged(space: Space[Any], leaf: Leaf, given: Any, active: Flags) -> Ragged:
     return rows.kept(active).astype(leaf.dtype)
 
 
-def _check_form(space: Space[Any], given: Any, what: str) -> None:
+def _check_form(space: Space[Any], value: Any, what: str) -> None:
     """Checks that mappings and sequences are given where the space has them, without unknown keys."""
     if isinstance(space, spaces.Dict):
-        if not isinstance(given, Mapping):
-            raise TypeError(f"{given!r:.80} is no {what} of {_brief(space)}; a mapping is needed")
-        if not given.keys() <= space.spaces.keys():
-            unknown = next(key for key in given if key not in space.spaces)
+        if not isinstance(value, Mapping):
+            raise TypeError(f"{value!r:.80} is no {what} of {_brief(space)}; a mapping is needed")
+        if not value.keys() <= space.spaces.keys():
+            unknown = next(key for key in value if key not in space.spaces)
             raise ValueError(f"{unknown!r} is not in {_brief(space)}; {nearest(str(unknown), map(str, space.spaces))}")
-        for key, part in given.items():
+        for key, part in value.items():
             _check_form(space.spaces[key], part, what)
     elif isinstance(space, spaces.Tuple):
-        if not isinstance(given, (Sequence, np.ndarray)) or len(given) != len(space.spaces):
-            raise TypeError(f"{given!r:.80} is no {what} of {space}; a tuple of {len(space.spaces)} is needed")
-        for part, inner in zip(space.spaces, given, strict=True):
+        if not isinstance(value, (Sequence, np.ndarray)) or len(value) != len(space.spaces):
+            raise TypeError(f"{value!r:.80} is no {what} of {space}; a tuple of {len(space.spaces)} is needed")
+        for part, inner in zip(space.spaces, value, strict=True):
             _check_form(part, inner, what)
-    elif isinstance(space, spaces.Sequence) and what == "action" and not isinstance(given, (Sequence, np.ndarray)):
-        raise TypeError(f"{given!r:.80} is no {what} of {space}; an array or a list is needed")
+    elif isinstance(space, spaces.Sequence) and what == "action" and not isinstance(value, (Sequence, np.ndarray)):
+        raise TypeError(f"{value!r:.80} is no {what} of {space}; an array or a list is needed")
 
 
 def _brief(space: Space[Any]) -> str:

@@ -46,8 +46,8 @@ def begin(env: Any, seed: int | None, options: Mapping[str, Any] | None = None) 
         takes = named
         if seed is not None:
             env.seed(seed)
-    given = {"seed": seed, "options": None if options is None else dict(options)}
-    return env.reset(**{name: given[name] for name in takes})
+    arguments = {"seed": seed, "options": None if options is None else dict(options)}
+    return env.reset(**{name: arguments[name] for name in takes})
 
 
 def taken_by(env: Any) -> tuple[str, ...]:

@@ -60,8 +60,8 @@ class Ragged:
             ValueError: a row has another shape.
         """
         arrays = []
-        for index, given in enumerate(rows):
-            array = np.asarray(given)
+        for index, row in enumerate(rows):
+            array = np.asarray(row)
             if array.shape[:1] == (0,):
                 array = np.zeros((0, *shape), dtype)
             if array.ndim == 0 or array.shape[1:] != shape:
@@ -181,14 +181,6 @@ class Ragged:
         items = np.repeat(shift, lengths)
         items += np.arange(len(items))
         return Ragged.unchecked(self.values.take(items, axis=0), lengths)
-
-    def __add__(self, numbers: ArrayLike) -> Ragged:
-        """Each row's number is added to its items."""
-        numbers = np.asarray(numbers)
-        if numbers.shape != self.lengths.shape:
-            raise ValueError(f"one number per row is needed, [{len(self)}], got {list(numbers.shape)}")
-        added = np.repeat(numbers, self.lengths).reshape(-1, *(1 for _ in self.shape))
-        return Ragged(self.values + added, self.lengths)
 
     def __eq__(self, other: object) -> bool:
         """Whether dtype, shape of an item, lengths and values are equal."""

@@ -81,19 +81,19 @@ def leaf_spaces(space: Space[Any]) -> Iterator[Space[Any]]:
 def check_unit_spaces(interface: Interface) -> None:
     """Checks that each entity has both units and their actions, or neither; raises `ConfigError`."""
     columns = zip(interface.entities, interface.observation_spaces, interface.action_spaces, strict=True)
-    for entity, seen, acted in columns:
-        for space in (seen, acted):
+    for entity, observed, acted in columns:
+        for space in (observed, acted):
             if (place := _nested_units(space)) is not None:
                 raise ConfigError(
                     f"{entity!r}: units inside of another space, at {place}; a seat has one UnitSpace and its actions"
                 )
-        if isinstance(seen, UnitSpace) and acted != seen.action_space:
+        if isinstance(observed, UnitSpace) and acted != observed.action_space:
             raise ConfigError(
-                f"{entity!r} observes a UnitSpace with the actions {seen.action_space}, but its action space is "
+                f"{entity!r} observes a UnitSpace with the actions {observed.action_space}, but its action space is "
                 f"{acted}; use the `action_space` of the UnitSpace"
             )
-        if isinstance(acted, UnitActions) and not isinstance(seen, UnitSpace):
-            raise ConfigError(f"{entity!r} has the actions {acted}, but observes {seen}, which is no UnitSpace")
+        if isinstance(acted, UnitActions) and not isinstance(observed, UnitSpace):
+            raise ConfigError(f"{entity!r} has the actions {acted}, but observes {observed}, which is no UnitSpace")
 
 
 def _nested_units(space: Space[Any], place: str = "") -> str | None:
@@ -312,12 +312,12 @@ def as_action(space: Space[Any], written: Any) -> Any:
             part = space.feature_space
             items = [typed(part, item) for item in written]
             return np.array(items, part.dtype).reshape(-1, *(part.shape or ()))
-        given = np.asarray(written)
+        array = np.asarray(written)
         with np.errstate(over="ignore", invalid="ignore"):
-            cast = given.astype(space.dtype)
-        if given.dtype.kind == "b" and not isinstance(space, spaces.MultiBinary):
+            cast = array.astype(space.dtype)
+        if array.dtype.kind == "b" and not isinstance(space, spaces.MultiBinary):
             raise ValueError(written)
-        lost = cast.dtype.kind in "iu" and not np.array_equal(cast, given)
+        lost = cast.dtype.kind in "iu" and not np.array_equal(cast, array)
         if lost or (cast.dtype.kind == "f" and not np.isfinite(cast).all()):
             raise ValueError(written)
         return cast[()] if isinstance(space, spaces.Discrete) else cast

@@ -171,21 +171,21 @@ class UnitActions(spaces.Dict):
         `first_row` is the number of the first row in the messages of `ValueError`.
         """
         for name, kind in self.actions.items():
-            given = batch[name]
+            choices = batch[name]
             limits: Any = kind.choices
             if shown is not None:
                 actors = shown[name]["actors"]
-                if (row := _first_difference(given.lengths, actors.lengths)) is not None:
+                if (row := _first_difference(choices.lengths, actors.lengths)) is not None:
                     raise ValueError(
-                        f"action {name!r}, row {first_row + row}: got {given.lengths[row]} choices for "
+                        f"action {name!r}, row {first_row + row}: got {choices.lengths[row]} choices for "
                         f"{actors.lengths[row]} actors"
                     )
                 if isinstance(kind, Select):
                     limits = np.repeat(shown[name]["actees"].lengths, actors.lengths)
-            values = np.asarray(given.values, np.int64)
+            values = np.asarray(choices.values, np.int64)
             wrong = values.view(np.uint64) >= limits  # as unsigned, negative ones are large
             if len(values) and (item := _first(wrong)) is not None:
-                row, most = int(given.rows()[item]), int(np.broadcast_to(limits, values.shape)[item]) - 1
+                row, most = int(choices.rows()[item]), int(np.broadcast_to(limits, values.shape)[item]) - 1
                 raise ValueError(
                     f"action {name!r}, row {first_row + row}: {values[item]} is no choice; they go from 0 to {most}"
                 )
@@ -219,8 +219,8 @@ class UnitActions(spaces.Dict):
             select = isinstance(kind, Select)
             nothing = {"actors": (), "actees": ()} if select else {"actors": ()}
             rows[name] = {}
-            for part, given in {**nothing, **shown.get(name, {})}.items():
-                values = np.asarray(given, np.int8 if part == "mask" else np.int64)
+            for part, array in {**nothing, **shown.get(name, {})}.items():
+                values = np.asarray(array, np.int8 if part == "mask" else np.int64)
                 values = values.reshape(-1, kind.choices) if part == "mask" and not select else values.reshape(-1)
                 rows[name][part] = Ragged(values, [len(values)])
         return rows
@@ -273,10 +273,10 @@ class UnitSpace(spaces.Dict):
         self.types = {name: _names(f"features of {name!r}", features) for name, features in types.items()}
         self.global_features = _names("global features", global_features)
         self.actions = dict(actions or {})
-        given = _names("hidden types", hidden)
-        if unknown := [name for name in given if name not in self.types]:
+        hidden_types = _names("hidden types", hidden)
+        if unknown := [name for name in hidden_types if name not in self.types]:
             raise ValueError(f"hidden: there is no type {unknown[0]!r}; {nearest(unknown[0], self.types)}")
-        self.hidden = tuple(name for name in self.types if name in given)
+        self.hidden = tuple(name for name in self.types if name in hidden_types)
         if not self.actions:
             raise ValueError("a UnitSpace needs at least one action")
         for name, kind in self.actions.items():
@@ -321,10 +321,10 @@ class UnitSpace(spaces.Dict):
             if "globals" not in sample:
                 names = ", ".join(self.global_features)
                 raise ValueError(f"globals is missing; {len(self.global_features)} numbers are needed ({names})")
-            given = np.asarray(sample["globals"])
+            array = np.asarray(sample["globals"])
             with np.errstate(over="ignore"):  # `breach` reports numbers that are not finite
-                values = given.astype(np.float32, copy=False)
-            if values is not given and given.dtype.kind in "iu" and (lost := lost_value(given, values.dtype)):
+                values = array.astype(np.float32, copy=False)
+            if values is not array and array.dtype.kind in "iu" and (lost := lost_value(array, values.dtype)):
                 raise ValueError(f"globals has the value {lost}, which float32 does not hold")
             if values.shape != (len(self.global_features),):
                 raise ValueError(f"globals has the shape {values.shape}, expected ({len(self.global_features)},)")
@@ -349,17 +349,17 @@ class UnitSpace(spaces.Dict):
         _refuse_unknown("action", actions, self.actions)
         whole["actions"] = {}
         for name, kind in self.actions.items():
-            where, given = f"action {name!r}", actions.get(name, {})
-            _refuse_unknown(f"part of {where}", given, _shown_parts(kind))
-            actors = _items(f"{where}: actors", given.get("actors", ()), np.int64)
+            where, shown = f"action {name!r}", actions.get(name, {})
+            _refuse_unknown(f"part of {where}", shown, _shown_parts(kind))
+            actors = _items(f"{where}: actors", shown.get("actors", ()), np.int64)
             whole["actions"][name] = parts = {"actors": actors}
             choices = kind.choices
             if isinstance(kind, Select):
-                parts["actees"] = _items(f"{where}: actees", given.get("actees", ()) if len(actors) else (), np.int64)
+                parts["actees"] = _items(f"{where}: actees", shown.get("actees", ()) if len(actors) else (), np.int64)
                 choices = len(parts["actees"])
             if not kind.masked:
                 continue
-            mask = given.get("mask")
+            mask = shown.get("mask")
             if mask is None:
                 mask = np.ones((len(actors), choices), np.int8)
             shape = np.shape(mask)
@@ -446,8 +446,8 @@ class UnitSpace(spaces.Dict):
         flags = {name: rng.integers(0, 2, count).astype(np.int8) for name, count in counts.items()}
         if self.hidden:
             sample["visible"] = {name: flags[name] for name in self.hidden}
-        seen = [flags[name] if name in self.hidden else np.ones(counts[name], np.int8) for name in self.types]
-        units = np.flatnonzero(np.concatenate([*seen, np.zeros(0, np.int8)]))
+        visible = [flags[name] if name in self.hidden else np.ones(counts[name], np.int8) for name in self.types]
+        units = np.flatnonzero(np.concatenate([*visible, np.zeros(0, np.int8)]))
         sample["actions"] = {}
         for name, kind in self.actions.items():
             if isinstance(kind, GlobalChoice):
@@ -480,11 +480,11 @@ class UnitSpace(spaces.Dict):
     def _breach_of_actions(self, batch: Mapping[str, Any]) -> Breach | None:
         counts = self.lengths(batch)
         begin = np.add.accumulate(counts) - counts
-        seen = None  # of all units of all rows, in the order of indices
+        flags = None  # of all units of all rows, in the order of indices
         if self.hidden:
             ones = [Ragged(np.ones(part.total, np.int8), part.lengths) for part in batch["units"].values()]
             visible = batch["visible"]
-            seen = Ragged.side_by_side(
+            flags = Ragged.side_by_side(
                 [visible.get(name, one) for name, one in zip(self.types, ones, strict=True)]
             ).values
         shown = batch["actions"]
@@ -500,13 +500,13 @@ class UnitSpace(spaces.Dict):
                     return Breach(
                         row, f"{where}: its actor must be {counts[row]}, the number of units, got {actors.values[item]}"
                     )
-            elif (breach := _breach_of_indices(actors, counts, begin, seen, name, "actor")) is not None:
+            elif (breach := _breach_of_indices(actors, counts, begin, flags, name, "actor")) is not None:
                 return breach
             if isinstance(kind, Select):
                 actees: Ragged = parts["actees"]
                 if not actors.total and not actees.total and not (kind.masked and parts["mask"].total):
                     continue
-                if (breach := _breach_of_indices(actees, counts, begin, seen, name, "actee")) is not None:
+                if (breach := _breach_of_indices(actees, counts, begin, flags, name, "actee")) is not None:
                     return breach
                 where = f"action {name!r}"
                 if (row := _first((actors.lengths > 0) & (actees.lengths == 0))) is not None:
@@ -518,11 +518,11 @@ class UnitSpace(spaces.Dict):
         return None
 
 
-def _names(what: str, given: Iterable[str]) -> tuple[str, ...]:
+def _names(what: str, values: Iterable[str]) -> tuple[str, ...]:
     """Distinct names, in order."""
-    names = tuple(given)
-    if isinstance(given, str) or not all(isinstance(name, str) for name in names):
-        raise ValueError(f"{what} must be a list of strings, got {given!r}")
+    names = tuple(values)
+    if isinstance(values, str) or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"{what} must be a list of strings, got {values!r}")
     if twice := [name for name in names if names.count(name) > 1]:
         raise ValueError(f"{what}: {twice[0]!r} is there twice")
     return names
@@ -537,17 +537,17 @@ def _shown_parts(kind: ActionKind) -> dict[str, Space[Any]]:
     return parts
 
 
-def _refuse_unknown(what: str, given: Any, known: Iterable[str]) -> None:
-    if not isinstance(given, Mapping):
-        raise ValueError(f"a mapping by {what} is needed, got {given!r:.80}")
-    for name in given:
+def _refuse_unknown(what: str, mapping: Any, known: Iterable[str]) -> None:
+    if not isinstance(mapping, Mapping):
+        raise ValueError(f"a mapping by {what} is needed, got {mapping!r:.80}")
+    for name in mapping:
         if name not in known:
             raise ValueError(f"there is no {what} {name!r}; {nearest(str(name), known)}")
 
 
-def _items(what: str, given: Any, dtype: Any, shape: tuple[int, ...] = ()) -> NDArray[Any]:
+def _items(what: str, numbers: Any, dtype: Any, shape: tuple[int, ...] = ()) -> NDArray[Any]:
     """An array [n, *shape] of a type, from one of any number type, or lists."""
-    array = np.asarray(given)
+    array = np.asarray(numbers)
     if array.shape[:1] == (0,):
         return np.zeros((0, *shape), dtype)
     if array.ndim == 0 or array.shape[1:] != shape:
@@ -617,7 +617,7 @@ def _breach_of_flags(flags: Ragged, where: str) -> Breach | None:
 
 
 def _breach_of_indices(
-    found: Ragged, counts: Integers, begin: Integers, seen: NDArray[np.int8] | None, action: str, what: str
+    found: Ragged, counts: Integers, begin: Integers, flags: NDArray[np.int8] | None, action: str, what: str
 ) -> Breach | None:
     """The first index that is no unit, is there twice, or is a hidden one (where `seen` of all units of all rows is 0).
 
@@ -638,7 +638,7 @@ def _breach_of_indices(
     if np.count_nonzero(times) < len(values):
         item = int(np.argmax(times[everywhere] > 1))
         return Breach(int(found.rows()[item]), f"action {action!r}: {what} {values[item]} is there twice")
-    if seen is not None and (item := _first(seen[everywhere] == 0)) is not None:
+    if flags is not None and (item := _first(flags[everywhere] == 0)) is not None:
         return Breach(int(found.rows()[item]), f"action {action!r}: {what} {values[item]} is hidden")
     return None
 

@@ -124,14 +124,14 @@ def checked_pairings(found: Any, players: Collection[str], entry: CustomPairings
         if isinstance(one, str) or not isinstance(one, Sequence) or len(one) != 2:
             raise ConfigError(f"{who} returned the pairing {one!r:.80}; expected {expected}")
         teams = []
-        for side, given in enumerate(one):
-            if isinstance(given, str):
-                teams.append(entry.team(_known(given, players, who), side))
-            elif isinstance(given, Sequence) and len(given) == entry.sizes[side]:
-                teams.append(tuple(_known(name, players, who) for name in given))
+        for side, one_side in enumerate(one):
+            if isinstance(one_side, str):
+                teams.append(entry.team(_known(one_side, players, who), side))
+            elif isinstance(one_side, Sequence) and len(one_side) == entry.sizes[side]:
+                teams.append(tuple(_known(name, players, who) for name in one_side))
             else:
                 size = entry.sizes[side]
-                raise ConfigError(f"{who} returned the side {given!r:.80}; expected a name, or {size} of them")
+                raise ConfigError(f"{who} returned the side {one_side!r:.80}; expected a name, or {size} of them")
         pairs.append((teams[0], teams[1]))
     return pairs
 
@@ -158,10 +158,10 @@ def _made(entry: CustomRule | CustomPairings, path: str) -> Any:
     return registry.made_object(cls, options, path=path)
 
 
-def _called(own: Any, method: str, *arguments: Any) -> Any:
+def _called(made: Any, method: str, *arguments: Any) -> Any:
     try:
-        return getattr(own, method)(*arguments)
+        return getattr(made, method)(*arguments)
     except Exception as error:  # any error of the user's code
         raise ConfigError(
-            f"{type(own).__name__}.{method}() raised {type(error).__name__}: {error}{registry.where_raised(error)}"
+            f"{type(made).__name__}.{method}() raised {type(error).__name__}: {error}{registry.where_raised(error)}"
         ) from error

@@ -176,7 +176,7 @@ class GamesSoFar:
         snapshots = [name for line in rounds for name in line.snapshots]
         prior = {} if config.league is None else config.league.prior
         rules = {env: config.envs[env].outcome for env, won in self._decided.items() if not won and env in config.envs}
-        missed: Counter[str] = sum((own for env, own in self._cut.items() if self._decided[env]), Counter())
+        missed: Counter[str] = sum((counted for env, counted in self._cut.items() if self._decided[env]), Counter())
         return ResultSet(
             Timeline(periods, config.ticks, config.learners, beginnings, snapshots, prior),
             first=self._first,

@@ -137,9 +137,9 @@ class Results:
         """The games of each player, by side: a game in which it is on both sides counts for both."""
         found: dict[str, Score] = {}
         for teams, score in self.pairs().items():
-            for team, seen in zip(teams, (score, score.reversed), strict=True):
+            for team, of_team in zip(teams, (score, score.reversed), strict=True):
                 for player in {*team}:
-                    found[player] = found.get(player, _NOTHING).plus(seen)
+                    found[player] = found.get(player, _NOTHING).plus(of_team)
         return found
 
     @property

@@ -11,8 +11,8 @@ import numpy as np
 
 from arena.config.league import SnapshotsConfig
 from arena.config.matches import MatchConfig
+from arena.league.ratings import sprt
 from arena.league.ratings.ratings import fit
-from arena.league.ratings.sprt import Test, Verdict
 from arena.league.results import Encounter, Results, Score
 from arena.league.rounds_file import player_of, snapshot_name
 from arena.league.timeline import Timeline
@@ -38,9 +38,9 @@ def joining(
     for policy, newest in candidates:
         if rule.gate is not None and newest is not None:
             games = score(policy, newest)
-            state = Test(rule.gate.elo, rule.gate.alpha, rule.gate.beta).state(games)
+            state = sprt.state(rule.gate, games)
             gates.append(GateRecord(policy, newest, state.verdict.value, state.llr, games.games))
-    kept_out = {gate.policy for gate in gates if gate.verdict != Verdict.BETTER.value}
+    kept_out = {gate.policy for gate in gates if gate.verdict != sprt.Verdict.BETTER.value}
     names = tuple(snapshot_name(policy, tick) for policy, _ in candidates if policy not in kept_out)
     return names, tuple(gates)
 
@@ -83,8 +83,8 @@ def paired(rounds: Iterable[Games], policy: str, other: str) -> Score:
                     settings[key][place].extend(
                         game.score if {*game.first} == {player} else game.score.reversed for game in played
                     )
-        for own, theirs in settings.values():
-            for mine, its in zip(own, theirs, strict=False):
+        for ours, theirs in settings.values():
+            for mine, its in zip(ours, theirs, strict=False):
                 won, lost = mine.wins and its.losses, mine.losses and its.wins
                 found = found.plus(Score(wins=won, draws=1 - won - lost, losses=lost))
     return found

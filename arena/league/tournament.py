@@ -174,9 +174,9 @@ def next_batch(
     found = table(results, players, rule)
     if found.decided:
         return None
-    wanted = min(left, max(len(players), played // (_PART * meeting)))
-    count = min(wanted, len(players))
-    episodes = wanted // count
+    meetings = min(left, max(len(players), played // (_PART * meeting)))
+    count = min(meetings, len(players))
+    episodes = meetings // count
     games = meeting * episodes
     if circles := [pair.circle for pair in found.contradictions if pair.circle]:
         # The pairs within circles with the fewest games, chosen in turn.
@@ -196,7 +196,7 @@ def next_batch(
 def every_pair(players: Sequence[str]) -> list[tuple[str, str]]:
     """All pairs in the order of their first meetings: after every P pairs, the P players have had equally many."""
     count = len(players)
-    pairs = [(place, (place + apart) % count) for apart in range(1, count // 2 + 1) for place in range(count)]
+    pairs = [(place, (place + distance) % count) for distance in range(1, count // 2 + 1) for place in range(count)]
     distinct = dict[frozenset[int], tuple[int, int]]()
     for pair in pairs:
         distinct.setdefault(frozenset(pair), pair)  # of an even number the last round has each pair twice

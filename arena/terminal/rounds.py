@@ -26,7 +26,7 @@ from arena.config.matches import (
 )
 from arena.config.members import gated, populations, snapshotted
 from arena.errors import pluralize
-from arena.league.ratings.sprt import Test
+from arena.league.ratings.sprt import expected_games
 
 
 def rounds_lines(config: Config) -> list[str]:
@@ -123,7 +123,7 @@ def _opponents(entry: MatchmakingConfig) -> str:
 
 
 def _gate_text(gate: GateConfig) -> str:
-    games = pluralize(_expected_games(gate), "game that is won or lost", "games that are won or lost")
+    games = pluralize(math.ceil(expected_games(gate)), "game that is won or lost", "games that are won or lost")
     return f"a policy that is better by just {gate.elo:g} Elo is found so after about {games}"
 
 
@@ -137,12 +137,8 @@ def gate_lines(config: Config) -> list[str]:
         f"gate: {_gate_text(gate)}; {name} has {games} at most until it is asked for the last time: set a larger "
         "`elo`, or more `rounds` or `ticks`"
         for name, games in most.items()
-        if games < _expected_games(gate)
+        if games < math.ceil(expected_games(gate))
     ]
-
-
-def _expected_games(gate: GateConfig) -> int:
-    return math.ceil(Test(gate.elo, gate.alpha, gate.beta).expected_games)
 
 
 def _often(rounds: int) -> str:

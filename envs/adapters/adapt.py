@@ -100,7 +100,7 @@ def _adapted(
                 raise ConfigError(f"{type(game).__name__} is a batched game, but has no {call}: {error}") from error
     else:
         check_call(factory, arguments[0], path="kwargs")
-        instances = [factory(**given) for given in arguments]
+        instances = [factory(**keywords) for keywords in arguments]
         first = instances[0]
         if is_entity_env(first):
             game = EntityGames(instances)
@@ -134,8 +134,8 @@ def _lane_game(env: Any) -> LaneGame:
         return AECGame(env)
     if is_dict_env(env):
         return DictGame(env)
-    given = [getattr(env, each, None) for each in ("observation_spaces", "action_spaces", "reset", "step")]
-    if all(isinstance(each, (list, tuple)) for each in given[:2]) and all(map(callable, given[2:])):
+    members = [getattr(env, each, None) for each in ("observation_spaces", "action_spaces", "reset", "step")]
+    if all(isinstance(each, (list, tuple)) for each in members[:2]) and all(map(callable, members[2:])):
         return ListGame(env)
     if isinstance(env, gymnasium.vector.VectorEnv) or ("stable_baselines3", "VecEnv") in bases:
         raise ConfigError(

@@ -41,7 +41,7 @@ class AgentGame:
         self.ended: set[Any] = set()
         self.entities = tuple(map(str, agents))
         self.action_spaces: tuple[Space[Any], ...] = tuple(acted)
-        seen: list[Space[Any]] = []
+        observation_spaces: list[Space[Any]] = []
         sizes: list[int] = []
         self._inner: list[str | None] = []  # of each agent the key of the observation itself; None: it is no such Dict
         for space, size in zip(observed, map(mask_size, acted), strict=True):
@@ -52,22 +52,22 @@ class AgentGame:
                     inner = None
             self._inner.append(inner)
             sizes.append(0 if inner is None else size)
-            seen.append(space[inner] if inner is not None and isinstance(space, spaces.Dict) else space)
-        self.mask_sizes, self.observation_spaces = tuple(sizes), tuple(seen)
+            observation_spaces.append(space[inner] if inner is not None and isinstance(space, spaces.Dict) else space)
+        self.mask_sizes, self.observation_spaces = tuple(sizes), tuple(observation_spaces)
 
-    def known(self, what: str, given: Any, besides: Sequence[str] = ()) -> list[Any]:
+    def known(self, what: str, mapping: Any, besides: Sequence[str] = ()) -> list[Any]:
         """The agents in a mapping of the game; raises `GameError` if a key is no agent, and not in `besides`."""
-        if not isinstance(given, Mapping):
-            raise GameError(f"a {type(given).__name__} as {what}; expected a mapping by agent")
-        unknown = next((name for name in given if name not in self.index and name not in besides), None)
+        if not isinstance(mapping, Mapping):
+            raise GameError(f"a {type(mapping).__name__} as {what}; expected a mapping by agent")
+        unknown = next((name for name in mapping if name not in self.index and name not in besides), None)
         if unknown is not None:
             raise GameError(f"{what} of the unknown agent {unknown!r}; agents are {', '.join(self.entities)}")
-        return [name for name in given if name not in besides]
+        return [name for name in mapping if name not in besides]
 
-    def complete(self, what: str, given: Any, agents: Iterable[Any]) -> None:
+    def complete(self, what: str, mapping: Any, agents: Iterable[Any]) -> None:
         """Checks that a mapping has these agents, and no unknown ones; raises `GameError`."""
-        self.known(what, given)
-        missing = next((agent for agent in agents if agent not in given), None)
+        self.known(what, mapping)
+        missing = next((agent for agent in agents if agent not in mapping), None)
         if missing is not None:
             raise GameError(f"{what} without the agent {missing!r}; expected one for each agent that plays")
 

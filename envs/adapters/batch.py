@@ -117,12 +117,12 @@ class BatchedLanes:
             return Step(self._frame(infos), rewards, terminated, truncated)
         self._ended |= ended
         self._note_ends()
-        given = [None if mask is None else mask.copy() for mask in self._masks]
+        masks = [None if mask is None else mask.copy() for mask in self._masks]
         frame = self._frame(infos)
-        if any(mask is not None for mask in given):  # the game's own masks in rows that ended at this tick
+        if any(mask is not None for mask in masks):  # the game's own masks in rows that ended at this tick
             final = [
                 None if mask is None or last is None else np.where(ended[:, entity, None], last, mask)
-                for entity, (mask, last) in enumerate(zip(frame.masks, given, strict=True))
+                for entity, (mask, last) in enumerate(zip(frame.masks, masks, strict=True))
             ]
             frame = frame._replace(final_masks=final)
         return Step(frame, rewards, terminated, truncated)
@@ -170,14 +170,14 @@ class BatchedLanes:
                 if mask is not None and MASK not in info:
                     mask[lane] = 1
                 elif mask is not None:
-                    given = _array(info.pop(MASK))
-                    fits = given.shape == mask.shape[1:] and given.dtype.kind in "biuf"
+                    from_info = _array(info.pop(MASK))
+                    fits = from_info.shape == mask.shape[1:] and from_info.dtype.kind in "biuf"
                     if fits:
                         with np.errstate(invalid="ignore"):
-                            mask[lane] = given
-                        fits = given.dtype == mask.dtype or not np.count_nonzero(mask[lane] != given)
+                            mask[lane] = from_info
+                        fits = from_info.dtype == mask.dtype or not np.count_nonzero(mask[lane] != from_info)
                     if not fits:
-                        found = f"the action mask {str(given)[:80]} of shape {given.shape}"
+                        found = f"the action mask {str(from_info)[:80]} of shape {from_info.shape}"
                         raise self._wrong(f"{found}; expected {mask.shape[1:]} of 0 and 1", lane, entity)
             infos.append(info)
         return infos

@@ -239,11 +239,11 @@ class StackedObservation(ObservationWrapper):
     """
 
     def __init__(self, game: BatchedEnv, size: int, *, zeros: bool) -> None:
-        seen = game.interface.observation_spaces
-        super().__init__(game, [stacked_space(space, size) for space in seen])
-        self._padding = [spaces.flatten(space, create_zero_array(space)) if zeros else None for space in seen]
+        observed = game.interface.observation_spaces
+        super().__init__(game, [stacked_space(space, size) for space in observed])
+        self._padding = [spaces.flatten(space, create_zero_array(space)) if zeros else None for space in observed]
         self._frames: list[list[Array]] = []  # per entity and leaf: views [L, size, ...] of the observations
-        for space, batch in zip(seen, self._observations, strict=True):
+        for space, batch in zip(observed, self._observations, strict=True):
             # By path: a Dict space of Gymnasium may have its keys in another order after batching.
             leaves = [reduce(getitem, leaf.path, batch) for leaf in spaces.leaves_of(space)]
             if (axis := channel_axis(space)) is not None:  # [L, h, w, size * c] is [L, h, w, size, c]

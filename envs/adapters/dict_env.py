@@ -35,7 +35,7 @@ def is_dict_env(env: Any) -> bool:
         kind.__name__ == "MultiAgentEnv" and kind.__module__.partition(".")[0] == "ray" for kind in type(env).__mro__
     )
     by_agent = (getattr(env, name, None) for name in ("observation_spaces", "action_spaces"))
-    return of_rllib or all(isinstance(given, Mapping) for given in by_agent)  # as `Dict` spaces are
+    return of_rllib or all(isinstance(one, Mapping) for one in by_agent)  # as `Dict` spaces are
 
 
 class DictGame(AgentGame):
@@ -60,11 +60,11 @@ class DictGame(AgentGame):
             raise ConfigError(f"{name} has agents with equal names: {', '.join(map(repr, agents))}")
         found: list[list[Space[Any]]] = []
         for what in ("observation", "action"):
-            given = getattr(env, f"{what}_spaces", None) or getattr(env, f"{what}_space", None)
-            by_agent: Any = dict(given.spaces) if isinstance(given, spaces.Dict) else given
-            of_all = isinstance(given, spaces.Dict) and not set(agents) & set(by_agent)
+            declared = getattr(env, f"{what}_spaces", None) or getattr(env, f"{what}_space", None)
+            by_agent: Any = dict(declared.spaces) if isinstance(declared, spaces.Dict) else declared
+            of_all = isinstance(declared, spaces.Dict) and not set(agents) & set(by_agent)
             if of_all or not isinstance(by_agent, Mapping):
-                by_agent = dict.fromkeys(agents, given)
+                by_agent = dict.fromkeys(agents, declared)
             without = next((agent for agent in agents if not isinstance(by_agent.get(agent), Space)), None)
             if without is not None:
                 raise ConfigError(f"{name}: the agent {without!r} has no {what} space in `{what}_spaces`")
@@ -74,31 +74,31 @@ class DictGame(AgentGame):
 
     def reset(self, seed: int | None, options: Mapping[str, Any] | None) -> LaneStep:
         """Begins an episode; a game gets `seed` and `options` if its `reset` takes them."""
-        given = begin(self._env, seed, options)
-        observations, infos = given if isinstance(given, tuple) and len(given) == 2 else (given, {})
+        result = begin(self._env, seed, options)
+        observations, infos = result if isinstance(result, tuple) and len(result) == 2 else (result, {})
         self.ended = set()
         self._turn = self.known("observations", observations)
         step = self.lane_step(set(self._turn), observations, {}, {}, {}, infos)
-        seen = zip(step.observations, self.observation_spaces, strict=True)
-        return step._replace(observations=[no_op(space) if one is None else one for one, space in seen])
+        pairs = zip(step.observations, self.observation_spaces, strict=True)
+        return step._replace(observations=[no_op(space) if one is None else one for one, space in pairs])
 
     def step(self, actions: Sequence[Any]) -> LaneStep:
         """One step; the game gets the actions of the agents whose turn it is."""
-        given = self._env.step({agent: actions[self.index[agent]] for agent in self._turn})
-        if not isinstance(given, tuple) or len(given) not in (4, 5):
-            found = f"{len(given)} values" if isinstance(given, tuple) else f"one {type(given).__name__}"
+        result = self._env.step({agent: actions[self.index[agent]] for agent in self._turn})
+        if not isinstance(result, tuple) or len(result) not in (4, 5):
+            found = f"{len(result)} values" if isinstance(result, tuple) else f"one {type(result).__name__}"
             raise ConfigError(
                 f"step() of {type(self._env).__name__} gave {found}; a game of dictionaries gives {_OF_STEP}"
             )
-        observations, rewards, terminateds, *flags, infos = given
+        observations, rewards, terminateds, *flags, infos = result
         truncateds: Mapping[Any, bool] = flags[0] if flags else {}
-        seen = self.known("observations", observations)
+        present = self.known("observations", observations)
         self.known("rewards", rewards)
         self.known("terminateds", terminateds, besides=(ALL,))
         self.known("truncateds", truncateds, besides=(ALL,))
         if ALL not in terminateds:
             raise GameError(f"no flag {ALL!r} among the ends of agents; it says whether the episode is over")
-        self.check_ended(seen, rewards)
+        self.check_ended(present, rewards)
         terminated, truncated = {}, {}
         for agent in self.agents:
             if agent not in self.ended:
@@ -107,5 +107,5 @@ class DictGame(AgentGame):
                     ends = [bool(ends.get(ALL, False)) for ends in (terminateds, truncateds)]
                 terminated[agent], truncated[agent] = ends
         self.ended.update(agent for agent in terminated if terminated[agent] or truncated[agent])
-        self._turn = [agent for agent in seen if agent not in self.ended]
+        self._turn = [agent for agent in present if agent not in self.ended]
         return self.lane_step(set(self._turn), observations, rewards, terminated, truncated, infos)

@@ -109,15 +109,15 @@ class EntityGames:
             for env in envs:
                 stack.callback(env.close)
 
-    def _put(self, observations: list[list[Any]], lane: int, given: Any) -> None:
+    def _put(self, observations: list[list[Any]], lane: int, result: Any) -> None:
         """Stores the observations of one lane's game, per player."""
         players = self.interface.entities
         if len(players) == 1:
-            given = (given,)
-        elif not isinstance(given, (list, tuple)) or len(given) != len(players):
-            found = f"{len(given)} observations" if isinstance(given, (list, tuple)) else f"a {type(given).__name__}"
+            result = (result,)
+        elif not isinstance(result, (list, tuple)) or len(result) != len(players):
+            found = f"{len(result)} observations" if isinstance(result, (list, tuple)) else f"a {type(result).__name__}"
             raise GameError(f"{found}; expected a list of {len(players)} observations, one per player", lane=lane)
-        for player, one in enumerate(given):
+        for player, one in enumerate(result):
             if not hasattr(one, "features"):
                 found = f"a {type(one).__name__}; expected an Observation, which holds reward and done too"
                 raise GameError(found, entity=players[player], lane=lane)

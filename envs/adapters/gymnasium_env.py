@@ -36,20 +36,20 @@ class GymnasiumGame:
 
     def reset(self, seed: int | None, options: Mapping[str, Any] | None) -> LaneStep:
         try:
-            given = self._env.reset(seed=seed, options=None if options is None else dict(options))
+            result = self._env.reset(seed=seed, options=None if options is None else dict(options))
         except (TypeError, ValueError) as error:
             _refuse_unpacked(error)
             raise
-        observation, info = returned(self._env, "reset", given, _OF_RESET)
+        observation, info = returned(self._env, "reset", result, _OF_RESET)
         return LaneStep((observation,), (True,), (info,), (0.0,), (False,), (False,))
 
     def step(self, actions: Sequence[Any]) -> LaneStep:
         try:
-            given = self._env.step(actions[0])
+            result = self._env.step(actions[0])
         except (TypeError, ValueError) as error:
             _refuse_unpacked(error)
             raise
-        observation, reward, terminated, truncated, info = returned(self._env, "step", given, _OF_STEP)
+        observation, reward, terminated, truncated, info = returned(self._env, "step", result, _OF_STEP)
         over = bool(terminated or truncated)
         return LaneStep((observation,), (not over,), (info,), (reward,), (terminated,), (truncated,))
 

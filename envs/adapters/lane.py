@@ -60,15 +60,15 @@ def picture(env: Any) -> NDArray[np.uint8] | str | None:
     return image if image is None or isinstance(image, str) else np.asarray(image, np.uint8)
 
 
-def returned(env: Any, call: str, given: Any, names: Sequence[str], remedy: str = "") -> Sequence[Any]:
+def returned(env: Any, call: str, result: Any, names: Sequence[str], remedy: str = "") -> Sequence[Any]:
     """What `reset` or `step` (`call`) of a game returned; `remedy` is by default that for games before Gymnasium 0.26.
 
     Raises:
         ConfigError: another number of values than of `names`.
     """
-    if isinstance(given, (tuple, list)) and len(given) == len(names):
-        return given
-    found = f"{len(given)} values" if isinstance(given, (tuple, list)) else f"one {type(given).__name__}"
+    if isinstance(result, (tuple, list)) and len(result) == len(names):
+        return result
+    found = f"{len(result)} values" if isinstance(result, (tuple, list)) else f"one {type(result).__name__}"
     if not remedy and call == "reset":
         remedy = "older games give no infos: return them too, empty if there are none"
     elif not remedy:

@@ -51,15 +51,15 @@ class ListGame:
 
     def reset(self, seed: int | None, options: Mapping[str, Any] | None) -> LaneStep:
         n = len(self.entities)
-        given = begin(self._env, seed, options)
-        infos = given[1] if isinstance(given, tuple) and len(given) == 2 else None
+        result = begin(self._env, seed, options)
+        infos = result[1] if isinstance(result, tuple) and len(result) == 2 else None
         listed = isinstance(infos, (list, tuple)) and bool(infos) and all(isinstance(one, Mapping) for one in infos)
         if listed or isinstance(infos, Mapping):
             raise ConfigError(
                 f"reset() of {type(self._env).__name__} gave observations and infos; in the interface of lists it "
                 "gives a list of observations, one per entity, and no infos"
             )
-        observations = self._per_entity("observations", given)
+        observations = self._per_entity("observations", result)
         self._done = [False] * n
         return LaneStep(observations, [True] * n, [{}] * n, [0.0] * n, [False] * n, [False] * n)
 
@@ -85,10 +85,10 @@ class ListGame:
             truncated=cut,
         )
 
-    def _per_entity(self, what: str, given: Sequence[Any]) -> Sequence[Any]:
-        if len(given) != len(self.entities):
-            raise ValueError(f"the game gave {len(given)} {what} for {len(self.entities)} entities")
-        return given
+    def _per_entity(self, what: str, values: Sequence[Any]) -> Sequence[Any]:
+        if len(values) != len(self.entities):
+            raise ValueError(f"the game gave {len(values)} {what} for {len(self.entities)} entities")
+        return values
 
     def render(self) -> NDArray[np.uint8] | None:
         image = self._env.render() if hasattr(self._env, "render") else None

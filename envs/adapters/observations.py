@@ -45,11 +45,11 @@ class ObservationLane:
         return self._as_samples(self._game.reset(seed, options))
 
     def step(self, actions: Sequence[Any]) -> LaneStep:
-        given = list(actions)
+        translated_actions = list(actions)
         for entity, (translator, shown) in enumerate(zip(self._translators, self._shown, strict=True)):
             if translator is not None and shown is not None:
-                given[entity] = translator.actions(shown, 0, given[entity] or {})
-        return self._as_samples(self._game.step(given))
+                translated_actions[entity] = translator.actions(shown, 0, translated_actions[entity] or {})
+        return self._as_samples(self._game.step(translated_actions))
 
     def _as_samples(self, lane_step: LaneStep) -> LaneStep:
         observations, infos = list(lane_step.observations), list(lane_step.infos)

@@ -40,7 +40,7 @@ class AECGame(PettingZooGame):
         rewards = copied(env.rewards)
         terminated = {agent: bool(env.terminations[agent]) for agent in env.agents}
         truncated = {agent: bool(env.truncations[agent]) for agent in env.agents}
-        seen = self._look(agent for agent in env.agents if terminated[agent] or truncated[agent])
+        looked = self._look(agent for agent in env.agents if terminated[agent] or truncated[agent])
         for left in range(len(env.agents), -1, -1):  # each ended agent leaves `agents` by one step with None
             if not env.agents or not (env.terminations[env.agent_selection] or env.truncations[env.agent_selection]):
                 break
@@ -50,8 +50,8 @@ class AECGame(PettingZooGame):
         self.check_ended(env.agents, rewards)
         self.ended.update(agent for agent in terminated if agent not in env.agents)
         if env.agents:
-            seen |= self._look([env.agent_selection])
-        return self._lane_step(seen, rewards, terminated, truncated)
+            looked |= self._look([env.agent_selection])
+        return self._lane_step(looked, rewards, terminated, truncated)
 
     def _check_mappings(self) -> None:
         """Checks that the game's mappings have its agents, after a reset or the step of the agent that was to move."""
@@ -76,12 +76,12 @@ class AECGame(PettingZooGame):
 
     def _lane_step(
         self,
-        seen: Mapping[Any, Any],
+        looked: Mapping[Any, Any],
         rewards: Mapping[Any, float],
         terminated: Mapping[Any, bool],
         truncated: Mapping[Any, bool],
     ) -> LaneStep:
         env = self._env
-        observations, infos = ({agent: one[part] for agent, one in seen.items()} for part in (0, 1))
+        observations, infos = ({agent: one[part] for agent, one in looked.items()} for part in (0, 1))
         active = [env.agent_selection] if env.agents else []
         return self.lane_step(active, observations, rewards, terminated, truncated, infos, over=not env.agents)

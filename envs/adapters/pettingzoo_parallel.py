@@ -23,8 +23,8 @@ class ParallelGame(PettingZooGame):
         self._flagged: set[Any] = set()  # agents that were terminated or truncated, also if `agents` keeps them
 
     def reset(self, seed: int | None, options: Mapping[str, Any] | None) -> LaneStep:
-        given = self._env.reset(seed=seed, options=None if options is None else dict(options))
-        observations, infos = returned(self._env, "reset", given, _OF_RESET)
+        result = self._env.reset(seed=seed, options=None if options is None else dict(options))
+        observations, infos = returned(self._env, "reset", result, _OF_RESET)
         self.ended, self._flagged = set(), set()
         present = self.known("`agents`", dict.fromkeys(self._env.agents))
         self.complete("observations", observations, present)
@@ -36,11 +36,11 @@ class ParallelGame(PettingZooGame):
         for agent in self._env.agents:
             index = self.index[agent]
             joint[agent] = no_op(self.action_spaces[index]) if actions[index] is None else actions[index]
-        given = returned(self._env, "step", self._env.step(joint), _OF_STEP)
-        observations, rewards, terminated, truncated, infos = given
+        result = returned(self._env, "step", self._env.step(joint), _OF_STEP)
+        observations, rewards, terminated, truncated, infos = result
         present = self.known("`agents`", dict.fromkeys(self._env.agents))
         acted = [agent for agent in joint if agent not in self._flagged]
-        for what, values in zip(_OF_STEP[1:4], given[1:4], strict=True):
+        for what, values in zip(_OF_STEP[1:4], result[1:4], strict=True):
             self.complete(what, values, acted)
         flagged = {agent for agent in acted if terminated[agent] or truncated[agent]}
         left = next((agent for agent in acted if present and agent not in present and agent not in flagged), None)
@@ -49,10 +49,10 @@ class ParallelGame(PettingZooGame):
                 f"no end of the agent {left!r}, which has left `agents`; expected it terminated or truncated"
             )
         # Nothing is learned from the last observation of an agent that is terminated.
-        seen = [
+        observed = [
             one for one in dict.fromkeys((*acted, *present)) if one not in self._flagged and not terminated.get(one)
         ]
-        self.complete("observations", observations, seen)
+        self.complete("observations", observations, observed)
         self.check_ended(present, rewards)
         self.ended.update(agent for agent in joint if agent not in present)
         self._flagged |= flagged

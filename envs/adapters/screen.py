@@ -54,12 +54,12 @@ def open_screen() -> str:
     if not number.isdecimal():
         shell.stdin.close()
         raise ConfigError(f"Xvfb does not start; {REMEDY}", path="screen")
-    _held.append(shell)  # its stdin stays open
+    _servers.append(shell)  # its stdin stays open
     os.environ["DISPLAY"] = f":{number}"
     return f":{number}"
 
 
-_held: list[subprocess.Popen[str]] = []
+_servers: list[subprocess.Popen[str]] = []
 
 
 def screen_hint(error: BaseException) -> str:

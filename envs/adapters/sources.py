@@ -20,7 +20,7 @@ from arena.errors import ConfigError, close_name, nearest
 if TYPE_CHECKING:
     from arena.external.interface import ExternalGames
 
-_GIVEN = {"lanes", "env", "context"}  # parameters that the arena fills itself
+_OF_ARENA = {"lanes", "env", "context"}  # parameters that the arena fills itself
 
 
 def check_call(
@@ -42,7 +42,7 @@ def check_call(
         who = getattr(function, "__name__", repr(function)) if name is None else name
         known = {key for key, value in signature.parameters.items() if value.kind is not value.VAR_KEYWORD}
         wrong = next((key for key in kwargs if key not in known), "")
-        raise ConfigError(f"{who}: {error}; {nearest(wrong, known - _GIVEN)}", path=path) from error
+        raise ConfigError(f"{who}: {error}; {nearest(wrong, known - _OF_ARENA)}", path=path) from error
 
 
 def gymnasium_factory(name: str) -> Callable[..., gymnasium.Env[Any, Any]]:

@@ -36,8 +36,8 @@ def spread(choices: Any, actors: Flags, default: int) -> Integers:
     found = np.full(actors.shape, default, np.int64)
     counts = actors.sum(axis=1)
     if not np.array_equal(choices.lengths, counts):
-        given = (choices.lengths == counts) & (counts > 0)
-        actors, choices = actors & given[:, None], choices[given]
+        complete = (choices.lengths == counts) & (counts > 0)
+        actors, choices = actors & complete[:, None], choices[complete]
     found[actors] = choices.values
     return found
 
@@ -70,18 +70,18 @@ def states_of(
     return list(states)
 
 
-def rows_of_state(given: Any, path: str, features: Sequence[str], board: Sequence[int]) -> Integers:
+def rows_of_state(value: Any, path: str, features: Sequence[str], board: Sequence[int]) -> Integers:
     """The objects on the cells of a board in a state, int64 `[n, features]`; raises `ConfigError`.
 
     `path` is that of the key in the options, as `states[0].mines`; the first features are x and y.
     """
     try:
-        rows = np.array(given).reshape(-1, len(features)) if len(given) == 0 else np.array(given)
+        rows = np.array(value).reshape(-1, len(features)) if len(value) == 0 else np.array(value)
     except (TypeError, ValueError):  # not a list, or of unequal lengths
         rows = np.zeros(0)
     expected = f"a list of ({', '.join(features)}), whole numbers from 0"
     if rows.ndim != 2 or rows.shape[1] != len(features) or (rows.size and rows.dtype.kind not in "iu"):
-        raise ConfigError(f"found {given!r:.80}; expected {expected}", path=path)
+        raise ConfigError(f"found {value!r:.80}; expected {expected}", path=path)
     wrong = (rows < 0).any(axis=1) | (rows[:, 0] >= board[0]) | (rows[:, 1] >= board[1])
     if wrong.any():
         found = tuple(rows[wrong][0].tolist())
@@ -89,11 +89,11 @@ def rows_of_state(given: Any, path: str, features: Sequence[str], board: Sequenc
     return rows.astype(np.int64)
 
 
-def number_of_state(given: Any, path: str) -> int:
+def number_of_state(value: Any, path: str) -> int:
     """A whole number from 0 in a state; raises `ConfigError`."""
-    if isinstance(given, bool) or not isinstance(given, (int, np.integer)) or given < 0:
-        raise ConfigError(f"found {given!r:.80}; expected a whole number from 0", path=path)
-    return int(given)
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0:
+        raise ConfigError(f"found {value!r:.80}; expected a whole number from 0", path=path)
+    return int(value)
 
 
 def grown(array: NDArray[Any], size: int) -> NDArray[Any]:

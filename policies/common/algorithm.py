@@ -167,9 +167,9 @@ class Algorithm(ABC):
         self.device = device_of(self.options.device)
         self.double = bool(getattr(self.options, "normalize_observations", False))
         self.ticks_done = 0
-        if (given := getattr(self.options, "extra_loss", None)) is not None:
+        if (extra_loss := getattr(self.options, "extra_loss", None)) is not None:
             spaces = env.single_observation_space, env.single_action_space
-            self.extra = ExtraLoss(given, *spaces, seed=group.seed)
+            self.extra = ExtraLoss(extra_loss, *spaces, seed=group.seed)
         self._parts: tuple[str, ...] = ()
         self._counters: dict[str, object] = {}
 
@@ -241,10 +241,10 @@ class Algorithm(ABC):
     def made_up(self) -> tuple[list[Any], Tensor | None, Any]:
         """Leaves as the network takes them, masks and actions [2, ...] of samples of the spaces."""
         space = self.env.single_observation_space
-        seen, acted = (batched_space(one, 2) for one in (space, self.env.single_action_space))
-        for batched in (seen, acted):
+        observed, acted = (batched_space(one, 2) for one in (space, self.env.single_action_space))
+        for batched in (observed, acted):
             batched.seed(0)
-        leaves = to_leaves(space, seen.sample())
+        leaves = to_leaves(space, observed.sample())
         for leaf in leaves:
             if isinstance(leaf, Tensor) and leaf.is_floating_point():
                 leaf.clamp_(-10, 10)  # a Box may have bounds as far as a float goes

@@ -156,9 +156,9 @@ class ObservationNormalizer:
         """Statistics of leaves [N, ...], of those rows that a mask [N] marks; for `pooled`, then `update`."""
         if self._inputs is not None and self._places:
             leaves = self._inputs(list(leaves))
-        seen = [leaves[place].numpy() for place in self._places]
-        seen = [leaf if rows is None or rows.all() else leaf[rows] for leaf in seen]
-        return [Statistics.of(leaf.values if isinstance(leaf, Ragged) else leaf) for leaf in seen]
+        arrays = [leaves[place].numpy() for place in self._places]
+        arrays = [leaf if rows is None or rows.all() else leaf[rows] for leaf in arrays]
+        return [Statistics.of(leaf.values if isinstance(leaf, Ragged) else leaf) for leaf in arrays]
 
     def describe_new(self, batch: NStepBatch) -> list[Statistics]:
         """Statistics of the observations that are new in a worker's experience; for `pooled`, then `update`."""
@@ -283,7 +283,7 @@ class Normalization:
         self.rewards = RewardNormalizer(
             rows, gamma=options.gamma, clip=options.clip_rewards, enabled=options.normalize_rewards
         )
-        self._seen: list[Statistics] = []  # observations of the rollout that is learned from
+        self._newest: list[Statistics] = []  # observations of the rollout that is learned from
 
     def observe(self, group: Group, rollout: Rollout) -> None:
         """Takes in a whole rollout of every worker; a collective, where anything is normalized."""
@@ -298,7 +298,7 @@ class Normalization:
     def update(self, found: Sequence[Statistics]) -> None:
         """Takes the result of `describe`: for rewards at once, for observations from `advance` on."""
         observed = len(self.observations.statistics)
-        self._seen = list(found[:observed])
+        self._newest = list(found[:observed])
         self.rewards.update(found[observed:])
 
     @contextmanager
@@ -313,7 +313,7 @@ class Normalization:
 
     def advance(self) -> None:
         """From now on, observations are scaled by the statistics of the last rollout as well."""
-        self.observations.update(self._seen)
+        self.observations.update(self._newest)
 
     def state_dict(self) -> dict[str, Any]:
         return {"observations": self.observations.state_dict(), "rewards": self.rewards.state_dict()}

@@ -204,8 +204,8 @@ class OffPolicy(Algorithm):
 
     def made_up_batch(self) -> Transitions:
         leaves, masks, actions = self.made_up()
-        seen, ones = tuple(leaves), torch.ones(2)
-        return Transitions(seen, masks, actions, ones, seen, masks, 0.9 * ones, ones, torch.arange(2))
+        observations, ones = tuple(leaves), torch.ones(2)
+        return Transitions(observations, masks, actions, ones, observations, masks, 0.9 * ones, ones, torch.arange(2))
 
     def act_randomly(self, rows: int, mask: Tensor | None) -> Tensor:
         """Random actions [rows, *shape], as learned from; mask bool [rows, mask_size]."""

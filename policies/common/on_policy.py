@@ -324,9 +324,7 @@ class OnPolicy(Algorithm):
         count = len(leaves[0])
         if self.memory_size:
             leaves = [*leaves, torch.zeros(count, self.memory_size, device=self.device)]
-        policy = self.network.policy(leaves, mask, torch.tensor([count]))
-        log_probs = self.head.env_log_prob(policy, moved(self.head.from_env(actions), self.device))
-        return log_probs.double().cpu().numpy()  # type: ignore[no-any-return]
+        return env_log_prob(self.head, self.network.policy(leaves, mask, torch.tensor([count])), actions, self.device)
 
     @torch.inference_mode()
     def state_value(self, observations: Any) -> NDArray[np.float64] | None:
@@ -338,6 +336,12 @@ class OnPolicy(Algorithm):
             return None
         leaves, _ = self.network_inputs(observations, None)
         return values_of(self.network, leaves, self.device).double().numpy()
+
+
+def env_log_prob(head: ActionHead, policy: Any, actions: Any, device: torch.device) -> NDArray[np.float64]:
+    """Log-probabilities [N] with which the environment gets these actions of its own, a batched sample [N, ...]."""
+    log_probs = head.env_log_prob(policy, moved(head.from_env(actions), device))
+    return log_probs.double().cpu().numpy()  # type: ignore[no-any-return]
 
 
 def drawn(head: ActionHead, policy: Any, rows: int, draws: Draws, device: torch.device) -> Any:

@@ -89,9 +89,7 @@ def advantages_of(
     cut = played.truncated & ~played.terminated  # terminated wins: nothing is added where the game has ended
     final_values = np.where(cut, played.final_values, 0.0).astype(np.float64)
     external = any(flags is not None and flags.any() for flags in (played.void, played.given))
-    if (
-        not external and played.active.all() and played.last_active.all()
-    ):  # usual: all but the recursion at once
+    if not external and played.active.all() and played.last_active.all():  # usual: all but the recursion at once
         next_values = np.concatenate([values[1:], played.last_values[None].astype(np.float64)])
         next_values = np.where(ended, final_values, next_values)
         deltas = played.rewards + gamma * next_values - values  # eq. (11)

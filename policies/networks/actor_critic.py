@@ -336,9 +336,9 @@ class ActorCritic(nn.Module):
         layers: `hidden_sizes`, `activation` and `generator` of `mlp`; actor and critic have their own layers.
     """
 
-    def __init__(self, seen: Space[Any] | Encoder, head: ActionHead, **layers: Any) -> None:
+    def __init__(self, observed: Space[Any] | Encoder, head: ActionHead, **layers: Any) -> None:
         super().__init__()
-        self.encoder = Encoder(seen, layers["generator"]) if isinstance(seen, Space) else seen
+        self.encoder = Encoder(observed, layers["generator"]) if isinstance(observed, Space) else observed
         self.head = head
         layers["storage"] = BufferPool(layers["hidden_sizes"])  # one is called after the other
         self.actor = mlp(self.encoder.features, head.outputs, gain=0.01, **layers)

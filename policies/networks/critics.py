@@ -32,9 +32,11 @@ class Critics(nn.Module):
         layers: `hidden_sizes`, `activation` and `generator` of `mlp`.
     """
 
-    def __init__(self, seen: Space[Any] | Encoder, *, actions: int, outputs: int, count: int, **layers: Any) -> None:
+    def __init__(
+        self, observed: Space[Any] | Encoder, *, actions: int, outputs: int, count: int, **layers: Any
+    ) -> None:
         super().__init__()
-        self.encoder = Encoder(seen, layers["generator"]) if isinstance(seen, Space) else seen
+        self.encoder = Encoder(observed, layers["generator"]) if isinstance(observed, Space) else observed
         self.features = self.encoder.features
         self._each: list[MLP] = [mlp(self.features + actions, outputs, gain=1.0, **layers) for _ in range(count)]
         self.members = nn.ModuleList(self._each)

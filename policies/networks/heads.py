@@ -320,8 +320,8 @@ def hashed_gumbel(seeds: NDArray[np.uint64], action: int, actors: RaggedTensor, 
 
     places = np.arange(len(actors.values)) - np.repeat(actors.offsets, actors.lengths)
     places += (action << 32) + 1
-    own = mixed(np.repeat(seeds, actors.lengths) + places.astype(np.uint64) * _GOLDEN)
-    bits = mixed(own[:, None] + np.arange(1, choices + 1, dtype=np.uint64) * _GOLDEN)
+    mixed_rows = mixed(np.repeat(seeds, actors.lengths) + places.astype(np.uint64) * _GOLDEN)
+    bits = mixed(mixed_rows[:, None] + np.arange(1, choices + 1, dtype=np.uint64) * _GOLDEN)
     uniform = ((bits >> np.uint64(64 - _UNIFORM_BITS)).astype(np.float64) + 0.5) * 2.0**-_UNIFORM_BITS
     return -np.log(-np.log(uniform)).astype(np.float32)
 
@@ -544,11 +544,11 @@ def check_choices(space: Space[Any], what: str) -> None:
     """Refuses `what`, "observations" or "actions", of more choices than a network can have inputs or outputs."""
     count = mask_size(space)
     if count > _MOST_CHOICES:
-        seen = what == "observations"
-        kind, own = ("input", ", or an `encoder` of your own that embeds them") if seen else ("output", "")
+        observed = what == "observations"
+        kind, remedy = ("input", ", or an `encoder` of your own that embeds them") if observed else ("output", "")
         raise ConfigError(
             f"the {what} {space} have {count:,} choices, and a network needs an {kind} for each, at most "
-            f"{_MOST_CHOICES:,}; use a MultiDiscrete of their digits or a Box of numbers{own}"
+            f"{_MOST_CHOICES:,}; use a MultiDiscrete of their digits or a Box of numbers{remedy}"
         )
 
 

@@ -50,19 +50,19 @@ class GRU(nn.Module):
             for gate in weights.flatten(0, 1).chunk(_TWINS * self.gates):
                 nn.init.orthogonal_(gate, generator=generator)
 
-    def seen(self, inputs: Tensor) -> Tensor:
+    def contribution(self, inputs: Tensor) -> Tensor:
         """What the inputs [N, inputs] contribute to the gates [2, N, gates * size], whatever is remembered."""
         both = functional.linear(inputs, self.from_inputs.flatten(0, 1), self.bias.flatten())
         return both.view(inputs.shape[0], _TWINS, -1).transpose(0, 1)
 
-    def tick(self, seen: Tensor, memory: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        """The memory after a tick, arrays [2, N, size], the output first; `seen` is what the inputs contribute."""
+    def tick(self, from_inputs: Tensor, memory: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """The memory after a tick, arrays [2, N, size], the output first; `from_inputs` is their `contribution`."""
         (h,) = memory
         parts = [2 * self.size, self.size]
-        seen_gates, seen_candidate = torch.split(seen, parts, -1)
+        input_gates, input_candidate = torch.split(from_inputs, parts, -1)
         gates, candidate = torch.split(torch.bmm(h, self.from_memory.transpose(1, 2)), parts, -1)
-        reset, update = (seen_gates + gates).sigmoid().chunk(2, -1)
-        new = (seen_candidate + reset * candidate).tanh()
+        reset, update = (input_gates + gates).sigmoid().chunk(2, -1)
+        new = (input_candidate + reset * candidate).tanh()
         return (new + update * (h - new),)
 
 
@@ -79,9 +79,9 @@ class LSTM(GRU):
         super().__init__(inputs, size, generator)
         nn.init.ones_(self.bias.data[:, size : 2 * size])
 
-    def tick(self, seen: Tensor, memory: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    def tick(self, from_inputs: Tensor, memory: Sequence[Tensor]) -> tuple[Tensor, ...]:
         h, c = memory
-        gates = torch.baddbmm(seen, h, self.from_memory.transpose(1, 2))
+        gates = torch.baddbmm(from_inputs, h, self.from_memory.transpose(1, 2))
         flows, candidate = torch.split(gates, [3 * self.size, self.size], -1)
         enter, forget, leave = flows.sigmoid().chunk(3, -1)
         c = forget * c + enter * candidate.tanh()
@@ -124,7 +124,7 @@ class RecurrentEncoder(Encoder):
     def ticked(self, leaves: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         """The features, and the memory [N, memory_size] after this tick."""
         *others, memory = leaves
-        after = self.layer.tick(self.layer.seen(self._seen(others)), self._read(memory))
+        after = self.layer.tick(self.layer.contribution(self._encoded(others)), self._read(memory))
         return _by_row(after[0]), torch.cat([_by_row(part) for part in after], 1)
 
     def unrolled(self, leaves: Sequence[Tensor], lengths: Tensor | None) -> Tensor:
@@ -143,10 +143,10 @@ class RecurrentEncoder(Encoder):
         going_on = times < sizes[by_length]  # [longest, S]
         counts = going_on.sum(1).tolist()  # sequences that there are at each time, longer ones first
         index = torch.from_numpy((begins + times)[going_on]).to(memory.device)  # rows in the order of time
-        seen = torch.split(self.layer.seen(self._seen(others)).index_select(1, index), counts, 1)
+        by_time = torch.split(self.layer.contribution(self._encoded(others)).index_select(1, index), counts, 1)
         now = self._read(memory.index_select(0, index[: counts[0]]))
         outputs = []
-        for part, before, count in zip(seen, [counts[0], *counts], counts, strict=False):
+        for part, before, count in zip(by_time, [counts[0], *counts], counts, strict=False):
             now = self.layer.tick(part, now if count == before else [vector[:, :count] for vector in now])
             outputs.append(now[0])
         return _by_row(torch.cat(outputs, 1).index_select(1, index.argsort()))
@@ -155,7 +155,7 @@ class RecurrentEncoder(Encoder):
         """The features of actor and critic: each has its half of [N, features]."""
         return Features(*features.chunk(_TWINS, 1))
 
-    def _seen(self, leaves: Sequence[Tensor]) -> Tensor:
+    def _encoded(self, leaves: Sequence[Tensor]) -> Tensor:
         return super().forward(leaves) if self.own is None else self.own(leaves)  # type: ignore[no-any-return]
 
     def _read(self, memory: Tensor) -> Sequence[Tensor]:

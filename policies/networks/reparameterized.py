@@ -321,11 +321,11 @@ def soft_actions(space: Space[Any]) -> SoftNumbers | SoftChoices:
     return SoftChoices(space) if isinstance(space, spaces.Discrete) else SoftNumbers(space)
 
 
-def target_entropy(actions: Any, given: float | str, outputs: Tensor, mask: Tensor | None) -> Tensor:
+def target_entropy(actions: Any, option: float | str, outputs: Tensor, mask: Tensor | None) -> Tensor:
     """The entropy [N] that the temperature steers to, by the option `target_entropy`."""
-    if given == "auto":
+    if option == "auto":
         return actions.default_entropy(outputs, mask)  # type: ignore[no-any-return]
-    return outputs.new_full((len(outputs),), float(given))
+    return outputs.new_full((len(outputs),), float(option))
 
 
 def check_reachable(target_entropy: float | str, space: Space[Any]) -> None:

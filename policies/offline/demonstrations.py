@@ -86,11 +86,11 @@ def demonstrations(
         for part in match.parts() if entities else ():
             for entity in entities:
                 acted, mask = part.acted[:, :, entity], part.masks[entity]
-                seen, played = (  # rows [N, ...] of leaves [T, L, ...]
+                observed, played = (  # rows [N, ...] of leaves [T, L, ...]
                     [leaf[acted.ravel() if isinstance(leaf, Ragged) else acted] for leaf in leaves[entity]]
                     for leaves in (part.observations, part.actions)
                 )
-                observations = tuple(stored_leaves(kept_leaves(space), seen))
+                observations = tuple(stored_leaves(kept_leaves(space), observed))
                 actions = head.from_env(unflatten(action_space, played))
                 decisions = Demonstrations(observations, None, actions)
                 if isinstance(space, UnitSpace):

@@ -293,46 +293,46 @@ class Member:
         Raises:
             ConfigError: an option that the library cannot take, or not with these workers; or nothing would be learned.
         """
-        given = cls.Options(**options)
-        if getattr(given, "target_kl", None) is not None and workers > 1:
+        o = cls.Options(**options)
+        if getattr(o, "target_kl", None) is not None and workers > 1:
             raise ConfigError(
-                f"got {given.target_kl!r} with {workers} workers, expected null: each would stop at its own time, and "
+                f"got {o.target_kl!r} with {workers} workers, expected null: each would stop at its own time, and "
                 "the others wait for its gradients; ppo has one that all workers agree on",
                 path="options.target_kl",
             )
         if issubclass(cls.library, OnPolicyAlgorithm):
-            if given.n_steps > ticks:
+            if o.n_steps > ticks:
                 raise ConfigError(
-                    f"a rollout of {given.n_steps} ticks does not fit into a run of {ticks}, so nothing would be "
-                    f"learned; set n_steps to {ticks} or less, or ticks to {given.n_steps} or more",
+                    f"a rollout of {o.n_steps} ticks does not fit into a run of {ticks}, so nothing would be "
+                    f"learned; set n_steps to {ticks} or less, or ticks to {o.n_steps} or more",
                     path="options.n_steps",
                 )
-            if getattr(given, "normalize_advantage", False) and given.n_steps * rows == 1:
+            if getattr(o, "normalize_advantage", False) and o.n_steps * rows == 1:
                 raise ConfigError(
                     "got 1 in a seat of one row, expected 2 or more: advantages that are normalized need several; "
                     "raise n_steps or the match's lanes, or set normalize_advantage: false",
                     path="options.n_steps",
                 )
-            minibatches = math.ceil(given.n_steps * rows / getattr(given, "batch_size", math.inf))
+            minibatches = math.ceil(o.n_steps * rows / getattr(o, "batch_size", math.inf))
             return {
-                "samples per update": given.n_steps * rows * workers,
-                "updates per run": ticks // given.n_steps,
-                "gradient steps per update": max(minibatches, 1) * getattr(given, "n_epochs", 1),
+                "samples per update": o.n_steps * rows * workers,
+                "updates per run": ticks // o.n_steps,
+                "gradient steps per update": max(minibatches, 1) * getattr(o, "n_epochs", 1),
             }
-        collected = given.train_freq * rows  # by one worker between two updates
-        updates = ticks // given.train_freq - given.learning_starts // collected
+        collected = o.train_freq * rows  # by one worker between two updates
+        updates = ticks // o.train_freq - o.learning_starts // collected
         if updates <= 0:
             raise ConfigError(
                 f"each worker collects {ticks * rows} transitions in this run, learning_starts asks for more than "
-                f"{given.learning_starts} before it learns, so nothing would be learned; lower it, or train_freq",
+                f"{o.learning_starts} before it learns, so nothing would be learned; lower it, or train_freq",
                 path="options.learning_starts",
             )
-        last = ticks // given.train_freq  # the updates are those after rollouts `last` - `updates` + 1 to `last`
-        between = max(given.train_freq, given.log_every)
-        earlier, newest = ((count * given.train_freq) // between for count in (last - updates + 1, last))
+        last = ticks // o.train_freq  # the updates are those after rollouts `last` - `updates` + 1 to `last`
+        between = max(o.train_freq, o.log_every)
+        earlier, newest = ((count * o.train_freq) // between for count in (last - updates + 1, last))
         return {
-            "samples per gradient step": given.batch_size * workers,
-            "gradient steps per run": updates * (collected if given.gradient_steps < 0 else given.gradient_steps),
+            "samples per gradient step": o.batch_size * workers,
+            "gradient steps per run": updates * (collected if o.gradient_steps < 0 else o.gradient_steps),
             "lines of metrics per run": newest - earlier + 1,
         }
 

@@ -60,7 +60,7 @@ _NOT_TAKEN = {
     *("env", "seed", "verbose", "tensorboard_log", "stats_window_size", "_init_setup_model"),
     *("replay_buffer_class", "rollout_buffer_class", "rollout_buffer_kwargs"),
 }
-_OWN = {"log_every", "check_every"}
+_OF_ARENA = {"log_every", "check_every"}
 _SCHEDULES = ("learning_rate", "clip_range", "clip_range_vf")
 _NOISES = ("normal", "ornstein_uhlenbeck")
 _CLASSES = ("activation_fn", "optimizer_class", "features_extractor_class")  # of policy_kwargs
@@ -107,8 +107,8 @@ _TYPES: Mapping[str, Any] = {
 
 def options_class(library: type[BaseAlgorithm]) -> type[Any]:
     """A struct of what a configuration may say; its `__post_init__` refuses contradictions."""
-    given = inspect.signature(library).parameters.values()
-    defaults = {item.name: item.default for item in given if item.name not in _NOT_TAKEN}
+    parameters = inspect.signature(library).parameters.values()
+    defaults = {item.name: item.default for item in parameters if item.name not in _NOT_TAKEN}
     defaults = {**defaults, "policy": None, "device": "cpu"}
     defaults["log_every"] = 1 if issubclass(library, OnPolicyAlgorithm) else 100
     defaults["check_every"] = 100
@@ -166,9 +166,9 @@ def check_spaces(library: type[BaseAlgorithm], observation_space: Space[Any], ac
         model = from_spaces(library, options_class(library)(), observation_space, action_space)
         space = spaces.Dict(a=observation_space)
         space.seed(0)
-        seen = [space.sample()["a"] for _ in range(2)]
+        samples = [space.sample()["a"] for _ in range(2)]
         with GlobalStreams(0):
-            for observation in seen:
+            for observation in samples:
                 action, _ = model.predict(observation)
                 if np.shape(action) != action_space.shape:
                     raise ValueError(f"its actions have the shape {np.shape(action)}")
@@ -198,7 +198,7 @@ def made(library: type[BaseAlgorithm], options: Any, rows: Rows, *, seed: int) -
     Raises:
         ConfigError: the library does not take the options, or not with the rows' spaces.
     """
-    arguments = {name: value for name, value in msgspec.structs.asdict(options).items() if name not in _OWN}
+    arguments = {name: value for name, value in msgspec.structs.asdict(options).items() if name not in _OF_ARENA}
     for name in arguments.keys() & {*_SCHEDULES}:
         arguments[name] = _schedule(name, arguments[name])
     if arguments.get("action_noise") is not None:

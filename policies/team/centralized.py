@@ -114,7 +114,7 @@ class Centralized(OffPolicy):
         errors = values - targets
         critic_loss = (batch.weights.unsqueeze(-1) * errors.square()).mean((1, 2)).sum()  # eq. (6)
         detached = joint.detach()  # the critics' loss alone trains the encoder
-        outputs = self.network.actors(self.network.encoder.own(detached)).flatten(0, 1)  # [N * E, outputs]
+        outputs = self.network.actors(self.network.encoder.by_entity(detached)).flatten(0, 1)  # [N * E, outputs]
         sample = self.actions.sample(outputs, masks, self.generator)
         current = sample.inputs.view(replayed.shape) * acts.unsqueeze(-1)
         entropies = sample.entropies.view(acts.shape) * acts
@@ -180,9 +180,9 @@ class Centralized(OffPolicy):
         )
 
     @classmethod
-    def check_team(cls, own: int, first: int) -> None:
+    def check_team(cls, entities: int, first: int) -> None:
         """Checks that the algorithm can learn with a team of `own` entities; the policy's first team has `first`."""
-        check_team(cls.__name__, own, first, instead="an algorithm of single entities: ddpg, sac or ppo")
+        check_team(cls.__name__, entities, first, instead="an algorithm of single entities: ddpg, sac or ppo")
 
     @classmethod
     def check_actions(cls, space: Space[Any]) -> None:
@@ -194,14 +194,14 @@ class JointNormalizer(ObservationNormalizer):
 
     def describe_new(self, batch: NStepBatch) -> list[Statistics]:
         """Statistics of the entities that act in the observations that are new."""
-        *seen, acts = batch.points.observations
-        return self.describe([leaf.flatten(0, 1) for leaf in seen], acts.bool().flatten().numpy())
+        *leaves, acts = batch.points.observations
+        return self.describe([leaf.flatten(0, 1) for leaf in leaves], acts.bool().flatten().numpy())
 
     def minibatch(self, batch: Transitions) -> Transitions:
         """A minibatch as the networks take it, by the current statistics, not those of the time of playing."""
         normalized = []
-        for *seen, acts in (batch.observations, batch.next_observations):
-            rows = self([leaf.flatten(0, 1) for leaf in seen])
+        for *leaves, acts in (batch.observations, batch.next_observations):
+            rows = self([leaf.flatten(0, 1) for leaf in leaves])
             normalized.append((*(leaf.view(*acts.shape, *leaf.shape[1:]) for leaf in rows), acts))
         return batch.replace(observations=normalized[0], next_observations=normalized[1])
 

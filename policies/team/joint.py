@@ -54,19 +54,19 @@ def places_of(env: VectorEnv[Any, Any, Any], group: Group) -> tuple[int, range]:
     return count * len(group.team), range(first, first + count)
 
 
-def check_team(name: str, own: int, first: int, *, instead: str) -> None:
+def check_team(name: str, entities: int, first: int, *, instead: str) -> None:
     """Checks that an algorithm can learn with a team of `own` entities, where its policy's first team has `first`.
 
     `instead` names algorithms that need no team.
     """
-    if own < 2:
+    if entities < 2:
         raise ConfigError(
             f"the critic of {name} looks at all entities of a team, and here the team has one; let the policy play "
             f"several, as in seats: [blue, blue, red] or [[blue, blue], red], or take {instead}"
         )
-    if own != first:
+    if entities != first:
         raise ConfigError(
-            f"the team has {own} entities, the policy's first one has {first}: the critic of {name} looks at all "
+            f"the team has {entities} entities, the policy's first one has {first}: the critic of {name} looks at all "
             "entities of a team, so all teams need equally many; those with a seat each are one team with all others "
             "of the policy on their side, those of one seat are a team by themselves"
         )
@@ -137,9 +137,9 @@ class JointNStepBuilder(NStepBuilder):
         silent = ~flags.flatten()
         joint = []
         for leaf, kind, nothing in zip(rows, self._kinds, self._nothing, strict=False):
-            seen = leaf.to(kind, copy=True)
-            seen[silent] = nothing
-            joint.append(seen.view(len(acts), self._entities, *leaf.shape[1:]))
+            column = leaf.to(kind, copy=True)
+            column[silent] = nothing
+            joint.append(column.view(len(acts), self._entities, *leaf.shape[1:]))
         return *joint, flags.to(self._kinds[-1])
 
     def _discounts(self, rows: Rows, actions: Any) -> Array:
@@ -259,7 +259,7 @@ class TeamNStepBuilder(JointNStepBuilder):
         self._show(observations, fields)
         self.given, self.given_actions = fields.given, fields.given_action
         space, masks = self._of_one.space, [fields.action_mask, None]
-        seen = [np.array(leaf) for leaf in flatten(space, observations)]
+        observed = [np.array(leaf) for leaf in flatten(space, observations)]
         active = np.array(np.ones(self.worker_rows) if fields.active is None else fields.active, np.bool_)
         last: list[Array] = []
         if ended is not None and ended.any():
@@ -268,7 +268,7 @@ class TeamNStepBuilder(JointNStepBuilder):
                 for array, leaf in zip(last, flatten(space, fields.final_obs[row]), strict=True):
                     array[row] = leaf
         mask, last_mask = (None if not self._of_one.mask_size or one is None else np.array(one) for one in masks)
-        self._ticks.append(Tick(outcome, seen, active, mask, last, last_mask))
+        self._ticks.append(Tick(outcome, observed, active, mask, last, last_mask))
 
     def _add_joint(self, ticks: Sequence[Tick]) -> None:
         """Adds one tick of the whole team, by entity: row = lane * E + entity."""

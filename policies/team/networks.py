@@ -1,6 +1,6 @@
 """Networks of a team: an encoder of what all entities see, actors that see their own, critics that see everything.
 
-    leaves of all entities --encoder--> joint features --own--> features of one --actor--> outputs for its action
+    leaves of all entities --encoder--> joint features --by_entity--> features of one --actor--> outputs for its action
                                             |
                      actions of all --------+--critics--> a value for each entity
 
@@ -33,14 +33,14 @@ class JointEncoder(Encoder):
 
     def forward(self, leaves: Sequence[Tensor]) -> Tensor:
         acts = leaves[-1].float().unsqueeze(-1)  # [N, E, 1]
-        seen = self.rows([leaf.flatten(0, 1) for leaf in leaves[:-1]])
-        return torch.cat([seen * acts, acts], -1).flatten(1)
+        features = self.rows([leaf.flatten(0, 1) for leaf in leaves[:-1]])
+        return torch.cat([features * acts, acts], -1).flatten(1)
 
     def rows(self, leaves: Sequence[Tensor], entities: int | None = None) -> Tensor:
         """Features [N, e, of_one] of leaves of rows, [N * e, ...], of so many entities; None: of all."""
         return super().forward(leaves).view(-1, entities or self.entities, self.of_one)
 
-    def own(self, joint: Tensor) -> Tensor:
+    def by_entity(self, joint: Tensor) -> Tensor:
         """What each entity sees, [N, E, of_one], in joint features."""
         return joint.view(-1, self.entities, self.of_one + 1)[..., :-1]
 
@@ -91,14 +91,14 @@ class ActorsAndCritics(nn.Module):
         """The critics' encoder."""
         return cast("JointEncoder", self.critics.encoder)
 
-    def forward(self, leaves: Sequence[Tensor], own: range | None = None) -> Tensor:
+    def forward(self, leaves: Sequence[Tensor], places: range | None = None) -> Tensor:
         """The actors' outputs [N * e, outputs] for leaves of rows, [N * e, ...]; each of its own row alone.
 
         The rows are those of `e` entities, in the places `own`; None: of all.
         """
-        own = range(self.encoder.entities) if own is None else own
-        features = self.encoder.rows(leaves, len(own))
-        return self.actors(features, own.start).flatten(0, 1)  # type: ignore[no-any-return]
+        places = range(self.encoder.entities) if places is None else places
+        features = self.encoder.rows(leaves, len(places))
+        return self.actors(features, places.start).flatten(0, 1)  # type: ignore[no-any-return]
 
     def of_entities(self, leaves: Sequence[Tensor], entities: Tensor) -> Tensor:
         """The actors' outputs [N, outputs] for leaves of rows [N, ...], which are of these entities, int64 [N]."""

@@ -78,17 +78,6 @@ def test_parts_are_joined_below_and_beside_each_other() -> None:
         Ragged.side_by_side([ragged[0], ragged[1][:6]])
 
 
-def test_a_number_per_row_is_added_to_its_items() -> None:
-    ragged = Ragged([[1, 1], [2, 2], [3, 3]], [2, 0, 1])
-    added = ragged + np.array([10, 20, 30])
-    assert added.tolist() == [[[11, 11], [12, 12]], [], [[33, 33]]]
-    assert ragged.tolist() == [[[1, 1], [2, 2]], [], [[3, 3]]]
-    with pytest.raises(ValueError, match=r"\[3\], got \[1\]"):
-        ragged + np.array([1])
-    with pytest.raises(TypeError):
-        np.ones(3) + ragged  # NumPy would add it to each row
-
-
 def test_equality_looks_at_dtype_shape_lengths_and_values() -> None:
     ragged = Ragged(np.array([1, 2]), [1, 1])
     assert ragged == Ragged(np.array([1, 2]), [1, 1])

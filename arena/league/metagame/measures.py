@@ -97,7 +97,7 @@ def nash_average(payoffs: ArrayLike) -> NashAverage:
         ValueError: the sum of [i, j] and [j, i] is not the same everywhere.
         ArithmeticError: the solver of linear programs has failed.
     """
-    given, ahead = _game(payoffs)
+    matrix, ahead = _game(payoffs)
     ahead /= np.abs(ahead).max() or 1.0
     players = len(ahead)
     # An equilibrium that plays all players that any equilibrium plays. Weights w >= 0 that no player beats, A w <= 0,
@@ -122,7 +122,7 @@ def nash_average(payoffs: ArrayLike) -> NashAverage:
     some = weights[plays] / weights[plays].sum()
     strategy = np.zeros(players)
     strategy[plays] = _evenest(some, among=ahead[np.ix_(plays, plays)], beside=ahead[np.ix_(~plays, plays)])
-    return NashAverage(strategy, given @ strategy)
+    return NashAverage(strategy, matrix @ strategy)
 
 
 def _evenest(some: Floats, *, among: Floats, beside: Floats) -> Floats:

@@ -106,15 +106,17 @@ class Meetings:
         games: dict[str, dict[str, Array]] = {name: {} for name in learners}  # by opponent, [periods, 3]
         for first, second, score in zip(self._first, self._second, self._scores, strict=True):
             one, other = self._selves[first], self._selves[second]
-            for mine, theirs, seen in ((one, other, score), (other, one, score[::-1])):
+            for mine, theirs, counted in ((one, other, score), (other, one, score[::-1])):
                 if mine.start is not None and mine.start >= since[mine.name] and self._ages[mine.start] < periods:
                     counts = games[mine.name].setdefault(theirs.name, np.zeros((periods, 3)))
-                    counts[-1 - self._ages[mine.start]] += seen
+                    counts[-1 - self._ages[mine.start]] += counted
         places = dict.fromkeys(learners, _USUAL)
         for _ in range(_SWEEPS):
-            for name, own in games.items():
-                theirs_left = np.array([RATES[places[one]] if one in places else 1.0 for one in own])
-                fits = _predicted(np.array([*own.values()]).reshape(-1, periods, 3), np.outer(RATES, theirs_left))
+            for name, by_opponent in games.items():
+                theirs_left = np.array([RATES[places[one]] if one in places else 1.0 for one in by_opponent])
+                fits = _predicted(
+                    np.array([*by_opponent.values()]).reshape(-1, periods, 3), np.outer(RATES, theirs_left)
+                )
                 places[name] = int(np.argmax(fits - _PREFERENCE * abs(np.arange(len(RATES)) - _USUAL)))
         return {name: float(RATES[place]) for name, place in places.items()}
 

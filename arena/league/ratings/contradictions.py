@@ -62,8 +62,8 @@ def contradictions(
     """
     margin, side, log_nu = elo / davidson.ELO, float(fitted.parameters[-1]), davidson.log_of(fitted.nu)
     played = head_to_head(results)
-    games = {pair: int(own.sum()) for pair, own in played.items()}
-    points = {pair: float((own[:, 0] + own[:, 1] / 2).sum()) for pair, own in played.items()}
+    games = {pair: int(scores.sum()) for pair, scores in played.items()}
+    points = {pair: float((scores[:, 0] + scores[:, 1] / 2).sum()) for pair, scores in played.items()}
     shares = {pair: of_share(points[pair], count) for pair, count in games.items()}
 
     def expected(pair: tuple[str, str], difference: float) -> float:
@@ -115,11 +115,11 @@ def head_to_head(results: Results) -> Mapping[tuple[str, str], davidson.Array]:
 def _path(beaten: Mapping[str, Sequence[str]], first: str, last: str) -> tuple[str, ...]:
     """The fewest players from the first to the last of which each beats the next one; empty if there are none."""
     paths: list[tuple[str, ...]] = [(first,)]
-    seen = {first}
+    visited = {first}
     for path in paths:  # grows: breadth first
         if path[-1] == last:
             return path
-        following = [loser for loser in beaten[path[-1]] if loser not in seen]
-        seen.update(following)
+        following = [loser for loser in beaten[path[-1]] if loser not in visited]
+        visited.update(following)
         paths += [(*path, name) for name in following]
     return ()

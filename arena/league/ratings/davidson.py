@@ -104,8 +104,8 @@ def games_of(results: Results, players: Sequence[str]) -> Games:
     design = _differences([*sided, *others], players, sided=len(sided))
     counts = np.array([*sided.values(), *others.values()], np.float64).reshape(-1, 3)
     pairs, scores = _differences([*met], players), np.array([*met.values()], np.float64).reshape(-1, 3)
-    seen = abs(pairs).sum(axis=1) > 0  # teams as (a, b) and (a, a, b, b) are equally strong whatever their members are
-    return Games(design, counts, pairs[seen], scores[seen], np.zeros((len(counts), 2)))
+    differ = abs(pairs).sum(axis=1) > 0  # (a, b) and (a, a, b, b) are equally strong whatever their members are
+    return Games(design, counts, pairs[differ], scores[differ], np.zeros((len(counts), 2)))
 
 
 def of_nodes(pairs: Sequence[tuple[Nodes, Nodes]], counts: Array, *, sided: int, nodes: int) -> Games:
@@ -158,7 +158,7 @@ def chances(differences: Array, log_nu: float) -> Array:
 
 def best_first(strengths: Array) -> NDArray[np.intp]:
     """The places of strengths, the largest first; strengths that differ by rounding only keep their order."""
-    return np.argsort(-strengths.round(_DIGITS), kind="stable")  # type: ignore[no-any-return]
+    return np.argsort(-strengths.round(_DIGITS), kind="stable")
 
 
 def information(differences: Array, nu: float) -> Array:

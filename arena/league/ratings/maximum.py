@@ -73,8 +73,8 @@ class Problem:
         self.size = self._linear + games.drawn
         rest = np.full(self.size - players, prior * LOG_NU_DEVIATION**-2)
         rest[0] = PRIOR_DEVIATION**-2
-        own = sparse.diags_array(precision) if isinstance(precision, np.ndarray) else precision
-        quadratic = sparse.block_diag([own, sparse.diags_array(rest)], format="csr")
+        matrix = sparse.diags_array(precision) if isinstance(precision, np.ndarray) else precision
+        quadratic = sparse.block_diag([matrix, sparse.diags_array(rest)], format="csr")
         self._dense = self.size <= _DENSE
         pinned = np.zeros(self.size)
         pinned[: players if self._dense else 1] = float(not prior)  # the sum of the strengths; if sparse, the first one
@@ -144,19 +144,19 @@ class Problem:
         count, design = self.games.counts.sum(axis=1), self._design
         found = self.chances(parameters)
         won, drawn, lost = found.T
-        own = count * (won + lost - (won - lost) ** 2) / 4
-        own += self.games.decided.sum(axis=1) * _wins(found).prod(axis=1)
+        weights = count * (won + lost - (won - lost) ** 2) / 4
+        weights += self.games.decided.sum(axis=1) * _wins(found).prod(axis=1)
         cross = design.T @ (-count * (won - lost) * drawn / 2)
         last = (count * drawn * (1 - drawn)).sum()
         if self._dense:
             total = self._quadratic.copy()
-            total[: self._linear, : self._linear] += gram(design, own)
+            total[: self._linear, : self._linear] += gram(design, weights)
             if self.games.drawn:
                 total[-1, :-1] += cross
                 total[:-1, -1] += cross
                 total[-1, -1] += last
             return total
-        square = design.T @ (sparse.diags_array(own) @ design)
+        square = design.T @ (sparse.diags_array(weights) @ design)
         if self.games.drawn:
             column = sparse.csr_array(cross[:, None])
             square = sparse.block_array([[square, column], [column.T, sparse.csr_array([[last]])]])

@@ -154,9 +154,9 @@ class Standings:
             near = second - first <= max(1, _WEIGHED // count**2)
             first, second = first[near], second[near]
         else:
-            own = self.order.index(of)
-            others = np.delete(np.arange(count), own)
-            first, second = np.minimum(own, others), np.maximum(own, others)
+            place = self.order.index(of)
+            others = np.delete(np.arange(count), place)
+            first, second = np.minimum(place, others), np.maximum(place, others)
         step = max(1, _AT_ONCE // count)
         blocks = [slice(start, start + step) for start in range(0, len(first), step)]
         wrong = [_doubts(*self._played(first[block], second[block], games)).sum(axis=0) for block in blocks]

@@ -16,11 +16,10 @@ to be wrong. And if one side of the game is better than the other, A has to have
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from arena.errors import ConfigError
+from arena.config.league import GateConfig
 from arena.league.results import Score
 
 
@@ -39,50 +38,25 @@ class State(NamedTuple):
     llr: float  # the log of the likelihood of H1 over that of H0, in nats
 
 
-@dataclass(frozen=True)
-class Test:
-    """A test, before any game.
+def expected_games(gate: GateConfig) -> float:
+    """How many decided games the test of a gate takes on average where A is better by just `elo`.
 
-    Args:
-        elo: by how much A has to be better, above 0. Between 0 and `elo` either verdict may come.
-        alpha: the largest probability of `BETTER` where A is not better.
-        beta: the largest probability of `NOT_BETTER` where A is better by `elo`.
-
-    Raises:
-        ConfigError: a number is out of range, or alpha + beta is not below 1.
+    Wald's approximation (1945), which ignores by how much a bound is exceeded.
     """
+    edge = math.tanh(gate.elo * math.log(10) / 800)  # A's wins minus its losses, of a decided game
+    lost = (1 - edge) * math.log1p(-edge) if edge < 1 else 0.0
+    gain = max(((1 + edge) * math.log1p(edge) + lost) / 2, edge**2 / 2)  # of the ratio; it is never less than that
+    missed = gate.beta * (1 - gate.alpha) / (1 - gate.alpha * gate.beta)  # the probability of `NOT_BETTER`
+    return (missed * math.log(gate.beta) - (1 - missed) * math.log(gate.alpha)) / gain
 
-    elo: float
-    alpha: float = 0.05
-    beta: float = 0.05
 
-    __test__ = False  # is not one of pytest's
+def state(gate: GateConfig, score: Score) -> State:
+    """The state of the test of a gate after these games of A, the first side of the score, against B.
 
-    def __post_init__(self) -> None:
-        if not (math.isfinite(self.elo) and self.elo > 0):
-            raise ConfigError(f"must be above 0, or the test can never decide; found {self.elo}", path="elo")
-        for name in ("alpha", "beta"):
-            if not 0 < getattr(self, name) < 1:
-                raise ConfigError(f"is a probability between 0 and 1, found {getattr(self, name)}", path=name)
-        if self.alpha + self.beta >= 1:
-            raise ConfigError(f"found {self.alpha}; alpha + beta must be below 1", path="alpha")
-
-    @property
-    def expected_games(self) -> float:
-        """How many decided games it takes on average where A is better by just `elo`.
-
-        Wald's approximation (1945), which ignores by how much a bound is exceeded.
-        """
-        edge = math.tanh(self.elo * math.log(10) / 800)  # A's wins minus its losses, of a decided game
-        lost = (1 - edge) * math.log1p(-edge) if edge < 1 else 0.0
-        gain = max(((1 + edge) * math.log1p(edge) + lost) / 2, edge**2 / 2)  # of the ratio; it is never less than that
-        missed = self.beta * (1 - self.alpha) / (1 - self.alpha * self.beta)  # the probability of `NOT_BETTER`
-        return (missed * math.log(self.beta) - (1 - missed) * math.log(self.alpha)) / gain
-
-    def state(self, score: Score) -> State:
-        """The state of the test after these games of A, the first side of the score, against B."""
-        won = 1 / (1 + 10 ** (-self.elo / 400))
-        llr = score.wins * math.log(2 * won) + score.losses * math.log(2 * (1 - won))
-        if llr >= -math.log(self.alpha):
-            return State(Verdict.BETTER, llr)
-        return State(Verdict.NOT_BETTER if llr <= math.log(self.beta) else Verdict.OPEN, llr)
+    Of a player that is better by more than 0 and less than `elo` either verdict may come.
+    """
+    won = 1 / (1 + 10 ** (-gate.elo / 400))
+    llr = score.wins * math.log(2 * won) + score.losses * math.log(2 * (1 - won))
+    if llr >= -math.log(gate.alpha):
+        return State(Verdict.BETTER, llr)
+    return State(Verdict.NOT_BETTER if llr <= math.log(gate.beta) else Verdict.OPEN, llr)

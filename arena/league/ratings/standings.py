@@ -100,7 +100,9 @@ def standings_at(
     ratings = fit(timeline, now=now, at=at)
     found = tables(ratings, timeline, sides=populations_of(config, now.players), now=now, at=at)
     equal = (
-        [] if timeline.learns else [one for own in found for one in equals(now.results, [row.player for row in own])]
+        []
+        if timeline.learns
+        else [one for table in found for one in equals(now.results, [row.player for row in table])]
     )
     narrow = narrow_leader(now, [row.player for row in found[0]])
     return LeagueTable(found, ratings.prior, curtailed(ratings, cut, config), equal, narrow=narrow)
@@ -181,12 +183,12 @@ def tables(
             found.append(rows(ratings.among(names), scores, scale=scale, begun=begun))
             continue
         members = [[name for name in names if name in side] for side in sides]
-        means = [float(np.mean([ratings.of(name).elo for name in own])) for own in members if own]
+        means = [float(np.mean([ratings.of(name).elo for name in of_side])) for of_side in members if of_side]
         half = (means[0] - means[1] + ratings.side.value) / 2 if all(members) else 0.0
         found += [
-            rows(ratings.among(own), scores, middle=middle, population=title, scale=scale, begun=begun)
-            for own, middle, title in zip(members, (half, -half), POPULATIONS, strict=True)
-            if own
+            rows(ratings.among(of_side), scores, middle=middle, population=title, scale=scale, begun=begun)
+            for of_side, middle, title in zip(members, (half, -half), POPULATIONS, strict=True)
+            if of_side
         ]
     return found
 

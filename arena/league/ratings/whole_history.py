@@ -57,7 +57,10 @@ _MANY = 2000  # nodes, from which on movements are estimated with merged rounds
 _USUAL = 35 / ELO  # movement in a round's ticks, in nats: the mode of its gamma density, half of its mean
 _BOUNDS = (1 / ELO) ** 2, (400 / ELO) ** 2  # of its square
 _BEND = 6.0  # by how much the logarithm of the square changes over the run: the deviation of a normal density
-_OWN, _OWN_BEND = 1.0, 1.5  # by how much a policy differs in the logarithm, and in its change over the run, likewise
+_OF_POLICY, _BEND_OF_POLICY = (
+    1.0,
+    1.5,
+)  # by how much a policy differs in the logarithm, and in its change over the run, likewise
 _SHARE = 3 / 16  # of the variance of a logarithm, added to it; like _BEND chosen for coverage in simulated leagues
 _FIRST = 20  # turns in which likenesses may change; after these, the movements settle
 _TURNS = 100  # of the estimation, after which the movements are taken as they are
@@ -283,14 +286,14 @@ def _slope(
     strengths = scaled.shape[1]
     units = np.zeros((len(minimum.parameters), looks.shape[1]))
     units[:strengths] = scaled.T @ looks
-    seen = looks - scaled @ minimum.solve(units)[:strengths]  # M times the looks
-    known, squares = (seen * looks).sum(axis=1), (seen**2).sum(axis=1)
+    visible = looks - scaled @ minimum.solve(units)[:strengths]  # M times the looks
+    known, squares = (visible * looks).sum(axis=1), (visible**2).sum(axis=1)
     if looks.shape[0] != looks.shape[1]:  # random looks, each of which sees all links
         known, squares = known / looks.shape[1], squares / looks.shape[1]
     moved = (scaled @ minimum.parameters[:strengths]) ** 2
     # Of the normal density of each parameter of movements; the first one has a gamma density instead.
     policies = len(logs) // 2 - 1
-    precision = np.array([0.0, _BEND**-2, *[_OWN**-2] * policies, *[_OWN_BEND**-2] * policies])
+    precision = np.array([0.0, _BEND**-2, *[_OF_POLICY**-2] * policies, *[_BEND_OF_POLICY**-2] * policies])
     slope = factors.T @ (moved - known) / 2 - precision * logs
     information = gram(factors, squares) / 2 + np.diag(precision)
     movement = math.exp(logs[0] / 2)
@@ -423,7 +426,7 @@ class _Chains:
         whole = max(1, self._timeline.end) / self._timeline.round_ticks
         share = ((age - mean) / whole)[:, None]
         names = np.array(sorted({*policy}), np.str_)
-        own = np.equal.outer(np.array(policy, np.str_), names).astype(np.float64)
+        of_policy = np.equal.outer(np.array(policy, np.str_), names).astype(np.float64)
         level = list(range(self.count))
         for one, other in zip(first, second, strict=True):
             level[other] = level[one]  # in the order of their ticks: the first one of a link has its level
@@ -432,7 +435,7 @@ class _Chains:
             np.array(first, np.intp),
             np.array(second, np.intp),
             rounds,
-            np.hstack([np.ones_like(share), share, own, own * share]),
+            np.hstack([np.ones_like(share), share, of_policy, of_policy * share]),
             anchors.astype(np.intp),
             rows.between(levels.tolist(), len(anchors)),
         )
@@ -475,7 +478,7 @@ class _Rows:
         teams = [(first, second) for _, first, second in keys]
         teams += [((first,), (second,)) for first, second, _, _ in self.expected]
         others = np.zeros((len(teams), 2))
-        others[len(keys) :] = [own[2:] for own in self.expected] or np.zeros((0, 2))
+        others[len(keys) :] = [part[2:] for part in self.expected] or np.zeros((0, 2))
         parts = [(row, *rest, *score) for row, key in enumerate(keys) for score, *rest in self._scores[key]]
         row, meeting, pair, sign, *scores = np.array(parts, np.intp).reshape(-1, 7).T
         counts = np.stack(scores, axis=-1).astype(np.float64)

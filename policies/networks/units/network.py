@@ -26,7 +26,7 @@ from policies.networks.heads import FORBIDDEN, Decisions, Offered, UnitHead
 from policies.networks.units.options import Transformer
 from policies.networks.units.packing import Layout
 from policies.networks.units.relative import Buckets, RelativePlaces
-from policies.networks.units.tokens import Reader, Seen, Shown, Tokens, UnitInputs, has_row_token
+from policies.networks.units.tokens import Reader, Shown, Tokens, UnitInputs, UnitParts, has_row_token
 
 _BLOCK_DEVIATION = 0.02  # of initial weights in blocks: they begin close to the identity
 _CHOICE_GAIN = 0.01  # first policies are close to uniform
@@ -99,23 +99,23 @@ class UnitEncoder(nn.Module):
         if options.relative is not None:
             self.places = RelativePlaces(options.relative, space, d_model // options.heads, generator)
 
-    def forward(self, seen: Seen, tokens: Tokens, layout: Layout) -> Tensor:
+    def forward(self, parts_of: UnitParts, tokens: Tokens, layout: Layout) -> Tensor:
         """All tokens [M, d_model], row by row."""
         parts = []
-        for embedding, units in zip(self.embeddings, seen.units, strict=True):
+        for embedding, units in zip(self.embeddings, parts_of.units, strict=True):
             if not len(units.values):
                 continue  # an absent type would cost as many operations as any other
             features = units.values
-            if seen.globals is not None:
-                features = torch.cat([features, units.spread(seen.globals)], 1)
+            if parts_of.globals is not None:
+                features = torch.cat([features, units.spread(parts_of.globals)], 1)
             parts.append(embedding(features))
         if self.row is not None:
-            rows_alone = tokens.rows.new_empty(len(tokens.lengths), 0) if seen.globals is None else seen.globals
+            rows_alone = tokens.rows.new_empty(len(tokens.lengths), 0) if parts_of.globals is None else parts_of.globals
             parts.append(self.row(rows_alone))
         if not len(tokens.rows):
             return torch.zeros(0, self._d_model, device=tokens.rows.device)
         x: Tensor = parts[0] if len(parts) == 1 else tokens.in_rows(torch.cat(parts))
-        buckets = None if self.places is None else self.places.buckets_of(seen, tokens, layout)
+        buckets = None if self.places is None else self.places.buckets_of(parts_of, tokens, layout)
         for block in self.blocks:
             x = block(x, layout, self.places, buckets)
         return x
@@ -183,16 +183,16 @@ class UnitActor(nn.Module):
 
     def forward(self, leaves: Sequence[Column], mask: None = None) -> Decisions:
         """The distribution of the decisions of N rows, given as leaves that `UnitInputs` has made."""
-        seen, tokens, layout = self._read(leaves)
-        return self._decisions(self.encoder(seen, tokens, layout), tokens, seen)
+        parts, tokens, layout = self._read(leaves)
+        return self._decisions(self.encoder(parts, tokens, layout), tokens, parts)
 
-    def _read(self, leaves: Sequence[Column]) -> tuple[Seen, Tokens, Layout]:
-        seen, device = self._reader(leaves), leaves[0].device
-        tokens = Tokens(seen, self._space, device)
-        return seen, tokens, Layout(tokens.lengths, tokens.hidden, device)
+    def _read(self, leaves: Sequence[Column]) -> tuple[UnitParts, Tokens, Layout]:
+        parts, device = self._reader(leaves), leaves[0].device
+        tokens = Tokens(parts, self._space, device)
+        return parts, tokens, Layout(tokens.lengths, tokens.hidden, device)
 
-    def _decisions(self, x: Tensor, tokens: Tokens, seen: Seen) -> Decisions:
-        offered = [actor(x, tokens, shown) for actor, shown in zip(self.actors, seen.shown, strict=True)]
+    def _decisions(self, x: Tensor, tokens: Tokens, parts: UnitParts) -> Decisions:
+        offered = [actor(x, tokens, shown) for actor, shown in zip(self.actors, parts.shown, strict=True)]
         return self.head.distribution(offered, None)
 
 
@@ -215,17 +215,17 @@ class UnitActorCritic(UnitActor):
 
     def value(self, leaves: Sequence[Column]) -> Tensor:
         """V(s), [N]."""
-        seen, tokens, layout = self._read(leaves)
-        return self._values((self.critic_encoder or self.encoder)(seen, tokens, layout), tokens)
+        parts, tokens, layout = self._read(leaves)
+        return self._values((self.critic_encoder or self.encoder)(parts, tokens, layout), tokens)
 
     def policy_and_value(
         self, leaves: Sequence[Column], mask: None = None, lengths: None = None
     ) -> tuple[Decisions, Tensor]:
         """`policy` and `value` from one reading of the observations."""
-        seen, tokens, layout = self._read(leaves)
-        x = self.encoder(seen, tokens, layout)
-        of_critic = x if self.critic_encoder is None else self.critic_encoder(seen, tokens, layout)
-        return self._decisions(x, tokens, seen), self._values(of_critic, tokens)
+        parts, tokens, layout = self._read(leaves)
+        x = self.encoder(parts, tokens, layout)
+        of_critic = x if self.critic_encoder is None else self.critic_encoder(parts, tokens, layout)
+        return self._decisions(x, tokens, parts), self._values(of_critic, tokens)
 
     def _values(self, x: Tensor, tokens: Tokens) -> Tensor:
         """The critic of the mean of each row's tokens; its layer is linear, so the mean is taken of its outputs."""

@@ -118,9 +118,9 @@ class Transformer(msgspec.Struct, frozen=True, kw_only=True):
                 raise ConfigError(f"no type of the game has {together} together", path=f"{_PATH}.relative.position")
 
 
-def check_no_transformer(given: Transformer | None, space: Space[Any]) -> None:
+def check_no_transformer(option: Transformer | None, space: Space[Any]) -> None:
     """Refuses the option, with a ConfigError, where a seat sees no units."""
-    if given is not None:
+    if option is not None:
         message = f"transformer has no effect where the seat sees no units, but {space}: leave it out"
         raise ConfigError(message, path=_PATH)
 
@@ -128,9 +128,9 @@ def check_no_transformer(given: Transformer | None, space: Space[Any]) -> None:
 def types_with(space: UnitSpace, features: Sequence[str]) -> dict[str, list[int]]:
     """The types that have all these features, and the numbers of the features in each."""
     return {
-        name: [own.index(feature) for feature in features]
-        for name, own in space.types.items()
-        if set(features) <= set(own)
+        name: [known.index(feature) for feature in features]
+        for name, known in space.types.items()
+        if set(features) <= set(known)
     }
 
 

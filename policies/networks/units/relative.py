@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from arena.game.units import UnitSpace
 from policies.networks.units.options import Relative, types_with
 from policies.networks.units.packing import Layout
-from policies.networks.units.tokens import Seen, Tokens, facing, has_row_token
+from policies.networks.units.tokens import Tokens, UnitParts, facing, has_row_token
 
 _FULL_TURN = 2 * math.pi
 
@@ -52,11 +52,11 @@ class RelativePlaces(nn.Module):
         )
 
     @torch.no_grad()
-    def buckets_of(self, seen: Seen, tokens: Tokens, layout: Layout) -> Buckets:
+    def buckets_of(self, parts: UnitParts, tokens: Tokens, layout: Layout) -> Buckets:
         """The buckets of all pairs of tokens of a batch, whose extra leaves are the units as the game gives them."""
         axes = len(self._options.position)
         columns, kinds = [], []  # of each token: position, whether it has one, cosine and sine of its angle; its type
-        for kind, (name, units) in enumerate(zip(self._types, seen.extra, strict=True)):
+        for kind, (name, units) in enumerate(zip(self._types, parts.extra, strict=True)):
             features = units.values
             column = features.new_zeros(len(features), axes + 3)
             column[:, axes + 1] = 1.0

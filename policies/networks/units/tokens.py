@@ -32,7 +32,7 @@ class Shown(NamedTuple):
     mask: RaggedTensor | None  # int8, [D, labels]; of a Select [D * actees], actor by actor; None: all is allowed
 
 
-class Seen(NamedTuple):
+class UnitParts(NamedTuple):
     """The parts of a batch of observations."""
 
     globals: Tensor | None  # [B, G]
@@ -48,7 +48,7 @@ class Reader:
     def __init__(self, space: UnitSpace) -> None:
         self._space = space
 
-    def __call__(self, leaves: Sequence[Tensor | RaggedTensor]) -> Seen:
+    def __call__(self, leaves: Sequence[Tensor | RaggedTensor]) -> UnitParts:
         space, remaining = self._space, iter(leaves)
         whole = next(remaining) if space.global_features else None
         units = [next(remaining) for _ in space.types]
@@ -58,7 +58,7 @@ class Reader:
             actors = next(remaining)
             actees = next(remaining) if isinstance(kind, Select) else None
             shown.append(Shown(actors, actees, next(remaining) if kind.masked else None))  # type: ignore[arg-type]
-        return Seen(whole, units, visible, shown, list(remaining))  # type: ignore[arg-type]
+        return UnitParts(whole, units, visible, shown, list(remaining))  # type: ignore[arg-type]
 
 
 class Tokens:
@@ -71,21 +71,21 @@ class Tokens:
         hidden: bool [M], on the host; None where a game hides nothing.
     """
 
-    def __init__(self, seen: Seen, space: UnitSpace, device: torch.device) -> None:
-        counts = [units.lengths for units in seen.units]
+    def __init__(self, parts: UnitParts, space: UnitSpace, device: torch.device) -> None:
+        counts = [units.lengths for units in parts.units]
         if has_row_token(space):
-            counts.append(np.ones(len(seen.shown[0].actors), np.int64))
-        by_type = np.stack(counts) if counts else np.zeros((0, len(seen.shown[0].actors)), np.int64)  # [types, B]
+            counts.append(np.ones(len(parts.shown[0].actors), np.int64))
+        by_type = np.stack(counts) if counts else np.zeros((0, len(parts.shown[0].actors)), np.int64)  # [types, B]
         self.lengths: Integers = by_type.sum(0)
         self.begins: Integers = np.cumsum(self.lengths) - self.lengths
         self.rows = torch.from_numpy(np.repeat(np.arange(len(self.lengths)), self.lengths)).to(device)
         order = row_order(by_type) if len(by_type) > 1 else None
         self._order = order
         self.hidden: NDArray[np.bool_] | None = None
-        if any(visible is not None for visible in seen.visible):
+        if any(visible is not None for visible in parts.visible):
             flags = [
                 np.zeros(len(units.values), np.bool_) if visible is None else visible.values.cpu().numpy() == 0
-                for units, visible in zip(seen.units, seen.visible, strict=True)
+                for units, visible in zip(parts.units, parts.visible, strict=True)
             ]
             whole = [np.zeros(len(self.lengths), np.bool_)] * has_row_token(space)
             hidden = np.concatenate([*flags, *whole])
@@ -124,14 +124,14 @@ def allowed_rows(space: UnitSpace, leaves: Sequence[Tensor | RaggedTensor], acti
     for number, shown in enumerate(Reader(space)(leaves).shown):
         if shown.mask is None:
             continue
-        own = np.flatnonzero(pairs[:, 0] == number)
+        chosen = np.flatnonzero(pairs[:, 0] == number)
         mask = shown.mask.values.numpy()
         if shown.actees is None:
-            begins = np.arange(len(own)) * mask.shape[1]
+            begins = np.arange(len(chosen)) * mask.shape[1]
         else:
             counts = np.repeat(shown.actees.lengths, shown.actors.lengths)
             begins = np.cumsum(counts) - counts
-        forbidden[own] = mask.ravel()[begins + pairs[own, 1]] == 0
+        forbidden[chosen] = mask.ravel()[begins + pairs[chosen, 1]] == 0
     return np.bincount(rows[forbidden], minlength=len(actions)) == 0  # type: ignore[no-any-return]
 
 
@@ -164,9 +164,9 @@ class UnitInputs:
         self.features = {name: len(features) for name, features in space.types.items()}
         self._moved = {} if options.center is None else types_with(space, options.center.position)
         if options.center is not None:
-            own = space.types[options.center.on]
+            known = space.types[options.center.on]
             looks = options.center.direction or (() if options.center.angle is None else (options.center.angle,))
-            self._looks = [own.index(feature) for feature in looks]
+            self._looks = [known.index(feature) for feature in looks]
             for name in self._moved if options.center.distance else ():
                 self.features[name] += name != options.center.on
         counts = [len(space.global_features)] * self._first + list(self.features.values())
@@ -175,14 +175,14 @@ class UnitInputs:
     def __call__(self, leaves: list[Any]) -> list[Any]:
         """The leaves [N, ...] on the CPU as the network takes them."""
         last = self._first + len(self._types)
-        given: list[RaggedTensor] = leaves[self._first : last]
+        of_game: list[RaggedTensor] = leaves[self._first : last]
         if self._center is None:
-            return [*leaves, *(given if self._keeps else ())]
-        center, units = self._center, dict(zip(self._types, given, strict=True))
+            return [*leaves, *(of_game if self._keeps else ())]
+        center, units = self._center, dict(zip(self._types, of_game, strict=True))
         on, visible = units[center.on], dict(zip(self._hidden, leaves[last:], strict=False)).get(center.on)
-        seen = np.ones(len(on.values), np.bool_) if visible is None else visible.values.numpy() != 0
-        centered, first = np.unique(on.rows[seen], return_index=True)  # rows that have a unit in the center
-        middle = np.flatnonzero(seen)[first]  # these units
+        is_visible = np.ones(len(on.values), np.bool_) if visible is None else visible.values.numpy() != 0
+        centered, first = np.unique(on.rows[is_visible], return_index=True)  # rows that have a unit in the center
+        middle = np.flatnonzero(is_visible)[first]  # these units
         origins = on.values.new_zeros(len(on), len(center.position))
         turns = on.values.new_tensor([1.0, 0.0]).repeat(len(on), 1)
         origins[centered] = on.values[middle][:, self._moved[center.on]]
@@ -206,13 +206,13 @@ class UnitInputs:
                 distance = torch.linalg.vector_norm(place, dim=1).where(has_center[rows], 0.0)
                 values = torch.cat([values, distance.unsqueeze(1)], 1)
             units[name] = one.with_values(values)
-        return [*leaves[: self._first], *units.values(), *leaves[last:], *(given if self._keeps else ())]
+        return [*leaves[: self._first], *units.values(), *leaves[last:], *(of_game if self._keeps else ())]
 
 
 def unit_inputs(space: Space[Any], options: Transformer | None) -> UnitInputs | None:
     """The preprocessing of observations of this space; None if it has no units."""
     if not isinstance(space, UnitSpace):
         return None
-    given = options or Transformer()
-    given.check(space)
-    return UnitInputs(space, given)
+    transformer = options or Transformer()
+    transformer.check(space)
+    return UnitInputs(space, transformer)
