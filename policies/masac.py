@@ -69,12 +69,6 @@ class MASAC(Centralized):
     def schedules(self) -> Metrics:
         return {**super().schedules(), "ent_coef": self.alpha}
 
-    @property
-    def alpha(self) -> float:
-        """The temperature."""
-        temperature = self.network.temperature
-        return float(self.options.ent_coef) if temperature is None else temperature.alpha
-
     def next_outputs(self, batch: Transitions, joint: Tensor) -> Tensor:
         """The outputs of the current actors; their encoder differs from the targets' only if it learns."""
         encoder = self.network.encoder

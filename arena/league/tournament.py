@@ -71,12 +71,7 @@ class Table(NamedTuple):
     @property
     def decided(self) -> bool:
         """Whether the order of all players is decided."""
-        return self.settled and not self.contradictions
-
-    @property
-    def settled(self) -> bool:
-        """Whether the order would be decided if no pair contradicted it."""
-        return not self.open
+        return not self.open and not self.contradictions
 
     @property
     def open(self) -> list[Doubt]:
@@ -188,7 +183,7 @@ def next_batch(
     else:
         again = [(pair.upper, pair.lower) for pair in found.contradictions for _ in range(-(-pair.games // games))]
         pairs = again[:count]
-        if not found.settled and len(pairs) < count:
+        if found.open and len(pairs) < count:
             pairs += most_informative(results, players, count=count - len(pairs), games=games, elo=rule.elo)
     return Batch(tuple(_meetings(settings, pairs)), episodes)
 

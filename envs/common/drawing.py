@@ -64,15 +64,12 @@ class Canvas:
         self.rectangle(top, left, bottom, left + width, color)
         self.rectangle(top, right - width, bottom, right, color)
 
-    def disc(self, row: float, column: float, radius: float, color: Color) -> None:
-        """A filled disc with a soft edge."""
-        self._blend(row, column, radius, color, hole=0.0)
-
     def ring(self, row: float, column: float, radius: float, color: Color, width: float = 2) -> None:
         """A circle whose line is `width` pixels wide, inwards."""
-        self._blend(row, column, radius, color, hole=radius - width)
+        self.disc(row, column, radius, color, hole=radius - width)
 
-    def _blend(self, row: float, column: float, radius: float, color: Color, hole: float) -> None:
+    def disc(self, row: float, column: float, radius: float, color: Color, hole: float = 0.0) -> None:
+        """A filled disc with a soft edge, around a hole of this radius."""
         height, width, _ = self.pixels.shape
         top, bottom = max(0, int(row - radius - 1)), min(height, int(row + radius + 3))
         left, right = max(0, int(column - radius - 1)), min(width, int(column + radius + 3))

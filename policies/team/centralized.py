@@ -144,8 +144,9 @@ class Centralized(OffPolicy):
 
     @property
     def alpha(self) -> float:
-        """The temperature: how much a nat of entropy is worth."""
-        return 0.0
+        """The temperature: how much a nat of entropy is worth; 0 where actors have none."""
+        temperature = self.network.temperature
+        return float(getattr(self.options, "ent_coef", 0.0)) if temperature is None else temperature.alpha
 
     @abstractmethod
     def next_outputs(self, batch: Transitions, joint: Tensor) -> Tensor:
