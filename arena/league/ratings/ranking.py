@@ -225,7 +225,7 @@ def _doubts(ratios: Array, equal_ratios: Array) -> Array:
 def _variances(covariance: Array) -> Array:
     """The variances of the differences of neighbors, float64 [P - 1]; a policy and its newest snapshot may be equal."""
     each = np.diag(covariance)
-    return np.maximum(each[:-1] + each[1:] - 2 * np.diag(covariance, 1), _SAME)  # type: ignore[no-any-return]
+    return np.maximum(each[:-1] + each[1:] - 2 * np.diag(covariance, 1), _SAME)
 
 
 def _ratios_of_order(games: davidson.Games, fitted: davidson.Fit, at: Sequence[int], elo: float) -> Array:

@@ -177,7 +177,7 @@ class Movement(NamedTuple):
 
     def variance(self, factors: Array) -> Array:
         """The variance [L] of steps in a round's ticks, by the factors [L, K] of these parameters."""
-        return np.exp(np.clip(self.logs(factors), *np.log(_BOUNDS)))  # type: ignore[no-any-return]
+        return np.exp(np.clip(self.logs(factors), *np.log(_BOUNDS)))
 
     def logs(self, factors: Array) -> Array:
         """The logarithms [L] of these variances, which may be beyond the bounds."""
