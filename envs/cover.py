@@ -83,10 +83,8 @@ class Cover(Lanes):
         return np.repeat(lanes[:, None], self.players, axis=1)
 
     def _frame(self) -> Frame:
-        places = self.positions[:, :, None]  # [L, E, 1, 2]
-        relative = np.concatenate(
-            [places, self.targets[:, None] - places, self.positions[:, self._others] - places], axis=2
-        )
+        me = self.positions[:, :, None]  # [L, E, 1, 2]
+        relative = np.concatenate([me, self.targets[:, None] - me, self.positions[:, self._others] - me], axis=2)
         by_player = relative.reshape(self.lanes, self.players, -1).swapaxes(0, 1).astype(np.float32, order="C")
         return Frame(list(by_player), self._for_all(self.playing), (None,) * self.players)
 

@@ -96,16 +96,10 @@ def exported(
     dtypes = [storage_dtype(leaf.dtype) for leaf in kept_leaves(space, double=double)]
     module = ExportedNetwork(network, outputs, dtypes, normalization, decoding["kind"]).eval()
     leaves = iter(flatten(space, no_op(space)))  # zeros need not be allowed
-    rows = [
-        next(leaves) if "path" in described_input else np.zeros(described_input["shape"], described_input["dtype"])
-        for described_input in inputs
-    ]
+    rows = [next(leaves) if "path" in one else np.zeros(one["shape"], one["dtype"]) for one in inputs]
     with torch.no_grad():
         found = module(
-            *(
-                torch.from_numpy(np.array(row, described_input["dtype"])[None])
-                for row, described_input in zip(rows, inputs, strict=True)
-            )
+            *(torch.from_numpy(np.array(row, one["dtype"])[None]) for row, one in zip(rows, inputs, strict=True))
         )
     described = [
         {"name": name, "dtype": str(output.dtype).removeprefix("torch."), "shape": tuple(output.shape[1:])}

@@ -59,14 +59,14 @@ class Loaded(NamedTuple):
         return ConfigError(message, path=f"options.{option}")
 
 
-def load_extension(value: str | Mapping[str, Any], option: str) -> Loaded:
+def load_extension(spec: str | Mapping[str, Any], option: str) -> Loaded:
     """The class that an option of this name names."""
-    entry: Mapping[str, Any] = {"class": value} if isinstance(value, str) else value
+    entry: Mapping[str, Any] = {"class": spec} if isinstance(spec, str) else spec
     options = entry.get("options") or {}
     has_form = isinstance(entry.get("class"), str) and {*entry} <= {"class", "options"}
     if not has_form or not isinstance(options, Mapping):
         raise ConfigError(
-            f'found {value!r}; expected "package.module:Class", or {{class: "package.module:Class", options: {{...}}}}',
+            f'found {spec!r}; expected "package.module:Class", or {{class: "package.module:Class", options: {{...}}}}',
             path=f"options.{option}",
         )
     with located(path=f"options.{option}"):
@@ -80,21 +80,16 @@ OPTION = "extra_loss"
 
 
 class ExtraLoss:
-    """A loss of the user; `names` are those of its metrics, `value` is that of the option.
+    """A loss of the user; `names` are those of its metrics, `spec` is the option.
 
     Raises:
         ConfigError: there is no such class, it cannot be called, or `measured` is no list of names.
     """
 
     def __init__(
-        self,
-        value: str | Mapping[str, Any],
-        observation_space: Space[Any],
-        action_space: Space[Any],
-        *,
-        seed: int,
+        self, spec: str | Mapping[str, Any], observation_space: Space[Any], action_space: Space[Any], *, seed: int
     ) -> None:
-        self._loaded = loaded = load_extension(value, OPTION)
+        self._loaded = loaded = load_extension(spec, OPTION)
         self._loss = loaded.made(observation_space, action_space, option=OPTION, seed=seed)
         self._measured = getattr(self._loss, "measured", ())
         if not callable(self._loss) or not all(isinstance(name, str) for name in self._measured):
@@ -150,9 +145,9 @@ class UserEncoder(Encoder):
         ConfigError: it is no module, has no `features`, or returns something else than [N, features].
     """
 
-    def __init__(self, space: Space[Any], value: str | Mapping[str, Any], generator: torch.Generator) -> None:
+    def __init__(self, space: Space[Any], spec: str | Mapping[str, Any], generator: torch.Generator) -> None:
         nn.Module.__init__(self)
-        loaded = load_extension(value, "encoder")
+        loaded = load_extension(spec, "encoder")
         module = loaded.made(space, generator, option="encoder")
         features = getattr(module, "features", None)
         if not isinstance(module, nn.Module) or not isinstance(features, int) or features < 1:
@@ -179,6 +174,6 @@ class UserEncoder(Encoder):
         return self.own(leaves)  # type: ignore[no-any-return]
 
 
-def make_encoder(space: Space[Any], generator: torch.Generator, value: str | Mapping[str, Any] | None) -> Encoder:
+def make_encoder(space: Space[Any], generator: torch.Generator, spec: str | Mapping[str, Any] | None) -> Encoder:
     """The encoder that an algorithm's option `encoder` says; None: the built-in one."""
-    return Encoder(space, generator) if value is None else UserEncoder(space, value, generator)
+    return Encoder(space, generator) if spec is None else UserEncoder(space, spec, generator)

@@ -115,22 +115,22 @@ def grouped(infos: Mapping[int, Info], count: int) -> dict[str, Any]:
             columns.setdefault(key, {})[row] = value
     found: dict[Any, Any] = {}
     for key, values in columns.items():
-        rows, column_values = list(values), list(values.values())
-        kind = type(column_values[0])
+        rows, items = list(values), list(values.values())
+        kind = type(items[0])
         column: Any = np.full(count, None, object)
-        if all(type(one) is kind for one in column_values):
-            if kind is dict and not any(map(_is_taken, (key for one in column_values for key in one))):
+        if all(type(one) is kind for one in items):
+            if kind is dict and not any(map(_is_taken, (key for one in items for key in one))):
                 column = grouped(values, count)
-            elif kind is np.ndarray and len({(one.dtype, one.shape) for one in column_values}) == 1:
-                column = np.zeros((count, *column_values[0].shape), column_values[0].dtype)
+            elif kind is np.ndarray and len({(one.dtype, one.shape) for one in items}) == 1:
+                column = np.zeros((count, *items[0].shape), items[0].dtype)
             elif kind in (bool, float) or issubclass(kind, np.number):
                 column = np.zeros(count, kind)
-            elif kind is int and all(-(2**63) <= one < 2**63 for one in column_values):
+            elif kind is int and all(-(2**63) <= one < 2**63 for one in items):
                 column = np.zeros(count, np.int64)
-        elif all(type(one) is float or (type(one) is int and abs(one) <= 2**53) for one in column_values):
+        elif all(type(one) is float or (type(one) is int and abs(one) <= 2**53) for one in items):
             column = np.zeros(count)
         if isinstance(column, np.ndarray):
-            for row, value in zip(rows, column_values, strict=True):
+            for row, value in zip(rows, items, strict=True):
                 column[row] = value
         found[key], found[f"_{key}"] = column, np.zeros(count, np.bool_)
         found[f"_{key}"][rows] = True

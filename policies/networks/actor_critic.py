@@ -331,14 +331,14 @@ class ActorCritic(nn.Module):
     """The network of a policy-gradient algorithm: a distribution of actions, and the value of a state.
 
     Args:
-        seen: one entity's observation space, or an encoder of leaves that is made already.
+        space: one entity's observation space, or an encoder of leaves that is made already.
         head: what the actor's outputs mean.
         layers: `hidden_sizes`, `activation` and `generator` of `mlp`; actor and critic have their own layers.
     """
 
-    def __init__(self, observed: Space[Any] | Encoder, head: ActionHead, **layers: Any) -> None:
+    def __init__(self, space: Space[Any] | Encoder, head: ActionHead, **layers: Any) -> None:
         super().__init__()
-        self.encoder = Encoder(observed, layers["generator"]) if isinstance(observed, Space) else observed
+        self.encoder = Encoder(space, layers["generator"]) if isinstance(space, Space) else space
         self.head = head
         layers["storage"] = BufferPool(layers["hidden_sizes"])  # one is called after the other
         self.actor = mlp(self.encoder.features, head.outputs, gain=0.01, **layers)

@@ -25,18 +25,16 @@ class Critics(nn.Module):
     """`k` critics of the same inputs.
 
     Args:
-        seen: one entity's observation space, or an encoder that is made already.
+        space: one entity's observation space, or an encoder that is made already.
         actions: numbers per action, for Q(s, a); 0 for Q(s, .), the values of all choices side by side.
         outputs: values per row: 1, or the number of choices.
         count: k.
         layers: `hidden_sizes`, `activation` and `generator` of `mlp`.
     """
 
-    def __init__(
-        self, observed: Space[Any] | Encoder, *, actions: int, outputs: int, count: int, **layers: Any
-    ) -> None:
+    def __init__(self, space: Space[Any] | Encoder, *, actions: int, outputs: int, count: int, **layers: Any) -> None:
         super().__init__()
-        self.encoder = Encoder(observed, layers["generator"]) if isinstance(observed, Space) else observed
+        self.encoder = Encoder(space, layers["generator"]) if isinstance(space, Space) else space
         self.features = self.encoder.features
         self._each: list[MLP] = [mlp(self.features + actions, outputs, gain=1.0, **layers) for _ in range(count)]
         self.members = nn.ModuleList(self._each)

@@ -320,8 +320,8 @@ def hashed_gumbel(seeds: NDArray[np.uint64], action: int, actors: RaggedTensor, 
 
     places = np.arange(len(actors.values)) - np.repeat(actors.offsets, actors.lengths)
     places += (action << 32) + 1
-    mixed_rows = mixed(np.repeat(seeds, actors.lengths) + places.astype(np.uint64) * _GOLDEN)
-    bits = mixed(mixed_rows[:, None] + np.arange(1, choices + 1, dtype=np.uint64) * _GOLDEN)
+    by_actor = mixed(np.repeat(seeds, actors.lengths) + places.astype(np.uint64) * _GOLDEN)
+    bits = mixed(by_actor[:, None] + np.arange(1, choices + 1, dtype=np.uint64) * _GOLDEN)
     uniform = ((bits >> np.uint64(64 - _UNIFORM_BITS)).astype(np.float64) + 0.5) * 2.0**-_UNIFORM_BITS
     return -np.log(-np.log(uniform)).astype(np.float32)
 

@@ -112,11 +112,9 @@ class Meetings:
                     counts[-1 - self._ages[mine.start]] += counted
         places = dict.fromkeys(learners, _USUAL)
         for _ in range(_SWEEPS):
-            for name, by_opponent in games.items():
-                theirs_left = np.array([RATES[places[one]] if one in places else 1.0 for one in by_opponent])
-                fits = _predicted(
-                    np.array([*by_opponent.values()]).reshape(-1, periods, 3), np.outer(RATES, theirs_left)
-                )
+            for name, met in games.items():
+                theirs_left = np.array([RATES[places[one]] if one in places else 1.0 for one in met])
+                fits = _predicted(np.array([*met.values()]).reshape(-1, periods, 3), np.outer(RATES, theirs_left))
                 places[name] = int(np.argmax(fits - _PREFERENCE * abs(np.arange(len(RATES)) - _USUAL)))
         return {name: float(RATES[place]) for name, place in places.items()}
 

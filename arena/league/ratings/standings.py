@@ -100,9 +100,7 @@ def standings_at(
     ratings = fit(timeline, now=now, at=at)
     found = tables(ratings, timeline, sides=populations_of(config, now.players), now=now, at=at)
     equal = (
-        []
-        if timeline.learns
-        else [one for table in found for one in equals(now.results, [row.player for row in table])]
+        [] if timeline.learns else [one for each in found for one in equals(now.results, [row.player for row in each])]
     )
     narrow = narrow_leader(now, [row.player for row in found[0]])
     return LeagueTable(found, ratings.prior, curtailed(ratings, cut, config), equal, narrow=narrow)
