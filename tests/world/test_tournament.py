@@ -422,7 +422,7 @@ def test_games_that_do_not_count_end_the_tournament(games: Games) -> None:
     data["matches"] = [{"env": "g", "seats": ["one", "other"]}]
     assert "none of 32 games counts" in games.play(games.write(data), code=2).err
     games.forget()
-    assert "not counted: 2 without a winner" in games.text(games.write(data), "--episodes", "2")
+    assert "not counted: 2 without a winner" in games.play(games.write(data), "--episodes", "2").out
     games.forget()
     data["envs"]["g"].pop("outcome")
     assert "'matrix' declares none, but the tournament needs winners" in games.refused(games.write(data))
