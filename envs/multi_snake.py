@@ -151,7 +151,7 @@ class MultiSnake(Lanes):
 
     def _used(self) -> Flags:
         """Which segments are in use, `[L, S, max_length]`."""
-        return np.arange(self.max_length) < self.lengths[..., None]  # type: ignore[no-any-return]
+        return np.arange(self.max_length) < self.lengths[..., None]
 
     def _frame(self) -> Frame:
         def units(cells: NDArray[np.int64], there: Flags) -> Ragged:  # (x, y, color) of the cells [L, S, N, 2]
