@@ -244,7 +244,7 @@ class HPPO(PPO):
         picked = self.network.manager.policy(moved(leaves, self.device)).sample(self._picking[t, rows])
         options = torch.from_numpy(rollout.decide(t, picked.cpu().numpy(), rows))
         policy = self.network.policy(moved([*leaves, options], self.device), moved(mask, self.device))
-        return policy.sample(noise).cpu().numpy()  # type: ignore[no-any-return]
+        return policy.sample(noise).cpu().numpy()
 
     def inputs(self) -> StateInputs:
         """The worker's inputs of the rollout: observations and options; the manager's are those of PPO."""

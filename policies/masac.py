@@ -80,4 +80,4 @@ class MASAC(Centralized):
         if self.network.temperature is None:
             return 0.0
         target = target_entropy(self.actions, self.options.target_entropy, outputs, mask)
-        return self.network.temperature.log_alpha.exp() * ((entropies - target) * acts).mean().detach()  # type: ignore[no-any-return]
+        return self.network.temperature.log_alpha.exp() * ((entropies - target) * acts).mean().detach()

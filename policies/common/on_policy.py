@@ -341,7 +341,7 @@ class OnPolicy(Algorithm):
 def env_log_prob(head: ActionHead, policy: Any, actions: Any, device: torch.device) -> NDArray[np.float64]:
     """Log-probabilities [N] with which the environment gets these actions of its own, a batched sample [N, ...]."""
     log_probs = head.env_log_prob(policy, moved(head.from_env(actions), device))
-    return log_probs.double().cpu().numpy()  # type: ignore[no-any-return]
+    return log_probs.double().cpu().numpy()
 
 
 def drawn(head: ActionHead, policy: Any, rows: int, draws: Draws, device: torch.device) -> Any:

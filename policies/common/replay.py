@@ -363,9 +363,9 @@ class Replay:
         slots = ring.slots(numbers)
         begun = self._complete[slots]
         starts, kept = torch.from_numpy(numbers[begun]), torch.from_numpy(slots[begun])
-        *columns, followings = (column[kept] for column in self._columns)
-        points = self._points.take(torch.from_numpy(slots))
-        return NStepBatch(ring.oldest, points, starts, *columns, starts + (followings - kept) % ring.length)
+        actions, rewards, discounts, followings = (column[kept] for column in self._columns)
+        points, followings = self._points.take(torch.from_numpy(slots)), starts + (followings - kept) % ring.length
+        return NStepBatch(ring.oldest, points, starts, actions, rewards, discounts, followings)
 
     def state_dict(self) -> dict[str, Any]:
         """What is kept, and the priorities, as arrays."""

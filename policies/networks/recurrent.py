@@ -156,7 +156,7 @@ class RecurrentEncoder(Encoder):
         return Features(*features.chunk(_TWINS, 1))
 
     def _encoded(self, leaves: Sequence[Tensor]) -> Tensor:
-        return super().forward(leaves) if self.own is None else self.own(leaves)  # type: ignore[no-any-return]
+        return super().forward(leaves) if self.own is None else self.own(leaves)
 
     def _read(self, memory: Tensor) -> Sequence[Tensor]:
         return memory.view(memory.shape[0], self.layer.memories, _TWINS, -1).permute(1, 2, 0, 3).unbind()
