@@ -302,8 +302,8 @@ class Callbacks:
         if measured := getattr(listener.object, "_measured", ()):
             listener.object._measured = ()
             if place is None:
-                words = "measure() belongs into on_episode, on_update, on_checkpoint or on_round"
-                raise CallbackFailed(listener.name, f"{words}; {method} has called it")
+                text = "measure() belongs into on_episode, on_update, on_checkpoint or on_round"
+                raise CallbackFailed(listener.name, f"{text}; {method} has called it")
             if merged := {name: value for values in measured for name, value in values.items()}:
                 from arena.records.formats import MeasureLine  # most processes and runs measure nothing
 

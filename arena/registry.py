@@ -623,8 +623,8 @@ def _check_kinds(cls: type[Any], options: Mapping[str, Any]) -> None:
             one is bool if isinstance(value, bool) else isinstance(value, (int, float) if one is float else one)
             for one in kinds
         ):
-            words = " or ".join(_KIND_WORDS[one] for one in kinds)
-            raise ConfigError(f"got {value!r}, expected {words}", path=f"options.{name}")
+            text = " or ".join(_KIND_WORDS[one] for one in kinds)
+            raise ConfigError(f"got {value!r}, expected {text}", path=f"options.{name}")
 
 
 @contextmanager

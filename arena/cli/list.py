@@ -113,7 +113,7 @@ SHELVES: Mapping[str, Catalog] = {
     for title, entries in _TITLES.items()
 }
 _SECTIONS = {"envs": "environments", "policies": "algorithms", "matches": "generators"}  # where they are configured
-_BUILT_IN: Mapping[str, str] = {name: words for shelf in SHELVES.values() for name, words in shelf.entries.items()}
+_BUILT_IN: Mapping[str, str] = {name: text for shelf in SHELVES.values() for name, text in shelf.entries.items()}
 
 
 class Option(NamedTuple):
@@ -121,7 +121,7 @@ class Option(NamedTuple):
 
     name: str
     default: str  # as YAML would have it; `required` where there is none
-    words: str  # what it means; empty where the source does not say
+    text: str  # what it means; empty where the source does not say
 
 
 def options_of(name: str) -> list[Option]:
@@ -160,9 +160,9 @@ def options_of(name: str) -> list[Option]:
 
 def _fields(declared: Any) -> list[Option]:
     """The fields of a dataclass."""
-    words = {**_said(declared), **_words_of(declared)}
+    text = {**_said(declared), **_words_of(declared)}
     fields = [field for field in dataclasses.fields(declared) if field.name not in _GIVEN]
-    return [Option(field.name, _default(field), words.get(field.name, "")) for field in fields]
+    return [Option(field.name, _default(field), text.get(field.name, "")) for field in fields]
 
 
 def keys_of(kind: type[msgspec.Struct], *, inside: str = "", optional: bool = False) -> list[Option]:
@@ -172,14 +172,14 @@ def keys_of(kind: type[msgspec.Struct], *, inside: str = "", optional: bool = Fa
     """
     hints = get_type_hints(kind, include_extras=True)
     said = {name: [meta.description for meta in getattr(hint, "__metadata__", ())] for name, hint in hints.items()}
-    words, found = {**_words_of(kind), **{name: words[-1] for name, words in said.items() if words and words[-1]}}, []
+    text, found = {**_words_of(kind), **{name: text[-1] for name, text in said.items() if text and text[-1]}}, []
     hints = get_type_hints(kind) if optional else {}
     for field in msgspec.structs.fields(kind):
         key = f"{inside}{field.encode_name}"
         if isinstance(field.default, msgspec.Struct):
             found += keys_of(type(field.default), inside=f"{key}.")
         else:
-            found.append(Option(key, _default(field), words.get(field.name, "")))
+            found.append(Option(key, _default(field), text.get(field.name, "")))
         for arm in get_args(hints.get(field.name)) if field.default is None else ():
             if isinstance(arm, type) and issubclass(arm, msgspec.Struct):
                 found += keys_of(arm, inside=f"{key}.", optional=True)
@@ -213,16 +213,16 @@ def _arguments(make: Callable[..., Any]) -> list[Option]:
     return [_argument(one, _said(make).get(one.name, "")) for one in parameters.values() if one.name not in _GIVEN]
 
 
-def _argument(parameter: inspect.Parameter, words: str) -> Option:
+def _argument(parameter: inspect.Parameter, text: str) -> Option:
     default = "required" if parameter.default is parameter.empty else _yaml(parameter.default)
-    return Option(parameter.name, default, words)
+    return Option(parameter.name, default, text)
 
 
 def _said(made: Any) -> dict[str, str]:
     """The descriptions of arguments in a docstring."""
     _, _, described = docstring(made).partition("\nArgs:\n")
     section = re.split(r"\n(?=\S)", described)[0]
-    return {name: " ".join(words.split()).removesuffix(".") for name, words in _ARGUMENT.findall(section)}
+    return {name: " ".join(text.split()).removesuffix(".") for name, text in _ARGUMENT.findall(section)}
 
 
 def _yaml(value: Any) -> str:
@@ -237,7 +237,7 @@ def lines(name: str) -> list[str]:
     found = options_of(name)
     widths = [max((len(option[column]) for option in found), default=0) for column in (0, 1)]
     head = f"{name}: {_BUILT_IN[name]}" if name in _BUILT_IN else name
-    rows = [f"  {option.name:<{widths[0]}}  {option.default:<{widths[1]}}  {option.words}".rstrip() for option in found]
+    rows = [f"  {option.name:<{widths[0]}}  {option.default:<{widths[1]}}  {option.text}".rstrip() for option in found]
     return [head, *(rows or ["  no options"])]
 
 
@@ -252,7 +252,7 @@ def listing() -> list[str]:
     return [
         line
         for shelf in (*SHELVES.values(), *([Catalog("registered", registered)] if registered else []))
-        for line in (f"{shelf.title}:", *(f"  {name:<{width}}  {words}" for name, words in shelf.entries.items()))
+        for line in (f"{shelf.title}:", *(f"  {name:<{width}}  {text}" for name, text in shelf.entries.items()))
     ]
 
 
@@ -278,13 +278,13 @@ def page(names: Sequence[str]) -> str:
         f"```sh\narena list {names[0]}\n```\n",
     ]
     for name in names:
-        rows = [f"| `{option.name}` | `{option.default}` | {option.words} |" for option in options_of(name)]
+        rows = [f"| `{option.name}` | `{option.default}` | {option.text} |" for option in options_of(name)]
         table = ["| option | default | meaning |", "|---|---|---|", *rows] if rows else ["No options."]
-        words = _BUILT_IN.get(name, "an algorithm of your own")
+        text = _BUILT_IN.get(name, "an algorithm of your own")
         if name in registry.ALGORITHMS:  # its source, relative to `docs/algorithms/`
             file = registry.ALGORITHMS[name].target.partition(":")[0].replace(".", "/")
-            words += f"; [{file}.py](../../{file}.py)"
-        parts.append("\n".join([f"## {name}\n", f"{words}\n", *table, ""]))
+            text += f"; [{file}.py](../../{file}.py)"
+        parts.append("\n".join([f"## {name}\n", f"{text}\n", *table, ""]))
     return "\n".join(parts)
 
 
@@ -318,13 +318,13 @@ _PAGE_SECTIONS: tuple[tuple[str, type[msgspec.Struct], str], ...] = (  # heading
 def _keys(struct: type[msgspec.Struct]) -> list[str]:
     """A row of a table for each key."""
     rows = []
-    for path, default, words in keys_of(struct):
+    for path, default, text in keys_of(struct):
         owner, field = struct, None
         for part in path.split("."):  # `reset.after` is the key `after` of the struct at `reset`
             owner = struct if field is None else type(field.default)
             (field,) = (each for each in msgspec.structs.fields(owner) if each.encode_name == part)
         kind = type_text(None if field is None else field.type)
-        rows.append(f"| `{path}` | {kind} | {_LOADED.get((struct, path), f'`{default}`')} | {_escaped(words)} |")
+        rows.append(f"| `{path}` | {kind} | {_LOADED.get((struct, path), f'`{default}`')} | {_escaped(text)} |")
     return rows
 
 
@@ -344,8 +344,8 @@ def configuration() -> str:
             sections.append((f"{title} `{name}`", docstring(struct).split("\n")[0], rows))
     for heading, about, rows in sections:
         table = "\n".join(["| key | type | default | meaning |", "|---|---|---|---|", *rows])
-        words = [f"## {heading}", about, table if rows else "No keys of its own."]
-        parts.append("\n\n".join(filter(None, words)) + "\n")
+        text = [f"## {heading}", about, table if rows else "No keys of its own."]
+        parts.append("\n\n".join(filter(None, text)) + "\n")
     return "\n".join(parts)
 
 
@@ -363,13 +363,13 @@ def type_text(kind: Any) -> str:
         bounds = ((">=", limits.ge), (">", limits.gt), ("<=", limits.le), ("<", limits.lt))
         said = [f"{sign} {bound:g}" for sign, bound in bounds if bound is not None and abs(bound) < 1e6]
         return f"{type_text(parts[0])} {', '.join(said)}".strip()
-    words = {str: "text", int: "integer", float: "number", bool: "bool", tuple: "list", Any: "any value"}
-    return words.get(origin or kind, "mapping")
+    text = {str: "text", int: "integer", float: "number", bool: "bool", tuple: "list", Any: "any value"}
+    return text.get(origin or kind, "mapping")
 
 
-def _escaped(words: str) -> str:
+def _escaped(text: str) -> str:
     """Words for a cell of a table: `<` outside of code is no tag, and a bar no border."""
-    return re.sub(r"(`[^`]*`)|<", lambda found: found[1] or "&lt;", words).replace("|", "\\|")
+    return re.sub(r"(`[^`]*`)|<", lambda found: found[1] or "&lt;", text).replace("|", "\\|")
 
 
 def commands(parser: argparse.ArgumentParser) -> str:
@@ -393,8 +393,8 @@ def commands(parser: argparse.ArgumentParser) -> str:
                 arguments.append(value)
             if action.dest != "help" and action.help != argparse.SUPPRESS:
                 shown = " ".join([", ".join(action.option_strings), value]).strip()
-                words = f"{action.help or ''}{' (required)' if action.required and action.option_strings else ''}"
-                rows.append(f"| `{shown}` | {_escaped(words)} |")
+                text = f"{action.help or ''}{' (required)' if action.required and action.option_strings else ''}"
+                rows.append(f"| `{shown}` | {_escaped(text)} |")
         about = f"{about.rstrip('?')}{'?' if about.endswith('?') else '.'}"
         described = " ".join(filter(None, (f"{about[0].upper()}{about[1:]}", command.description)))
         synopsis = " ".join(["arena", name, *arguments, "[OPTIONS]"])

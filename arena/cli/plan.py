@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
         sets += ["--hosts", arguments.hosts] if hosts else []
         command = shlex.join(["arena", "train", arguments.config, *sets, "--ranks", str(plan.processes)])
         evaluation = config.evaluation
-        say(_text(plan, findings, command, count.words, hosts=host_lines, rounds=rounds, evaluation=evaluation))
+        say(_text(plan, findings, command, count.text, hosts=host_lines, rounds=rounds, evaluation=evaluation))
     if arguments.probe:
         from arena.cli.probe import probe, probe_text
 

@@ -138,11 +138,11 @@ def _result(line: EpisodeRecord | None) -> str:
         return ", not in episodes.jsonl"
     if line.cut:
         return ", cut by the end of the leg"
-    words = []
+    described = []
     for seat in line.seats:
         earned = "took no part" if seat.return_ is None else f"{seat.return_:.6g}"
-        words.append(f", {seat.policy} {' '.join(filter(None, [seat.outcome, earned]))}")
-    return "".join(words)
+        described.append(f", {seat.policy} {' '.join(filter(None, [seat.outcome, earned]))}")
+    return "".join(described)
 
 
 def _verify_all(
@@ -211,18 +211,20 @@ def _show(match: MatchReplays, episode: Episode, arguments: argparse.Namespace) 
             if (step := event.step) is not None and active is not None:
                 parts = []
                 for e, entity in enumerate(match.manifest.entities):
-                    words = [entity.name]
+                    described = [entity.name]
                     if active[e]:
                         action = row(entity.action_space, event.actions[e], 0)
-                        words.append(
+                        described.append(
                             "; ".join(observed[e][0].describe(observed[e][1], action))
                             if observed[e]
                             else _shown(action)
                         )
                     if step.rewards[0, e]:
-                        words.append(f"earns {step.rewards[0, e]:.6g}")
-                    words += ["terminated"] * bool(step.terminated[0, e]) + ["truncated"] * bool(step.truncated[0, e])
-                    parts += [" ".join(words)] if len(words) > 1 else []
+                        described.append(f"earns {step.rewards[0, e]:.6g}")
+                    described += ["terminated"] * bool(step.terminated[0, e]) + ["truncated"] * bool(
+                        step.truncated[0, e]
+                    )
+                    parts += [" ".join(described)] if len(described) > 1 else []
                 say(f"tick {event.tick}: {', '.join(parts)}")
             if written and isinstance(text := rendered(match.manifest, game), str):
                 say(text, styles=True)
@@ -250,7 +252,7 @@ def _captioned(match: MatchReplays, episode: Episode) -> Iterator[Picture]:
         if event.step is not None:
             earned += event.step.rewards[0]
         players = [
-            Player(piece.words, piece.color, float(np.mean(earned[[name in piece.entities for name in names]])))
+            Player(piece.text, piece.color, float(np.mean(earned[[name in piece.entities for name in names]])))
             for piece in pieces_of(match.manifest, game.interface.colors)
         ]
         played = event.tick - episode.begin

@@ -181,7 +181,7 @@ def _write(arguments: argparse.Namespace, job: Job, text: str, hints: Sequence[s
         return 0
     path = anchored(arguments.output or f"{job.name}.sbatch")
     write_batch(path, text, option="--output" if arguments.output else "")
-    say("\n".join([f"{shown(path)}: {job.words}", f"submit it: {shlex.join(['sbatch', shown(path)])}", *hints]))
+    say("\n".join([f"{shown(path)}: {job.text}", f"submit it: {shlex.join(['sbatch', shown(path)])}", *hints]))
     return 0
 
 
@@ -201,7 +201,7 @@ class Job(NamedTuple):
         return -(-self.tasks // self.nodes)
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         """How many processes, and on which nodes."""
         each = f", at most {self.tasks_per_node} on each" if self.nodes > 1 else ""
         array = f", for each task of the array {self.array}" if self.array else ""

@@ -176,10 +176,10 @@ class TournamentRun(RunCommand):
             lines += unmet_lines(found.unmet, pairs=pairs)
             lines += contradiction_lines(found.contradictions)
             reasons = "without a winner", "cut short", "of the batch that was interrupted"
-            words = [f"{games} {reason}" for games, reason in zip(uncounted.values(), reasons, strict=True) if games]
+            message = [f"{games} {reason}" for games, reason in zip(uncounted.values(), reasons, strict=True) if games]
             lines += [
                 *verdict_lines(found, rule, played.results.games),
-                *([f"not counted: {', '.join(words)}"] if words else []),
+                *([f"not counted: {', '.join(message)}"] if message else []),
             ]
             lines += played.without_winner
             lines += repetition_text(alike(run), remedy="--sample")
@@ -195,9 +195,9 @@ class TournamentRun(RunCommand):
         """When this tournament ends."""
         return rule_of(self._arguments, read_terms(folder) if self._arguments.resume else None)
 
-    def _say(self, words: str) -> None:
+    def _say(self, message: str) -> None:
         """Prints a line of progress; with --json stdout is for the result alone."""
-        print(words, file=sys.stderr if self._arguments.json else sys.stdout, flush=True)
+        print(message, file=sys.stderr if self._arguments.json else sys.stdout, flush=True)
 
 
 def rule_of(arguments: argparse.Namespace, before: Terms | None = None) -> Rule:

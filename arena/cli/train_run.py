@@ -32,17 +32,17 @@ class TrainRun(RunCommand):
         run = None if restart is None else restarted(restart, ranks=ranks, resume=arguments.resume)
         if run is None:
             config, origin = load_with_origin(arguments.config, arguments.overrides)
-            words: list[str] = []
+            text: list[str] = []
             with origin.located():
                 if arguments.earlier is not None:
                     from arena.run.continued import continued  # it reads games, ratings and checkpoints
 
-                    config, words = continued(config, arguments.earlier)
+                    config, text = continued(config, arguments.earlier)
                 place = arguments.run_dir if restart is None else restart.folder
                 run = prepare(config, ranks=ranks, run_dir=place, resume=arguments.resume)
             made = run.made_folder if restart is None else restart.made
             run = replace(run, source=arguments.config, overridden=origin.overridden, made_folder=made)
-            run = replace(run, words=(*words, *run.words))
+            run = replace(run, text=(*text, *run.text))
         run = replace(run, profile=arguments.profile, controlled=is_controlled())
         if restart is not None:
             return run
@@ -82,7 +82,7 @@ def announced(run: Run, *, ranks_chosen: bool = False) -> Run:
     lines = [f"{plan.config.name}: {extent}, {processes_text(plan.processes, len(plan.roles()))}"]
     if run.resumed:
         lines.append(f"goes on at tick {run.leg.start}")
-    lines += run.words
+    lines += run.text
     if plan.packed and plan.processes > 1 and not ranks_chosen:
         lines.append(f"{len(plan.roles())} processes would give each role its own")
     idle = len(plan.idle_ranks)

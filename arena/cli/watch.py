@@ -189,7 +189,7 @@ class FollowedRun:
             rounds, faults = rounds[-1:], [*earlier, *faults[-1:]]
         self._first_look = False
         for games in self._games.fresh(lambda journal: journal.lines(GamesLine)):
-            self.scoreboard.games[games.match] = games.words(self._lanes[games.match])
+            self.scoreboard.games[games.match] = games.text(self._lanes[games.match])
         return [*rounds, *faults, *self._results.fresh(lambda journal: journal.made(_result_text))[-1:]]
 
 
@@ -227,8 +227,8 @@ def watch(
                 colors = {name: policy.color for name, policy in run.config.policies.items()}
                 display = make_display(sys.stdout, columns=columns, total_ticks=total, colors=colors)
                 display.start()
-            for words in news:
-                display.message(words)
+            for text in news:
+                display.message(text)
             display.update(run.done, run.scoreboard)
             finished = not going and patience == _PATIENCE and run.condition is RunStatus.FINISHED
             patience = _PATIENCE if going else patience - 1

@@ -72,11 +72,11 @@ def check(config: Config) -> None:
     every, leg = config.results.every, config.checkpoint_every
     if every is not None and every % leg and leg % every:
         near = round(every / leg) * leg if every > leg else next(one for one in range(every, 0, -1) if leg % one == 0)
-        words = f"found {every}; expected a divisor or a multiple of checkpoint_every ({leg}), such as {near}"
-        raise ConfigError(words, path="results.every")
+        text = f"found {every}; expected a divisor or a multiple of checkpoint_every ({leg}), such as {near}"
+        raise ConfigError(text, path="results.every")
     if config.curriculum is not None and config.rounds > 1:
-        words = f"has no place in a run of {config.rounds} rounds, which have changes of their own; set `rounds: 1`"
-        raise ConfigError(words, path="curriculum")
+        text = f"has no place in a run of {config.rounds} rounds, which have changes of their own; set `rounds: 1`"
+        raise ConfigError(text, path="curriculum")
     if (evaluation := config.evaluation) is not None:
         if evaluation.every % leg:
             raise ConfigError(
@@ -160,8 +160,8 @@ def _check_match(config: Config, match: MatchConfig, path: str) -> None:
     if match.sides is not None:
         sides, seats = match.sides, len(match.seats)
         if len(sides) < 2:
-            words = f"lists {len(sides)}; a game is won against another one: two or more"
-            raise ConfigError(words, path=f"{path}.sides")
+            text = f"lists {len(sides)}; a game is won against another one: two or more"
+            raise ConfigError(text, path=f"{path}.sides")
         if sorted(seat for side in sides for seat in side) != list(range(seats)) or not all(sides):
             raise ConfigError(
                 f"found {show([list(side) for side in sides])}; each of the {seats} seats (0 to {seats - 1}) belongs "
@@ -197,8 +197,8 @@ def _check_generator(config: Config, entry: Generator, path: str) -> None:
         _check_players(config, entry.versus, f"{path}.versus")
         for index, name in enumerate(entry.versus):
             if name in entry.policies:
-                words = f"{name!r} is one of `policies`, too; a policy is in one of the two populations"
-                raise ConfigError(words, path=f"{path}.versus[{index}]")
+                text = f"{name!r} is one of `policies`, too; a policy is in one of the two populations"
+                raise ConfigError(text, path=f"{path}.versus[{index}]")
         for key in ("against", "both_sides"):
             if getattr(entry, key):
                 raise ConfigError(
@@ -230,8 +230,8 @@ def _check_generator(config: Config, entry: Generator, path: str) -> None:
         raise ConfigError("is empty; list the pairings of the first round, as [[a, b]]", path=f"{path}.opening")
     for index, pairing in enumerate(entry.opening or ()):
         if len(pairing) != 2:
-            words = f"has {len(pairing)} sides; a pairing has two, as [a, b]"
-            raise ConfigError(words, path=f"{path}.opening[{index}]")
+            text = f"has {len(pairing)} sides; a pairing has two, as [a, b]"
+            raise ConfigError(text, path=f"{path}.opening[{index}]")
         for number, side in enumerate(pairing):
             place = f"{path}.opening[{index}][{number}]"
             for name in (side,) if isinstance(side, str) else side:

@@ -66,8 +66,8 @@ def check_rounds(config: Config) -> None:
         _check_gate(config, snapshots.gate, "league.snapshots.gate")
     set_keys = [key for key in SnapshotsConfig.__struct_fields__ if getattr(snapshots, key) != getattr(_USUAL, key)]
     if set_keys and not snapshotted(config):
-        words = "has no effect: no policy that learns is in `matchmaking`, so there are no snapshots"
-        raise ConfigError(words, path=f"league.snapshots.{set_keys[0]}")
+        text = "has no effect: no policy that learns is in `matchmaking`, so there are no snapshots"
+        raise ConfigError(text, path=f"league.snapshots.{set_keys[0]}")
     if league.evolution is not None:
         _check_evolution(config, league.evolution, "league.evolution")
     if league.decided is not None:
@@ -80,8 +80,8 @@ def check_rounds(config: Config) -> None:
                     path="league.decided",
                 )
         if len(names) < 2:
-            words = f"found one player, {names[0]!r}; an order needs two or more: name a second policy"
-            raise ConfigError(words, path="league.decided")
+            text = f"found one player, {names[0]!r}; an order needs two or more: name a second policy"
+            raise ConfigError(text, path="league.decided")
     for name in league.prior:
         if name not in config.policies:
             raise ConfigError(f"unknown policy {name!r}; {nearest(name, config.policies)}", path="league.prior")
@@ -90,30 +90,30 @@ def check_rounds(config: Config) -> None:
 def _check_matchmaking(config: Config, entry: MatchmakingConfig, path: str) -> None:
     rule = entry.rule
     if not rule.draws_others:  # each learner meets only itself
-        words = "has no effect with `self: 1` (pure self-play)"
+        text = "has no effect with `self: 1` (pure self-play)"
         if entry.against:
-            raise ConfigError(words, path=f"{path}.against")
+            raise ConfigError(text, path=f"{path}.against")
         if entry.both_sides:
-            raise ConfigError(f"{words}: a policy that meets itself has both sides", path=f"{path}.both_sides")
+            raise ConfigError(f"{text}: a policy that meets itself has both sides", path=f"{path}.both_sides")
         if isinstance(rule, Fictitious) and rule.weighting != Fictitious().weighting:
-            raise ConfigError(words, path=f"{path}.rule.fictitious.weighting")
+            raise ConfigError(text, path=f"{path}.rule.fictitious.weighting")
     if isinstance(rule, Exploiters):
         place, listed = f"{path}.rule.exploiters", set[str]()
         if not rule.main:
-            words = "is empty; name at least one policy, which learns against the whole league"
-            raise ConfigError(words, path=f"{place}.main")
+            text = "is empty; name at least one policy, which learns against the whole league"
+            raise ConfigError(text, path=f"{place}.main")
         for key in ("main", "main_exploiters", "league_exploiters"):
             for index, name in enumerate(getattr(rule, key)):
-                words = f"{name!r} is listed twice" if name in listed else ""
+                text = f"{name!r} is listed twice" if name in listed else ""
                 if name not in entry.policies:
-                    words = f"{name!r} is not in the entry's `policies`; {nearest(name, entry.policies)}"
-                if words:
-                    raise ConfigError(words, path=f"{place}.{key}[{index}]")
+                    text = f"{name!r} is not in the entry's `policies`; {nearest(name, entry.policies)}"
+                if text:
+                    raise ConfigError(text, path=f"{place}.{key}[{index}]")
                 listed.add(name)
         for index, name in enumerate(entry.policies):
             if name not in listed:
-                words = f"{name!r} is missing in the lists of `exploiters`; add it to one"
-                raise ConfigError(words, path=f"{path}.policies[{index}]")
+                text = f"{name!r} is missing in the lists of `exploiters`; add it to one"
+                raise ConfigError(text, path=f"{path}.policies[{index}]")
         usual, exploiters = Exploiters(main=()), (*rule.main_exploiters, *rule.league_exploiters)
         if rule.weak != usual.weak and not rule.main_exploiters:
             raise ConfigError("has no effect: there are no `main_exploiters`", path=f"{place}.weak")
@@ -138,8 +138,8 @@ def _check_matchmaking(config: Config, entry: MatchmakingConfig, path: str) -> N
         for index, name in enumerate(getattr(entry, key)):
             if not config.policies[name].learns:
                 also = "" if isinstance(rule, PastSelves) else "; name it in `against` instead"
-                words = f"{name!r} does not learn, so no opponents are drawn for it{also}"
-                raise ConfigError(words, path=f"{path}.{key}[{index}]")
+                text = f"{name!r} does not learn, so no opponents are drawn for it{also}"
+                raise ConfigError(text, path=f"{path}.{key}[{index}]")
 
 
 def _check_every(config: Config, every: int, path: str) -> None:
@@ -150,11 +150,11 @@ def _check_every(config: Config, every: int, path: str) -> None:
 
 def _check_gate(config: Config, gate: GateConfig, path: str) -> None:
     if gate.alpha + gate.beta >= 1:
-        words = f"found {gate.alpha}, and beta {gate.beta}: their sum must be below 1"
-        raise ConfigError(words, path=f"{path}.alpha")
+        text = f"found {gate.alpha}, and beta {gate.beta}: their sum must be below 1"
+        raise ConfigError(text, path=f"{path}.alpha")
     if not gated(config):
-        words = "can never decide: no policy that learns is in `matchmaking`, so no policy meets a snapshot of itself"
-        raise ConfigError(words, path=path)
+        text = "can never decide: no policy that learns is in `matchmaking`, so no policy meets a snapshot of itself"
+        raise ConfigError(text, path=path)
     learners = {name for _, entry in matchmaking_of(config) for name in entry.learners}
     for name in gated(config):
         if name not in learners:
@@ -208,19 +208,19 @@ def _check_evolution(config: Config, rule: EvolutionConfig, path: str) -> None:
     _check_every(config, rule.every, f"{path}.every")
     exploiters = exploiters_of(config)
     for index, name in enumerate(rule.policies or ()):
-        words = ""
+        text = ""
         if name not in config.policies:
-            words = f"unknown policy {name!r}; {nearest(name, config.policies)}"
+            text = f"unknown policy {name!r}; {nearest(name, config.policies)}"
         elif name in (rule.policies or ())[:index]:
-            words = f"{name!r} is listed twice"
+            text = f"{name!r} is listed twice"
         elif not config.policies[name].learns:
-            words = f"{name!r} does not learn"
+            text = f"{name!r} does not learn"
         elif name not in players(config):
-            words = f"{name!r} plays in no match"
+            text = f"{name!r} plays in no match"
         elif name in exploiters:
-            words = f"{name!r} is an exploiter: it starts again from its first weights, and copies no other policy"
-        if words:
-            raise ConfigError(words, path=f"{path}.policies[{index}]")
+            text = f"{name!r} is an exploiter: it starts again from its first weights, and copies no other policy"
+        if text:
+            raise ConfigError(text, path=f"{path}.policies[{index}]")
     found = populations(config, rule)
     if not found:
         raise ConfigError(
@@ -247,8 +247,8 @@ def _check_evolution(config: Config, rule: EvolutionConfig, path: str) -> None:
         if not perturb.factors:
             raise ConfigError("is empty; name at least one factor: one of them is drawn", path=f"{place}.factors")
         if perturb.at_least is not None and perturb.at_most is not None and perturb.at_least > perturb.at_most:
-            words = f"found {perturb.at_least}, above `at_most: {perturb.at_most}`"
-            raise ConfigError(words, path=f"{place}.at_least")
+            text = f"found {perturb.at_least}, above `at_most: {perturb.at_most}`"
+            raise ConfigError(text, path=f"{place}.at_least")
         for name in (name for population in found for name in population):
             options = config.policies[name].options
             if option not in options:  # defaults are known only to the algorithm
@@ -260,8 +260,8 @@ def _check_evolution(config: Config, rule: EvolutionConfig, path: str) -> None:
                 )
             value = options[option]
             if isinstance(value, bool) or not isinstance(value, (int, float)):
-                words = f"found {value!r}; only numbers can be multiplied ({path}.perturb)"
-                raise ConfigError(words, path=f"policies.{name}.options.{option}")
+                text = f"found {value!r}; only numbers can be multiplied ({path}.perturb)"
+                raise ConfigError(text, path=f"policies.{name}.options.{option}")
             low, high = perturb.bounds(value)
             if isinstance(value, int) and math.isfinite(high) and math.floor(high) < low:
                 raise ConfigError(

@@ -53,9 +53,9 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 def removed_text(path: str) -> str | None:
     """What is said about a key that was removed; None about any other one."""
-    for pattern, words in REMOVED.items():
+    for pattern, message in REMOVED.items():
         if re.fullmatch(re.escape(pattern).replace(r"\*", r"[^.]*"), path):
-            return words
+            return message
     return None
 
 
@@ -74,8 +74,8 @@ def convert(kind: type[S], value: Any, path: str) -> S:
         value = {"on" if key is True else key: item for key, item in value.items()}
     for key in value:
         if key not in fields:
-            words = removed_text(joined(path, key)) or f"unknown key {key!r}; {nearest_key(str(key), fields)}"
-            raise ConfigError(words, path=joined(path, key))
+            message = removed_text(joined(path, key)) or f"unknown key {key!r}; {nearest_key(str(key), fields)}"
+            raise ConfigError(message, path=joined(path, key))
     for name, field in fields.items():
         if field.required and name not in value:
             raise ConfigError(f"the key {name!r} is missing, and has no default", path=path)
@@ -130,8 +130,8 @@ def _convert_value(kind: Any, value: Any, path: str) -> Any:
         if is_name(name) or (path == "policies" and is_policy_name(name)):
             continue
         if not isinstance(name, str) and is_name(show(name)):
-            words = f'found the name {show(name)}, which YAML does not read as text; write "{show(name)}"'
-            raise ConfigError(words, path=path)
+            message = f'found the name {show(name)}, which YAML does not read as text; write "{show(name)}"'
+            raise ConfigError(message, path=path)
         raise ConfigError(f"the name {show(name)} cannot be used; {NAME_RULE}", path=path)
     return {name: convert(get_args(kind)[1], item, joined(path, name)) for name, item in value.items()}
 
@@ -198,15 +198,17 @@ def _convert_leaf(kind: Any, value: Any, path: str) -> Any:
         expected = _number_text(kind, value)
         if expected:
             raise ConfigError(f"found {show(value)}; expected {expected}", path=path) from error
-        words = re.sub(r" - at `[^`]*`$", "", str(error))
+        message = re.sub(r" - at `[^`]*`$", "", str(error))
         for name, word in _NAMES.items():
-            words = re.sub(rf"`{name}\b", f"`{word}", words).replace(f"| {name}", f"| {word}")
-        words = words.replace(r"`text` matching regex '^#[0-9a-fA-F]{6}\\Z'", 'a color as "#1f77b4"').replace("`", "")
+            message = re.sub(rf"`{name}\b", f"`{word}", message).replace(f"| {name}", f"| {word}")
+        message = message.replace(r"`text` matching regex '^#[0-9a-fA-F]{6}\\Z'", 'a color as "#1f77b4"').replace(
+            "`", ""
+        )
         arm = next((arm for arm in (kind, *get_args(kind)) if _is_struct(arm)), None)
         such = "" if arm is None else f"; a mapping such as {_outline(arm)}"
         if value is not None and not isinstance(value, (str, Mapping, Sequence)) and "`str" in str(error):
             such += f'; in quotes it is text: "{show(value)}"'
-        raise ConfigError(f"found {show(value)}: {words[:1].lower()}{words[1:]}{such}", path=path) from error
+        raise ConfigError(f"found {show(value)}: {message[:1].lower()}{message[1:]}{such}", path=path) from error
 
 
 def _number_text(kind: Any, value: Any) -> str:
@@ -215,7 +217,7 @@ def _number_text(kind: Any, value: Any) -> str:
     Bounds that a number reaches by overflow alone are named only if the value is beyond them.
     """
     arms = get_args(kind) if get_origin(kind) in _UNIONS else (kind,)
-    words, numbers = [word for arm in arms if get_origin(arm) is Literal for word in get_args(arm)], []
+    message, numbers = [word for arm in arms if get_origin(arm) is Literal for word in get_args(arm)], []
     number_found = value if isinstance(value, (int, float)) else 0
     for arm in arms:
         number, *constraints = get_args(arm) if get_origin(arm) is Annotated else (arm,)
@@ -229,7 +231,7 @@ def _number_text(kind: Any, value: Any) -> str:
             numbers.append(", ".join(parts))
         elif arm is not types.NoneType and get_origin(arm) is not Literal:
             return ""
-    return ", or ".join([*words, *numbers, *["null"] * (types.NoneType in arms)]) if numbers else ""
+    return ", or ".join([*message, *numbers, *["null"] * (types.NoneType in arms)]) if numbers else ""
 
 
 @cache
@@ -238,12 +240,12 @@ def _outline(kind: type[msgspec.Struct]) -> str:
     parts = []
     for field in _fields(kind)[:_OUTLINED]:
         default = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
-        words = show([*default] if isinstance(default, tuple) else default).strip("'")
+        message = show([*default] if isinstance(default, tuple) else default).strip("'")
         if default is msgspec.NODEFAULT or isinstance(default, msgspec.Struct):
-            words = "..." if default is msgspec.NODEFAULT else "{...}"
+            message = "..." if default is msgspec.NODEFAULT else "{...}"
         elif isinstance(default, float):
-            words = f"{default:g}"
-        parts.append(f"{field.encode_name}: {words}")
+            message = f"{default:g}"
+        parts.append(f"{field.encode_name}: {message}")
     return f"{{{', '.join([*parts, *['...'] * (len(_fields(kind)) > _OUTLINED)])}}}"
 
 
@@ -277,8 +279,8 @@ def is_snapshot_name(name: Any) -> bool:
 
 def show(value: Any) -> str:
     """A value as the file has it, shortened."""
-    words = {None: "null", True: "true", False: "false"}
-    text = words[value] if value is None or isinstance(value, bool) else repr(value)
+    message = {None: "null", True: "true", False: "false"}
+    text = message[value] if value is None or isinstance(value, bool) else repr(value)
     return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
 
 

@@ -40,8 +40,8 @@ def check_independent(config: Config) -> None:
             raise ConfigError(f"is not allowed here: {reason}", path=f"policies.{name}.independent")
         for worker in (f"{name}#{number}" for number in range(count if count > 1 else 0)):
             if worker in config.policies:
-                words = f"is the name of a worker of the independent policy {name!r}; use another name"
-                raise ConfigError(words, path=f"policies.{worker}")
+                text = f"is the name of a worker of the independent policy {name!r}; use another name"
+                raise ConfigError(text, path=f"policies.{worker}")
         if count > 1 and name in map(policy_of, seats):
             raise ConfigError(
                 f"{name!r} has {count} independent workers, and it is not known which of them is meant; leave `seats` "

@@ -30,8 +30,8 @@ def load_with_origin(path: str | Path, overrides: Sequence[str] = ()) -> tuple[C
     """As `load_config`, with the origin, which names the file or the override in errors that are found later."""
     data = load_data(path)
     if data is None:
-        words = "the file is empty; a configuration needs ticks, envs, policies and matches"
-        raise ConfigError(words, source=str(path))
+        text = "the file is empty; a configuration needs ticks, envs, policies and matches"
+        raise ConfigError(text, source=str(path))
     return _parse(data, str(path), overrides)
 
 
@@ -95,8 +95,8 @@ def _parse(data: Any, source: str, overrides: Sequence[str | Override]) -> tuple
     if not isinstance(data, Mapping):
         raise ConfigError(f"a configuration is a mapping of keys to values, found {show(data)}", source=source)
     if "run" in data and not data.keys() & {"envs", "policies", "matches"}:
-        words = f"is an experiment, as it has the key 'run'; start it with `arena experiment {source}`"
-        raise ConfigError(words, source=source)
+        text = f"is an experiment, as it has the key 'run'; start it with `arena experiment {source}`"
+        raise ConfigError(text, source=source)
     changed, places = overriding.apply(data, overrides)
     origin = Origin(source, places)
     with origin.located():

@@ -88,11 +88,11 @@ def _set(data: dict[str, Any], at: str, value: Any, text: str) -> list[Overridde
             key = next((name for name in keys if name in node), tokens[0])
             path, tokens = joined(path, key), tokens[key.count(".") + 1 :]
         elif not isinstance(node, list):
-            words = f"holds {node!r:.60}, which has nothing named {tokens[0]!r}"
-            raise ConfigError(words, path=path, source=source)
+            message = f"holds {node!r:.60}, which has nothing named {tokens[0]!r}"
+            raise ConfigError(message, path=path, source=source)
         elif not tokens[0].isascii() or not tokens[0].isdigit() or int(tokens[0]) >= len(node):
-            words = f"is a list of {len(node)}, it has no place {tokens[0]!r}; places count from 0"
-            raise ConfigError(words, path=path, source=source)
+            message = f"is a list of {len(node)}, it has no place {tokens[0]!r}; places count from 0"
+            raise ConfigError(message, path=path, source=source)
         else:
             key = int(tokens[0])
             path, tokens = f"{path}[{key}]", tokens[1:]

@@ -20,7 +20,7 @@ class StopRule:
     at_least: bool = True  # values from the bound on meet it; else values up to the bound
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         """The rule, as `ticks >= 500`."""
         return self.met_text(None)
 
@@ -68,8 +68,8 @@ def check_key(key: str, policies: Collection[str], *, evaluates: bool, rates: bo
     for prefix in _METRICS:
         name = key.removeprefix(prefix)
         if name != key and not _METRIC.match(name):
-            words = f"a metric is named {prefix}<name>_mean, _min or _max, such as {prefix}score_mean; found {name!r}"
-            raise ConfigError(words)
+            text = f"a metric is named {prefix}<name>_mean, _min or _max, such as {prefix}score_mean; found {name!r}"
+            raise ConfigError(text)
         if name != key:
             return
     learner, _, rest = key.removeprefix("info/learner/").partition("/")

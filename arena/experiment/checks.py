@@ -69,8 +69,8 @@ def checking(*, limit: float = _LIMIT_SECONDS) -> Iterator[FirstMistake]:
             late = [line for line in lines if line.startswith("Timeout (")]
             threads = [number for number, line in enumerate(lines) if line.startswith("Thread 0x")]  # the main one last
             shown = [late[-1], *lines[threads[-1] :]][:_MOST_LINES] if late and threads else lines[-_MOST_LINES:]
-            words = "\n".join([f"games and algorithms cannot be tried (exit {process.returncode})", *shown])
-            raise ConfigError(words) from error
+            text = "\n".join([f"games and algorithms cannot be tried (exit {process.returncode})", *shown])
+            raise ConfigError(text) from error
 
     with (
         tempfile.TemporaryFile() as output,  # not a pipe, which a process that a game has started may hold open

@@ -98,16 +98,16 @@ def parse_experiment(data: Any, *, source: str = "", overrides: Sequence[str] = 
             )
         for name, value in (("search", config.search), ("prune", config.prune)):
             if value is not None and len(value) != 1:
-                words = f"found {show(value)}; expected a mapping with one key, such as {{...: {{}}}}"
-                raise ConfigError(words, path=name)
+                message = f"found {show(value)}; expected a mapping with one key, such as {{...: {{}}}}"
+                raise ConfigError(message, path=name)
         if config.gpus > 1 and not config.gpus.is_integer():
             raise ConfigError(f"found {config.gpus:g}; expected a whole number, or a share of one device", path="gpus")
         given = [overriding.read(text) for text in overrides]
         sets = {"set": config.set} | {f"variants.{name}.set": entry.set for name, entry in config.variants.items()}
         for place, key in ((place, key) for place, values in sets.items() for key in values):
             if not overriding.is_path(str(key)):
-                words = "is no key path; expected such as policies.blue.options.gamma"
-                raise ConfigError(words, path=joined(place, str(key)))
+                message = "is no key path; expected such as policies.blue.options.gamma"
+                raise ConfigError(message, path=joined(place, str(key)))
         values = {item.path: item.value for item in given}
         variants = {
             name: VariantConfig(set={**entry.set, **values})  # also over what a variant sets as a part of a mapping

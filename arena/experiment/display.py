@@ -102,8 +102,8 @@ class PlainExperimentDisplay(PlainLines):
         self._progress.take(rows)
         if self._clock() >= self._line_at:
             self._line_at = self._clock() + LINE_EVERY
-            words = [self._progress.counts, self._progress.best, self._progress.left]
-            self.message("; ".join(filter(None, words)) or "no trial has begun")
+            text = [self._progress.counts, self._progress.best, self._progress.left]
+            self.message("; ".join(filter(None, text)) or "no trial has begun")
 
     def stop(self) -> None:
         """Nothing is held."""
@@ -190,14 +190,14 @@ def outcome_lines(rows: Sequence[TrialRow], metric: MetricConfig) -> list[str]:
     scope = "" if metric.scope == "last" else f", {metric.scope}"
     lines = [f"{metric.name} ({metric.mode}{scope}), mean over seeds with its 95 % interval:"]
     leading = ranking.combinations[:_MOST_RANKED]
-    words = [combination_text(each, names) or "all trials" for each in leading]
+    text = [combination_text(each, names) or "all trials" for each in leading]
     means = [mean_text(each) for each in leading]
-    for number, (each, left, mean) in enumerate(zip(leading, words, means, strict=True), start=1):
+    for number, (each, left, mean) in enumerate(zip(leading, text, means, strict=True), start=1):
         states = Counter(row.state for row in rows if row.number in each.trials)
         failed = states[State.ERROR.value]
         trials = pluralize(len(each.trials), "trial") + (f", {failed} in error" if failed else "")
         trials += f", {each.pruned} pruned" if each.pruned else ""
-        cells = f"{number:3}", f"{left:{max(map(len, words))}}", f"{mean:{max(map(len, means))}}", trials
+        cells = f"{number:3}", f"{left:{max(map(len, text))}}", f"{mean:{max(map(len, means))}}", trials
         compared = ""  # with the best one, over shared seeds
         if each.difference is not None:
             compared = f"from the best with {pluralize(each.shared, 'seed')}: {number_text(each.difference)}"

@@ -155,10 +155,10 @@ class Driver:
             elif record.digest == trial.digest:
                 self.records[self._only] = record
             else:
-                words = (
+                text = (
                     f"holds another trial {self._only} than the experiment asks for; name another folder with --run-dir"
                 )
-                raise ConfigError(words, source=str(self.folder.path))
+                raise ConfigError(text, source=str(self.folder.path))
         else:
             adaptive = self.plan.search is not None and self.plan.search.adaptive
             numbers = {record.digest: record.number for record in known}
@@ -404,12 +404,12 @@ class Driver:
             shutil.move(run.path, aside)
         self._write_config(start.trial)
         arguments = ["train", str(self.folder.config_path(start.trial)), f"--run-dir={run.path}"]
-        arguments += [f"--ranks={start.processes}", *[f"--hosts={start.place.words}"] * self._names_hosts]
+        arguments += [f"--ranks={start.processes}", *[f"--hosts={start.place.text}"] * self._names_hosts]
         arguments += ["--resume"] * resume
         devices = [name for name, _ in start.place.devices] if start.place.devices else None
         process = TrialProcess(arguments, self.folder.log_path(start.trial), devices=devices)
         self._processes[start.trial] = process
-        hosts = start.place.words
+        hosts = start.place.text
         line = StateLine(now(), State.RUNNING, attempt=start.attempt, hosts=hosts, pid=process.pid)
         self._write(record, line)
         again = f", attempt {start.attempt}" if start.attempt > 1 else ""
@@ -434,8 +434,8 @@ class Driver:
         name = run_name(self.plan.file.config.name, number)
         config = self.plan.trials.config_of(record.variant, record.params, repetition, name=name)
         if digest_of(config) != record.digest or not {*record.params} <= {each.path for each in variant.varied}:
-            words = "has other values than the experiment asks for; restore it, or start in another folder"
-            raise ConfigError(words, source=str(self.folder.state_path(number)))
+            text = "has other values than the experiment asks for; restore it, or start in another folder"
+            raise ConfigError(text, source=str(self.folder.state_path(number)))
         return config
 
     def _value(self, number: int) -> float | None:
@@ -473,15 +473,15 @@ def opened(plan: ExperimentPlan, folder: ExperimentFolder, *, resume: bool, only
     def refuse_another() -> None:
         name = plan.file.config.name
         if folder.config.is_file() and (found := folder.read_config().name) != name:
-            words = f"holds the experiment {found!r}, not {name!r}; name another folder with --run-dir"
-            raise ConfigError(words, source=str(folder.path))
+            text = f"holds the experiment {found!r}, not {name!r}; name another folder with --run-dir"
+            raise ConfigError(text, source=str(folder.path))
 
     unbegun = folder.is_unbegun  # first: a process that begins it now, for another trial, writes `config` before others
     there = folder.config.is_file()
     refuse_another()  # and again below, when no other process can begin one
     if not unbegun and not (there and (resume or only is not None)):
-        words = "holds files already; go on with an experiment by --resume, or name another folder"
-        raise ConfigError(words, source=str(folder.path))
+        text = "holds files already; go on with an experiment by --resume, or name another folder"
+        raise ConfigError(text, source=str(folder.path))
     folder.make()
     with ExitStack() as stack:
         if only is None:

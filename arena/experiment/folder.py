@@ -138,8 +138,8 @@ class ExperimentFolder:
             checksums.check_folder(part)
         if not is_experiment(path):
             found = "experiment.yaml is missing" if folder.path.is_dir() else "it does not exist"
-            words = f"not the folder of an experiment: {found}; name one, as experiments/<name>"
-            raise ConfigError(words, source=str(path))
+            text = f"not the folder of an experiment: {found}; name one, as experiments/<name>"
+            raise ConfigError(text, source=str(path))
         return folder
 
     @property
@@ -304,8 +304,8 @@ def place_of(name: str, run_dir: str | Path | None, *, resume: bool, shared: boo
         matches = ((entry, pattern.fullmatch(entry.name)) for entry in entries)
         found = [(int(match[1] or 1), entry) for entry, match in matches if match and is_experiment(entry)]
         if not found:
-            words = "there is no experiment to go on with; name its folder with --run-dir, or leave --resume out"
-            raise ConfigError(words, source=str(place))
+            text = "there is no experiment to go on with; name its folder with --run-dir, or leave --resume out"
+            raise ConfigError(text, source=str(place))
         return max(found)[1]
     free = place
     while free.exists():

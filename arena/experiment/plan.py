@@ -75,8 +75,8 @@ def plan_experiment(file: ExperimentFile, first_mistake: FirstMistake | None = N
         if config.prune is not None:
             Pruning(config.prune, metric.mode)
             if config.repeat > 1:
-                words = "a trial that may be pruned is not repeated; leave `repeat` or `prune` out"
-                raise ConfigError(words, path="repeat")
+                text = "a trial that may be pruned is not repeated; leave `repeat` or `prune` out"
+                raise ConfigError(text, path="repeat")
         trials = Trials(file)
         for variant in trials.variants:
             check_search(search, variant, variants=bool(config.variants))
@@ -90,7 +90,7 @@ def plan_experiment(file: ExperimentFile, first_mistake: FirstMistake | None = N
         for number, trial in enumerate(known):
             if (other := numbers.setdefault(trial.digest, number)) != number:
                 one, two = (
-                    trials.words(each.variant, each.params, each.seed) or "no values" for each in (known[other], trial)
+                    trials.text(each.variant, each.params, each.seed) or "no values" for each in (known[other], trial)
                 )
                 raise ConfigError(
                     f"trials {other} ({one}) and {number} ({two}) have the same configuration; leave one of them out"
@@ -103,8 +103,8 @@ def plan_experiment(file: ExperimentFile, first_mistake: FirstMistake | None = N
         if search is not None and search.adaptive:
             number = search.trials * config.repeat
             if number > MOST_TRIALS:
-                words = f"asks for {number} trials; at most {MOST_TRIALS}"
-                raise ConfigError(words, path=f"search.{search.kind}.trials")
+                text = f"asks for {number} trials; at most {MOST_TRIALS}"
+                raise ConfigError(text, path=f"search.{search.kind}.trials")
         for each, (name, params) in zip(configs, tried, strict=True):
             with located(path="metric", source=file.source):
                 check_key(metric.name, each.policies, evaluates=each.evaluation is not None, rates=each.rounds > 1)
@@ -150,8 +150,8 @@ def slots_for(plan: ExperimentPlan, hosts: str | None, environment: Mapping[str,
     found = Slots(named or (here,), {host.name: devices for host in named or (here,)}, crowding=not named)
     processes = plan.processes(found, alone=alone)
     if gpus and len(devices) < gpus:
-        words = f"a trial asks for {gpus:g}, this host has {pluralize(len(devices), 'device')}"
-        raise ConfigError(words, path="gpus", source=plan.file.source)
+        text = f"a trial asks for {gpus:g}, this host has {pluralize(len(devices), 'device')}"
+        raise ConfigError(text, path="gpus", source=plan.file.source)
     if not found.room(processes, gpus, most=1):
         most = max(host.slots for host in found.hosts) if gpus else found.total
         raise ConfigError(

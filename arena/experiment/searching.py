@@ -97,15 +97,15 @@ def check_search(search: Search | None, variant: Variant, *, variants: bool) -> 
     if search is None:
         return
     if not searched:
-        words = "there is nothing to search; give a key a range, such as {loguniform: [1e-4, 1e-2]}, or leave it out"
-        raise ConfigError(words, path="search")
+        text = "there is nothing to search; give a key a range, such as {loguniform: [1e-4, 1e-2]}, or leave it out"
+        raise ConfigError(text, path="search")
     if search.adaptive and len(searched) < len(variant.varied):
         grids = next(each.path for each in variant.varied if each not in searched)
-        words = f"a grid, as {grids} has, goes with `random` alone; write choice in its place"
-        raise ConfigError(words, path=f"search.{search.kind}")
+        text = f"a grid, as {grids} has, goes with `random` alone; write choice in its place"
+        raise ConfigError(text, path=f"search.{search.kind}")
     if search.adaptive and variants:
-        words = "variants go with `random` alone; make an experiment of each of them"
-        raise ConfigError(words, path=f"search.{search.kind}")
+        text = "variants go with `random` alone; make an experiment of each of them"
+        raise ConfigError(text, path=f"search.{search.kind}")
 
 
 def draws(search: Search, varied: Sequence[Varied], seed: int) -> list[dict[str, Any]]:
@@ -227,8 +227,8 @@ def _optuna() -> Any:
     try:
         import optuna
     except ImportError as error:
-        words = "needs the package optuna; install it by pip install 'mpi-policy-arena[search]', or search with random"
-        raise ConfigError(words, path="search") from error
+        text = "needs the package optuna; install it by pip install 'mpi-policy-arena[search]', or search with random"
+        raise ConfigError(text, path="search") from error
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     return optuna
 

@@ -19,7 +19,7 @@ class Place(NamedTuple):
     crowded: bool = False  # whether it has more processes than there are slots
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         """`a:4,b:4`, as `--hosts` takes it."""
         return ",".join(f"{host.name}:{host.slots}" for host in self.hosts)
 

@@ -152,8 +152,8 @@ class Trials:
         base = next(each for each in self.variants if each.name == variant)
         varied = [OverriddenPlace(path, base.place_of(path)) for path in params]
         found = self._blamed(error, (*base.places, *varied))
-        words = self.words(variant, params)
-        message = f"{found.message} (trial {words})" if words else found.message
+        text = self.text(variant, params)
+        message = f"{found.message} (trial {text})" if text else found.message
         return ConfigError(message, path=found.path, source=found.source)
 
     def _blamed(self, error: ConfigError, places: Sequence[OverriddenPlace] = ()) -> ConfigError:
@@ -175,7 +175,7 @@ class Trials:
                 return ConfigError(message, path=key, source=f"--set {text}")
         return ConfigError(message, path=path, source=source or self.file.source)
 
-    def words(self, variant: str, params: Params, seed: int | None = None) -> str:
+    def text(self, variant: str, params: Params, seed: int | None = None) -> str:
         """The values of a trial in a few words, as the name of its folder has them."""
         parts = [*([variant] if variant else [])]
         parts += [f"{self.labels.get(path, path)}={value_text(value)}" for path, value in params.items()]
@@ -184,7 +184,7 @@ class Trials:
     def tag(self, trial: Trial) -> str:
         """The words of a trial as a part of the name of its folder; empty where nothing varies."""
         seed = trial.seed if self.file.config.repeat > 1 and "seed" not in trial.params else None
-        return _UNSAFE.sub("_", self.words(trial.variant, trial.params, seed))[:_LONGEST_TAG]
+        return _UNSAFE.sub("_", self.text(trial.variant, trial.params, seed))[:_LONGEST_TAG]
 
     def combinations(self, draws: Sequence[Mapping[str, Any]] = ({},)) -> Iterator[tuple[Variant, dict[str, Any]]]:
         """The combinations of the grids with each of the draws of a search, in order.

@@ -26,7 +26,7 @@ class ProcessCount(NamedTuple):
     """A number of processes, and the reason in words; None: one process per role."""
 
     number: int | None
-    words: str
+    text: str
 
 
 def process_count(
@@ -49,11 +49,11 @@ def process_count(
         return ProcessCount(None, f"{key}: one_per_role ({pluralize(roles, 'role')})")
     named = sum(host.slots for host in hosts)
     slots = (named, f"{pluralize(named, 'slot')} of --hosts") if hosts else _allocated_slots(environment)
-    most, words = slots or usable_cores(files)
+    most, text = slots or usable_cores(files)
     number = min(most if slots else max(2, most), roles)
     if number != most:
-        words += f"; at most one process per role, {roles}" if number == roles else f"; at least {number}"
-    return ProcessCount(number, f"ranks: auto ({words})")
+        text += f"; at most one process per role, {roles}" if number == roles else f"; at least {number}"
+    return ProcessCount(number, f"ranks: auto ({text})")
 
 
 def usable_cores(files: Path = Path("/")) -> tuple[int, str]:

@@ -164,8 +164,8 @@ def check_checkpoint(loaded: Checkpoint, path: Path, policy: PolicyPlan, cls: ty
     """Refuses a checkpoint that a policy's algorithm cannot load."""
     place, algorithm = f"policies.{policy.name}.load", policy.config.algorithm
     if loaded.algorithm != algorithm:
-        words = f"the checkpoint {path} is of the algorithm {loaded.algorithm!r}, the policy uses {algorithm!r}"
-        raise ConfigError(words, path=place)
+        text = f"the checkpoint {path} is of the algorithm {loaded.algorithm!r}, the policy uses {algorithm!r}"
+        raise ConfigError(text, path=place)
     if not spec_of(cls).loads:
         raise ConfigError(f"the algorithm {algorithm!r} has no load_state_dict()", path=place)
 
@@ -321,8 +321,8 @@ def _check_conformance(match: MatchPlan, breaches: list[str], advice: list[str])
         except Exception as error:
             known = isinstance(error, (ConfigError, GameError))  # says it all
             found = error if known else f"{type(error).__name__}: {error}{registry.where_raised(error)}"
-            words = f"environment {match.env!r} does not behave as the interface asks: {found}"
-            raise ConfigError(words, path=match.path) from error
+            text = f"environment {match.env!r} does not behave as the interface asks: {found}"
+            raise ConfigError(text, path=match.path) from error
         check_idle_action(match, game.interface)
         return game.interface
 
@@ -397,8 +397,8 @@ def check_idle_action(match: MatchPlan, interface: Interface) -> None:
             as_action(space, match.game.idle_action)
         except ValueError as error:
             why = f": {error}" if isinstance(space, UnitActions) else f", whose space is {space}"
-            words = f"{match.game.idle_action!r} is no action of {entity}{why}"
-            raise ConfigError(words, path=f"envs.{match.env}.idle_action") from error
+            text = f"{match.game.idle_action!r} is no action of {entity}{why}"
+            raise ConfigError(text, path=f"envs.{match.env}.idle_action") from error
 
 
 def wrapped_text(match: MatchPlan) -> str:

@@ -47,8 +47,8 @@ def check_external(plan: Plan) -> None:
                 path=f"{env}.external.min_asking",
             )
         if match.game.wrapped_in:
-            words = "wrappers cannot be put around external games; change observations and rewards where the game runs"
-            raise ConfigError(words, path=f"{env}.wrappers")
+            text = "wrappers cannot be put around external games; change observations and rewards where the game runs"
+            raise ConfigError(text, path=f"{env}.wrappers")
         if match.config.pipeline > 1:
             raise ConfigError("external games have one block of lanes; set 1", path=f"{match.path}.pipeline")
         if plan.config.record == "replays":
@@ -56,8 +56,8 @@ def check_external(plan: Plan) -> None:
         if plan.config.rounds > 1:
             raise ConfigError(f"a league cannot play the external games of {match.env!r}; set 1", path="rounds")
         if not match.path.endswith("]"):
-            words = f"a generator cannot seat policies in the external games of {match.env!r}; list the matches"
-            raise ConfigError(words, path=match.path)
+            text = f"a generator cannot seat policies in the external games of {match.env!r}; list the matches"
+            raise ConfigError(text, path=match.path)
         for seat in match.seats:
             algorithm = plan.policies[seat.policy].config.algorithm
             if algorithm.startswith("sb3:") and (match.lanes > 1 or len(seat.entities) > 1):
@@ -74,8 +74,8 @@ def check_external(plan: Plan) -> None:
                 path=f"{env}.external.idle_tick_s",
             )
     if kinds and plan.config.evaluation is not None and len(kinds) == len(plan.matches):
-        words = "no match is left to evaluate: matches of external games take no part in evaluations; remove this key"
-        raise ConfigError(words, path="evaluation")
+        text = "no match is left to evaluate: matches of external games take no part in evaluations; remove this key"
+        raise ConfigError(text, path="evaluation")
 
 
 def refuse_external(config: Config) -> None:

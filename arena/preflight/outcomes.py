@@ -80,9 +80,9 @@ def rule_lines(plan: Plan) -> list[str]:
     for match, rule, game in _games([plan]):
         if rule is None:
             fits, episodes = _suggestion(match, game)
-            words = f"; `outcome: {fits}` fits {pluralize(episodes, 'episode')} of random actions" if fits else ""
+            text = f"; `outcome: {fits}` fits {pluralize(episodes, 'episode')} of random actions" if fits else ""
             lines.append(
-                f"environment {match.env}: nothing says who has won, so there are returns and no winners{words}"
+                f"environment {match.env}: nothing says who has won, so there are returns and no winners{text}"
             )
     return lines
 

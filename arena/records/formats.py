@@ -188,17 +188,17 @@ class GamesLine(msgspec.Struct, frozen=True, kw_only=True):
     reported: dict[str, dict[str, float]] | msgspec.UnsetType = msgspec.UNSET
     """Of external simulators by number, what they have reported since the last line, by key."""
 
-    def words(self, slots: int) -> str:
+    def text(self, slots: int) -> str:
         """The line about the games in the display of a run and in `arena watch`."""
         share = 100 * self.asking / max(1, self.ticks) / slots
-        words = (
+        text = (
             f"games of match {self.match}: {self.held} of {slots} slots, {self.begun} begun, {self.lost} lost; "
             f"{share:.0f} % of the slots ask per tick"
         )
         if isinstance(self.links, list) and self.seconds:
             handovers = sum(link.handovers for link in self.links) / self.seconds
-            words += f"; {handovers:,.0f} hand-overs/s, {self.begun / self.seconds:,.0f} lives/s"
-        return words
+            text += f"; {handovers:,.0f} hand-overs/s, {self.begun / self.seconds:,.0f} lives/s"
+        return text
 
 
 class PlannedSeat(msgspec.Struct, frozen=True):

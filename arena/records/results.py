@@ -203,7 +203,7 @@ class RunResults:
             # Marks the last result as the end of the run again: a resumed run had removed the mark.
             self.close()
             lines = list(JournalReader(self._folder.results))
-            over = {"done": True, "stopped_by": None if self.met is None else self.met.rule.words}
+            over = {"done": True, "stopped_by": None if self.met is None else self.met.rule.text}
             result_file.write_all(self._folder.results, [*lines[:-1], {**lines[-1], **over}])
 
     @property
@@ -253,7 +253,7 @@ class RunResults:
         }
         self._check_rules(result)
         if ends_leg and self.met is not None:
-            result |= {"done": True, "stopped_by": self.met.rule.words}
+            result |= {"done": True, "stopped_by": self.met.rule.text}
         if self._journal is None:
             self._journal = Journal(self._folder.results)
         self._journal.append(result)

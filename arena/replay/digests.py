@@ -28,7 +28,7 @@ from arena.replay.format import Column
 
 Array = NDArray[Any]
 Flags = NDArray[np.bool_]
-Words = NDArray[np.uint64]
+Uint64s = NDArray[np.uint64]
 Layout = tuple[np.dtype[Any], tuple[int, ...]]
 """The dtype of an array, and its shape without the lanes."""
 _RAGGED: Layout = (np.dtype(np.uint64), (2,))
@@ -82,16 +82,16 @@ class Digests:
         self._rest = list(views)
         first = np.cumsum([0, *map(len, observed)]).tolist()
         self._parts = [slice(edges[start], edges[end]) for start, end in pairwise(first)]
-        self._shown_words = edges[first[-1]] // _WORD
-        self._words = self._rows.view(np.uint32)
-        self._multipliers = _multipliers(self._words.shape[1])
+        self._n_shown = edges[first[-1]] // _WORD
+        self._uint32s = self._rows.view(np.uint32)
+        self._multipliers = _multipliers(self._uint32s.shape[1])
         self._state = np.zeros(lanes, np.uint64)
 
     def begin(self, frame: Frame, lanes: Flags) -> NDArray[np.uint16]:
         """Episodes begin in some lanes [L]; returns the digests [L], of first observations in these lanes."""
         self._see(frame, frame.active)
-        words = self._words[lanes, : self._shown_words]
-        self._state[lanes] = words @ self._multipliers[: self._shown_words]
+        words = self._uint32s[lanes, : self._n_shown]
+        self._state[lanes] = words @ self._multipliers[: self._n_shown]
         return self._kept()
 
     def add(self, actions: Iterable[Any], step: Step) -> NDArray[np.uint16]:
@@ -103,7 +103,7 @@ class Digests:
         parts = [*actions, step.rewards, step.terminated, step.truncated, step.frame.active]
         for view, array in zip(self._rest, parts, strict=True):
             view[...] = _summed(array) if isinstance(array, Ragged) else array
-        self._state = self._state * _CHAIN + self._words @ self._multipliers
+        self._state = self._state * _CHAIN + self._uint32s @ self._multipliers
         return self._kept()
 
     def _see(self, frame: Frame, shown: Flags) -> None:
@@ -131,7 +131,7 @@ def _observed(interface: Interface, entity: int) -> Iterator[Layout]:
         yield np.dtype(np.int8), (interface.mask_sizes[entity],)
 
 
-def _summed(rows: Ragged) -> Words:
+def _summed(rows: Ragged) -> Uint64s:
     """[B, 2] the length of each row, and the sum over the words of its items."""
     found = np.zeros((len(rows), 2), np.uint64)
     found[:, 0] = rows.lengths
@@ -149,12 +149,12 @@ def _summed(rows: Ragged) -> Words:
     return found
 
 
-def _multipliers(count: int) -> Words:
+def _multipliers(count: int) -> Uint64s:
     """The first of the m_i; the same in every process and with every version of NumPy."""
     return _drawn(1 << max(count - 1, 0).bit_length())[:count]
 
 
 @cache
-def _drawn(count: int) -> Words:
-    drawn: Words = np.random.SeedSequence(_SEED).generate_state(count, np.uint64) | np.uint64(1)
+def _drawn(count: int) -> Uint64s:
+    drawn: Uint64s = np.random.SeedSequence(_SEED).generate_state(count, np.uint64) | np.uint64(1)
     return drawn

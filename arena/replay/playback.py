@@ -192,8 +192,8 @@ class Playback:
         return Event(tick, place, everywhere, self._episodes, self._begun, step.frame, same, step, actions)
 
     def _failed(self, tick: int, error: Exception) -> ReplayDiffers:
-        words = f"{type(error).__name__}: {error}{registry.where_raised(error)}"
-        return ReplayDiffers(Difference(self._manifest.match, tick, error=words))
+        text = f"{type(error).__name__}: {error}{registry.where_raised(error)}"
+        return ReplayDiffers(Difference(self._manifest.match, tick, error=text))
 
 
 def made(
@@ -206,8 +206,8 @@ def made(
             manifest.make, kwargs, lanes, manifest.wrappers, contexts, screen=manifest.screen
         )
     except Exception as error:
-        words = str(error) if isinstance(error, ConfigError) else f"{type(error).__name__}: {error}"
+        text = str(error) if isinstance(error, ConfigError) else f"{type(error).__name__}: {error}"
         raise ConfigError(
-            f"match {manifest.match}: the game {manifest.make!r} cannot be made with {dict(kwargs)}: {words}"
+            f"match {manifest.match}: the game {manifest.make!r} cannot be made with {dict(kwargs)}: {text}"
             f"{registry.where_raised(error)}"
         ) from error

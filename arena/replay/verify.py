@@ -96,7 +96,7 @@ class Piece(NamedTuple):
     color: str | None
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         """`blue_0, blue_1: ppo`; of many entities the first ones."""
         more = len(self.entities) - _MOST_NAMED
         names = [*self.entities[:_MOST_NAMED], *([f"{more} more"] if more > 0 else [])]

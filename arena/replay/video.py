@@ -44,7 +44,7 @@ class Caption(NamedTuple):
     """The line over a picture."""
 
     players: Sequence[Player]
-    words: str  # on the right
+    text: str  # on the right
     share: float  # part of the episode played so far, from 0 to 1
 
 
@@ -99,8 +99,8 @@ def captioned(picture: Picture, caption: Caption) -> Picture:
     image.paste(Image.fromarray(below), (0, _BAND))
     draw, font = ImageDraw.Draw(image), ImageFont.load_default(_TEXT)
     assert not isinstance(font, ImageFont.ImageFont), "Pillow's packages have FreeType"
-    end = width - _PAD - draw.textlength(caption.words, font)
-    draw.text((end, _BAND / 2), caption.words, _SOFT, font, anchor="lm")
+    end = width - _PAD - draw.textlength(caption.text, font)
+    draw.text((end, _BAND / 2), caption.text, _SOFT, font, anchor="lm")
     left, middle, end = float(_PAD), _BAND / 2, end - _PAD
     for player in caption.players:  # as many as fit
         earned = f"{player.earned:+.4g}" if player.earned else "0"

@@ -167,14 +167,14 @@ def without_few(figures: Mapping[str, Figure]) -> tuple[dict[str, Figure], dict[
         if max(counts, default=0) >= _FEWEST:
             drawn[name] = figure
             continue
-        words = [
+        text = [
             f"{trace['name']} {y:.4g} at {x:g}"
             for trace, points in traces
             if trace["type"] == "scatter" and "name" in trace and trace.get("hoverinfo") != "skip"
             for x, y in points
             if isinstance(x, (int, float)) and y is not None
         ]
-        few[name] = "No chart of fewer than three points" + (f": {'; '.join(words)}" if words else "")
+        few[name] = "No chart of fewer than three points" + (f": {'; '.join(text)}" if text else "")
     return {name: drawn[name] for name in figures if name in drawn}, few
 
 
@@ -315,9 +315,9 @@ def _fork_text(fork: Fork) -> str:
 
 
 def _marks(marks: Sequence[Mark]) -> Trace:
-    x, y, color, symbol, words = (list(column) for column in zip(*marks, strict=True))
+    x, y, color, symbol, text = (list(column) for column in zip(*marks, strict=True))
     marker = {"size": 9, "color": color, "symbol": symbol, "line": {"color": color, "width": 1.5}}
-    hover = {"text": words, "hovertemplate": "%{text}<br>tick %{x}<extra></extra>"}
+    hover = {"text": text, "hovertemplate": "%{text}<br>tick %{x}<extra></extra>"}
     return {"type": "scatter", "mode": "markers", "x": x, "y": y, "marker": marker, **hover}
 
 

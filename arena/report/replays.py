@@ -88,7 +88,7 @@ class Recorded(msgspec.Struct, frozen=True):
         return self.round, self.match, self.lane, self.episode
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         """The result: outcomes where there are any, else returns."""
         outcomes = {"win": "won", "loss": "lost", "draw": "drew"}
         parts = []

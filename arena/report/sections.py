@@ -94,7 +94,7 @@ def page_data(files: RunFiles, replays: Sequence[Replay] = ()) -> PageData:
         replays=[
             msgspec.structs.replace(
                 replay,
-                result=next((one.words for one in recorded if one.place == replay.place), ""),
+                result=next((one.text for one in recorded if one.place == replay.place), ""),
             )
             for replay in replays
         ],

@@ -54,7 +54,7 @@ class Run:
     leg: Leg = field(default_factory=Leg)  # what is played now
     begun: bool = False  # the folder has the run's configuration: a role has played, before an evaluation or a restart
     concluded: bool = False  # nothing is left to play
-    words: tuple[str, ...] = ()  # lines for the user about a run that is resumed
+    text: tuple[str, ...] = ()  # lines for the user about a run that is resumed
     ticks_before: int = 0  # of all matches of earlier rounds together
     #: The number of episodes that each lane plays, after which the match ends; None: the ticks decide. A round of
     #: episodes leaves nothing but its games: the next one begins at the tick that it has reached.

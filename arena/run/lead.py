@@ -218,15 +218,15 @@ class Leader:
         number: int = error.args[0] if error.args else signal.SIGINT
         if not run.resumed and not run.folder.config.exists():
             abandon(run)
-            words = "before any tick was played"
+            text = "before any tick was played"
         elif run.episodes is not None:
-            words = _played_text(run)
+            text = _played_text(run)
         else:
             hint = run.resume_hint("the newest boundary", resumable=self._state.resumable)
-            words = f"what was played is in {shown(run.path)}, {hint}"
+            text = f"what was played is in {shown(run.path)}, {hint}"
         # `arena train` sends SIGUSR2 when it has received SIGINT or SIGTERM.
         by = "asked to stop" if number == signal.SIGUSR2 else f"ended by {signal.Signals(number).name}"
-        return Failed("root, rank 0", f"{by}; {words}", 128 + number)
+        return Failed("root, rank 0", f"{by}; {text}", 128 + number)
 
     def stopped(self, run: Run, tick: int) -> int:
         """Says how a run that has ended by request at a tick can be continued; returns the exit status."""

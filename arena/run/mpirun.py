@@ -436,7 +436,7 @@ class LauncherOutput:
                         setattr(self if name in ("joined", "ended") else self.known, name, value)
                     continue
             self.unstarted = self.unstarted or UNSTARTED in line
-            self.unconnected = self.unconnected or any(words in line for words in _NO_INTERFACE)
+            self.unconnected = self.unconnected or any(error in line for error in _NO_INTERFACE)
             self.reason = self.reason or line.startswith("arena: ")
             self.mistake = self.mistake or line.startswith("arena: error: ")
             found = _CULPRIT.search(line)

@@ -91,7 +91,7 @@ def resumed(run: Run, config: Config) -> Run:
             f"nothing left to do; ask for more with {more}",
             source=str(folder.path),
         )
-    return replace(run, words=(*passed_over, *_resume_text(before, config, found, run), *_length_text(before, config)))
+    return replace(run, text=(*passed_over, *_resume_text(before, config, found, run), *_length_text(before, config)))
 
 
 def rolled_back(run: Run) -> Run:
@@ -102,7 +102,7 @@ def rolled_back(run: Run) -> Run:
         _log.warning("%s", line)
     if found is None and passed_over:
         raise ConfigError("the run has begun, but no boundary in its folder is whole", source=str(run.path))
-    return replace(_at(found or Boundary(tick=0), run, run.plan.config), begun=True, words=())
+    return replace(_at(found or Boundary(tick=0), run, run.plan.config), begun=True, text=())
 
 
 def _at(found: Boundary, run: Run, config: Config) -> Run:

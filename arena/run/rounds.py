@@ -114,7 +114,7 @@ def next_round(run: Run, state: RunState) -> Run | None:
         restore=restore,
         private_states=dict(_private_states(run, before, following, plan, restore)),
     )
-    return replace(run, plan=plan, leg=leg, words=(), ticks_before=_ticks_before(folder, following.number))
+    return replace(run, plan=plan, leg=leg, text=(), ticks_before=_ticks_before(folder, following.number))
 
 
 def _games_so_far(run: Run, state: RunState) -> GamesSoFar:

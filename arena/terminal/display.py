@@ -269,17 +269,17 @@ def summary_lines(scoreboard: Scoreboard, run_dir: Path | str) -> list[str]:
         figure = _percent if rated else _number
         change = series.before_and_after()
         if change is None:
-            words = f"{what} {figure(series.mean)} {of} its {pluralize(series.count, noun)}"
+            text = f"{what} {figure(series.mean)} {of} its {pluralize(series.count, noun)}"
         else:
             size, before, after = change
-            words = f"{what} {figure(before)} {of} its first {size} {noun}s, {figure(after)} {of} its last {size}"
+            text = f"{what} {figure(before)} {of} its first {size} {noun}s, {figure(after)} {of} its last {size}"
         if rated:
             draws = score.drawn.before_and_after()
             shares = (score.drawn.mean or 0.0,) if draws is None else draws[1:]
-            words += f"; drew {', then '.join(map(_percent, shares))}" if any(shares) else ""
+            text += f"; drew {', then '.join(map(_percent, shares))}" if any(shares) else ""
             others = score.episodes - score.games.count
-            words += f"; {pluralize(others, 'other')} ended without an outcome" if others > 0 else ""
-        lines.append(f"{name:{pad}}  {words}")
+            text += f"; {pluralize(others, 'other')} ended without an outcome" if others > 0 else ""
+        lines.append(f"{name:{pad}}  {text}")
     return lines
 
 
@@ -315,8 +315,8 @@ def _percent(value: float | None) -> str:
 
 def processes_text(processes: int, roles: int) -> str:
     """`6 processes`, or where they host several roles each, `151 roles on 3 processes`."""
-    words = pluralize(processes, "process", "processes")
-    return words if processes >= roles else f"{roles} roles on {words}"
+    text = pluralize(processes, "process", "processes")
+    return text if processes >= roles else f"{roles} roles on {text}"
 
 
 def profile_file(profiles: Mapping[Profiled, RoleProfile]) -> ProfileFile:

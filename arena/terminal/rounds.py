@@ -39,10 +39,10 @@ def rounds_lines(config: Config) -> list[str]:
     lines = [f"rounds: {extent}; this is the first" + ("" if listed else ", and none has more roles")]
     for place, entry in config.places():
         if isinstance(entry, MatchConfig):
-            words = f"{' - '.join(dict.fromkeys(entry.names))}; {same}" if listed else same
+            text = f"{' - '.join(dict.fromkeys(entry.names))}; {same}" if listed else same
         else:
-            words = f"{_who(entry)}; {'later rounds depend on results' if entry.adaptive else same}"
-        lines.append(f"  {place}: {words}")
+            text = f"{_who(entry)}; {'later rounds depend on results' if entry.adaptive else same}"
+        lines.append(f"  {place}: {text}")
     league = config.league or LeagueConfig()
     rule, evolution = league.snapshots, league.evolution
     if names := snapshotted(config):

@@ -98,8 +98,8 @@ def check_batched_env(
     for name, space, frames in zip(
         env.interface.entities, env.interface.observation_spaces, zip(*observed, strict=True), strict=True
     ):
-        if advise is not None and (words := large_numbers(space, list(map(np.concatenate, zip(*frames, strict=True))))):
-            advise(f"{name}: {words}")
+        if advise is not None and (text := large_numbers(space, list(map(np.concatenate, zip(*frames, strict=True))))):
+            advise(f"{name}: {text}")
     if repeatable:
 
         def same(one: Any, other: Any) -> bool:

@@ -25,8 +25,8 @@ class Player:
 
     def __init__(self, policy: Policy, name: str) -> None:
         if not hasattr(policy.algorithm, "actor"):
-            words = f"the algorithm {type(policy.algorithm).__name__} cannot act outside of a run: it has no actor()"
-            raise ConfigError(words, path=f"policies.{name}")
+            text = f"the algorithm {type(policy.algorithm).__name__} cannot act outside of a run: it has no actor()"
+            raise ConfigError(text, path=f"policies.{name}")
         self._policy = policy
         self.observation_space, self.action_space = policy.observation_space, policy.action_space
         served = getattr(policy.algorithm, "served", None)

@@ -154,8 +154,8 @@ class Trainer:
             if mpirun.under_launcher():
                 raise ConfigError("a Trainer starts its processes itself; under mpirun or srun use ranks=1")
             if callbacks:
-                words = "objects as callbacks need ranks=1; name a class under `callbacks` of the configuration"
-                raise ConfigError(words)
+                text = "objects as callbacks need ranks=1; name a class under `callbacks` of the configuration"
+                raise ConfigError(text)
             refuse_main(config, ", or use ranks=1")
         elif hosts is not None:
             raise ConfigError(f"hosts={hosts!r} are for several processes; set ranks, or None for one for each role")
@@ -174,7 +174,7 @@ class Trainer:
             registry.import_plugins(self._config.imports)
             _check_resumable(self._config)
             run = prepare(self._config, ranks=1, run_dir=run_dir, resume=resume)
-        for line in run.words:  # such as that a boundary is damaged
+        for line in run.text:  # such as that a boundary is damaged
             _log.warning("%s", line)
         run = replace(run, source=self._origin.source, overridden=self._origin.overridden, controlled=True)
         state = RunState(objects=self._objects)
@@ -314,8 +314,8 @@ class Trainer:
         cut = sum(line.cut for line in lines)
         if 2 * cut > len(lines) and not self._warned:
             self._warned = True
-            words = f"{cut} of {len(lines)} episodes were cut by the end of the iteration"
-            warnings.warn(f"{words}: `every` is short for this game", stacklevel=3)
+            text = f"{cut} of {len(lines)} episodes were cut by the end of the iteration"
+            warnings.warn(f"{text}: `every` is short for this game", stacklevel=3)
         kept = self._loop.state.results  # None where other processes have played
         newest = (self.results[-1:] or [{}])[0] if kept is None else dict(kept.newest or {})
         if self._verbose:
@@ -391,11 +391,11 @@ class Trainer:
                 raise ConfigError("no policy has a match with seats of others", path="against")
         parent = self.folder / "evaluations"
         parent.mkdir(mode=0o700, exist_ok=True)
-        words = f"trainer-{self.ticks:012d}" + ("" if against is None else f"-against-{against.replace(':', '-')}")
+        text = f"trainer-{self.ticks:012d}" + ("" if against is None else f"-against-{against.replace(':', '-')}")
         folders, lines = [], []
         with untouched_process():
             for name, contest in contests.items():
-                numbered = (parent / (words if number == 1 else f"{words}-{number}") for number in range(1, 10**6))
+                numbered = (parent / (text if number == 1 else f"{text}-{number}") for number in range(1, 10**6))
                 folder = next(path for path in numbered if not path.exists())
                 config = prepare(contest, ranks=1, run_dir=str(folder))
                 seated = {seat.policy for match in config.plan.matches for seat in match.seats}

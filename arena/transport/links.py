@@ -313,8 +313,8 @@ class LinkMemory:
                 heaps = place.heaps_of(Side.SEAT)
             except OSError as error:  # too late for MPI: the environment uses the shared memory already
                 nbytes = layout.counter_bytes + layout.row_bytes + (0 if place.heaps is None else 2 * MOST_BYTES)
-                words = f"{nbytes} bytes of shared memory of a match cannot be mapped"
-                raise OSError(f"{words} ({error}); `transport: mpi` does without") from error
+                text = f"{nbytes} bytes of shared memory of a match cannot be mapped"
+                raise OSError(f"{text} ({error}); `transport: mpi` does without") from error
         wake = _waker(endpoint, environment)
         outbox, inbox = layout.requests(row), layout.replies(row)
         counters = SharedCounters.on(head, layout.seats)

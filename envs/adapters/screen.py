@@ -64,7 +64,7 @@ _servers: list[subprocess.Popen[str]] = []
 
 def screen_hint(error: BaseException) -> str:
     """The remedy for a game that has failed for lack of a display; empty if it has failed for another reason."""
-    words = "".join(traceback.format_exception_only(error))  # works even if `str(error)` raises
-    if os.environ.get("DISPLAY") or not _SPEAKS_OF_IT.search(words):
+    text = "".join(traceback.format_exception_only(error))  # works even if `str(error)` raises
+    if os.environ.get("DISPLAY") or not _SPEAKS_OF_IT.search(text):
         return ""
     return f"; there is no display: set `screen: xvfb` of the environment, and {REMEDY}"

@@ -287,5 +287,5 @@ def wrap_batched(game: BatchedEnv, around: Sequence[tuple[str, WrapperSpec]], *,
 
 
 def _does_not_fit(index: int, name: str, what: str, error: Exception) -> ConfigError:
-    words = error.message if isinstance(error, ConfigError) else f"{type(error).__name__}: {error}"
-    return ConfigError(f"{name} cannot go around {what}: {words}", path=f"wrappers[{index}]")
+    text = error.message if isinstance(error, ConfigError) else f"{type(error).__name__}: {error}"
+    return ConfigError(f"{name} cannot go around {what}: {text}", path=f"wrappers[{index}]")

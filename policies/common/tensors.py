@@ -18,7 +18,7 @@ _KINDS = {4: "lstm", 3: "gru"}  # by the gates of a layer
 class ShapeMismatch(NamedTuple):
     """A difference between stored weights and a network, and the option that would fit."""
 
-    words: str  # "actor 4-32-5 stored, 4-64-64-5 here"
+    text: str  # "actor 4-32-5 stored, 4-64-64-5 here"
     option: str  # of the algorithm, as it was when the weights were learned; empty where no single option explains it
 
 
@@ -109,5 +109,5 @@ def load_weights(module: nn.Module, weights: Mapping[str, Any]) -> None:
     found = misfit(module, tensors)
     if found is not None:
         remedy = f"they were learned with {found.option}" if found.option else _AS_LEARNED
-        raise ConfigError(f"the stored weights do not fit this network: {found.words}; {remedy}")
+        raise ConfigError(f"the stored weights do not fit this network: {found.text}; {remedy}")
     module.load_state_dict(tensors)

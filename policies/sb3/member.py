@@ -222,7 +222,7 @@ class Member:
                     if here != there:
                         raise ValueError(f"{type(part).__name__} has other parameters than the stored optimizer")
                 elif (differs := misfit(part, parameters)) is not None:
-                    raise ConfigError(f"the stored weights do not fit this network: {differs.words}; {_AS_LEARNED}")
+                    raise ConfigError(f"the stored weights do not fit this network: {differs.text}; {_AS_LEARNED}")
                 part.load_state_dict(parameters)
             with torch.no_grad():
                 for name, value in found.variables.items():

@@ -455,7 +455,7 @@ def test_stop_rules_name_policies_metrics_and_evaluations() -> None:
         "off_policy_estimator/x": 1,
     }
     config = parse({**VALID, "evaluation": {"every": 10_000}, "stop": keys})
-    assert [rule.words for rule in config.stop_rules][:3] == [
+    assert [rule.text for rule in config.stop_rules][:3] == [
         "policy_win_rate/red >= 0.5",
         "info/learner/blue/any/thing <= 1",
         "custom_metrics/score_max >= -1",

@@ -200,13 +200,13 @@ def test_random_events_keep_slots_states_and_attempts_consistent(seed: int) -> N
 
 def test_processes_stay_on_one_host_where_they_fit_else_on_neighbors() -> None:
     slots = Slots([Host("a", 2), Host("b", 4), Host("c", 2)], crowding=False)
-    assert slots.take(3).words == "b:3"  # type: ignore[union-attr]
-    assert slots.take(2).words == "a:2"  # type: ignore[union-attr]
+    assert slots.take(3).text == "b:3"  # type: ignore[union-attr]
+    assert slots.take(2).text == "a:2"  # type: ignore[union-attr]
     spread = slots.take(3)
-    assert spread is not None and spread.words == "b:1,c:2"
+    assert spread is not None and spread.text == "b:1,c:2"
     assert slots.take(1) is None
     slots.give_back(spread)
-    assert slots.take(2).words == "c:2"  # type: ignore[union-attr]
+    assert slots.take(2).text == "c:2"  # type: ignore[union-attr]
 
 
 def test_a_trial_with_too_many_processes_runs_alone_on_one_host() -> None:

@@ -307,7 +307,7 @@ def equal_bits(observations: Any, actions: Any) -> Any:
         pytest.param(spaces.MultiBinary(3), equal_bits, 0.95, marks=pytest.mark.long),
         pytest.param(spaces.Box(-1, 1, (1,), np.float32), near, -0.15, marks=pytest.mark.long),
     ],
-    ids=str,
+    ids=lambda value: getattr(value, "__name__", str(value)),
 )
 def test_learns_to_act_on_observations(space: Any, reward: Any, at_least: float) -> None:
     def env(ticks: int) -> ScriptedEnv:

@@ -47,7 +47,7 @@ def test_auto_is_one_process_per_core_within_bounds(available: int, number: int,
     cores(available)
     found = process_count(config_of(), None, {}, files=tmp_path)
     assert found.number == number
-    assert f"{available} core" in found.words
+    assert f"{available} core" in found.text
 
 
 @pytest.mark.parametrize(("wanted", "number"), [("one_per_role", None), (4, 4), (1, 1)])

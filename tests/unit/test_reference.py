@@ -57,7 +57,7 @@ def test_generators_and_rules_are_listed_with_described_keys(
         assert f"\n  {name} " in said
         found, keys = reference.options_of(name), {field.encode_name for field in msgspec.structs.fields(kind)}
         assert {option.name.partition(".")[0] for option in found} == keys
-        assert [option for option in found if not option.words] == []
+        assert [option for option in found if not option.text] == []
 
 
 def test_rule_is_shown_with_its_nested_defaults(capsys: pytest.CaptureFixture[str]) -> None:
@@ -73,7 +73,7 @@ def test_every_option_is_described(name: str) -> None:
     found = reference.options_of(name)
     keys = list(dict.fromkeys(option.name.partition(".")[0] for option in found))
     assert keys == [field for field in fields if field not in UNUSED.get(name, ())]
-    assert all(option.words for option in found)
+    assert all(option.text for option in found)
 
 
 @pytest.mark.parametrize("name", UNUSED)
@@ -90,14 +90,14 @@ def test_refused_inherited_options_are_not_shown(name: str) -> None:
 def test_every_option_of_another_library_is_described(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", name]) == 0
     assert "learning_rate " in capsys.readouterr().out
-    assert [option for option in reference.options_of(name) if not option.words] == []
+    assert [option for option in reference.options_of(name) if not option.text] == []
 
 
 @pytest.mark.parametrize("name", registry.EXTERNAL)
 def test_every_argument_of_external_games_is_described(name: str) -> None:
     found = reference.options_of(name)
     assert len(found) > 5
-    assert all(option.words for option in found)
+    assert all(option.text for option in found)
     assert "copy" not in {option.name for option in found}
 
 
@@ -119,7 +119,7 @@ def test_keywords_of_a_user_algorithm_are_shown(tmp_path: Path, monkeypatch: pyt
 
 
 def test_every_matrix_game_is_named_where_the_game_is_shown() -> None:
-    (shown,) = (option.words for option in reference.options_of("matrix") if option.name == "game")
+    (shown,) = (option.text for option in reference.options_of("matrix") if option.name == "game")
     assert [name for name in GAMES if f"`{name}`" not in shown] == []
 
 

@@ -240,8 +240,8 @@ def test_reports_of_a_simulator_are_recorded_and_drawn(tmp_path: Path) -> None:
     (file,) = (played.folder.path / "tensorboard" / "world").iterdir()
     assert b"match 0 simulator 0/speed" in file.read_bytes()
     line = GamesLine(**{**last, "links": [LinkLine(**last["links"][0])], "seconds": 0.5})
-    assert f"; {20 * last['asking'] / last['ticks']:.0f} % of the slots ask per tick; " in line.words(5)
-    assert line.words(5).endswith(f"; {2 * line.links[0].handovers} hand-overs/s, 10 lives/s")
+    assert f"; {20 * last['asking'] / last['ticks']:.0f} % of the slots ask per tick; " in line.text(5)
+    assert line.text(5).endswith(f"; {2 * line.links[0].handovers} hand-overs/s, 10 lives/s")
 
 
 @pytest.mark.slow

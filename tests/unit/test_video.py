@@ -131,7 +131,7 @@ def test_pieces_are_named_by_entities_and_policy() -> None:
     )
     manifest = Manifest(0, 0, "game", "game", {}, (), entities)
     north, south = pieces_of(manifest, ["#112233"] * 4 + ["#445566"] * 4)
-    assert (north.words, north.color) == ("north_0, north_1, north_2, 1 more: ppo", "#112233")
+    assert (north.text, north.color) == ("north_0, north_1, north_2, 1 more: ppo", "#112233")
     assert (south.entities, south.policy, south.color) == (tuple(f"south_{n}" for n in range(4)), "a2c", "#445566")
     for unknown in ((), ["#112233"], ["red; background: url(x)"] * 8):
         assert [piece.color for piece in pieces_of(manifest, unknown)] == [None, None]

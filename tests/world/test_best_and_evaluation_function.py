@@ -90,7 +90,7 @@ def test_resume_refuses_a_best_result_that_is_not_known(harm: str, file: str, tm
     for path in (known, kept):
         path.unlink(missing_ok=True)
     config = parse_config({"name": "test", **data, "ticks": 240}, source="test")
-    words = prepare(config, ranks=1, run_dir=str(run), resume=True).words
+    words = prepare(config, ranks=1, run_dir=str(run), resume=True).text
     assert [line for line in words if "best.json is missing" in line]
     train({**data, "ticks": 240}, run, resume=True)
     assert json.loads(known.read_text())["tick"] in (220, 240)

@@ -181,7 +181,7 @@ def test_a_policy_is_hidden_and_shown_in_all_charts(desk: Sheet) -> None:
 
 
 def test_payoff_cell_shows_its_interval_on_hover(phone: Sheet) -> None:
-    phone.page.locator("td[data-words]").first.tap()
+    phone.page.locator("td[data-text]").first.tap()
     said = phone.page.locator(".said").text_content() or ""
     matrix = data_of(phone)["standings"]["matrix"]
     row, column = said.split()[0], said.split(" against ")[1].split()[0]

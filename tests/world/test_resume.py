@@ -83,7 +83,7 @@ def test_resume_continues_from_the_last_boundary_without_duplicates(tmp_path: Pa
     assert played.notes == [("loaded", 50), ("loaded", 60), ("loaded", 80)], "one leg after the other"
     assert updates(played.folder, "blue") == [(number, 10 * number) for number in range(1, 11)]
     assert max(episode["tick"] for episode in played.episodes) == 100
-    assert played.run.words == ()
+    assert played.run.text == ()
 
 
 def test_policies_with_different_intervals_resume_without_loss(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_bad_file_of_a_boundary_is_named_and_the_run_stays_the_same(harm: str, t
     run = prepare(config, ranks=1, run_dir=str(folder.path), resume=True)
     assert snapshot(folder.path) == before, "nothing changes before all roles are ready"
     assert run.leg.start == 40
-    assert any(f"the boundary at tick 60 is passed over: {bad}: is " in line for line in run.words)
+    assert any(f"the boundary at tick 60 is passed over: {bad}: is " in line for line in run.text)
     resume(data, tmp_path)
     assert (folder.episodes.read_bytes(), last.read_bytes()) == whole
 
@@ -161,7 +161,7 @@ def test_run_interrupted_in_its_first_leg_restarts_it(tmp_path: Path) -> None:
     folder = broken(duel(ticks=60, blue=brittle(fails_at=15)), tmp_path)
     assert updates(folder, "blue") == [(1, 10)]
     played = resume(duel(ticks=60, blue=brittle()), tmp_path)
-    assert (played.run.resumed, played.run.leg.start, played.run.words) == (True, 0, ())
+    assert (played.run.resumed, played.run.leg.start, played.run.text) == (True, 0, ())
     assert updates(folder, "blue") == [(number, 10 * number) for number in range(1, 7)]
     assert [e["episode"] for e in played.episodes if e["lane"] == 0] == list(range(len(played.episodes) // 2))
 
@@ -307,7 +307,7 @@ def test_policy_without_state_is_named_and_its_updates_are_numbered_on(tmp_path:
     first = play(data, tmp_path, given=True)
     assert first.shown.splitlines()[-1] == "no checkpoints of 'red': its algorithm has no state_dict()"
     played = resume({**data, "ticks": 80}, tmp_path)
-    assert played.run.words == ("policy 'red' has no checkpoint: it starts over",)
+    assert played.run.text == ("policy 'red' has no checkpoint: it starts over",)
     numbers = [number for number, _ in updates(played.folder, "red")]
     assert numbers == list(range(1, len(numbers) + 1))
     assert len(numbers) >= 4

@@ -123,7 +123,7 @@ def test_resumed_round_keeps_its_matches(tmp_path: Path) -> None:
     folder = play(data, tmp_path / "run")
     discard_after(folder, 2 * TICKS)
     run = prepared(data, folder.path, resume=True)
-    assert run.words == (), "pairings differ from the first round, but not by a change of the configuration"
+    assert run.text == (), "pairings differ from the first round, but not by a change of the configuration"
     assert [seat.policy for match in run.plan.matches for seat in match.seats] == ["one", "one@20", "two", "two@20"]
 
 
@@ -141,7 +141,7 @@ def test_start_of_changed_matches_is_announced(tmp_path: Path, tick: int, rounds
     discard_after(folder, tick)
     entry = {**data["matches"][0]["matchmaking"], "lanes": 3}
     changed = {**data, "rounds": rounds, "matches": [{"matchmaking": entry}]}
-    assert "".join(prepared(changed, folder.path, resume=True).words) == words
+    assert "".join(prepared(changed, folder.path, resume=True).text) == words
 
 
 CHANGES: dict[str, dict[str, Any]] = {

@@ -32,8 +32,8 @@ class Finding(NamedTuple):
     @property
     def line(self) -> str:
         """As the console shows it."""
-        words = ": ".join((self.subject, " ".join(self.found.split())))
-        return f"{self.level.value:<8} {words}" + (f"; {self.remedy}" if self.remedy else "")
+        text = ": ".join((self.subject, " ".join(self.found.split())))
+        return f"{self.level.value:<8} {text}" + (f"; {self.remedy}" if self.remedy else "")
 
 
 def ok(subject: str, found: str) -> Finding:
@@ -61,8 +61,8 @@ class Answer(NamedTuple):
     @property
     def last_line(self) -> str:
         """The last line of its output, for a message."""
-        words = [line.strip() for line in (self.err or self.out).splitlines() if line.strip(" -\n\0")]
-        return words[-1][:200] if words else "it said nothing"
+        text = [line.strip() for line in (self.err or self.out).splitlines() if line.strip(" -\n\0")]
+        return text[-1][:200] if text else "it said nothing"
 
 
 def ask(command: Sequence[str], *, seconds: float, settings: Mapping[str, str] | None = None) -> Answer:

@@ -93,8 +93,8 @@ def leftovers(place: Path = SHARED_MEMORY) -> Iterator[Finding]:
         yield ok(subject, f"none in {place}")
         return
     tops = sorted({path.relative_to(place).parts[0] for path in left})
-    words = f"{len(left)} files of killed MPI jobs, {size(sum(left.values()))} in use, in {place}: {shorten(tops)}"
-    yield warning(subject, words, "no living process has mapped them; remove them when none of your MPI jobs runs")
+    text = f"{len(left)} files of killed MPI jobs, {size(sum(left.values()))} in use, in {place}: {shorten(tops)}"
+    yield warning(subject, text, "no living process has mapped them; remove them when none of your MPI jobs runs")
 
 
 def handles() -> Iterator[Finding]:
@@ -116,10 +116,10 @@ def limit() -> Iterator[Finding]:
 def memory_finding(total: int, limit: int | None) -> Finding:
     """What the machine has, or what a control group leaves of it."""
     least = total if limit is None else min(total, limit)
-    words = f"{size(total)}" + (f", of which this control group may use {size(least)}" if least < total else "")
+    text = f"{size(total)}" + (f", of which this control group may use {size(least)}" if least < total else "")
     if least < _LEAST_MEMORY:
-        return warning("memory", words, "a process that learns needs about 0.3 GiB: use fewer, with --ranks")
-    return ok("memory", words)
+        return warning("memory", text, "a process that learns needs about 0.3 GiB: use fewer, with --ranks")
+    return ok("memory", text)
 
 
 def group_limit(root: Path, groups: str) -> int | None:

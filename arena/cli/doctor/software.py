@@ -35,14 +35,14 @@ _NVIDIA = Path("/dev/nvidiactl")
 def python(version: tuple[int, ...] = sys.version_info[:3]) -> Iterator[Finding]:
     """The interpreter's version."""
     number = ".".join(map(str, version))
-    words = f"{number} ({sys.executable})"
+    text = f"{number} ({sys.executable})"
     tested = metadata.metadata(DISTRIBUTION)["Requires-Python"]
     if SpecifierSet(tested).contains(number):
-        yield ok("Python", words)
+        yield ok("Python", text)
     elif SpecifierSet(re.sub("<[^,]*", "", tested).strip(",")).contains(number):
-        yield warning("Python", words, f"not tested; {tested} is")
+        yield warning("Python", text, f"not tested; {tested} is")
     else:
-        yield problem("Python", words, f"the arena needs {tested}")
+        yield problem("Python", text, f"the arena needs {tested}")
 
 
 def packages() -> Iterator[Finding]:
@@ -90,12 +90,12 @@ def torch() -> Iterator[Finding]:
 
 def threads_finding(version: str, threads: int, settings: Mapping[str, str]) -> Finding:
     """Many processes share the cores: one thread in each is what serves them."""
-    words = f"{version}, {threads} thread{'s' * (threads > 1)} in each process"
+    text = f"{version}, {threads} thread{'s' * (threads > 1)} in each process"
     if threads == 1:
-        return ok("torch", words)
+        return ok("torch", text)
     said = settings.get("OMP_NUM_THREADS")
     remedy = "unset OMP_NUM_THREADS" if said else "export OMP_NUM_THREADS=1"
-    return warning("torch", words, f"{remedy}: processes with several threads get into each other's way")
+    return warning("torch", text, f"{remedy}: processes with several threads get into each other's way")
 
 
 def gpu() -> Iterator[Finding]:

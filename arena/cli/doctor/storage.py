@@ -56,10 +56,10 @@ def space() -> Iterator[Finding]:
 
 def space_finding(where: Path, free: int) -> Finding:
     """Whether so many bytes are enough."""
-    words, remedy = f"{size(free)} are free in {where}", "make room: checkpoints are kept, three and the first one"
+    text, remedy = f"{size(free)} are free in {where}", "make room: checkpoints are kept, three and the first one"
     if free < _NEEDED:
-        return problem("disk", words, remedy)
-    return warning("disk", words, remedy) if free < _COMFORTABLE else ok("disk", words)
+        return problem("disk", text, remedy)
+    return warning("disk", text, remedy) if free < _COMFORTABLE else ok("disk", text)
 
 
 def clocks() -> Iterator[Finding]:

@@ -43,10 +43,10 @@ def drive(plan: ExperimentPlan, arguments: argparse.Namespace) -> int:
         width = max(4, len(str(max(plan.number - 1, 0))))
         lines = [f"{config.name}: {_head_line(plan, slots)}"]
         for number, trial in enumerate(plan.known):
-            words = plan.trials.words(trial.variant, trial.params).replace(",", " ")
+            text = plan.trials.text(trial.variant, trial.params).replace(",", " ")
             seed = "" if "seed" in trial.params else f"seed={trial.seed}"
             count = pluralize(plan.processes(slots, roles=trial.roles), "process", "processes")
-            lines.append(f"{number:{width}}  {'  '.join(filter(None, [words, seed, count]))}")
+            lines.append(f"{number:{width}}  {'  '.join(filter(None, [text, seed, count]))}")
         if plan.search is not None and plan.search.adaptive:
             varied = ", ".join(plan.trials.labels.values())
             lines.append(f"{plan.search.kind} suggests {varied} from what earlier trials have reached")

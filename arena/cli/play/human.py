@@ -108,8 +108,8 @@ class Human:
                     if terminated[agent] or truncated[agent]:
                         result = _RESULTS.get(str(infos[agent].get("outcome")), "")
                         who = f"{agent}: " if self._named else ""
-                        words = f"{who}episode over after {tick} ticks: return {returns[agent]:g}"
-                        console.say(", ".join(filter(None, (words, result))), BOLD)
+                        text = f"{who}episode over after {tick} ticks: return {returns[agent]:g}"
+                        console.say(", ".join(filter(None, (text, result))), BOLD)
 
     def _decide(
         self, console: Console, agent: str, tick: int, earned: tuple[float, float], observation: Any, info: Any

@@ -75,7 +75,7 @@
   document.addEventListener("click", (event) => {
     const button = event.target.closest("button[data-policy]");
     if (button) toggle(button.dataset.policy);
-    const cell = event.target.closest("[data-words]");
+    const cell = event.target.closest("[data-text]");
     if (cell) say(cell);
   });
 
@@ -92,7 +92,7 @@
   function say(cell) {
     document.querySelectorAll("td.chosen").forEach((other) => other.classList.remove("chosen"));
     cell.classList.add("chosen");
-    document.querySelector(".said").textContent = cell.dataset.words;
+    document.querySelector(".said").textContent = cell.dataset.text;
   }
 
   function player(figure) {

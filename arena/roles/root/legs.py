@@ -35,9 +35,9 @@ def check_playable(run: Run, ready: Collection[Ready]) -> None:
     if fragile:
         with run.origin.located():
             run.plan.refuse_fragile(fragile)
-    words, refused = waiting_text(run.plan, {policy: message.schedule for policy, message in workers})
+    text, refused = waiting_text(run.plan, {policy: message.schedule for policy, message in workers})
     if refused:
-        raise ConfigError(f"the run {words}", source=run.origin.source)
+        raise ConfigError(f"the run {text}", source=run.origin.source)
 
 
 def planned_end(run: Run, start: int, *, resumable: bool) -> int:
@@ -142,8 +142,8 @@ def seats_of(plan: Plan, *policies: str) -> list[SeatKey]:
         for seat in match.seats:
             if not policies or seat.policy in policies:
                 game = (match.env, match.game.kwargs, match.lanes, len(seat.entities))
-                words = json.dumps(game, sort_keys=True, default=repr)
-                found.append(SeatKey(match.match, seat.index, seat.policy, words))
+                text = json.dumps(game, sort_keys=True, default=repr)
+                found.append(SeatKey(match.match, seat.index, seat.policy, text))
     return found
 
 

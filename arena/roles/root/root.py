@@ -229,7 +229,7 @@ class Root:
                 journal.extend([message])
             match = plan.matches[message.match]
             progress.recorder.draw_reported(message, match.env)
-            self.scoreboard.games[match.match] = message.words(match.lanes)
+            self.scoreboard.games[match.match] = message.text(match.lanes)
         elif isinstance(message, Exhausted):
             show(
                 f"match {message.match}, tick {message.tick} of {plan.ticks}: no game of "
