@@ -35,7 +35,7 @@ from arena.league.matchmaking import OpponentPool, draw
 from arena.league.ratings.davidson import ELO
 from arena.league.ratings.ratings import Ratings, fit
 from arena.league.results import Results, Score
-from arena.league.timeline import Beginning, Period, Timeline
+from arena.league.timeline import Period, PolicyReset, Timeline
 from harness import Case, Measured, Report, Sample, Settings, Summary, interleave, main, method, say
 
 Array = NDArray[np.float64]
@@ -121,14 +121,14 @@ def league(rule: str, movement: str, rng: np.random.Generator) -> tuple[Timeline
     true, entry = truth(movement, rng), entry_of(rule)
     snapshots: dict[str, list[str]] = {name: [] for name in LEARNERS}
     strengths: dict[str, float] = {}
-    beginnings: dict[str, list[Beginning]] = {}
+    beginnings: dict[str, list[PolicyReset]] = {}
     timeline = Timeline([], TICKS, frozenset(LEARNERS))
     for number in range(ROUNDS):
         if number and number % EVERY == 0:
             for name in LEARNERS:
                 snapshots[name].append(f"{name}@{number * TICKS}")
                 strengths[snapshots[name][-1]] = true.at(name, number * PARTS)
-        beginnings |= {name: [Beginning(number * TICKS, None)] for name, at in true.resets.items() if at == number}
+        beginnings |= {name: [PolicyReset(number * TICKS, None)] for name, at in true.resets.items() if at == number}
         joined = tuple(name for own in snapshots.values() for name in own)
         known = Timeline(timeline.periods, TICKS, frozenset(LEARNERS), beginnings, joined)
         pairs = (

@@ -83,7 +83,7 @@ class Touchdown(Lanes):
             *[options.choice("blue_actions", blue_actions, CONTROLS)] * n,
             *[options.choice("red_actions", red_actions, CONTROLS)] * n,
         ]
-        sights: dict[str, Space[Any]] = {
+        points: dict[str, Space[Any]] = {
             "vector": spaces.Box(-1.0, 1.0, (4 * n,), np.float32),
             "image": spaces.Box(0, 255, (IMAGE, IMAGE, 1), np.uint8),
         }
@@ -93,7 +93,7 @@ class Touchdown(Lanes):
         }
         self.interface = Interface(
             entities=tuple(f"{team}_{index}" for team in ("blue", "red") for index in range(n)),
-            observation_spaces=tuple(sights[view] for view in views),
+            observation_spaces=tuple(points[view] for view in views),
             action_spaces=tuple(moves[control] for control in controls),
             mask_sizes=(0,) * (2 * n),
             colors=(drawing.hexadecimal(drawing.BLUE),) * n + (drawing.hexadecimal(drawing.RED),) * n,

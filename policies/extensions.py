@@ -37,7 +37,7 @@ Extension = Annotated[str, Meta(min_length=1)] | dict[str, Any]
 """`package.module:Class`, or `{class: ..., options: {...}}`."""
 
 
-class Loaded(NamedTuple):
+class LoadedClass(NamedTuple):
     """A class of the user's own and its options."""
 
     kind: Callable[..., Any]
@@ -59,7 +59,7 @@ class Loaded(NamedTuple):
         return ConfigError(message, path=f"options.{option}")
 
 
-def load_extension(spec: str | Mapping[str, Any], option: str) -> Loaded:
+def load_extension(spec: str | Mapping[str, Any], option: str) -> LoadedClass:
     """The class that an option of this name names."""
     entry: Mapping[str, Any] = {"class": spec} if isinstance(spec, str) else spec
     options = entry.get("options") or {}
@@ -73,7 +73,7 @@ def load_extension(spec: str | Mapping[str, Any], option: str) -> Loaded:
         kind = load_object(entry["class"])
         if not callable(kind):
             raise ConfigError(f"{entry['class']!r} is no class")
-    return Loaded(kind, options, entry["class"])
+    return LoadedClass(kind, options, entry["class"])
 
 
 OPTION = "extra_loss"

@@ -66,13 +66,13 @@ def add_run(parser: argparse.ArgumentParser, *, folder: str) -> None:
     parser.add_argument("--profile", action="store_true", help="measure where the time of every role goes")
     parser.add_argument(
         "--allow-unproved",
-        action=Removed,
+        action=RemovedOption,
         instead="a run that can deadlock is refused, and `arena plan` names what helps, such as `schedule = 'ticks'` "
         "in the class of an algorithm whose workers meet after the same ticks",
     )
 
 
-class Removed(argparse.Action):
+class RemovedOption(argparse.Action):
     """An option of an earlier version: an error that names what to do in its place."""
 
     def __init__(self, option_strings: Sequence[str], dest: str, *, instead: str) -> None:

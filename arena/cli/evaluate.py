@@ -42,7 +42,7 @@ from arena.terminal.display import silent_display
 from arena.terminal.output import say
 
 
-class Contest(NamedTuple):
+class EvaluationMatch(NamedTuple):
     """One evaluation run."""
 
     config: Config
@@ -168,7 +168,7 @@ def weights_of(config: Config, folder: RunFolder | None, label: str) -> Weights:
     return Weights(label, frozen, frozenset(files))
 
 
-def _contests(weights: Weights, against: str | None, version: PolicyConfig | None, home: Path) -> list[Contest]:
+def _contests(weights: Weights, against: str | None, version: PolicyConfig | None, home: Path) -> list[EvaluationMatch]:
     """The evaluations with these weights; `version`: what plays the other seats, if `against` is `blue@5000`."""
     config = weights.config
     base = [] if weights.label else [f"{config.name}-evaluation"]
@@ -179,7 +179,7 @@ def _contests(weights: Weights, against: str | None, version: PolicyConfig | Non
 
     if against is None:
         seated = [name for name in config.policies if any(name in entry.names for _, entry in config.entries())]
-        return [Contest(config, {policy: weights.title(policy) for policy in seated}, place(*base, *label))]
+        return [EvaluationMatch(config, {policy: weights.title(policy) for policy in seated}, place(*base, *label))]
     shown = [name for name in config.policies if name in weights.loaded or not weights.loaded]
     opponent = opponent_of(config, against) if version is None else version
     of_both = against in config.policies and against in registry.ALGORITHMS and opponent.algorithm != against
@@ -190,7 +190,7 @@ def _contests(weights: Weights, against: str | None, version: PolicyConfig | Non
         if contested is not None:
             comma = "" if policy in weights.loaded else ","
             titles = {policy: f"{weights.title(policy)}{comma} against {text}"}
-            found.append(Contest(contested, titles, place(*base, policy, *label, "against", against)))
+            found.append(EvaluationMatch(contested, titles, place(*base, policy, *label, "against", against)))
     if not found:
         raise ConfigError(
             f"{' and '.join(shown)} {'has' if len(shown) == 1 else 'have'} no match with seats of others: there is no "
@@ -200,7 +200,7 @@ def _contests(weights: Weights, against: str | None, version: PolicyConfig | Non
     return found
 
 
-def _present(contest: Contest, run: Run, scoreboard: Scoreboard) -> None:
+def _present(contest: EvaluationMatch, run: Run, scoreboard: Scoreboard) -> None:
     for policy, title in contest.titles.items():
         say(f"{title}: {result_text(scoreboard.policies[policy])}")
     decided = any(score.games.count for score in scoreboard.policies.values())

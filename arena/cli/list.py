@@ -160,7 +160,7 @@ def options_of(name: str) -> list[Option]:
 
 def _fields(declared: Any) -> list[Option]:
     """The fields of a dataclass."""
-    text = {**_said(declared), **_words_of(declared)}
+    text = {**_said(declared), **_descriptions_of(declared)}
     fields = [field for field in dataclasses.fields(declared) if field.name not in _GIVEN]
     return [Option(field.name, _default(field), text.get(field.name, "")) for field in fields]
 
@@ -172,7 +172,7 @@ def keys_of(kind: type[msgspec.Struct], *, inside: str = "", optional: bool = Fa
     """
     hints = get_type_hints(kind, include_extras=True)
     said = {name: [meta.description for meta in getattr(hint, "__metadata__", ())] for name, hint in hints.items()}
-    text, found = {**_words_of(kind), **{name: text[-1] for name, text in said.items() if text and text[-1]}}, []
+    text, found = {**_descriptions_of(kind), **{name: text[-1] for name, text in said.items() if text and text[-1]}}, []
     hints = get_type_hints(kind) if optional else {}
     for field in msgspec.structs.fields(kind):
         key = f"{inside}{field.encode_name}"
@@ -186,7 +186,7 @@ def keys_of(kind: type[msgspec.Struct], *, inside: str = "", optional: bool = Fa
     return found
 
 
-def _words_of(declared: type[Any]) -> dict[str, str]:
+def _descriptions_of(declared: type[Any]) -> dict[str, str]:
     """The comments behind the fields of a class and of those that it inherits.
 
     There are none if the class was created at run time, and so has no source.

@@ -125,7 +125,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-class Served(NamedTuple):
+class RunningServer(NamedTuple):
     """A server that listens, and what it serves."""
 
     server: Server
@@ -147,7 +147,7 @@ class Served(NamedTuple):
             self.server.close()
 
 
-def prepare(arguments: argparse.Namespace) -> Served:
+def prepare(arguments: argparse.Namespace) -> RunningServer:
     """Loads the policies, and listens."""
     if arguments.socket is not None:
         raise ConfigError("is no longer supported: use --http [HOST:]PORT; PolicyClient speaks HTTP", path="--socket")
@@ -248,7 +248,7 @@ def prepare(arguments: argparse.Namespace) -> Served:
         if arguments.checkpoint == "follow" and folder is not None:
             checkpoints, version = folder.checkpoints_path(player.name), player.model.version
             followers.append(Follower(checkpoints, loads[player.name], partial(swap, player), say, version))
-    return Served(server, players, followers, exporter)
+    return RunningServer(server, players, followers, exporter)
 
 
 def _match(config: Config, arguments: argparse.Namespace) -> tuple[MatchPlan, Callable[[], ExternalGames]]:

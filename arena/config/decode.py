@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
-from arena.config.fields import Keyed, Shortened
+from arena.config.fields import Keyed, ShortForm
 from arena.errors import ConfigError, located, nearest, nearest_key
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}\Z")
@@ -65,7 +65,7 @@ def convert(kind: type[S], value: Any, path: str) -> S:
     Raises:
         ConfigError: with the place of what is wrong; `path` is the place of the data.
     """
-    if issubclass(kind, Shortened):
+    if issubclass(kind, ShortForm):
         with located(inside=path):
             value = kind.spelled_out(value)
     fields = {field.encode_name: field for field in _fields(kind)}  # by their keys in the file
@@ -150,7 +150,7 @@ def _convert_keyed(arms: Sequence[Any], value: Any, path: str) -> Any:
     kinds = {arm.kind: arm for arm in arms if issubclass(arm, Keyed)}
     for arm in arms:
         with located(inside=path):
-            value = arm.spelled_out(value) if issubclass(arm, Shortened) else value
+            value = arm.spelled_out(value) if issubclass(arm, ShortForm) else value
     usual = next((arm for arm in arms if not issubclass(arm, Keyed)), None)
     if usual is None and isinstance(value, str):
         value = {value: {}}

@@ -47,7 +47,7 @@ def plain(value: Any) -> Any:
     return [plain(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
-class Shortened(msgspec.Struct, metaclass=AbstractStruct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ShortForm(msgspec.Struct, metaclass=AbstractStruct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A struct that a file may also give in a shorter form."""
 
     @classmethod

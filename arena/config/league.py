@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from arena.config.fields import Count, Share, Shortened
+from arena.config.fields import Count, Share, ShortForm
 
 Elo = Annotated[float, Meta(gt=0, le=4000)]
 Error = Annotated[float, Meta(gt=0, lt=1)]
@@ -35,7 +35,7 @@ class SnapshotsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     gate: GateConfig | None = None  # null: all join
 
 
-class PerturbConfig(Shortened, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PerturbConfig(ShortForm, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How an option of a fork changes: one of the factors is drawn; `[0.8, 1.25]` is short for them alone."""
 
     factors: tuple[Factor, ...]  # the option is multiplied by one of these, drawn at random

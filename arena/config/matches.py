@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
 import msgspec
 
-from arena.config.fields import MOST_ROLES, Count, Halves, Keyed, Natural, Share, Shortened, Text
+from arena.config.fields import MOST_ROLES, Count, Halves, Keyed, Natural, Share, ShortForm, Text
 from arena.errors import ConfigError
 
 SeatEntry: TypeAlias = str | tuple[str, ...]
@@ -40,7 +40,7 @@ def reseated(seat: SeatEntry, policy: str) -> SeatEntry:
     return policy if isinstance(seat, str) else (policy,) * len(seat)
 
 
-class Seated(Shortened, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class MatchSeats(ShortForm, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A mapping with the key `seats`, in which `blue*50` stands for fifty entries `blue`."""
 
     @classmethod
@@ -67,7 +67,7 @@ class Seated(Shortened, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return {**value, "seats": repeated(value["seats"], "seats")}
 
 
-class MatchConfig(Seated, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class MatchConfig(MatchSeats, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One entry of `matches`: a game and the policies that play it."""
 
     env: str  # a name of `envs`
@@ -378,7 +378,7 @@ class Uncertainty(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
     meets_itself: ClassVar[bool] = False
 
 
-class CustomRule(Rule, Shortened, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CustomRule(Rule, ShortForm, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A rule of the user's own: a class whose `opponents` draws, see `arena.league.custom`."""
 
     class_: Text = msgspec.field(name="class")  # "package.module:Class"

@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from arena.config.fields import ONLY_ACT, Color, Count, Natural, OutcomeRule, Seconds, Text
 from arena.config.league import LeagueConfig
-from arena.config.matches import GeneratorEntry, MatchConfig, Seated, SeatEntry
+from arena.config.matches import GeneratorEntry, MatchConfig, MatchSeats, SeatEntry
 from arena.config.result_keys import StopRule, stop_rules
 
 WrapperEntry = str | dict[str, Any]
@@ -67,7 +67,7 @@ class PolicyConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         return not self.frozen and self.algorithm not in ONLY_ACT
 
 
-class EvaluationConfig(Seated, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class EvaluationConfig(MatchSeats, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How the policies are evaluated while they learn: frozen copies of them play matches of their own."""
 
     every: Count  # ticks; a multiple of checkpoint_every

@@ -49,7 +49,7 @@ class ActionClasses(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ActorChoices:
     """The actors of an action and what they may choose, in B rows."""
 
     actors: Ragged  # indices of units, int64 items
@@ -65,7 +65,7 @@ class Batch:
     globals: NDArray[np.float32]  # [B, G]
     units: dict[str, Ragged]  # features by type, float32 items [F]
     visible: dict[str, Ragged]  # by type, bool items; absent for types for which no row gives flags
-    shown: dict[str, Shown]  # by action
+    shown: dict[str, ActorChoices]  # by action
     ids: list[list[Any]]  # per row, the ids of all its units, in the order of indices
 
     def sample(self, space: UnitSpace) -> dict[str, Any]:
@@ -319,7 +319,7 @@ class _Row:
         return self.wrong(name, f"a mask {found}; expected bools {expected}")
 
 
-def _choice(name: str, kind: Choice, rows: Sequence[_Row]) -> Shown:
+def _choice(name: str, kind: Choice, rows: Sequence[_Row]) -> ActorChoices:
     """What is shown in an action of labels: per row its actors, and per actor the allowed labels."""
     actors: list[int] = []
     lengths: list[int] = []
@@ -345,7 +345,7 @@ def _choice(name: str, kind: Choice, rows: Sequence[_Row]) -> Shown:
         any_mask = any_mask or flags is not None
     shown = Ragged(np.array(actors, np.int64), lengths)
     if not any_mask:
-        return Shown(shown, None, None)
+        return ActorChoices(shown, None, None)
     choices = kind.choices
     every = [True] * choices  # where a row gives no mask
     masks = [[every] * count if mask is None else mask for mask, count in zip(masks, lengths, strict=True)]
@@ -367,10 +367,10 @@ def _choice(name: str, kind: Choice, rows: Sequence[_Row]) -> Shown:
         row = rows[int(shown.rows()[item])]
         place, index = int(shown.places()[item]), int(shown.values[item])
         raise row.wrong_actor(name, place, index, ": its mask forbids everything")
-    return Shown(shown, None, Ragged(allowed, shown.lengths))
+    return ActorChoices(shown, None, Ragged(allowed, shown.lengths))
 
 
-def _select(name: str, kind: Select, rows: Sequence[_Row]) -> Shown:
+def _select(name: str, kind: Select, rows: Sequence[_Row]) -> ActorChoices:
     """What is shown in an action of entities; actors that can pick no entity are left out."""
     actors: list[list[int]] = []
     actees: list[list[int]] = []
@@ -408,13 +408,13 @@ def _select(name: str, kind: Select, rows: Sequence[_Row]) -> Shown:
         actees.append(picked)
         masks.append(flags)
     if all(flags is None for flags in masks):
-        return Shown(_indices(actors), _indices(actees), None)
+        return ActorChoices(_indices(actors), _indices(actees), None)
     parts = [  # actor by actor; ones where a row gives no mask
         np.ones(len(picking) * len(picked), np.bool_) if flags is None else flags.reshape(-1)
         for picking, picked, flags in zip(actors, actees, masks, strict=True)
     ]
     pairs = Ragged(np.concatenate(parts), [len(part) for part in parts])
-    return Shown(_indices(actors), _indices(actees), pairs)
+    return ActorChoices(_indices(actors), _indices(actees), pairs)
 
 
 def _indices(rows: Sequence[Sequence[int]]) -> Ragged:

@@ -12,7 +12,7 @@ from msgspec import Meta
 from arena.config import overrides as overriding
 from arena.config import yaml
 from arena.config.decode import convert, is_name, joined, show
-from arena.config.fields import Count, Natural, Shortened, Text
+from arena.config.fields import Count, Natural, ShortForm, Text
 from arena.config.load import load_data
 from arena.errors import ConfigError, located
 
@@ -21,7 +21,7 @@ _LONGEST_NAME = 90  # with the number of a trial it is the name of a run
 _OF_A_RUN = {"envs", "policies", "matches", "ticks"}
 
 
-class MetricConfig(Shortened, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class MetricConfig(ShortForm, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a trial is judged by."""
 
     name: Text = "episode_reward_mean"  # of a number of `result.json`, parts with `/`

@@ -34,9 +34,6 @@ from arena.experiment.folder import (
 from arena.experiment.plan import ExperimentPlan
 from arena.experiment.process import TrialProcess, wait_for_end
 from arena.experiment.scheduler import (
-    Added,
-    Ask,
-    Ended,
     EndRequested,
     Event,
     Kill,
@@ -45,7 +42,10 @@ from arena.experiment.scheduler import (
     Scheduler,
     Start,
     State,
+    StopTrial,
     TimePassed,
+    TrialAdded,
+    TrialEnded,
 )
 from arena.experiment.searching import Pruning, Suggestion, suggest
 from arena.experiment.slots import Slots
@@ -249,7 +249,7 @@ class Driver:
         config = self.plan.file.config
         roles = self._roles[record.digest]
         processes = self.plan.processes(self._slots, roles=roles, alone=self._only is not None)
-        self._handle(Added(number, processes, state, attempt, config.gpus))
+        self._handle(TrialAdded(number, processes, state, attempt, config.gpus))
 
     def _end_pruning(self, record: Record) -> None:
         if self._pruning is not None:
@@ -269,7 +269,9 @@ class Driver:
                 del self._delayed[number]
                 if self._received or time.monotonic() >= until:
                     why = f"a process of an earlier attempt has not left its folder within {_HELD_SECONDS:.0f} s"
-                    self._handle(Ended(number, 0, saved=True) if self._received else Ended(number, 1, why=why))
+                    self._handle(
+                        TrialEnded(number, 0, saved=True) if self._received else TrialEnded(number, 1, why=why)
+                    )
                 else:
                     self._start(start, until=until)
             for number, process in [*self._processes.items()]:
@@ -277,7 +279,7 @@ class Driver:
                     self._seconds[number] = self._processes.pop(number).seconds
                     self._results[number].look()  # what it has written last
                     saved = self.folder.run_folder(self.records[number]).requeue.exists()
-                    self._handle(Ended(number, code, saved=saved))
+                    self._handle(TrialEnded(number, code, saved=saved))
             if not handled:
                 self._suggest()
             if self._scheduler.is_over and not self._delayed:
@@ -355,7 +357,7 @@ class Driver:
                     self._note(instruction)
                 case Start():
                     self._start(instruction)
-                case Ask(trial):
+                case StopTrial(trial):
                     if trial in self._processes:
                         self._processes[trial].ask()
                 case Kill(trial):

@@ -42,7 +42,7 @@ _PLAIN = "#7a8594"
 _MOST_NAMED = 6  # values that stand below an axis, which may be as narrow as a phone
 
 
-class Ranked(Combination, frozen=True, kw_only=True):
+class RankedCombination(Combination, frozen=True, kw_only=True):
     """A combination in the table; `low` and `high` are the ends of its interval, or its mean without one."""
 
     rank: int
@@ -72,7 +72,7 @@ class ExperimentPage(msgspec.Struct, frozen=True):
     metric: MetricConfig
     trials: list[TrialRow]
     states: dict[str, int]
-    combinations: list[Ranked]
+    combinations: list[RankedCombination]
     best: int | None
     best_value: float | None
     span: tuple[float, float]
@@ -126,7 +126,7 @@ def page_data(folder: ExperimentFolder, config: ExperimentConfig, rows: Sequence
     combinations = []
     for number, each in enumerate(ranking.combinations):
         combinations.append(
-            Ranked(
+            RankedCombination(
                 rank=number + 1,
                 name=combination_text(each, names) or "all trials",
                 color=colors[number] if number < len(colors) else _PLAIN,

@@ -46,7 +46,7 @@ class State(str, Enum):
 # events
 
 
-class Added(NamedTuple):
+class TrialAdded(NamedTuple):
     """There is a trial, new or of an experiment that is resumed."""
 
     trial: int
@@ -56,7 +56,7 @@ class Added(NamedTuple):
     gpus: float = 0.0
 
 
-class Ended(NamedTuple):
+class TrialEnded(NamedTuple):
     """The process of a trial has ended."""
 
     trial: int
@@ -81,7 +81,7 @@ class TimePassed(NamedTuple):
     """Nothing has happened but time."""
 
 
-Event = Added | Ended | PruneRequested | EndRequested | TimePassed
+Event = TrialAdded | TrialEnded | PruneRequested | EndRequested | TimePassed
 
 
 # instructions
@@ -107,7 +107,7 @@ class Start(NamedTuple):
     place: Place
 
 
-class Ask(NamedTuple):
+class StopTrial(NamedTuple):
     """Ask a trial to save and to end."""
 
     trial: int
@@ -119,7 +119,7 @@ class Kill(NamedTuple):
     trial: int
 
 
-Instruction = Note | Start | Ask | Kill
+Instruction = Note | Start | StopTrial | Kill
 
 
 @dataclass
@@ -181,18 +181,18 @@ class Scheduler:
         """What is to be done, in order."""
         found: list[Instruction] = []
         match event:
-            case Added(trial, processes, state, attempt, gpus):
+            case TrialAdded(trial, processes, state, attempt, gpus):
                 self._tasks[trial] = _Task(trial, processes, gpus, state, attempt)
                 self._errors += state is State.ERROR
                 if not state.is_over:
                     insort(self._waiting, trial)
-            case Ended():
+            case TrialEnded():
                 found += self._ended(self._tasks[event.trial], event)
             case PruneRequested(trial):
                 task = self._tasks[trial]
                 if trial in self._running and task.deadline is None:
                     task.pruned, task.deadline = True, now + SAVING_SECONDS
-                    found.append(Ask(trial))
+                    found.append(StopTrial(trial))
             case EndRequested() | TimePassed():
                 self._ending |= isinstance(event, EndRequested)
                 at_once = isinstance(event, EndRequested) and event.at_once
@@ -203,10 +203,10 @@ class Scheduler:
                         found.append(Kill(task.number))
                     elif isinstance(event, EndRequested) and not at_once and task.deadline is None:
                         task.deadline = now + SAVING_SECONDS
-                        found.append(Ask(task.number))
+                        found.append(StopTrial(task.number))
         return [*found, *self._start()]
 
-    def _ended(self, task: _Task, event: Ended) -> list[Instruction]:
+    def _ended(self, task: _Task, event: TrialEnded) -> list[Instruction]:
         self._running.discard(task.number)
         if task.place is not None:
             self._slots.give_back(task.place)

@@ -17,7 +17,7 @@ import msgspec
 from arena.config.decode import convert, joined, show
 from arena.config.fields import Count
 from arena.errors import ConfigError, nearest
-from arena.experiment.variation import Choice, Range, Varied
+from arena.experiment.variation import Choice, Range, VariedPlace
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -108,7 +108,7 @@ def check_search(search: Search | None, variant: Variant, *, variants: bool) -> 
         raise ConfigError(text, path=f"search.{search.kind}")
 
 
-def draws(search: Search, varied: Sequence[Varied], seed: int) -> list[dict[str, Any]]:
+def draws(search: Search, varied: Sequence[VariedPlace], seed: int) -> list[dict[str, Any]]:
     """The values of a random search: those of draw n come from `SeedSequence([seed, n])`, in the order of the keys."""
     from numpy.random import PCG64, Generator, SeedSequence
 
@@ -129,7 +129,7 @@ class Suggestion(NamedTuple):
 
 
 def suggest(
-    search: Search, space: Sequence[Varied], known: Sequence[Suggestion], *, number: int, seed: int, mode: str
+    search: Search, space: Sequence[VariedPlace], known: Sequence[Suggestion], *, number: int, seed: int, mode: str
 ) -> dict[str, Any]:
     """The values of a suggestion: of a study of what is known, with a sampler that is made for this suggestion."""
     from numpy.random import SeedSequence

@@ -24,7 +24,7 @@ from arena.experiment.config import MOST_TRIALS, ExperimentFile, VariantConfig
 from arena.experiment.variation import (
     Grid,
     Params,
-    Varied,
+    VariedPlace,
     find,
     grid,
     in_order,
@@ -45,12 +45,12 @@ class Variant:
 
     name: str  # of the entry of `variants`; empty without variants
     data: Mapping[str, Any]  # the configuration with null in the place of what varies
-    varied: tuple[Varied, ...]  # the places that vary, in the order of the file
+    varied: tuple[VariedPlace, ...]  # the places that vary, in the order of the file
     seed: int  # of the run
     places: tuple[OverriddenPlace, ...]  # that the experiment has filled, each with its place in the experiment file
 
     @property
-    def searched(self) -> tuple[Varied, ...]:
+    def searched(self) -> tuple[VariedPlace, ...]:
         """The places whose values a search suggests."""
         return tuple(each for each in self.varied if not isinstance(each.form, Grid))
 

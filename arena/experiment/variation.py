@@ -87,7 +87,7 @@ def is_within(form: Form, value: Any) -> bool:
     return value in form.values
 
 
-class Varied(NamedTuple):
+class VariedPlace(NamedTuple):
     """A place of a configuration and what varies there."""
 
     path: str
@@ -134,11 +134,11 @@ def unquoted(value: Any) -> Any:
     return value[_LITERAL] if isinstance(value, Mapping) and [*value] == [_LITERAL] else value
 
 
-def find(value: Any, path: str) -> Iterator[Varied]:
+def find(value: Any, path: str) -> Iterator[VariedPlace]:
     """The forms in configuration data, in its order, each with its place."""
     form = read_form(value, path)
     if form is not None:
-        yield Varied(path, form)
+        yield VariedPlace(path, form)
     elif isinstance(value, Mapping) and [*value] != [_LITERAL]:
         for key, item in value.items():
             yield from find(item, joined(path, str(key)))
@@ -160,14 +160,14 @@ def without_forms(value: Any) -> Any:
     return value
 
 
-def grid(varied: Sequence[Varied]) -> Iterator[dict[str, Any]]:
+def grid(varied: Sequence[VariedPlace]) -> Iterator[dict[str, Any]]:
     """Every combination of the values of the grids, the last key fastest; one empty combination without grids."""
     grids = [(each.path, each.form.values) for each in varied if isinstance(each.form, Grid)]
     for values in product(*(values for _, values in grids)):
         yield dict(zip((path for path, _ in grids), values, strict=True))
 
 
-def in_order(varied: Sequence[Varied], params: Params) -> dict[str, Any]:
+def in_order(varied: Sequence[VariedPlace], params: Params) -> dict[str, Any]:
     """The values in the order in which their keys stand in the file."""
     return {each.path: params[each.path] for each in varied}
 

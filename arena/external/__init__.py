@@ -1,7 +1,7 @@
 """External games: a game that runs elsewhere asks for actions, over threads, HTTP, polling or shared memory.
 
     interface    `ExternalGames`, the protocol of all kinds of connections
-    slots        `Slots`, the games of one match: which entities ask, and when a tick is formed; `Answers`, its actions
+    slots        `Slots`, the games of one match: which entities ask, when a tick is formed, and its `Answers`
     errors       the errors that a game gets
     desk         requests of many threads, passed to the table in order
     thread       `ExternalEnv`: a user's loop in a thread of the environment's process

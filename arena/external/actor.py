@@ -13,7 +13,7 @@ from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from arena.external.desk import Desk, DeskGame, Settled, ignore
+from arena.external.desk import ConnectedGame, RequestTable, Settled, ignore
 from arena.external.errors import ExternalError, check_outcome
 from arena.external.samples import checked_reward, fitted, fitted_mask
 from arena.external.slots import Ask, End
@@ -66,7 +66,7 @@ class EntityLink:
 
     def __init__(
         self,
-        desk: Desk,
+        desk: RequestTable,
         entity: int,
         policy: str,
         deliver: Callable[[Callable[[], None]], None],
@@ -80,9 +80,9 @@ class EntityLink:
             interface.action_spaces[entity],
         )
         self.version = -1
-        self.play(DeskGame("", ()))
+        self.play(ConnectedGame("", ()))
 
-    def play(self, game: DeskGame) -> None:
+    def play(self, game: ConnectedGame) -> None:
         """The entity plays a new game."""
         self.game = game
         self.takes_part = self.entity in game.entities

@@ -21,7 +21,7 @@ from arena.game.api import Interface
 from arena.game.spaces import flatten, leaves_of, row, unflatten
 
 
-class Starting(msgspec.Struct, forbid_unknown_fields=True):
+class GameStart(msgspec.Struct, forbid_unknown_fields=True):
     """What the first request of a game says."""
 
     entities: list[str] | None = None  # the entities that take part; None: all
@@ -35,9 +35,9 @@ class BuiltinActor(ABC):
         self.links = {link.name: link for link in links if link.takes_part}
 
     @staticmethod
-    def starting(data: bytes) -> Starting:
+    def starting(data: bytes) -> GameStart:
         """What the body of the first request says; `bad_body` if it is not understood."""
-        return Starting()
+        return GameStart()
 
     @abstractmethod
     async def tick(self, data: bytes) -> bytes:
@@ -65,7 +65,7 @@ class _Body(_Part, forbid_unknown_fields=True):
     entities: dict[str, _Part] | None = None
 
 
-_start = msgspec.json.Decoder(Starting)
+_start = msgspec.json.Decoder(GameStart)
 _body = msgspec.json.Decoder(_Body)
 _encoder = msgspec.json.Encoder()
 
@@ -82,9 +82,9 @@ class JsonActor(BuiltinActor):
     """
 
     @staticmethod
-    def starting(data: bytes) -> Starting:
+    def starting(data: bytes) -> GameStart:
         """See the class."""
-        start: Starting = _decoded(_start, data) if data else Starting()
+        start: GameStart = _decoded(_start, data) if data else GameStart()
         return start
 
     async def tick(self, data: bytes) -> bytes:

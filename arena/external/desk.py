@@ -33,13 +33,13 @@ def ignore(error: ExternalError | None) -> None:
 
 
 @dataclass(eq=False)
-class DeskGame:
+class ConnectedGame:
     """A game as its connection knows it."""
 
     name: str  # outside the arena
     entities: tuple[int, ...]  # the indices of those that take part
     training: bool = True  # whether algorithms learn from it
-    after: int | DeskGame | None = None  # the slot to take if it is free, or the game that had this slot
+    after: int | ConnectedGame | None = None  # the slot to take if it is free, or the game that had this slot
     slot: int | None = None  # None before it has begun
     over: str = ""  # why the game is over; empty while it goes on
     gone: str = ""  # why no more requests will come, although it is not over; empty if they may
@@ -55,12 +55,12 @@ class DeskGame:
 
 
 class _Request(NamedTuple):
-    game: DeskGame
+    game: ConnectedGame
     do: Callable[[Slots], None]  # raises `ExternalError` if the table refuses it
     settled: Settled
 
 
-class Desk:
+class RequestTable:
     """The requests of the games of one match.
 
     Attributes:
@@ -68,13 +68,13 @@ class Desk:
         lock: requests that a thread makes while it has this lock reach the table in one `poll`, with no tick between.
     """
 
-    def __init__(self, interface: Interface, forget: Callable[[DeskGame], None] = lambda game: None) -> None:
+    def __init__(self, interface: Interface, forget: Callable[[ConnectedGame], None] = lambda game: None) -> None:
         self.interface = interface
         self.ring: Callable[[], None] = lambda: None
         self._forget = forget
         self._arrived: deque[_Request] = deque()
-        self._queues: dict[DeskGame, None] = {}  # games with requests that the table has not taken, in order
-        self._by_slot: dict[int, DeskGame] = {}
+        self._queues: dict[ConnectedGame, None] = {}  # games with requests that the table has not taken, in order
+        self._by_slot: dict[int, ConnectedGame] = {}
         self.lock = threading.RLock()
         self._closed = ""
 
@@ -85,14 +85,14 @@ class Desk:
 
     # ----------------------------------------------------------------------------------------------------- any thread
 
-    def begin(self, game: DeskGame, settled: Settled) -> None:
+    def begin(self, game: ConnectedGame, settled: Settled) -> None:
         """Requests a slot for the game, and waits for it."""
 
         def do(table: Slots) -> None:
             drains = table.most is not None and table.counts.begun >= table.most  # then `table.begin` refuses it
             if not table.free and not drains:
                 raise ExternalError("no_slot")  # here: the table would count each attempt as a refusal
-            after = game.after.slot if isinstance(game.after, DeskGame) else game.after
+            after = game.after.slot if isinstance(game.after, ConnectedGame) else game.after
             game.after = None  # otherwise each game would hold references to all earlier ones
             game.slot = table.begin(game.name, game.entities, training=game.training, after=after)
             self._by_slot[game.slot] = game
@@ -100,7 +100,11 @@ class Desk:
         self._put(_Request(game, do, settled))
 
     def ask(
-        self, game: DeskGame, asks: Mapping[int, Ask], settled: Settled, answered: Mapping[int, Answered] | None = None
+        self,
+        game: ConnectedGame,
+        asks: Mapping[int, Ask],
+        settled: Settled,
+        answered: Mapping[int, Answered] | None = None,
     ) -> None:
         """Entities ask, or say what they did: all of them are taken for the same tick, or none is; see `Slots.ask`.
 
@@ -127,7 +131,7 @@ class Desk:
         self._put(_Request(game, do, settled))
 
     def pay(
-        self, game: DeskGame, entity: int, reward: float, settled: Settled = ignore, *, info: Info | None = None
+        self, game: ConnectedGame, entity: int, reward: float, settled: Settled = ignore, *, info: Info | None = None
     ) -> None:
         """Adds a reward, see `Slots.pay`; the info goes with the entity's next observation."""
         info = copied(info)
@@ -141,7 +145,7 @@ class Desk:
 
         self._put(_Request(game, do, settled))
 
-    def end(self, game: DeskGame, entity: int | None, end: End, settled: Settled) -> None:
+    def end(self, game: ConnectedGame, entity: int | None, end: End, settled: Settled) -> None:
         """Ends an entity, or all that have not ended (None); see `Slots.end`. The observation is copied here."""
         sample = None if end.observation is None else copied(end.observation)
         end = end._replace(observation=sample, info=copied(end.info))  # its owner may change it before the tick
@@ -159,7 +163,7 @@ class Desk:
 
         self._put(_Request(game, do, settled))
 
-    def lose(self, game: DeskGame, reason: str) -> None:
+    def lose(self, game: ConnectedGame, reason: str) -> None:
         """Ends a game whose client has gone, after its earlier requests."""
         game.gone = reason
 
@@ -260,21 +264,21 @@ class Desk:
             self._leave(game, reason)
         self._queues.clear()
 
-    def _refuse_waiting(self, game: DeskGame, error: ExternalError, entities: Sequence[int] | None = None) -> None:
+    def _refuse_waiting(self, game: ConnectedGame, error: ExternalError, entities: Sequence[int] | None = None) -> None:
         """Refuses the requests that wait for an answer: of some entities, or of all (None)."""
         for entity in list(game._waiting) if entities is None else entities:
             waiting = game._waiting.pop(entity, None)
             if waiting is not None:
                 waiting[1](error)
 
-    def _leave(self, game: DeskGame, reason: str) -> None:
+    def _leave(self, game: ConnectedGame, reason: str) -> None:
         game.over = reason
         if game.slot is not None and self._by_slot.get(game.slot) is game:
             del self._by_slot[game.slot]
         self._forget(game)
 
 
-class DeskGames:
+class ConnectedGames:
     """Games whose requests go through a desk, base class of all but simulators; see `ExternalGames`.
 
     Attributes:
@@ -288,7 +292,7 @@ class DeskGames:
 
     def __init__(self, interface: Interface) -> None:
         self.interface, self.rules = interface, TickRules()
-        self.desk = Desk(interface, self.forget)
+        self.desk = RequestTable(interface, self.forget)
         self.failure: BaseException | None = None
 
     @property
@@ -296,7 +300,7 @@ class DeskGames:
         """Whether no game will come any more."""
         return False
 
-    def forget(self, game: DeskGame) -> None:
+    def forget(self, game: ConnectedGame) -> None:
         """A game is over."""
 
     def fail(self, error: BaseException) -> None:

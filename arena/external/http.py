@@ -26,7 +26,7 @@ from arena.external.access import Access
 from arena.external.actor import Clone
 from arena.external.builtin_actors import JsonActor, raw_actor
 from arena.external.declaration import declared_interface
-from arena.external.desk import DeskGame, DeskGames
+from arena.external.desk import ConnectedGame, ConnectedGames
 from arena.external.http_loop import ServerLoop
 from arena.external.http_metrics import Metrics
 from arena.external.http_requests import Requests
@@ -40,7 +40,7 @@ from arena.records.space_json import space_to_json
 _log = logging.getLogger(__name__)
 
 
-class HttpGames(DeskGames):
+class HttpGames(ConnectedGames):
     """The games that clients play over HTTP.
 
     Args:
@@ -258,7 +258,7 @@ class HttpGames(DeskGames):
         if left:
             _log.warning("%d actors have not returned %g s after the end", len(left), seconds)
 
-    def forget(self, game: DeskGame) -> None:
+    def forget(self, game: ConnectedGame) -> None:
         """Drops a game that is over, unless it has ended itself (`end` follows) or got no slot (`start` fails)."""
         sessions = self._sessions
         if game.over != "ended" and game.slot is not None and sessions is not None:

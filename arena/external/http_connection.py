@@ -193,7 +193,7 @@ class HttpConnection(HttpToolsProtocol):
             self.transport.close()
 
 
-class FewRecords(logging.Filter):
+class RateLimitedRecords(logging.Filter):
     """Lets at most 10 records of a logger pass within a minute, so that clients cannot fill a disk."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -49,11 +49,13 @@ class ServerLoop:
         import uvicorn
         import uvloop
 
-        from arena.external.http_connection import FewRecords, HttpConnection
+        from arena.external.http_connection import HttpConnection, RateLimitedRecords
 
         for logger in map(logging.getLogger, ("uvicorn.error", HttpConnection.__module__)):  # what clients cause
-            if not any(isinstance(one, FewRecords) for one in logger.filters):  # of another server in this process
-                logger.addFilter(FewRecords())
+            if not any(
+                isinstance(one, RateLimitedRecords) for one in logger.filters
+            ):  # of another server in this process
+                logger.addFilter(RateLimitedRecords())
         self._server = uvicorn.Server(
             uvicorn.Config(
                 application,

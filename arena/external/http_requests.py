@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from arena.external.access import Access
-from arena.external.http_sessions import STATUS_OF, Refused, Sessions
+from arena.external.http_sessions import STATUS_OF, RequestError, Sessions
 
 _KINDS = {b"start": "start", b"tick": "tick", b"end": "end", b"auto": "auto"}
 _LATER_KINDS = {**_KINDS, b"stop": "end"}
@@ -50,11 +50,11 @@ class Requests:
                 self._check(scope, b"POST", needs_token=True)
                 kind, name, length = step_headers(scope["headers"], self._later)
                 if length > self._max_body:
-                    raise Refused("too_large", f"{length} bytes; at most {self._max_body} are taken")
+                    raise RequestError("too_large", f"{length} bytes; at most {self._max_body} are taken")
                 content = _BYTES
                 body = await sessions.step(kind, name, scope["client"], partial(self._body, receive), since)
             elif path not in _PAGES:
-                raise Refused("not_found", f"there is no {path[:256]}; games call /step")
+                raise RequestError("not_found", f"there is no {path[:256]}; games call /step")
             else:
                 self._check(scope, b"GET", needs_token=path not in HEALTH)
                 body = b"ok"
@@ -64,7 +64,7 @@ class Requests:
                     body = sessions.metrics.text(sessions.running).encode()
                 elif path == "/readyz" and not sessions.ready:
                     status, body = 503, b"not ready"
-        except Refused as refused:
+        except RequestError as refused:
             status, body = STATUS_OF[refused.code], refused.body(name)
             content = [*_JSON, *_HEADERS.get(refused.code, ()), *refused.headers]
         except _Gone:
@@ -81,7 +81,7 @@ class Requests:
         found = scope["method"].encode()
         if found != method and not (found == b"HEAD" and method == b"GET"):
             allowed = b"GET, HEAD" if method == b"GET" else method
-            raise Refused("method_not_allowed", f"expected {method.decode()}", headers=[(b"allow", allowed)])
+            raise RequestError("method_not_allowed", f"expected {method.decode()}", headers=[(b"allow", allowed)])
         if needs_token:
             tokens = []
             for key, value in scope["headers"]:
@@ -90,7 +90,7 @@ class Requests:
                 elif key == b"token":
                     tokens.append(value.strip())
             if refusal := self._access.refusal(tokens):
-                raise Refused("unauthorized", refusal)
+                raise RequestError("unauthorized", refusal)
 
     async def _body(self, receive: Any) -> bytes:
         message = await receive()
@@ -102,7 +102,7 @@ class Requests:
             if message["type"] == "http.disconnect":
                 raise _Gone
             if size > self._max_body:
-                raise Refused("too_large", f"at most {self._max_body} bytes are taken")
+                raise RequestError("too_large", f"at most {self._max_body} bytes are taken")
             if not message["more_body"]:
                 return b"".join(parts)
             message = await receive()
@@ -125,22 +125,22 @@ def step_headers(headers: Sequence[tuple[bytes, bytes]], later: bool) -> tuple[s
     if not kinds and later:
         return "auto", "", size
     if not kinds:
-        raise Refused("missing_step_kind", "the header step_kind says start, tick, end or auto")
+        raise RequestError("missing_step_kind", "the header step_kind says start, tick, end or auto")
     if len(kinds) > 1:
-        raise Refused("conflicting_headers", "the header step_kind comes with different values")
+        raise RequestError("conflicting_headers", "the header step_kind comes with different values")
     written = kinds.pop()
     kind = (_LATER_KINDS if later else _KINDS).get(written)
     if kind is None:
-        raise Refused("bad_step_kind", f"{written[:64].decode('latin-1')!r}; expected start, tick, end or auto")
+        raise RequestError("bad_step_kind", f"{written[:64].decode('latin-1')!r}; expected start, tick, end or auto")
     if kind == "auto":
         return kind, "", size
     if not names:
-        raise Refused("missing_game_id", "the header game_id names the game")
+        raise RequestError("missing_game_id", "the header game_id names the game")
     if len(names) > 1:
-        raise Refused("conflicting_headers", "the header game_id comes with different values")
+        raise RequestError("conflicting_headers", "the header game_id comes with different values")
     name = names.pop()
     if _NAME.fullmatch(name) is None:
-        raise Refused("bad_game_id", "the header game_id has 1 to 256 visible ASCII characters")
+        raise RequestError("bad_game_id", "the header game_id has 1 to 256 visible ASCII characters")
     return kind, name.decode("ascii"), size
 
 

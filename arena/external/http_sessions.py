@@ -18,8 +18,8 @@ import msgspec
 from arena.config.schema import TickRules
 from arena.external.access import Ends
 from arena.external.actor import Agent, Clone, EntityLink, RemoteBuffer, RemoteModel
-from arena.external.builtin_actors import BuiltinActor, Starting
-from arena.external.desk import Desk, DeskGame, Settled, entity_index
+from arena.external.builtin_actors import BuiltinActor, GameStart
+from arena.external.desk import ConnectedGame, RequestTable, Settled, entity_index
 from arena.external.errors import ExternalError
 from arena.external.http_metrics import Metrics
 from arena.external.threads import ActorThreads
@@ -50,7 +50,7 @@ STATUSES: dict[int, tuple[str, ...]] = {
 STATUS_OF = {code: status for status, codes in STATUSES.items() for code in codes}
 
 
-class Refused(Exception):
+class RequestError(Exception):
     """A request is answered with an error."""
 
     def __init__(
@@ -69,7 +69,7 @@ class Refused(Exception):
 class Sessions:
     """The games that clients play, and what becomes of each request."""
 
-    desk: Desk
+    desk: RequestTable
     actor: Any  # the class of the actors
     config: Any  # given to each of them
     slots: int
@@ -132,7 +132,7 @@ class Sessions:
             elif session.name and now - session.active_at >= self.rules.idle_s:
                 self._lose(session, "expired")
 
-    def drop(self, game: DeskGame) -> None:
+    def drop(self, game: ConnectedGame) -> None:
         """The arena has given a game up."""
         for session in self._all():
             if session.game is game:
@@ -148,17 +148,17 @@ class Sessions:
     async def step(
         self, kind: str, name: str, client: Any, read: Callable[[], Awaitable[bytes]], since: float
     ) -> bytes:
-        """The body of the answer to a request, which is served in its turn; `Refused` if there is no answer."""
+        """The body of the answer to a request, which is served in its turn; `RequestError` if there is no answer."""
         data = await read() if kind == "auto" else b""  # others must not wait for the body of a request without a game
         if kind in ("start", "auto"):
             if kind == "auto" and self._over:
-                raise Refused("over", "the run has ended")
+                raise RequestError("over", "the run has ended")
             if kind == "start" and self.draining:
-                raise Refused("draining", "no game may begin any more")
+                raise RequestError("draining", "no game may begin any more")
             if name in self._sessions:
-                raise Refused("already_started", f"the game {name!r} is running")
+                raise RequestError("already_started", f"the game {name!r} is running")
             if not self._playing:
-                raise Refused("not_ready", "the run has not begun")
+                raise RequestError("not_ready", "the run has not begun")
             if kind == "auto":  # the actor with the fewest requests
                 if len(self._unnamed) < self.stateless and all(session.tickets for session in self._unnamed):
                     self._unnamed.append(_Session("", None))
@@ -167,7 +167,7 @@ class Sessions:
                 session = _Session(name, client)
             playing = len(self._sessions) + sum(bool(session.tickets) for session in self._unnamed)
             if not session.tickets and playing >= self.slots:
-                raise Refused("no_slot", f"all {self.slots} slots hold a game")
+                raise RequestError("no_slot", f"all {self.slots} slots hold a game")
             if name:
                 self._sessions[name] = session
         elif name in self._sessions:
@@ -175,7 +175,7 @@ class Sessions:
         else:
             raise self._refusal(name)
         if len(session.tickets) > self.queue:
-            raise Refused("too_many_requests", f"{self.queue} requests of this game wait already")
+            raise RequestError("too_many_requests", f"{self.queue} requests of this game wait already")
         task = asyncio.current_task()
         assert task is not None, "a request is a task"
         ticket = _Ticket(task, since)
@@ -208,20 +208,20 @@ class Sessions:
         """The answer to a request whose turn has come."""
         interface = self.desk.interface
         if kind in ("start", "auto"):
-            game = DeskGame("", tuple(range(len(interface.entities))), training=False)
+            game = ConnectedGame("", tuple(range(len(interface.entities))), training=False)
             try:
                 if kind == "start":
-                    start = self.actor.starting(data) if self._is_builtin else Starting()
+                    start = self.actor.starting(data) if self._is_builtin else GameStart()
                     names = interface.entities if start.entities is None else start.entities
                     entities = sorted({entity_index(interface, range(len(interface.entities)), one) for one in names})
                     if not entities:
                         raise ExternalError("unknown_entity", "a game needs at least one entity")
                     after = self._last_slots.get(session.client)
-                    game = DeskGame(session.name, tuple(entities), start.training, after=after)
+                    game = ConnectedGame(session.name, tuple(entities), start.training, after=after)
                 session.game = game
                 await self._taken(lambda settled: self.desk.begin(game, settled))
             except ExternalError as error:
-                raise Refused(error.code, error.message) from None
+                raise RequestError(error.code, error.message) from None
             session.links = session.links or [
                 EntityLink(self.desk, entity, policy, self.deliver, self.clone)
                 for entity, policy in enumerate(self.policies)
@@ -242,7 +242,7 @@ class Sessions:
                 if session.actor is None:
                     await self._make_actor(session, b"")
                 return await self._call(session, "tick", data)
-            except Refused:
+            except RequestError:
                 session.actor = None if not self._is_builtin else session.actor
                 raise
             finally:
@@ -309,20 +309,20 @@ class Sessions:
             if found is None or isinstance(found, (bytes, bytearray, memoryview, str)):
                 return found.encode() if isinstance(found, str) else bytes(found or b"")
             error: BaseException = TypeError(f"the actor has returned {type(found).__name__}")
-            refused = Refused("actor_bad_return", f"{error}; expected bytes, text or nothing")
+            refused = RequestError("actor_bad_return", f"{error}; expected bytes, text or nothing")
         except ExternalError as raised:
-            error, refused = raised, Refused("actor_error", str(raised))
+            error, refused = raised, RequestError("actor_error", str(raised))
             if error.code in ("over", "timeout", "expired", "lost", "policy_error"):
                 reason = "over" if error.code == "lost" else error.code
                 self._leave(session, reason)
                 raise self._refusal(session.name, reason, served=True) from None
             if self._is_builtin and STATUS_OF.get(error.code) == 400:
-                raise Refused(error.code, error.message) from None
+                raise RequestError(error.code, error.message) from None
         except BaseException as raised:  # also an actor that exits, or that cancels its own work
             if isinstance(raised, asyncio.CancelledError) and (self._over or any(one.over for one in session.tickets)):
                 raise
             error = raised
-            refused = Refused("actor_error", f"{type(error).__name__} in the actor; its traceback is in the log")
+            refused = RequestError("actor_error", f"{type(error).__name__} in the actor; its traceback is in the log")
         _log_failure(session, error)
         if session.name:
             self._lose(session, "failed")
@@ -373,20 +373,20 @@ class Sessions:
         if not session.name and not self._is_builtin:
             session.actor = None
 
-    def _refusal(self, name: str, reason: str = "", *, served: bool = False) -> Refused:
+    def _refusal(self, name: str, reason: str = "", *, served: bool = False) -> RequestError:
         """The answer to a request without a game, which may be over since the request was `served`."""
         late = f"no answer within {self.rules.answer_s:g} s"
         if reason == "timeout" and served:
-            return Refused("timeout", f"{late}; the game is over")
+            return RequestError("timeout", f"{late}; the game is over")
         if reason == "policy_error" and served:
-            return Refused("policy_error", "the policy has failed on this observation; the game is over")
+            return RequestError("policy_error", "the policy has failed on this observation; the game is over")
         reason = "failed" if reason == "policy_error" else reason or self._ends.reason(name)
         if reason == "over" or self._over:
-            return Refused("over", "the run has ended")
+            return RequestError("over", "the run has ended")
         if reason == "timeout" and not name:
-            return Refused("timeout", late)
+            return RequestError("timeout", late)
         why = {"never": "no game of this name has begun", "ended": "this game has ended"}
-        return Refused("unknown_game", why.get(reason, f"this game is over: {reason}"), reason=reason)
+        return RequestError("unknown_game", why.get(reason, f"this game is over: {reason}"), reason=reason)
 
 
 def _log_failure(session: _Session, error: BaseException) -> None:
@@ -409,7 +409,7 @@ class _Session:
 
     def __init__(self, name: str, client: Any) -> None:
         self.name, self.client = name, client
-        self.game = DeskGame(name, ())
+        self.game = ConnectedGame(name, ())
         self.links: list[EntityLink] = []
         self.actor: Any = None
         self.begun = False

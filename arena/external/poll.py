@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 from gymnasium.spaces import Space
 
 from arena.errors import GameError
-from arena.external.desk import DeskGame, DeskGames, Settled
+from arena.external.desk import ConnectedGame, ConnectedGames, Settled
 from arena.external.errors import ExternalError
 from arena.external.slots import Answers, Ask, End, Slots
 from arena.external.thread import interface_of
@@ -82,7 +82,7 @@ class PollEnv(Protocol):
         ...
 
 
-class PolledGames(DeskGames):
+class PolledGames(ConnectedGames):
     """The games of a `PollEnv`.
 
     Raises:
@@ -101,7 +101,9 @@ class PolledGames(DeskGames):
         # By game that is being reset: the results of polls in the meantime, and when these polls returned.
         self._resetting: dict[Hashable, list[tuple[float, Parts]]] = {}
         self._reset_at: dict[Hashable, float] = {}  # results of polls that returned earlier are of the game before
-        self._successors: dict[Hashable, DeskGame] = {}  # the game before, until the first observation of the next one
+        self._successors: dict[
+            Hashable, ConnectedGame
+        ] = {}  # the game before, until the first observation of the next one
         self._waiting: dict[Hashable, deque[_Polled]] = {}  # games with requests that the table has not taken
         self._ahead = False  # whether the environment is not polled
         self._thread = threading.Thread(target=self._run, name=f"{type(env).__name__}.poll", daemon=True)
@@ -168,7 +170,7 @@ class PolledGames(DeskGames):
         if dropped is not None:
             dropped(env_id, reason)
 
-    def forget(self, game: DeskGame) -> None:
+    def forget(self, game: ConnectedGame) -> None:
         """A game is over."""
         with self._lock:
             for env_id, polled in list(self._games.items()):
@@ -219,7 +221,7 @@ class PolledGames(DeskGames):
             else:
                 self.fail(error)
 
-    def _reset(self, env_id: Hashable, before: DeskGame) -> None:
+    def _reset(self, env_id: Hashable, before: ConnectedGame) -> None:
         """Resets a game, which is in `_resetting`; results of polls in the meantime follow afterwards, in order."""
         called = time.monotonic()
         observation = self._env.try_reset(env_id)
@@ -243,7 +245,7 @@ class PolledGames(DeskGames):
         if over is not None:
             self._reset(env_id, over)
 
-    def _put(self, env_id: Hashable, parts: Parts) -> DeskGame | None:
+    def _put(self, env_id: Hashable, parts: Parts) -> ConnectedGame | None:
         """Passes on what has happened in one game; returns the game if it is over."""
         observations, rewards, terminateds, truncateds, infos, given = parts
         agents = dict.fromkeys((*observations, *rewards, *terminateds, *truncateds, *given))
@@ -257,7 +259,9 @@ class PolledGames(DeskGames):
         desk = self.desk
         with desk.lock:
             if polled is None:
-                game = DeskGame(str(env_id), tuple(self._indices.values()), after=self._successors.pop(env_id, None))
+                game = ConnectedGame(
+                    str(env_id), tuple(self._indices.values()), after=self._successors.pop(env_id, None)
+                )
                 polled = self._games[env_id] = _Polled(env_id, game, set(self._indices))
                 self._waiting.setdefault(env_id, deque()).append(polled)
                 desk.begin(game, self._settled(polled, ALL))
@@ -336,6 +340,6 @@ class _Polled:
     """A game as its environment knows it."""
 
     env_id: Hashable
-    game: DeskGame
+    game: ConnectedGame
     playing: set[str]
     waiting: int = 0  # requests that the table has not taken

@@ -13,7 +13,7 @@ from typing import Any
 from gymnasium.spaces import Space
 
 from arena.errors import ConfigError
-from arena.external.desk import DeskGame, DeskGames, Settled, entity_index
+from arena.external.desk import ConnectedGame, ConnectedGames, Settled, entity_index
 from arena.external.errors import ExternalClosed, ExternalError, check_outcome
 from arena.external.slots import Ask, End
 from arena.game.api import Info, Interface
@@ -173,7 +173,7 @@ class ExternalEnv(ABC):
         return self._played_by
 
 
-class ThreadGames(DeskGames):
+class ThreadGames(ConnectedGames):
     """The connection to an `ExternalEnv`.
 
     Attributes:
@@ -187,7 +187,7 @@ class ThreadGames(DeskGames):
         super().__init__(interface_of(env))
         self.left_slot = threading.local()
         self._env, env._played_by = env, self
-        self._games: dict[str, DeskGame] = {}  # by name
+        self._games: dict[str, ConnectedGame] = {}  # by name
         self._lock = threading.Lock()
         self._closed = ""
         self._drains = self._returned = False  # whether no episode may begin any more; whether `run` is over
@@ -209,7 +209,7 @@ class ThreadGames(DeskGames):
         """See `ExternalEnv.start_episode`."""
         known = range(len(self.interface.entities))
         indices = tuple(known if entities is None else (entity_index(self.interface, known, each) for each in entities))
-        game = DeskGame(name, indices, training, after=getattr(self.left_slot, "number", None))
+        game = ConnectedGame(name, indices, training, after=getattr(self.left_slot, "number", None))
         with self._lock:
             if name in self._games:
                 raise ExternalError("already_started", f"the episode {name!r} is running")
@@ -224,7 +224,7 @@ class ThreadGames(DeskGames):
             raise
         return name
 
-    def game(self, name: str) -> DeskGame:
+    def game(self, name: str) -> ConnectedGame:
         """The episode of this name, which is running."""
         if self._closed:
             raise ExternalClosed(self._closed)
@@ -233,7 +233,7 @@ class ThreadGames(DeskGames):
                 raise ExternalError("unknown_game", f"no episode {name!r} is running: it has ended, or never began")
             return self._games[name]
 
-    def ask(self, game: DeskGame, observations: Mapping[int, Any], masks: Mapping[int, Any]) -> dict[int, Any]:
+    def ask(self, game: ConnectedGame, observations: Mapping[int, Any], masks: Mapping[int, Any]) -> dict[int, Any]:
         """Asks for several entities and waits for all answers."""
         answers: dict[int, Future[Any]] = {entity: Future() for entity in observations}
 
@@ -262,7 +262,7 @@ class ThreadGames(DeskGames):
         put(settled)
         _result(taken)
 
-    def forget(self, game: DeskGame) -> None:
+    def forget(self, game: ConnectedGame) -> None:
         """An episode is over."""
         with self._lock:
             if self._games.get(game.name) is game:

@@ -70,7 +70,7 @@ class Select:
 ActionKind: TypeAlias = Choice | Select | GlobalChoice
 
 
-class Breach(NamedTuple):
+class RuleViolation(NamedTuple):
     """The first rule that a batch breaks."""
 
     row: int
@@ -374,7 +374,7 @@ class UnitSpace(spaces.Dict):
                 )
         return whole
 
-    def breach(self, batch: Mapping[str, Any]) -> Breach | None:
+    def breach(self, batch: Mapping[str, Any]) -> RuleViolation | None:
         """The first rule that a batched sample breaks, or None.
 
         Numbers are finite; actors and actees are distinct indices of units that are not hidden; masks have one entry
@@ -383,18 +383,18 @@ class UnitSpace(spaces.Dict):
         if self.global_features and not is_finite(batch["globals"]):
             row, feature = np.argwhere(~np.isfinite(batch["globals"]))[0]
             value = batch["globals"][row, feature]
-            return Breach(int(row), f"global feature {self.global_features[feature]!r} is {value}")
+            return RuleViolation(int(row), f"global feature {self.global_features[feature]!r} is {value}")
         for name, features in self.types.items():
             units = batch["units"][name]
             if units.total and not is_finite(units.values):
                 item, feature = np.argwhere(~np.isfinite(units.values))[0]
                 row, place, value = units.rows()[item], units.places()[item], units.values[item, feature]
-                return Breach(int(row), f"feature {features[feature]!r} of {name} {place} is {value}")
+                return RuleViolation(int(row), f"feature {features[feature]!r} of {name} {place} is {value}")
         for name in self.hidden:
             units, visible = batch["units"][name], batch["visible"][name]
             if (row_ := _first_difference(visible.lengths, units.lengths)) is not None:
                 found, expected = visible.lengths[row_], units.lengths[row_]
-                return Breach(row_, f"'visible' has {found} items for {expected} units of type {name!r}")
+                return RuleViolation(row_, f"'visible' has {found} items for {expected} units of type {name!r}")
             if (breach := _breach_of_flags(visible, f"'visible' of type {name!r}")) is not None:
                 return breach
         return self._breach_of_actions(batch)
@@ -477,7 +477,7 @@ class UnitSpace(spaces.Dict):
     def _parts(self) -> tuple[Any, ...]:
         return list(self.types.items()), self.global_features, list(self.actions.items()), self.hidden
 
-    def _breach_of_actions(self, batch: Mapping[str, Any]) -> Breach | None:
+    def _breach_of_actions(self, batch: Mapping[str, Any]) -> RuleViolation | None:
         counts = self.lengths(batch)
         begin = np.add.accumulate(counts) - counts
         flags = None  # of all units of all rows, in the order of indices
@@ -494,10 +494,12 @@ class UnitSpace(spaces.Dict):
             if isinstance(kind, GlobalChoice):
                 where = f"action {name!r}"
                 if (row := _first(actors.lengths > 1)) is not None:
-                    return Breach(row, f"{where}: {actors.lengths[row]} actors, but the row chooses at most once")
+                    return RuleViolation(
+                        row, f"{where}: {actors.lengths[row]} actors, but the row chooses at most once"
+                    )
                 if (item := _first(actors.values != np.repeat(counts, actors.lengths))) is not None:
                     row = int(actors.rows()[item])
-                    return Breach(
+                    return RuleViolation(
                         row, f"{where}: its actor must be {counts[row]}, the number of units, got {actors.values[item]}"
                     )
             elif (breach := _breach_of_indices(actors, counts, begin, flags, name, "actor")) is not None:
@@ -510,9 +512,9 @@ class UnitSpace(spaces.Dict):
                     return breach
                 where = f"action {name!r}"
                 if (row := _first((actors.lengths > 0) & (actees.lengths == 0))) is not None:
-                    return Breach(row, f"{where}: actor {actors[row][0]} has nothing to select")
+                    return RuleViolation(row, f"{where}: actor {actors[row][0]} has nothing to select")
                 if (row := _first((actors.lengths == 0) & (actees.lengths > 0))) is not None:
-                    return Breach(row, f"{where}: {actees.lengths[row]} actees, but no actor")
+                    return RuleViolation(row, f"{where}: {actees.lengths[row]} actees, but no actor")
             if kind.masked and (breach := _breach_of_mask(kind, parts, name)) is not None:
                 return breach
         return None
@@ -607,18 +609,20 @@ def _first(wrong: NDArray[np.bool_]) -> int | None:
     return None if place < 0 else place
 
 
-def _breach_of_flags(flags: Ragged, where: str) -> Breach | None:
+def _breach_of_flags(flags: Ragged, where: str) -> RuleViolation | None:
     values = flags.values
     wrong = values.view(np.uint8) > 1 if values.dtype == np.int8 else (values != 0) & (values != 1)
     if not np.count_nonzero(wrong):
         return None
     item = int(np.argwhere(wrong)[0][0])
-    return Breach(int(flags.rows()[item]), f"{where} holds {flags.values[item].tolist()}; only 0 and 1 are allowed")
+    return RuleViolation(
+        int(flags.rows()[item]), f"{where} holds {flags.values[item].tolist()}; only 0 and 1 are allowed"
+    )
 
 
 def _breach_of_indices(
     found: Ragged, counts: Integers, begin: Integers, flags: NDArray[np.int8] | None, action: str, what: str
-) -> Breach | None:
+) -> RuleViolation | None:
     """The first index that is no unit, is there twice, or is a hidden one (where `seen` of all units of all rows is 0).
 
     The units of a row, `counts` [B] of them, begin at `begin` [B] among those of all rows.
@@ -632,25 +636,25 @@ def _breach_of_indices(
     if (item := _first(wrong)) is not None:
         row = int(found.rows()[item])
         text = f"{what} {values[item]} is no unit; there are {counts[row]}, counted from 0"
-        return Breach(row, f"action {action!r}: {text}")
+        return RuleViolation(row, f"action {action!r}: {text}")
     everywhere = values + begin.repeat(lengths)
     times = np.bincount(everywhere)
     if np.count_nonzero(times) < len(values):
         item = int(np.argmax(times[everywhere] > 1))
-        return Breach(int(found.rows()[item]), f"action {action!r}: {what} {values[item]} is there twice")
+        return RuleViolation(int(found.rows()[item]), f"action {action!r}: {what} {values[item]} is there twice")
     if flags is not None and (item := _first(flags[everywhere] == 0)) is not None:
-        return Breach(int(found.rows()[item]), f"action {action!r}: {what} {values[item]} is hidden")
+        return RuleViolation(int(found.rows()[item]), f"action {action!r}: {what} {values[item]} is hidden")
     return None
 
 
-def _breach_of_mask(kind: ActionKind, parts: Mapping[str, Ragged], action: str) -> Breach | None:
+def _breach_of_mask(kind: ActionKind, parts: Mapping[str, Ragged], action: str) -> RuleViolation | None:
     actors, mask = parts["actors"], parts["mask"]
     select = isinstance(kind, Select)
     expected, rows = (actors.lengths * parts["actees"].lengths, "entries") if select else (actors.lengths, "rows")
     where = f"action {action!r}"
     if (row := _first_difference(mask.lengths, expected)) is not None:
         choices = f"{parts['actees'].lengths[row]} actees" if isinstance(kind, Select) else f"{kind.choices} choices"
-        return Breach(
+        return RuleViolation(
             row,
             f"{where}: its mask has {mask.lengths[row]} {rows} for {actors.lengths[row]} actors with {choices} each",
         )
@@ -672,7 +676,9 @@ def _breach_of_mask(kind: ActionKind, parts: Mapping[str, Ragged], action: str) 
     if (breach := _breach_of_flags(mask, f"{where}: its mask")) is not None:
         return breach
     if (stuck := _first(most == 0)) is not None:
-        return Breach(int(actors.rows()[stuck]), f"{where}: actor {actors.values[stuck]}: its mask forbids everything")
+        return RuleViolation(
+            int(actors.rows()[stuck]), f"{where}: actor {actors.values[stuck]}: its mask forbids everything"
+        )
     return None
 
 

@@ -164,8 +164,8 @@ def moments(parts: Parts) -> bytes:
         start = _TABLE.size + 32 * rows
         names[rank] = bytes(part[start : start + length]).decode()
     if len(set(names.values())) > 1:
-        asked = "; ".join(f"worker {rank} {text.splitlines()}" for rank, text in names.items())
-        raise GroupError(f"the workers ask for the moments of different arrays: {asked}")
+        found = "; ".join(f"worker {rank} {text.splitlines()}" for rank, text in names.items())
+        raise GroupError(f"the workers ask for the moments of different arrays: {found}")
     tables = [rows_of(part).tolist() for part in parts.values()]
     merged = [(0.0, 0.0, 0.0, 0.0) for _ in tables[0]]
     for described in tables:

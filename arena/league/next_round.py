@@ -37,7 +37,7 @@ from arena.league import rounds_file as records
 from arena.league.custom import make_pairings
 from arena.league.matchmaking import OpponentPool
 from arena.league.ratings.ranking import decided
-from arena.league.read_results import GamesSoFar
+from arena.league.read_results import GameReader
 from arena.league.results import Played, Score
 from arena.league.rounds_file import History, player_of, snapshot_name
 from arena.league.timeline import Timeline
@@ -49,7 +49,7 @@ from arena.records.formats import Fork, Player, Round
 _TOURNAMENTS = (KnockoutConfig, SwissConfig)
 
 
-class Purpose(IntEnum):
+class StreamKey(IntEnum):
     """What is drawn; it keeps the streams of a round apart. Never renumber: leagues would change."""
 
     OPPONENTS = 1
@@ -58,7 +58,7 @@ class Purpose(IntEnum):
     RESETS = 4
 
 
-def _stream(config: Config, number: int, purpose: Purpose) -> np.random.Generator:
+def _stream(config: Config, number: int, purpose: StreamKey) -> np.random.Generator:
     """The random numbers for one purpose in one round of a league."""
     return np.random.default_rng(np.random.SeedSequence([config.seed, number, int(purpose)]))
 
@@ -93,7 +93,7 @@ def next_round(
     rule = config.league or LeagueConfig()
     # Exploiters that are due start over; their snapshots join, and those of policies that have passed their gates.
     pool = OpponentPool(results, history.snapshots, config.learners)
-    rng, exploiters, resets = _stream(config, number, Purpose.RESETS), dict[str, None](), dict[str, None]()
+    rng, exploiters, resets = _stream(config, number, StreamKey.RESETS), dict[str, None](), dict[str, None]()
     for _, entry in _generators(config):
         if isinstance(entry, MatchmakingConfig):
             due = matchmaking.due(entry, pool, {name: history.age(name) for name in entry.policies}, rng)
@@ -121,7 +121,7 @@ def next_round(
     if rule.evolution is not None and number % rule.evolution.every == 0:
         by_rating = rule.evolution.by == "rating"
         fitness = population.of_ratings(results) if by_rating else population.of_returns(returns)
-        rng = _stream(config, number, Purpose.EVOLUTION)
+        rng = _stream(config, number, StreamKey.EVOLUTION)
         forks = population.forks(rule.evolution, populations(config, rule.evolution), fitness, history.options, rng)
     # The options of players that differ from the configuration; a snapshot keeps those that it was made with.
     options = {name: values for name, values in history.changed.items() if name not in dropped}
@@ -133,7 +133,7 @@ def next_round(
         {policy: [name for name in past if name not in dropped] for policy, past in league.items()},
         config.learners,
     )
-    judge = generators.KnockoutRules(results, _stream(config, number, Purpose.COINS))
+    judge = generators.KnockoutRules(results, _stream(config, number, StreamKey.COINS))
     pairings = _next_pairings(config, history, judge)
     places, matches = zip(*_written_out(config, history, pool, pairings), strict=True)
     return Round(
@@ -211,7 +211,7 @@ def champions(
     found = []
     for place, entry in _over(config, len(before)):
         history, after = History(config, before[: entry.rounds], played[: entry.rounds]), results(entry.rounds - 1)
-        judge = generators.KnockoutRules(after, _stream(config, history.number, Purpose.COINS))
+        judge = generators.KnockoutRules(after, _stream(config, history.number, StreamKey.COINS))
         ((player,),) = _next_pairings(config, history, judge)[place]
         *_, pairings = history.pairings(place)
         *_, games = history.games()
@@ -236,7 +236,7 @@ def knockouts_won(folder: RunFolder, config: Config, *, reached: int | None = No
     tick = (boundaries.newest_tick(folder) or 0) if reached is None else reached
     known = records.read(folder) or [first_round(config)]  # a run of one round has not written it down
     whole = [made for made in known if made.start + config.ticks <= tick]
-    games = GamesSoFar(folder, config, keeps_played=True)
+    games = GameReader(folder, config, keeps_played=True)
     numbers = sorted({entry.rounds - 1 for _, entry in _over(config, len(whole))})
     timelines = {number: games.read(number).timeline for number in numbers}
     return champions(config, whole, timelines.__getitem__, games.played)
@@ -286,7 +286,7 @@ def _written_out(
     config: Config, history: History, pool: OpponentPool, pairings: Mapping[str, generators.Pairings]
 ) -> list[tuple[str, MatchConfig]]:
     """The matches of a round, each with the place of its entry."""
-    rng = _stream(config, history.number, Purpose.OPPONENTS)
+    rng = _stream(config, history.number, StreamKey.OPPONENTS)
     tested = {name: newest for name in gated(config) if (newest := pool.newest(name)) is not None}
     written: list[tuple[str, MatchConfig]] = []
     for place, generator in config.places_of(history.number):

@@ -20,8 +20,8 @@ import msgspec
 
 from arena.config import Config, load_config
 from arena.errors import ConfigError
-from arena.league.results import Encounter, Results, encounters_of
-from arena.league.timeline import Beginning, Period, Timeline
+from arena.league.results import GameResult, Results, encounters_of
+from arena.league.timeline import Period, PolicyReset, Timeline
 from arena.records import boundary
 from arena.records.folder import RunFolder
 from arena.records.formats import PlanFile, Round, read_document, round_of
@@ -71,10 +71,10 @@ def read(
     Raises:
         ConfigError: a file is missing, damaged, or of another version of the arena.
     """
-    return GamesSoFar(folder, load_config(folder.config), until=until, journal=journal).read(last)
+    return GameReader(folder, load_config(folder.config), until=until, journal=journal).read(last)
 
 
-class GamesSoFar:
+class GameReader:
     """The games of a run, each read once, however often `read` is called: late rounds take no longer than early ones.
 
     `until` and `journal` are those of the function `read`; `played` is filled if `keeps_played`.
@@ -96,7 +96,7 @@ class GamesSoFar:
     ) -> None:
         self.config = config
         self.returns: dict[str, list[float]] = {}
-        self.played: list[dict[int, list[Encounter]]] = []
+        self.played: list[dict[int, list[GameResult]]] = []
         self._folder, self._keeps_played, self._until, self._journal = folder, keeps_played, until, journal
         self._rounds: list[Round] = []
         self._rounds_at = self._episodes_at = 0  # the bytes after the lines that were read
@@ -108,7 +108,7 @@ class GamesSoFar:
         self._first: int | None = None
         self._cut: dict[str, Counter[str]] = {}  # per game and player
         self._lengths: set[int] = set()
-        self._known: dict[Any, tuple[Encounter, ...]] = {}  # the games of a match end in few ways
+        self._known: dict[Any, tuple[GameResult, ...]] = {}  # the games of a match end in few ways
 
     def read(self, last: int | None = None) -> ResultSet:
         """The games up to the end of a round, which is over; None: up to the newest game on record.
@@ -159,12 +159,12 @@ class GamesSoFar:
         reached = rounds[-1].start + config.ticks if rounds else 0
         if last is None:  # the newest round may be under way
             reached = min(reached, max(self._newest_tick, boundary.newest_tick(self._folder) or 0))
-        beginnings: dict[str, list[Beginning]] = {}
+        beginnings: dict[str, list[PolicyReset]] = {}
         for line in rounds:
             for name in line.resets:
-                beginnings.setdefault(name, []).append(Beginning(line.start, None))
+                beginnings.setdefault(name, []).append(PolicyReset(line.start, None))
             for name, fork in line.forks.items():
-                beginnings.setdefault(name, []).append(Beginning(line.start, fork.source))
+                beginnings.setdefault(name, []).append(PolicyReset(line.start, fork.source))
         periods = [
             Period(start, min(end, max(reached, start + 1)), self._timed.get((line.number, part), Results()), playing)
             for line in rounds
@@ -219,7 +219,7 @@ class GamesSoFar:
         found = self._encounters(msgspec.structs.replace(episode, seats=seats))
         return frozenset(name for one in found if one.first != one.second for name in (*one.first, *one.second))
 
-    def _encounters(self, episode: EpisodeRecord) -> tuple[Encounter, ...]:
+    def _encounters(self, episode: EpisodeRecord) -> tuple[GameResult, ...]:
         """The encounters of a finished game; () if it does not count."""
         players, outcomes = tuple(seat.policy for seat in episode.seats), tuple(seat.outcome for seat in episode.seats)
         key = (episode.round, episode.match, episode.env, players, outcomes)

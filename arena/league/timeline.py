@@ -27,7 +27,7 @@ class Period(NamedTuple):
     playing: frozenset[str]  # policies and snapshots in the matches of its round; of these, those that learn changed
 
 
-class Beginning(NamedTuple):
+class PolicyReset(NamedTuple):
     """A reset of a policy, or its replacement by a copy."""
 
     tick: int
@@ -41,7 +41,7 @@ class Timeline:
     periods: Sequence[Period]  # in the order of their ticks
     round_ticks: int  # how long a round is
     learners: frozenset[str]  # the policies that learn; the strength of each other player never changes
-    beginnings: Mapping[str, Sequence[Beginning]] = field(default_factory=dict)  # of policies, the earliest first
+    beginnings: Mapping[str, Sequence[PolicyReset]] = field(default_factory=dict)  # of policies, the earliest first
     snapshots: Sequence[str] = ()  # that have joined; `p@t` is the policy `p` as it was at tick `t`
     prior: Mapping[str, float] = field(default_factory=dict)  # of players at the beginning, in Elo, by an earlier run
 
@@ -74,7 +74,7 @@ class Timeline:
         return began is None or began.tick <= period.start
 
     @cached_property
-    def newest_beginnings(self) -> Mapping[str, Beginning]:
+    def newest_beginnings(self) -> Mapping[str, PolicyReset]:
         """The newest beginning of each policy that has started over."""
         return {name: times[-1] for name, times in self.beginnings.items() if times}
 
@@ -124,7 +124,7 @@ class Timeline:
         """The timeline at the beginning of the next round; forks are the policies that become copies, by source."""
         beginnings = {name: [*times] for name, times in self.beginnings.items()}
         for name, source in [*dict.fromkeys(resets).items(), *forks.items()]:
-            beginnings.setdefault(name, []).append(Beginning(self.end, source))
+            beginnings.setdefault(name, []).append(PolicyReset(self.end, source))
         return replace(self, beginnings=beginnings, snapshots=[*self.snapshots, *snapshots])
 
     def until(self, tick: int) -> Timeline:

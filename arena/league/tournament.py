@@ -26,7 +26,7 @@ import msgspec
 from arena.config.matches import MatchConfig, SeatEntry
 from arena.config.members import Sides
 from arena.league.ratings.contradictions import Contradiction, unmet
-from arena.league.ratings.ranking import Doubt, Standings, most_informative, open_doubts
+from arena.league.ratings.ranking import OrderUncertainty, Standings, most_informative, open_doubts
 from arena.league.ratings.ratings import fit
 from arena.league.ratings.standings import Row, tables
 from arena.league.results import Results
@@ -57,7 +57,7 @@ class Table(NamedTuple):
     """The state of a tournament."""
 
     tables: list[list[Row]]  # of all players, see `standings.tables`
-    doubts: list[Doubt]  # about every two neighbors, the best ones first
+    doubts: list[OrderUncertainty]  # about every two neighbors, the best ones first
     error: float  # how large all doubts together may be
     prior: bool  # whether the strengths have a weak prior: see `Ratings`
     contradictions: Sequence[Contradiction] = ()  # pairs whose own games contradict the order, the highest first
@@ -74,12 +74,12 @@ class Table(NamedTuple):
         return not self.open and not self.contradictions
 
     @property
-    def open(self) -> list[Doubt]:
+    def open(self) -> list[OrderUncertainty]:
         """The neighbors whose doubts keep the order from being decided, the best ones first; none if none does."""
         return open_doubts(self.doubts, self.error)
 
     @property
-    def equal(self) -> list[Doubt]:
+    def equal(self) -> list[OrderUncertainty]:
         """The neighbors that have proved to be equal."""
         left_open = self.open
         return [doubt for doubt in self.doubts if doubt.equal and doubt not in left_open]

@@ -23,7 +23,7 @@ import msgspec
 from arena.errors import ConfigError
 from arena.records import checkpoint, checksums
 from arena.records.atomic import make_folder
-from arena.records.checkpoint import Damaged
+from arena.records.checkpoint import DamagedFile
 from arena.records.folder import RunFolder
 from arena.records.formats import BOUNDARY_VERSION, Boundary, FileMark, digest_of
 from arena.records.journal import JournalReader
@@ -115,7 +115,7 @@ def last(folder: RunFolder) -> Boundary | None:
     for path in reversed(_files(folder)):
         try:
             return _read(path)
-        except Damaged:
+        except DamagedFile:
             pass
     return None
 
@@ -149,20 +149,20 @@ def whole(folder: RunFolder, passed_over: list[str]) -> Iterator[Boundary]:
             for name, mark in boundary.files.items():
                 is_journal, file = name in boundary.journals, folder.path / name
                 if not _IN_FOLDER.fullmatch(name):
-                    raise Damaged("is not a file of this run", source=str(file))
+                    raise DamagedFile("is not a file of this run", source=str(file))
                 size = file.stat().st_size if file.is_file() else None
                 if size is None and (mark.bytes or not is_journal):
-                    raise Damaged("is missing", source=str(file))
+                    raise DamagedFile("is missing", source=str(file))
                 if (size or 0) < mark.bytes or (size != mark.bytes and not is_journal):
                     found = f"it has {size:,} bytes, had {mark.bytes:,} at this boundary"
-                    raise Damaged(f"is damaged: {found}", source=str(file))
+                    raise DamagedFile(f"is damaged: {found}", source=str(file))
                 digest = FileDigests().journal(file, mark.bytes).sha256 if is_journal and mark.bytes else mark.sha256
                 if not is_journal:
                     digest = checkpoint.verified_digest(file)
                 if digest != mark.sha256:
                     found = "is damaged, or of another run: its SHA-256 is not that of this boundary"
-                    raise Damaged(found, source=str(file))
-        except Damaged as error:
+                    raise DamagedFile(found, source=str(file))
+        except DamagedFile as error:
             passed_over.append(f"the boundary at tick {int(path.stem)} is passed over: {error}")
         else:
             yield boundary
@@ -223,14 +223,14 @@ def _read(path: Path) -> Boundary:
     try:
         found = msgspec.json.decode(path.read_bytes(), type=Boundary)
     except (OSError, msgspec.MsgspecError) as error:
-        raise Damaged(f"is damaged: {error}", source=str(path)) from error
+        raise DamagedFile(f"is damaged: {error}", source=str(path)) from error
     if found.version > BOUNDARY_VERSION:
         raise ConfigError(
             f"has format version {found.version}, this arena reads up to {BOUNDARY_VERSION}: install a newer one",
             source=str(path),
         )
     if (found.version > 1 or found.sha256) and found.sha256 != digest_of(found):
-        raise Damaged("is damaged: its content does not have the sha256 that was written with it", source=str(path))
+        raise DamagedFile("is damaged: its content does not have the sha256 that was written with it", source=str(path))
     if found.tick != int(path.stem):
-        raise Damaged(f"is the boundary at tick {found.tick}, under another name", source=str(path))
+        raise DamagedFile(f"is the boundary at tick {found.tick}, under another name", source=str(path))
     return found

@@ -62,7 +62,7 @@ class Checkpoint:
     boundary: int  # the tick from which a run continues with it
 
 
-class Damaged(ConfigError):
+class DamagedFile(ConfigError):
     """A file is not, or is no longer, a complete checkpoint."""
 
 
@@ -168,7 +168,7 @@ def load(path: Path | str, *, tensors: bool = True) -> Checkpoint:
     for file in reversed(list_checkpoints(path)):
         try:
             return _read(file, tensors)
-        except Damaged as error:
+        except DamagedFile as error:
             _log.warning("passed over: %s", error)
     raise ConfigError("no whole checkpoint in this folder", source=str(path))
 
@@ -259,7 +259,7 @@ def _read(path: Path, tensors: bool) -> Checkpoint:
     with _opened(path) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     if members.pop(_DIGEST) != _digest(members.items()).encode():
-        raise Damaged(_OTHER_DIGEST, source=str(path))
+        raise DamagedFile(_OTHER_DIGEST, source=str(path))
     try:
         header = json.loads(members.pop(_HEADER))
         if header["version"] > FORMAT_VERSION:
@@ -273,7 +273,7 @@ def _read(path: Path, tensors: bool) -> Checkpoint:
         boundary = header.get("boundary", ticks)
         found = Checkpoint(state, header["policy"], header["algorithm"], ticks, header["update"], boundary)
     except _NOT_A_STATE as error:
-        raise Damaged(f"is not a checkpoint: {error!r}", source=str(path)) from error
+        raise DamagedFile(f"is not a checkpoint: {error!r}", source=str(path)) from error
     # In `checkpoints/<policy>/` of a run the content must be what its place says. Elsewhere a checkpoint has any name:
     # a snapshot of a policy that was forked or loaded has the header of its source.
     place = path.absolute()
@@ -285,7 +285,7 @@ def _read(path: Path, tensors: bool) -> Checkpoint:
         elif name.isdecimal() and found.boundary != int(name):
             wrong = f"is the checkpoint of the boundary at tick {found.boundary}"
         if wrong:
-            raise Damaged(f"{wrong}: the file was replaced or is damaged", source=str(place))
+            raise DamagedFile(f"{wrong}: the file was replaced or is damaged", source=str(place))
     return found
 
 
@@ -293,7 +293,7 @@ def check_mapping(found: Checkpoint, path: Path) -> None:
     """Refuses a checkpoint whose state is none of `state_dict()`; raises Damaged if its state is no mapping."""
     if not isinstance(found.state, dict):
         wrong = f"has a {type(found.state).__name__} in the place of the mapping that state_dict() returns"
-        raise Damaged(wrong, source=str(path))
+        raise DamagedFile(wrong, source=str(path))
 
 
 def load_to_act(path: Path) -> Checkpoint:
@@ -346,7 +346,7 @@ def verified_digest(path: Path) -> str:
         content = ((name, archive.read(name)) for name in archive.namelist() if name != _DIGEST)
         found, written = _digest(content), archive.read(_DIGEST)
     if written != found.encode():
-        raise Damaged(_OTHER_DIGEST, source=str(path))
+        raise DamagedFile(_OTHER_DIGEST, source=str(path))
     return found
 
 
@@ -364,10 +364,10 @@ def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
             members = archive.infolist()
             names = [member.filename for member in members]
             if names != [_HEADER, *(f"arrays/{number}.npy" for number in range(len(names) - 2)), _DIGEST]:
-                raise Damaged("is not a checkpoint: a zip file of something else", source=str(path))
+                raise DamagedFile("is not a checkpoint: a zip file of something else", source=str(path))
             packed = any(member.compress_type != zipfile.ZIP_STORED for member in members)
             if packed or sum(member.file_size for member in members) > path.stat().st_size:
-                raise Damaged("is not a checkpoint: its members are larger than the file", source=str(path))
+                raise DamagedFile("is not a checkpoint: its members are larger than the file", source=str(path))
             yield archive
     except (*_NOT_A_ZIP, MemoryError) as error:
-        raise Damaged(f"is not a checkpoint, or is damaged: {error}", source=str(path)) from error
+        raise DamagedFile(f"is not a checkpoint, or is damaged: {error}", source=str(path)) from error

@@ -177,10 +177,10 @@ def _lock(descriptor: int, folder: Path | str, *, shared: bool = False) -> bool:
         return bool(locked)
     try:
         text = json.loads(os.pread(descriptor, _MOST_BYTES, 0))
-        holder = f"process {text['pid']!r:.80} on host {text['host']!r:.80} since {text['since']!r:.80}"
+        process = f"process {text['pid']!r:.80} on host {text['host']!r:.80} since {text['since']!r:.80}"
     except (ValueError, KeyError, TypeError):  # it may not have been written yet
-        holder = "an unnamed process, such as a trial of an experiment that is run alone"
-    found = f"another run writes into this folder: {holder}; wait for its end, or name another folder"
+        process = "an unnamed process, such as a trial of an experiment that is run alone"
+    found = f"another run writes into this folder: {process}; wait for its end, or name another folder"
     raise ConfigError(found, source=str(folder))
 
 

@@ -29,7 +29,7 @@ Listener = Callable[[Mapping[str, Any]], None]
 _PART = 1000  # episodes that are taken at once
 
 
-class Met(NamedTuple):
+class StopReached(NamedTuple):
     """A result that meets a stop rule: the rule, the tick of the result, and its value."""
 
     rule: StopRule
@@ -42,12 +42,12 @@ class Met(NamedTuple):
         return self.rule.key in CLOCK_NUMBERS or self.rule.key.startswith("sampler_perf/")
 
 
-def first_met(rules: Sequence[StopRule], result: Mapping[str, Any]) -> Met | None:
+def first_met(rules: Sequence[StopRule], result: Mapping[str, Any]) -> StopReached | None:
     """The first rule that a result meets; None if it meets none, as with values that are missing or NaN."""
     found = result_file.numbers(result) if rules else {}
     for rule in rules:
         if rule.key in found and rule.is_met(found[rule.key]):
-            return Met(rule, result["ticks"], found[rule.key])
+            return StopReached(rule, result["ticks"], found[rule.key])
     return None
 
 
@@ -114,7 +114,7 @@ class RunResults:
         self._seconds_before = 0.0 if last is None else last["time_total_s"]
         self._first = self._iterations.totals
         self.newest = last
-        self.met: Met | None = None
+        self.met: StopReached | None = None
         self._without_match = {rule.key for rule in plan.config.stop_rules}
         for result in result_file.results_in(folder.results) if plan.config.stop_rules else ():
             self._check_rules(result)

@@ -90,8 +90,8 @@ class Digests:
     def begin(self, frame: Frame, lanes: Flags) -> NDArray[np.uint16]:
         """Episodes begin in some lanes [L]; returns the digests [L], of first observations in these lanes."""
         self._see(frame, frame.active)
-        words = self._uint32s[lanes, : self._n_shown]
-        self._state[lanes] = words @ self._multipliers[: self._n_shown]
+        shown = self._uint32s[lanes, : self._n_shown]
+        self._state[lanes] = shown @ self._multipliers[: self._n_shown]
         return self._kept()
 
     def add(self, actions: Iterable[Any], step: Step) -> NDArray[np.uint16]:
@@ -140,10 +140,10 @@ def _summed(rows: Ragged) -> Uint64s:
         return found
     padded = np.zeros((rows.total, -(-size // _WORD) * _WORD), np.uint8)
     padded[:, :size] = np.ascontiguousarray(rows.values).reshape(rows.total, -1).view(np.uint8)
-    words = padded.view(np.uint32)
+    items = padded.view(np.uint32)
     places = rows.places()
-    multipliers = _multipliers((int(places.max()) + 1) * words.shape[1]).reshape(-1, words.shape[1])
-    sums = np.cumsum((words * multipliers[places]).sum(axis=1, dtype=np.uint64), dtype=np.uint64)  # modulo 2^64
+    multipliers = _multipliers((int(places.max()) + 1) * items.shape[1]).reshape(-1, items.shape[1])
+    sums = np.cumsum((items * multipliers[places]).sum(axis=1, dtype=np.uint64), dtype=np.uint64)  # modulo 2^64
     ends = np.concatenate([np.zeros(1, np.uint64), sums])
     found[:, 1] = ends[rows.offsets + rows.lengths] - ends[rows.offsets]
     return found

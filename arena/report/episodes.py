@@ -30,7 +30,7 @@ _QUARTILES = 0.25, 0.75
 _CODES: dict[Outcome | None, int] = {"win": 0, "draw": 1, "loss": 2, None: 3}
 
 
-class Appearances(NamedTuple):
+class EpisodePlayers(NamedTuple):
     """Which policy played in which episode, ordered by episode. A appearances."""
 
     episode: Ints  # [A] row of the episode in the table
@@ -39,10 +39,10 @@ class Appearances(NamedTuple):
     shares: Floats  # [A, 3] of the game: won, drawn, lost; they add up to 1
     decided: Bools  # [A] whether all seats of the policy have won, drawn or lost; else the shares say nothing
 
-    def of(self, policy: int) -> Appearances:
+    def of(self, policy: int) -> EpisodePlayers:
         """The appearances of one policy."""
         mine = self.policy == policy
-        return Appearances(*(column[mine] for column in self))
+        return EpisodePlayers(*(column[mine] for column in self))
 
 
 class EpisodeTable(NamedTuple):
@@ -58,7 +58,7 @@ class EpisodeTable(NamedTuple):
     terminated: Bools  # [E] by the rules
     truncated: Bools  # [E] otherwise
     cut: Bools  # [E] by the end of a leg, so that it is no result
-    appearances: Appearances
+    appearances: EpisodePlayers
 
     @property
     def results(self) -> int:
@@ -109,7 +109,7 @@ def tabulate(episodes: Iterable[EpisodeRecord]) -> EpisodeTable:
         return np.bincount(place_of, weights=values, minlength=len(found)).astype(np.float64, copy=False)
 
     entities = summed(sizes)
-    appearances = Appearances(
+    appearances = EpisodePlayers(
         episode=found // many,
         policy=found % many,
         returns=summed(returns * sizes) / entities,

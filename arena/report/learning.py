@@ -23,7 +23,7 @@ class Learning(msgspec.Struct, frozen=True):
     won: dict[str, Curve]
 
 
-class Logged(msgspec.Struct, frozen=True):
+class LoggedValue(msgspec.Struct, frozen=True):
     """A logged value of one policy: means of neighboring updates where there are more than fit the page."""
 
     ticks: list[float]
@@ -140,19 +140,19 @@ def lengths(table: EpisodeTable, *, last: int | None) -> list[Lengths]:
     return rows
 
 
-def logged_values(updates: tuple[UpdateRecord, ...]) -> dict[str, dict[str, Logged]]:
+def logged_values(updates: tuple[UpdateRecord, ...]) -> dict[str, dict[str, LoggedValue]]:
     """Logged values by name, then by policy; in the order in which they were first logged."""
     found: defaultdict[str, defaultdict[str, list[tuple[int, float]]]] = defaultdict(lambda: defaultdict(list))
     for update in updates:
         for name, value in update.values.items():
             found[name][update.policy].append((update.ticks, value))
-    values: dict[str, dict[str, Logged]] = {}
+    values: dict[str, dict[str, LoggedValue]] = {}
     for name, by_policy in found.items():
         values[name] = {}
         for policy, points in by_policy.items():
             parts = np.array_split(np.array(points, np.float64), min(MOST_POINTS, len(points)))
             ends, means = [float(part[-1, 0]) for part in parts], [float(part[:, 1].mean()) for part in parts]
-            values[name][policy] = Logged(ends, means)
+            values[name][policy] = LoggedValue(ends, means)
     return values
 
 

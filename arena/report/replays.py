@@ -72,7 +72,7 @@ class Seat(msgspec.Struct, frozen=True):
     return_: float | None
 
 
-class Recorded(msgspec.Struct, frozen=True):
+class RecordedEpisode(msgspec.Struct, frozen=True):
     """An episode that has a replay; `command` shows it."""
 
     round: int
@@ -98,7 +98,7 @@ class Recorded(msgspec.Struct, frozen=True):
         return ", ".join(dict.fromkeys(parts))
 
 
-def recorded_episodes(folder: RunFolder, lines: Iterable[EpisodeRecord]) -> list[Recorded]:
+def recorded_episodes(folder: RunFolder, lines: Iterable[EpisodeRecord]) -> list[RecordedEpisode]:
     """The episodes, lines of `episodes.jsonl`, of matches that have replays; the newest first."""
     kept: dict[tuple[int, int], bool] = {}
     found = []
@@ -110,7 +110,7 @@ def recorded_episodes(folder: RunFolder, lines: Iterable[EpisodeRecord]) -> list
             seats = [Seat(seat.policy, seat.outcome, seat.return_) for seat in line.seats]
             place = f"{line.round}/{line.match}/{line.lane}/{line.episode}"
             command = f"arena report {shown(folder.path)} --episode {place}"
-            found.append(Recorded(line.round, line.match, line.lane, line.episode, line.length, seats, command))
+            found.append(RecordedEpisode(line.round, line.match, line.lane, line.episode, line.length, seats, command))
     return found[::-1]
 
 

@@ -17,7 +17,7 @@ from arena.report.learning import (
     Evaluation,
     Learning,
     Lengths,
-    Logged,
+    LoggedValue,
     Rewards,
     evaluations,
     learning_curves,
@@ -27,7 +27,7 @@ from arena.report.learning import (
 )
 from arena.report.lineage import Lineage, lineage
 from arena.report.read_run import RunFiles, Source
-from arena.report.replays import Recorded, Replay, recorded_episodes
+from arena.report.replays import RecordedEpisode, Replay, recorded_episodes
 from arena.report.standings import Standings, standings
 from arena.report.summary import PlanCards, PolicyRow, Summary, Timing, plan_cards, policy_rows, summarize, timing
 
@@ -44,7 +44,7 @@ class PageData(msgspec.Struct, frozen=True):
     without_winner: list[str]
     learning: Learning
     rewards: Rewards | None
-    logged: dict[str, dict[str, Logged]]
+    logged: dict[str, dict[str, LoggedValue]]
     lengths: list[Lengths]
     evaluations: list[Evaluation]
     lineage: Lineage
@@ -53,7 +53,7 @@ class PageData(msgspec.Struct, frozen=True):
     time: Timing | None
     faults: list[dict[str, Any]]
     replays: list[Replay]
-    recorded: list[Recorded]
+    recorded: list[RecordedEpisode]
     recorded_left_out: int
     files: list[Source]
 

@@ -15,11 +15,11 @@ from arena.league.metagame.meetings import Span, meetings
 from arena.league.metagame.payoff import payoff
 from arena.league.ratings.contradictions import Contradiction
 from arena.league.ratings.curves import CurvePoint, at_tick, curves
-from arena.league.ratings.ranking import Doubt, equals
+from arena.league.ratings.ranking import OrderUncertainty, equals
 from arena.league.ratings.ratings import Interval, Ratings, fit
-from arena.league.ratings.standings import Curtailed, Narrow, curtailed, narrow_leader, populations_of, tables
+from arena.league.ratings.standings import CutGamesBias, Narrow, curtailed, narrow_leader, populations_of, tables
 from arena.league.read_results import ResultSet
-from arena.league.timeline import Beginning, Timeline
+from arena.league.timeline import PolicyReset, Timeline
 from arena.league.tournament import Rule, table
 from arena.report.colors import Colors
 from arena.roles.status import planned_ticks
@@ -44,7 +44,7 @@ class Standing(msgspec.Struct, frozen=True):
     losses: float
     population: str = ""
     scale: int = 0
-    began: Beginning | None = None  # as a copy of another policy or from its first weights; None: it did not
+    began: PolicyReset | None = None  # as a copy of another policy or from its first weights; None: it did not
 
 
 class Cell(msgspec.Struct, frozen=True):
@@ -98,11 +98,13 @@ class Standings(msgspec.Struct, frozen=True):
     games: int  # that count
     unrated: int  # games without a winner, or without two sides
     aborted: int
-    curtailed: Curtailed | None
+    curtailed: CutGamesBias | None
     """The player whose rating is biased most by games that were cut; None where that is too little to matter, and where
     lanes play a number of games, whatever their length."""
     order: Order | None  # None if no decided order was asked for
-    equal: list[Doubt]  # the neighbors that have proved to be as good as each other; none where policies learn
+    equal: list[
+        OrderUncertainty
+    ]  # the neighbors that have proved to be as good as each other; none where policies learn
     narrow: Narrow | None  # the leader, where its rating rests on few opponents; None in a tournament
 
     @property

@@ -69,7 +69,7 @@ class PolicyRow(msgspec.Struct, frozen=True):
     losses: float | None
 
 
-class Spent(msgspec.Struct, frozen=True):
+class RoleTime(msgspec.Struct, frozen=True):
     """The time of some roles together."""
 
     name: str  # what they are: `environment`, `worker blue`, or the number of a rank
@@ -83,8 +83,8 @@ class Timing(msgspec.Struct, frozen=True):
     """The time of all roles, twice: by what they are, and by the rank that hosts them."""
 
     activities: list[str]
-    kinds: list[Spent]
-    ranks: list[Spent]
+    kinds: list[RoleTime]
+    ranks: list[RoleTime]
 
 
 class CardSeat(msgspec.Struct, frozen=True):
@@ -94,7 +94,7 @@ class CardSeat(msgspec.Struct, frozen=True):
     rank: int | None
 
 
-class Card(msgspec.Struct, frozen=True):
+class MatchCard(msgspec.Struct, frozen=True):
     """A match, with the rank of its environment and its seats."""
 
     match: int
@@ -111,7 +111,7 @@ class PlanCards(msgspec.Struct, frozen=True):
     roles: int
     matches: int
     root: int  # the rank that hosts the root
-    cards: list[Card]  # of the first matches
+    cards: list[MatchCard]  # of the first matches
     more: int  # how many matches are not shown
     idle: int  # ranks without a role
 
@@ -214,11 +214,11 @@ def timing(profile: ProfileFile | None) -> Timing | None:
     )
 
 
-def _spent(name: str, roles: Sequence[ProfiledRole]) -> Spent:
+def _spent(name: str, roles: Sequence[ProfiledRole]) -> RoleTime:
     seconds: Counter[str] = Counter()
     for role in roles:
         seconds.update(role.seconds)
-    return Spent(name, len(roles), sum(role.wall for role in roles), sum(role.cpu for role in roles), dict(seconds))
+    return RoleTime(name, len(roles), sum(role.wall for role in roles), sum(role.cpu for role in roles), dict(seconds))
 
 
 def plan_cards(plan: PlanFile) -> PlanCards:
@@ -236,7 +236,7 @@ def plan_cards(plan: PlanFile) -> PlanCards:
     for match in plan.matches[:MOST_CARDS]:
         ranks = [hosts.get((match.match, place)) for place in range(-1, len(match.seats))]
         workers = [CardSeat(seat.policy, rank) for seat, rank in zip(match.seats, ranks[1:], strict=True)]
-        cards.append(Card(match.match, match.env, match.lanes, ranks[0], workers))
+        cards.append(MatchCard(match.match, match.env, match.lanes, ranks[0], workers))
     return PlanCards(
         processes=plan.processes,
         roles=sum(len(rank.roles) for rank in plan.ranks),

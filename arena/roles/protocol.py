@@ -90,7 +90,7 @@ class Restarted:
 
 
 @dataclass(frozen=True)
-class Exhausted:
+class BudgetExhausted:
     match: int
     tick: int  # the ticks after it are empty
 

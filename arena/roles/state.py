@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from arena.callbacks import Callbacks
     from arena.diagnostics.profile import RoleProfile
     from arena.external.connection import Connection
-    from arena.league.read_results import GamesSoFar
+    from arena.league.read_results import GameReader
     from arena.records.boundary import FileDigests
     from arena.records.formats import ChangeLine
     from arena.records.lock import RunLock
@@ -37,7 +37,7 @@ class Display(Protocol):
         """Shows the last state and releases the stream; a second call does nothing."""
 
 
-class Profiled(NamedTuple):
+class ProfileKey(NamedTuple):
     """A role with its policy and rank, which change from round to round of a league."""
 
     role: Role
@@ -45,7 +45,7 @@ class Profiled(NamedTuple):
     rank: int
 
     @classmethod
-    def of(cls, plan: Plan, role: Role) -> Profiled:
+    def of(cls, plan: Plan, role: Role) -> ProfileKey:
         return cls(role, plan.seat(role).policy if role.kind is RoleKind.WORKER else None, plan.rank_of(role))
 
     @property
@@ -68,16 +68,16 @@ class RunState:
     results: RunResults | None = None
     callbacks: Callbacks | None = None
     objects: tuple[Any, ...] = ()  # callbacks that a program has made itself
-    games: GamesSoFar | None = None  # of the rounds of a league that are over
+    games: GameReader | None = None  # of the rounds of a league that are over
     digests: FileDigests | None = None  # of the files of the boundaries
-    profiles: dict[Profiled, RoleProfile] = field(default_factory=dict)  # the time of each role
+    profiles: dict[ProfileKey, RoleProfile] = field(default_factory=dict)  # the time of each role
     resumable: bool = True  # all algorithms can be saved and loaded
     curriculum: Any = None  # the object of the user's class
     unrecorded_change: ChangeLine | None = None  # what `curriculum` has just changed
     controller: Any = None  # the connection to a program that controls the run
     changes: dict[str, Any] = field(default_factory=dict)  # that the program asks for, by key path
 
-    def add_profile(self, who: Profiled, profile: RoleProfile) -> None:
+    def add_profile(self, who: ProfileKey, profile: RoleProfile) -> None:
         """Adds to the time of a role."""
         before = self.profiles.get(who)
         self.profiles[who] = profile if before is None else before.plus(profile)

@@ -45,7 +45,7 @@ class Stop:
     by: str = ""  # the part of the run itself that has asked first, such as a callback; empty: none
     _at_once: Collection[int] = ()
     _answer: str = ""
-    _asked_at: float | None = None  # the time of the first signal other than SIGUSR1
+    _signal_at: float | None = None  # the time of the first signal other than SIGUSR1
     _requeue: bool = False  # SIGUSR1 came before `number`
     _early: Collection[int] = ()  # signals before `listen`
 
@@ -73,7 +73,7 @@ class Stop:
     def renew(self) -> None:
         """Forgets all requests: a program goes on with the run."""
         self.number, self.handled, self.by = None, False, ""
-        self._at_once, self._asked_at, self._requeue, self._early = (), None, False, ()
+        self._at_once, self._signal_at, self._requeue, self._early = (), None, False, ()
 
     def ask(self, who: str) -> None:
         """Asks on behalf of a part of the run itself."""
@@ -113,8 +113,8 @@ class Stop:
             self._requeue = self.number == signal.SIGUSR1
             self.number = number
         now = time.monotonic()
-        again, self._asked_at = self._asked_at is not None, now if self._asked_at is None else self._asked_at
-        if again and now < self._asked_at + ONE_REQUEST_SECONDS:
+        again, self._signal_at = self._signal_at is not None, now if self._signal_at is None else self._signal_at
+        if again and now < self._signal_at + ONE_REQUEST_SECONDS:
             return
         if self._answer and not again:
             _write_to_launcher(f"{self._answer.format(signal=signal.Signals(number).name)}\n")

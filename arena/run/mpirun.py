@@ -226,7 +226,7 @@ def report_start(stream: IO[str]) -> None:
     """Reports that this process is about to join."""
     if started_by_us():
         rank = next(int(os.environ[name]) for name in _UNDER_A_LAUNCHER if name in os.environ)
-        report(stream, started=Started(rank, os.getpid(), os.getppid(), _this_node()))
+        report(stream, started=StartedProcess(rank, os.getpid(), os.getppid(), _this_node()))
 
 
 def leave() -> None:
@@ -235,7 +235,7 @@ def leave() -> None:
         Path("/proc/self/comm").write_text(_LEAVING)
 
 
-class Started(NamedTuple):
+class StartedProcess(NamedTuple):
     """A process that has started."""
 
     rank: int
@@ -261,10 +261,10 @@ class ProcessWatch:
 
     def __init__(self, launcher: int | None = None) -> None:
         self._poll = select.epoll()
-        self._known: dict[int, Started | None] = {}  # by descriptor; None: the daemon
+        self._known: dict[int, StartedProcess | None] = {}  # by descriptor; None: the daemon
         self._daemons: set[int] = set()
         self._opened: dict[int, int] = {}  # number -> descriptor
-        self.dead: list[Started | None] = []
+        self.dead: list[StartedProcess | None] = []
         self.since: float | None = None
         if launcher is not None and (descriptor := self._open(launcher)) is not None:
             self._poll.register(descriptor, select.EPOLLIN)  # so that its end ends a `look`
@@ -276,7 +276,7 @@ class ProcessWatch:
                 self._opened[pid] = os.pidfd_open(pid)
         return self._opened.get(pid)
 
-    def add(self, started: Started) -> None:
+    def add(self, started: StartedProcess) -> None:
         """Watches a process, if it is on this host."""
         if started.node != _this_node():
             return
@@ -424,7 +424,7 @@ class LauncherOutput:
             if line.startswith(REPORT_MARK):
                 try:
                     facts: dict[str, Any] = {**json.loads(line.removeprefix(REPORT_MARK))}
-                    started = [Started(*facts.pop("started"))] if "started" in facts else []
+                    started = [StartedProcess(*facts.pop("started"))] if "started" in facts else []
                 except (ValueError, TypeError):  # the line is damaged, or is a game's own
                     pass
                 else:

@@ -23,7 +23,7 @@ from arena.records import boundary as boundaries
 from arena.records.formats import Boundary, ChangeLine, MeasureLine, Worker
 from arena.records.journal import JournalReader
 from arena.records.result_file import numbers, results_in
-from arena.records.results import Met, RunResults, first_met
+from arena.records.results import RunResults, StopReached, first_met
 from arena.roles.root.legs import match_workers, seats_of
 from arena.roles.run import Run, leg_at
 from arena.run import hooks
@@ -192,7 +192,7 @@ def forget(run: Run) -> int:
     return farthest - start
 
 
-def rule_met(run: Run, kept: RunResults | None = None) -> Met | None:
+def rule_met(run: Run, kept: RunResults | None = None) -> StopReached | None:
     """The first result on record up to a boundary that meets a stop rule as the rules are now; None if none does.
 
     `kept` are the results as the process that leads the run keeps them; None: they are read from the run folder.
@@ -223,7 +223,7 @@ def _resume_text(before: Config, config: Config, found: Boundary, run: Run) -> I
     for name, env in config.envs.items():
         if env.outcome != (old := before.envs[name].outcome):
             yield (
-                f"envs.{name}.outcome was {_words(old)}, is {_words(env.outcome)}: episodes on record keep the "
+                f"envs.{name}.outcome was {_quoted(old)}, is {_quoted(env.outcome)}: episodes on record keep the "
                 "outcomes that they have"
             )
     changed = (before.listed, before.league) != (config.listed, config.league)
@@ -284,14 +284,14 @@ def _differences(before: Config, now: Config) -> Iterator[str]:
         return {place: entry.policies for place, entry in config.places() if isinstance(entry, kinds)}
 
     known = [setting(match) for _, match in before.known_matches()]
-    had = " or ".join(dict.fromkeys(map(_words, known)))
+    had = " or ".join(dict.fromkeys(map(_quoted, known)))
     for path, found in {path: setting(match) for path, match in now.known_matches()}.items():
         if found not in known:
-            yield f"{path} is played with {_words(found)}, the league was with {had}"
+            yield f"{path} is played with {_quoted(found)}, the league was with {had}"
     played, planned = tournaments(before), tournaments(now)
     for place in sorted(played.keys() | planned.keys()):
         if played.get(place) != planned.get(place):
-            yield f"{place}.policies was {_words(played.get(place))}, is {_words(planned.get(place))}"
+            yield f"{place}.policies was {_quoted(played.get(place))}, is {_quoted(planned.get(place))}"
 
 
 def numbered(entries: Sequence[MatchConfig]) -> dict[str, MatchConfig]:
@@ -309,8 +309,8 @@ def compared(path: str, before: Mapping[str, Any], now: Mapping[str, Any], field
         for field in fields:
             old, new = getattr(before[name], field), getattr(now[name], field)
             if old != new:
-                yield f"{path}.{name}.{field} was {_words(old)}, is {_words(new)}"
+                yield f"{path}.{name}.{field} was {_quoted(old)}, is {_quoted(new)}"
 
 
-def _words(value: Any) -> str:
+def _quoted(value: Any) -> str:
     return json.dumps(value, default=repr)

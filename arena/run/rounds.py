@@ -35,7 +35,7 @@ from arena.league.next_round import (
 )
 from arena.league.next_round import next_round as plan_next_round
 from arena.league.ratings.standings import LeagueTable, league_table
-from arena.league.read_results import GamesSoFar, read
+from arena.league.read_results import GameReader, read
 from arena.league.rounds_file import player_of
 from arena.plan.build import make_plan
 from arena.plan.plan import Plan
@@ -117,11 +117,11 @@ def next_round(run: Run, state: RunState) -> Run | None:
     return replace(run, plan=plan, leg=leg, text=(), ticks_before=_ticks_before(folder, following.number))
 
 
-def _games_so_far(run: Run, state: RunState) -> GamesSoFar:
+def _games_so_far(run: Run, state: RunState) -> GameReader:
     """The games of a league as rank 0 keeps them; read from the beginning if it keeps none."""
     config = run.plan.config
     if state.games is None or state.games.config != config:
-        state.games = GamesSoFar(run.folder, config, keeps_played=looks_back(config))
+        state.games = GameReader(run.folder, config, keeps_played=looks_back(config))
     return state.games
 
 

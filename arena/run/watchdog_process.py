@@ -28,7 +28,7 @@ _LOOK_SECONDS = 1.0  # between two checks
 _ANSWER_SECONDS = 30.0  # for the stacks; then the process is killed
 
 
-class Silence:
+class HeartbeatTimer:
     """Counts the seconds without a heartbeat of a process that was not stopped; it looks every `look` seconds."""
 
     def __init__(self, now: float, *, look: float = _LOOK_SECONDS) -> None:
@@ -53,7 +53,7 @@ def main(pid: int, number: int, patience: float) -> None:
     `patience`: seconds without a heartbeat after which it is ended.
     """
     facts: dict[str, str] = {}
-    rest, silence, before = "", Silence(time.monotonic()), delays(pid)
+    rest, silence, before = "", HeartbeatTimer(time.monotonic()), delays(pid)
     while True:
         if os.getppid() != pid or (part := _read(_LOOK_SECONDS)) == b"":
             return
@@ -66,7 +66,7 @@ def main(pid: int, number: int, patience: float) -> None:
         elif seconds > patience and seconds - starved_seconds(before, delays(pid)) > patience:
             break
     _send(pid, number)
-    stacks, silence = b"", Silence(time.monotonic())
+    stacks, silence = b"", HeartbeatTimer(time.monotonic())
     # A child of the process may hold the pipe open for longer.
     while os.getppid() == pid and silence.look(time.monotonic(), stopped=stopped(pid)) < _ANSWER_SECONDS:
         part = _read(_LOOK_SECONDS)

@@ -28,7 +28,7 @@ from arena.game.ragged import Ragged
 from arena.game.spaces import check_choices, rows_of, write_sample
 from arena.game.spaces import row as row_of
 from arena.game.units import UnitActions, UnitSpace
-from arena.seat.layout import Block, ReplyView, RequestView, Welcome
+from arena.seat.layout import Block, ReplyView, RequestView, SeatDescription
 from arena.seat.ragged_parts import send_heap
 from arena.transport import Link
 from arena.transport.pickling import pack, unpack
@@ -77,7 +77,7 @@ class SeatClient:
 
     def __init__(
         self,
-        welcome: Welcome,
+        welcome: SeatDescription,
         link: Link,
         *,
         seed: int,

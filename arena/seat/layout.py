@@ -98,7 +98,7 @@ class SeatLayout:
 
 
 @dataclass(frozen=True)
-class Welcome:
+class SeatDescription:
     """A seat, as the environment describes it to the worker."""
 
     lanes: int

@@ -19,7 +19,7 @@ from arena.game.api import Frame, Info, Step
 from arena.game.lockstep import RequestKind
 from arena.game.spaces import Columns, as_action, copy_rows, flatten, is_ragged, leaves_of, no_op, stack, write_sample
 from arena.game.units import UnitActions, UnitSpace
-from arena.seat.layout import ReplyArrays, ReplyView, RequestView, SeatLayout, Welcome
+from arena.seat.layout import ReplyArrays, ReplyView, RequestView, SeatDescription, SeatLayout
 from arena.seat.ragged_parts import send_heap
 from arena.transport import Link
 from arena.transport.pickling import pack
@@ -38,7 +38,7 @@ class SeatServer:
         link: to the worker.
     """
 
-    def __init__(self, entities: tuple[int, ...], welcome: Welcome, layout: SeatLayout, link: Link) -> None:
+    def __init__(self, entities: tuple[int, ...], welcome: SeatDescription, layout: SeatLayout, link: Link) -> None:
         self.entities = entities
         self.link = link
         self.request = RequestView(layout, link.inbox)
@@ -108,7 +108,7 @@ class SeatServer:
             if isinstance(lanes, slice):
                 reply.write_rows(batches, copy=not self._borrows)
             else:
-                self._own_rows()
+                self._copy_rows()
                 reply.write_rows(batches, lanes)
         else:
             for entity, (space, leaves) in zip(self.entities, self._observed, strict=True):
@@ -128,10 +128,10 @@ class SeatServer:
 
     def shown(self) -> list[Any]:
         """Per entity the batched observations [L, ...] that were sent last."""
-        self._own_rows()
+        self._copy_rows()
         return self.reply.by_entity
 
-    def _own_rows(self) -> None:
+    def _copy_rows(self) -> None:
         """Replaces the game's own arrays by a copy of the sent message: the game may have changed them."""
         if self._borrows:
             self._borrows = False
@@ -142,7 +142,7 @@ class SeatServer:
         kind = self.request.kind
         self._left = kind is RequestKind.LEAVE
         if self._left:
-            self._own_rows()
+            self._copy_rows()
         if kind is RequestKind.ACT:
             self.request.read_heap(self.link.wait_heap(self.request.heap))
 
@@ -231,7 +231,7 @@ def step_writer(
         # Equal Dict spaces may have their keys in different orders.
         and all(leaves_of(space) == leaves_of(spaces[0][0]) for (space,) in spaces)
     ):
-        return AlikeSeats(servers, first, outboxes).write
+        return UniformSeats(servers, first, outboxes).write
 
     def write_each(step: Step, ends: bool) -> None:
         for server in servers:
@@ -240,7 +240,7 @@ def step_writer(
     return write_each
 
 
-class AlikeSeats:
+class UniformSeats:
     """Writes the replies of all seats at once; for seats that are alike."""
 
     def __init__(self, servers: Sequence[SeatServer], layout: SeatLayout, outboxes: NDArray[np.uint8]) -> None:

@@ -99,14 +99,14 @@ def _drawn(space: Space[Any], count: int, random: np.random.Generator) -> list[A
     return [(np.rint(values) if np.issubdtype(space.dtype, np.integer) else values).astype(space.dtype)]
 
 
-class Compared(NamedTuple):
+class OutputComparison(NamedTuple):
     """The figures of every output, and the problems: output, figure and limit of each."""
 
     figures: tuple[OutputFigures, ...]
     problems: tuple[str, ...]
 
 
-def compare(found: Outputs, reference: Outputs, names: Sequence[str], decoding: Decoding) -> Compared:
+def compare(found: Outputs, reference: Outputs, names: Sequence[str], decoding: Decoding) -> OutputComparison:
     """Compares all outputs of all rows, for every batch size; and the rows of the largest batch with the smallest's."""
     parts: Sequence[int] | None = None  # where the first output is cut into choices
     if isinstance(decoding, (Categorical, Values)):
@@ -148,4 +148,4 @@ def compare(found: Outputs, reference: Outputs, names: Sequence[str], decoding: 
             problems += [f"output {name!r}, {where}: {fault}" for fault in faults]
         worst = max(largest, default=None), max(relatives, default=None), min(agreements, default=None)
         figures.append(OutputFigures(name, *worst))
-    return Compared(tuple(figures), tuple(problems))
+    return OutputComparison(tuple(figures), tuple(problems))

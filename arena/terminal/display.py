@@ -20,7 +20,7 @@ from arena.errors import pluralize, shown
 from arena.records.faults import Losses
 from arena.records.formats import ProfiledRole, ProfileFile
 from arena.records.scoreboard import Scoreboard
-from arena.roles.state import Display, Profiled
+from arena.roles.state import Display, ProfileKey
 from arena.terminal.output import drawing, printable
 
 Clock = Callable[[], float]
@@ -319,7 +319,7 @@ def processes_text(processes: int, roles: int) -> str:
     return text if processes >= roles else f"{roles} roles on {text}"
 
 
-def profile_file(profiles: Mapping[Profiled, RoleProfile]) -> ProfileFile:
+def profile_file(profiles: Mapping[ProfileKey, RoleProfile]) -> ProfileFile:
     """What `profile.json` holds: per role its wall and processor seconds, and the seconds of each activity."""
     return ProfileFile(
         tuple(

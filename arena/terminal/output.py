@@ -37,7 +37,7 @@ class Escapes(str):
     """Text whose escape sequences are the arena's own, and reach the terminal."""
 
 
-class Printed:
+class EscapedStream:
     """A stream that gets `printable` text, and `Escapes` as they are; `escapes`: all that is written here is such."""
 
     def __init__(self, stream: IO[str], *, escapes: bool = False) -> None:
@@ -59,7 +59,7 @@ class Printed:
 
 def drawing(stream: IO[str]) -> IO[str]:
     """The stream for a program that draws with escape sequences, to which all text is given as `printable`."""
-    return cast("IO[str]", Printed(stream, escapes=True))
+    return cast("IO[str]", EscapedStream(stream, escapes=True))
 
 
 class _Guarded(io.FileIO):
@@ -99,7 +99,7 @@ def guarded_output(*, lasts: bool) -> Iterator[None]:
     """
 
     def guarded(stream: IO[str] | None, *, lasts: bool) -> IO[str]:
-        if isinstance(stream, Printed):
+        if isinstance(stream, EscapedStream):
             stream = stream.stream
         if isinstance(stream, io.TextIOWrapper):
             with suppress(OSError):  # it is in memory
@@ -112,7 +112,7 @@ def guarded_output(*, lasts: bool) -> Iterator[None]:
                     line_buffering=stream.line_buffering,
                     write_through=stream.write_through,
                 )
-        return cast("IO[str]", stream and Printed(stream))
+        return cast("IO[str]", stream and EscapedStream(stream))
 
     kept = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = guarded(sys.stdout, lasts=lasts), guarded(sys.stderr, lasts=True)

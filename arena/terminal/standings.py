@@ -13,8 +13,8 @@ from arena.league.metagame.payoff import payoff
 from arena.league.next_round import Champion
 from arena.league.ratings.contradictions import Contradiction
 from arena.league.ratings.intervals import of_share
-from arena.league.ratings.ranking import Doubt
-from arena.league.ratings.standings import ENOUGH, Curtailed, LeagueTable, Row
+from arena.league.ratings.ranking import OrderUncertainty
+from arena.league.ratings.standings import ENOUGH, CutGamesBias, LeagueTable, Row
 from arena.league.timeline import Timeline
 
 MOST = 12  # lines
@@ -158,7 +158,7 @@ def prior_lines(*, prior: bool) -> list[str]:
     ]
 
 
-def equal_lines(equal: Sequence[Doubt]) -> list[str]:
+def equal_lines(equal: Sequence[OrderUncertainty]) -> list[str]:
     """The players that are as good as each other, and why; empty if there are none."""
     if not equal:
         return []
@@ -210,7 +210,7 @@ def _left_out(count: int, what: str) -> list[str]:
     return [f"and {pluralize(count - _MOST_PAIRS, f'more {what}')}"] if count > _MOST_PAIRS else []
 
 
-def curtailed_lines(found: Curtailed | None) -> list[str]:
+def curtailed_lines(found: CutGamesBias | None) -> list[str]:
     """That short games count too often, how few there are, and what helps; nothing where it hardly matters."""
     if found is None:
         return []

@@ -22,7 +22,7 @@ _READ_BYTES = _RING.size * 1024
 _FIRST_NOT_SELECTABLE = 1024  # descriptor; `poll` takes all of them, but waits whole milliseconds
 
 
-class BellAddress(NamedTuple):
+class DoorbellAddress(NamedTuple):
     """Where a process's doorbell is; processes with the same `node` can open each other's."""
 
     node: str
@@ -46,13 +46,13 @@ class Doorbell:
 
     def __init__(self) -> None:
         self._read, self._write = os.pipe()
-        self.address = BellAddress(this_node(), os.getpid(), self._write)
+        self.address = DoorbellAddress(this_node(), os.getpid(), self._write)
         os.close(open_descriptor(self.address.pid, self._write, os.O_WRONLY))  # fails here if others could not open it
         self._others: dict[int, int] = {}  # rank -> descriptor of its pipe
         self._closed = False
         self._lock = threading.Lock()
 
-    def connect(self, rank: int, other: BellAddress) -> None:
+    def connect(self, rank: int, other: DoorbellAddress) -> None:
         """Opens the doorbell of another process of this node."""
         self._others[rank] = open_descriptor(other.pid, other.descriptor, os.O_WRONLY)
 

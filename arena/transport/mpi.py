@@ -30,7 +30,7 @@ from arena.diagnostics.remote_stacks import Process, this_process
 from arena.errors import PeerLost
 from arena.transport import doorbell
 from arena.transport.backoff import Backoff, wait_until
-from arena.transport.doorbell import BellAddress, Doorbell, message_from
+from arena.transport.doorbell import Doorbell, DoorbellAddress, message_from
 from arena.transport.endpoint import PARTS, Bytes, Channel, Endpoint, Inbox, Link, Side, Tag, link_tags
 
 _ENVELOPE = struct.Struct("<iii4x")  # to, tag, from; 16 bytes keep what follows aligned
@@ -314,7 +314,7 @@ def _exchange_processes(communicator: MPI.Comm, *, bells: bool) -> tuple[list[Pr
     processes: list[Process | None] = [process for process, _ in gathered]
     if not bells:
         return processes, None
-    addresses: list[BellAddress | None] = [address for _, address in gathered]
+    addresses: list[DoorbellAddress | None] = [address for _, address in gathered]
     node, opened = bell.address.node if bell is not None else "", bell is not None
     near = [(rank, one) for rank, one in enumerate(addresses) if one is not None and one.node == node]
     try:

@@ -192,7 +192,7 @@ class Transitions(Columns, frozen=True):
     indices: Tensor  # [N] int64: where they lie, for `update_priorities`
 
 
-class Ring:
+class RingBuffer:
     """The slots of one worker's points, by their numbers: from `base` on, the last `length` of them."""
 
     def __init__(self, base: int, length: int) -> None:
@@ -240,7 +240,7 @@ class Replay:
         self.size = self.added = 0
         length = -(-capacity // workers)  # of each ring
         slots = length * workers
-        self._rings = [Ring(base, length) for base in range(0, slots, length)]
+        self._rings = [RingBuffer(base, length) for base in range(0, slots, length)]
         self._points = Storage(layout.leaves, layout.mask_size, slots)
         self._columns = (  # of the transition that begins in a slot
             torch.empty(slots, *layout.action_shape, dtype=layout.action_dtype),

@@ -236,7 +236,7 @@ class DiagonalGaussian:
         return weight * scaled * deviation
 
 
-class Offered(NamedTuple):
+class OfferedActions(NamedTuple):
     """What the actors of one action choose from."""
 
     actors: RaggedTensor  # [B]
@@ -252,7 +252,7 @@ class Decisions:
         total: D.
     """
 
-    def __init__(self, offered: Sequence[Offered]) -> None:
+    def __init__(self, offered: Sequence[OfferedActions]) -> None:
         counts = np.stack([one.actors.lengths for one in offered])  # [actions, B]
         self.lengths: NDArray[np.int64] = counts.sum(0)
         self.total = int(self.lengths.sum())
@@ -513,7 +513,7 @@ class UnitHead(ActionHead):
         """A number of each row and tick, [ticks, rows], see `hashed_gumbel`."""
         return torch.randint(2**63 - 1, (ticks, rows), generator=generator)
 
-    def distribution(self, outputs: Sequence[Offered], mask: Tensor | None) -> Decisions:
+    def distribution(self, outputs: Sequence[OfferedActions], mask: Tensor | None) -> Decisions:
         return Decisions(outputs)
 
     def to_env(self, actions: Ragged) -> dict[str, Ragged]:

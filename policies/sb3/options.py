@@ -54,7 +54,7 @@ from policies.common.options import (
     is_number,
     wrong,
 )
-from policies.sb3.vec_env import GlobalStreams, Rows, Unplayed
+from policies.sb3.vec_env import GlobalStreams, Rows, UnplayedVectorEnv
 
 _NOT_TAKEN = {
     *("env", "seed", "verbose", "tensorboard_log", "stats_window_size", "_init_setup_model"),
@@ -175,7 +175,7 @@ def check_spaces(library: type[BaseAlgorithm], observation_space: Space[Any], ac
     except Exception as error:
         raise ConfigError(
             f"Stable-Baselines3's {library.__name__} cannot play with the observation space {observation_space} and "
-            f"the action space {action_space}: {_words(error)}"
+            f"the action space {action_space}: {_message(error)}"
         ) from error
 
 
@@ -184,7 +184,7 @@ def from_spaces(
 ) -> BaseAlgorithm:
     """An algorithm without a game and almost without a replay; global random streams stay as they are."""
     streams = GlobalStreams(0)
-    rows = Rows(Unplayed(observation_space, action_space), streams)
+    rows = Rows(UnplayedVectorEnv(observation_space, action_space), streams)
     if hasattr(options, "buffer_size"):
         options = msgspec.structs.replace(options, buffer_size=8)
     with streams, warnings.catch_warnings():
@@ -220,11 +220,12 @@ def made(library: type[BaseAlgorithm], options: Any, rows: Rows, *, seed: int) -
         return library(env=rows, seed=seed, **arguments)
     except Exception as error:
         raise ConfigError(
-            f"Stable-Baselines3's {library.__name__} cannot be made with these options: {_words(error)}", path="options"
+            f"Stable-Baselines3's {library.__name__} cannot be made with these options: {_message(error)}",
+            path="options",
         ) from error
 
 
-def _words(error: Exception) -> str:
+def _message(error: Exception) -> str:
     return error.message if isinstance(error, ConfigError) else f"{type(error).__name__}: {error}"
 
 

@@ -138,7 +138,7 @@ class Rows(VecEnv):
         return [False for _ in self._get_indices(indices)]  # whatever wraps the game runs in another process
 
 
-class Unplayed(VectorEnv[Any, Any, Any]):
+class UnplayedVectorEnv(VectorEnv[Any, Any, Any]):
     """A vector environment of two rows that has spaces, and is never played: for trying a library's class out."""
 
     def __init__(self, observation_space: Space[Any], action_space: Space[Any]) -> None:

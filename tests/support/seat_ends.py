@@ -10,7 +10,7 @@ from gymnasium.spaces import Space
 
 from arena.game.api import Interface
 from arena.seat.client import SeatClient
-from arena.seat.layout import Welcome, link_size
+from arena.seat.layout import SeatDescription, link_size
 from arena.seat.server import SeatServer
 from arena.transport.shared_memory import LocalHeap
 
@@ -68,7 +68,7 @@ class Seat:
             tuple(action_spaces[entity] for entity in entities),
             tuple(0 if mask_sizes is None else mask_sizes[entity] for entity in entities),
         )
-        welcome = Welcome(lanes, interface, alone=alone, seat=entities[0])
+        welcome = SeatDescription(lanes, interface, alone=alone, seat=entities[0])
         size, heaps = link_size(welcome.layout()), (LocalHeap(), LocalHeap())
         request, reply = np.zeros(size.request, np.uint8), np.zeros(size.reply, np.uint8)
         self.environment, self.worker = Pipe(reply, request, heaps), Pipe(request, reply, heaps[::-1])

@@ -10,8 +10,8 @@ import numpy as np
 from arena.config import Config, parse_config
 from arena.config.matches import MatchConfig
 from arena.league.next_round import Round, first_round, is_over, next_round
-from arena.league.results import Encounter, Results, Score, Team
-from arena.league.timeline import Beginning, Period, Timeline
+from arena.league.results import GameResult, Results, Score, Team
+from arena.league.timeline import Period, PolicyReset, Timeline
 from arena.league.tournament import Rule, Table, next_batch, table
 
 Play = Callable[[str, str, int], Score]
@@ -77,12 +77,12 @@ def timeline(*parts: Results | Period, learners: str = "", snapshots: Sequence[s
 
 def timeline_of(config: Config, rounds: Sequence[Round], results: Sequence[Results]) -> Timeline:
     """The games of rounds, with the changes of policies between them."""
-    beginnings: dict[str, list[Beginning]] = {}
+    beginnings: dict[str, list[PolicyReset]] = {}
     for made in rounds:
         for name in made.resets:
-            beginnings.setdefault(name, []).append(Beginning(made.start, None))
+            beginnings.setdefault(name, []).append(PolicyReset(made.start, None))
         for name, fork in made.forks.items():
-            beginnings.setdefault(name, []).append(Beginning(made.start, fork.source))
+            beginnings.setdefault(name, []).append(PolicyReset(made.start, fork.source))
     periods = [
         Period(
             made.start,
@@ -96,17 +96,17 @@ def timeline_of(config: Config, rounds: Sequence[Round], results: Sequence[Resul
     return Timeline(periods, config.ticks, config.learners, beginnings, snapshots)
 
 
-def encounters(first: Team, second: Team, score: Score) -> list[Encounter]:
+def encounters(first: Team, second: Team, score: Score) -> list[GameResult]:
     """The games of a score; equal results are adjacent."""
     counts = zip(("win", "draw", "loss"), score, strict=True)
-    return [Encounter(first, second, outcome) for outcome, count in counts for _ in range(count)]
+    return [GameResult(first, second, outcome) for outcome, count in counts for _ in range(count)]
 
 
 def played(config: Config, play: Play = stronger, *, returns: Mapping[str, Sequence[float]] | None = None) -> Played:
     """A whole league; the games of a match end in random order."""
     results, rng = list[Results](), np.random.default_rng(config.seed)
     rounds = [first_round(config)]
-    games: list[dict[int, list[Encounter]]] = []
+    games: list[dict[int, list[GameResult]]] = []
     while True:
         games.append({})
         results.append(Results())

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from arena.game.api import Frame, Interface, Step
 from arena.game.spaces import empty_batch, flatten
-from arena.seat.layout import SeatLayout, Welcome, link_size
-from arena.seat.server import AlikeSeats, SeatServer, step_writer
+from arena.seat.layout import SeatDescription, SeatLayout, link_size
+from arena.seat.server import SeatServer, UniformSeats, step_writer
 from arena.transport.endpoint import Link
 from random_spaces import scramble, spaces
 
@@ -32,7 +32,7 @@ class Seats:
 
     def __init__(self, lanes: int, entities: list[tuple[int, ...]], space: list[Space[Any]], mask_size: int) -> None:
         welcomes = [
-            Welcome(
+            SeatDescription(
                 lanes=lanes,
                 interface=Interface(
                     tuple(f"e{entity}" for entity in of_seat),
@@ -79,7 +79,7 @@ def test_joint_write_of_equal_seats_equals_single_writes(
     entities = [tuple(range(seat * held, (seat + 1) * held)) for seat in range(seats)]
     every = [space] * (seats * held)
     together, apart = (Seats(lanes, entities, every, mask_size) for _ in range(2))
-    write = AlikeSeats(together.ports, together.layouts[0], together.outboxes).write
+    write = UniformSeats(together.ports, together.layouts[0], together.outboxes).write
     rng = np.random.default_rng(seed)
     for share in (0.0, 0.5, 0.0, 0.0, 1.0):  # ends, and none, in any order
         step = random_step(rng, lanes, every, mask_size, share)

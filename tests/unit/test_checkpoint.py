@@ -389,13 +389,13 @@ def test_file_of_another_policy_or_boundary_is_refused_in_a_run(tmp_path: Path) 
     path = in_run(tmp_path, {"weight": np.ones(2)})
     assert checkpoint.load(path).boundary == 10
     path.rename(path.with_name("000000000020.ckpt"))
-    with pytest.raises(checkpoint.Damaged, match=r"20\.ckpt.*is the checkpoint of the boundary at tick 10"):
+    with pytest.raises(checkpoint.DamagedFile, match=r"20\.ckpt.*is the checkpoint of the boundary at tick 10"):
         checkpoint.load(path.with_name("000000000020.ckpt"))
-    with pytest.raises(checkpoint.Damaged, match="is a checkpoint of the policy 'red'"):
+    with pytest.raises(checkpoint.DamagedFile, match="is a checkpoint of the policy 'red'"):
         checkpoint.load(in_run(tmp_path, {}, policy="red"))
     own = checkpoint.worker_path_of(tmp_path / "checkpoints" / "blue", 20, (0, 1))
     checkpoint.write(own, checkpoint.Checkpoint({}, "blue", "ppo", 10, 1, 10))
-    with pytest.raises(checkpoint.Damaged, match=r"match-0-seat-1\.ckpt.*boundary at tick 10"):
+    with pytest.raises(checkpoint.DamagedFile, match=r"match-0-seat-1\.ckpt.*boundary at tick 10"):
         checkpoint.load(own)
     (tmp_path / "config.yaml").unlink()
     assert checkpoint.load(own).boundary == 10, "a user's folder of this name has any files"
@@ -404,7 +404,7 @@ def test_file_of_another_policy_or_boundary_is_refused_in_a_run(tmp_path: Path) 
 @pytest.mark.parametrize("state", [None, 3, "text", [{}]])
 def test_state_that_is_no_mapping_is_refused(tmp_path: Path, state: Any) -> None:
     path = in_run(tmp_path, state)
-    with pytest.raises(checkpoint.Damaged, match="in the place of the mapping") as caught:
+    with pytest.raises(checkpoint.DamagedFile, match="in the place of the mapping") as caught:
         checkpoint.check_mapping(checkpoint.load(path), path)
     assert str(path) in str(caught.value)
 

@@ -18,7 +18,7 @@ import pytest
 
 from arena.cli import doctor
 from arena.cli.doctor import memory, mpi, software, storage
-from arena.cli.doctor.finding import Answer, Finding, Level, ask, ok, problem, python, warning
+from arena.cli.doctor.finding import Finding, Level, ProcessOutput, ask, ok, problem, python, warning
 from arena.cli.main import main
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -97,7 +97,7 @@ def clock(wall: float = 1.9e9, drift: float = 0.0, apart: float = 0.0) -> Findin
 
 
 def meeting(*answer: Any) -> Finding:
-    return mpi.meeting("3 processes", 3, Answer(*answer))
+    return mpi.meeting("3 processes", 3, ProcessOutput(*answer))
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_this_machines_memory_is_shared_between_processes() -> None:
 
 
 def test_memory_that_other_processes_cannot_open_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "ask", lambda *_, **__: Answer(1, "", "PermissionError: [Errno 13]"))
+    monkeypatch.setattr(memory, "ask", lambda *_, **__: ProcessOutput(1, "", "PermissionError: [Errno 13]"))
     found = only(memory.shared())
     assert (found.level, "PermissionError" in found.found) == (Level.WARNING, True)
 
@@ -255,7 +255,9 @@ def test_unwritable_folder_is_a_problem(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_broken_torch_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(software, "_answer", lambda: (Answer(1, "", "ImportError: libcudart.so.12: cannot open"), {}))
+    monkeypatch.setattr(
+        software, "_answer", lambda: (ProcessOutput(1, "", "ImportError: libcudart.so.12: cannot open"), {})
+    )
     assert "libcudart" in only(software.torch()).found
     assert list(software.gpu()) == []
 

@@ -12,9 +12,6 @@ from arena.experiment.config import parse_experiment
 from arena.experiment.plan import plan_experiment, slots_for
 from arena.experiment.scheduler import (
     SAVING_SECONDS,
-    Added,
-    Ask,
-    Ended,
     EndRequested,
     Event,
     Instruction,
@@ -24,7 +21,10 @@ from arena.experiment.scheduler import (
     Scheduler,
     Start,
     State,
+    StopTrial,
     TimePassed,
+    TrialAdded,
+    TrialEnded,
 )
 from arena.experiment.slots import Slots
 from arena.plan.hosts import Host
@@ -44,61 +44,61 @@ def notes(instructions: list[Instruction]) -> list[tuple[int, State]]:
 
 
 def add(machine: Scheduler, number: int, processes: int = 1) -> list[Instruction]:
-    return [done for trial in range(number) for done in machine.handle(Added(trial, processes), 0.0)]
+    return [done for trial in range(number) for done in machine.handle(TrialAdded(trial, processes), 0.0)]
 
 
 def test_trials_start_in_order_as_slots_are_free() -> None:
     machine = scheduler(2)
     assert starts(add(machine, 4)) == [0, 1]
-    assert starts(machine.handle(Ended(1, 0), 1.0)) == [2]
-    assert starts(machine.handle(Ended(0, 0), 2.0)) == [3]
+    assert starts(machine.handle(TrialEnded(1, 0), 1.0)) == [2]
+    assert starts(machine.handle(TrialEnded(0, 0), 2.0)) == [3]
     assert not machine.is_over
-    machine.handle(Ended(2, 0), 3.0)
-    machine.handle(Ended(3, 0), 3.0)
+    machine.handle(TrialEnded(2, 0), 3.0)
+    machine.handle(TrialEnded(3, 0), 3.0)
     assert machine.is_over
 
 
 def test_small_trials_pass_a_large_one_that_waits() -> None:
     machine = scheduler(3)
     sizes = [2, 3, 1, 1]
-    found = [done for trial, size in enumerate(sizes) for done in machine.handle(Added(trial, size), 0.0)]
+    found = [done for trial, size in enumerate(sizes) for done in machine.handle(TrialAdded(trial, size), 0.0)]
     assert starts(found) == [0, 2]
-    assert starts(machine.handle(Ended(0, 0), 1.0)) == [3]
+    assert starts(machine.handle(TrialEnded(0, 0), 1.0)) == [3]
 
 
 @pytest.mark.parametrize("code", [1, -9, 139])
 def test_failed_trial_is_retried_then_in_error(code: int) -> None:
     machine = scheduler(1, retries=1)
     add(machine, 2)
-    found = machine.handle(Ended(0, code), 1.0)
+    found = machine.handle(TrialEnded(0, code), 1.0)
     assert notes(found) == [(0, State.PENDING), (0, State.RUNNING)]
     assert [done.attempt for done in found if isinstance(done, Start)] == [2]
-    found = machine.handle(Ended(0, code), 2.0)
+    found = machine.handle(TrialEnded(0, code), 2.0)
     assert notes(found)[0] == (0, State.ERROR) and starts(found) == [1], "the others continue"
 
 
 def test_configuration_mistake_is_not_retried() -> None:
     machine = scheduler(1, retries=5)
     add(machine, 1)
-    assert notes(machine.handle(Ended(0, 2), 1.0)) == [(0, State.ERROR)]
+    assert notes(machine.handle(TrialEnded(0, 2), 1.0)) == [(0, State.ERROR)]
 
 
 def test_no_trial_starts_after_too_many_errors() -> None:
     machine = scheduler(2, most_errors=1)
     add(machine, 5)
-    assert starts(machine.handle(Ended(0, 1), 1.0)) == []
+    assert starts(machine.handle(TrialEnded(0, 1), 1.0)) == []
     assert not machine.is_over, "the other one still runs"
-    machine.handle(Ended(1, 0), 2.0)
+    machine.handle(TrialEnded(1, 0), 2.0)
     assert machine.is_over
 
 
 def test_a_request_to_end_is_passed_on_once_and_leaves_trials_paused() -> None:
     machine = scheduler(2)
     add(machine, 3)
-    assert machine.handle(EndRequested(), 1.0) == [Ask(0), Ask(1)]
+    assert machine.handle(EndRequested(), 1.0) == [StopTrial(0), StopTrial(1)]
     assert machine.handle(EndRequested(), 2.0) == []
-    assert notes(machine.handle(Ended(0, 0, saved=True), 3.0)) == [(0, State.PAUSED)]
-    assert notes(machine.handle(Ended(1, 0), 3.0)) == [(1, State.TERMINATED)], "it had no tick left"
+    assert notes(machine.handle(TrialEnded(0, 0, saved=True), 3.0)) == [(0, State.PAUSED)]
+    assert notes(machine.handle(TrialEnded(1, 0), 3.0)) == [(1, State.TERMINATED)], "it had no tick left"
     assert machine.is_over
 
 
@@ -109,22 +109,22 @@ def test_trial_that_saves_too_late_is_killed_and_continued_later() -> None:
     assert machine.handle(TimePassed(), 10.0 + SAVING_SECONDS - 0.1) == []
     assert machine.handle(TimePassed(), 10.0 + SAVING_SECONDS) == [Kill(0)]
     assert machine.handle(TimePassed(), 99.0 + SAVING_SECONDS) == [], "once"
-    assert notes(machine.handle(Ended(0, -9), 60.0)) == [(0, State.PAUSED)]
+    assert notes(machine.handle(TrialEnded(0, -9), 60.0)) == [(0, State.PAUSED)]
 
 
 def test_a_pruned_trial_is_asked_to_save_and_frees_its_slot() -> None:
     machine = scheduler(1)
     add(machine, 2)
-    assert machine.handle(PruneRequested(0), 1.0) == [Ask(0)]
+    assert machine.handle(PruneRequested(0), 1.0) == [StopTrial(0)]
     assert machine.handle(PruneRequested(0), 1.0) == []
-    found = machine.handle(Ended(0, 0, saved=True), 2.0)
+    found = machine.handle(TrialEnded(0, 0, saved=True), 2.0)
     assert notes(found)[0] == (0, State.PRUNED) and starts(found) == [1]
 
 
 def test_trial_ended_by_another_user_is_continued() -> None:
     machine = scheduler(1)
     add(machine, 1)
-    found = machine.handle(Ended(0, 0, saved=True), 1.0)
+    found = machine.handle(TrialEnded(0, 0, saved=True), 1.0)
     assert notes(found) == [(0, State.PAUSED), (0, State.RUNNING)]
     assert [done.attempt for done in found if isinstance(done, Start)] == [1], "that was no failure"
 
@@ -132,7 +132,7 @@ def test_trial_ended_by_another_user_is_continued() -> None:
 def test_resumed_experiment_starts_unfinished_trials() -> None:
     machine = scheduler(4)
     states = [State.TERMINATED, State.PAUSED, State.ERROR, State.PRUNED, State.PENDING]
-    found = [done for trial, state in enumerate(states) for done in machine.handle(Added(trial, 1, state), 0.0)]
+    found = [done for trial, state in enumerate(states) for done in machine.handle(TrialAdded(trial, 1, state), 0.0)]
     assert starts(found) == [1, 4]
 
 
@@ -150,21 +150,21 @@ def test_random_events_keep_slots_states_and_attempts_consistent(seed: int) -> N
     failures: Counter[int] = Counter()
     asked: set[int] = set()
     ending = False
-    waiting: list[Event] = [Added(trial, size) for trial, size in enumerate(sizes)]
+    waiting: list[Event] = [TrialAdded(trial, size) for trial, size in enumerate(sizes)]
     for _ in range(3000):
         if waiting:
             event = waiting.pop(0)
         elif held and rng.random() < 0.7:
             trial = rng.choice(sorted(held))
             code = rng.choice([0, 0, 0, 1, -9, 2]) if trial not in asked else rng.choice([0, 0, 1])
-            event = Ended(trial, code, saved=code == 0 and trial in asked and rng.random() < 0.8)
+            event = TrialEnded(trial, code, saved=code == 0 and trial in asked and rng.random() < 0.8)
         elif held and rng.random() < 0.3:
             event = PruneRequested(rng.choice(sorted(held)))
         elif rng.random() < 0.01:
             event, ending = EndRequested(), True
         else:
             event = TimePassed()
-        if isinstance(event, Ended):
+        if isinstance(event, TrialEnded):
             del held[event.trial]
             asked.discard(event.trial)
             failures[event.trial] += event.exit in (1, -9)
@@ -177,7 +177,7 @@ def test_random_events_keep_slots_states_and_attempts_consistent(seed: int) -> N
                 case Note(trial, state):
                     assert not states.get(trial, State.PENDING).is_over, "a trial that is over stays over"
                     states[trial] = state
-                case Ask(trial):
+                case StopTrial(trial):
                     assert trial in held and trial not in asked
                     asked.add(trial)
         taken = Counter[str]()
@@ -257,5 +257,5 @@ def test_as_many_trials_start_as_the_plan_says(
     assert (plan.processes(slots), plan.at_once(slots)) == (processes, together)
     machine = Scheduler(slots, at_once=plan.file.config.at_once)
     for number in range(plan.number):
-        machine.handle(Added(number, processes, gpus=plan.file.config.gpus), now=0.0)
+        machine.handle(TrialAdded(number, processes, gpus=plan.file.config.gpus), now=0.0)
     assert len(machine.running) == together

@@ -12,13 +12,13 @@ from arena.errors import ConfigError
 from arena.experiment.config import parse_experiment
 from arena.experiment.plan import plan_experiment
 from arena.experiment.searching import Pruning, Search, Suggestion, can_prune, draws, read_search, suggest
-from arena.experiment.variation import Choice, Form, Range, Varied, is_within
+from arena.experiment.variation import Choice, Form, Range, VariedPlace, is_within
 from experiment_folders import GAMMA, RATE, RUN
 
 SPACE = (
-    Varied("rate", Range(1e-4, 1e-1, integer=False, log=True)),
-    Varied("size", Range(1, 9, integer=True, log=False)),
-    Varied("kind", Choice(("a", [1, 2], None))),
+    VariedPlace("rate", Range(1e-4, 1e-1, integer=False, log=True)),
+    VariedPlace("size", Range(1, 9, integer=True, log=False)),
+    VariedPlace("kind", Choice(("a", [1, 2], None))),
 )
 
 

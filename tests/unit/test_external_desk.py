@@ -9,7 +9,7 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 
 from arena.external import ExternalError, Slots
-from arena.external.desk import Desk, DeskGame
+from arena.external.desk import ConnectedGame, RequestTable
 from arena.external.slots import Ask, End
 from arena.game.api import Interface
 
@@ -22,8 +22,8 @@ def accept(error: ExternalError | None) -> None:
 
 
 def test_a_freed_slot_goes_to_the_game_that_has_waited_longest() -> None:
-    desk, table = Desk(INTERFACE), Slots(INTERFACE, 1)
-    first, waiting, late = (DeskGame(name, (0,)) for name in ("first", "waiting", "late"))
+    desk, table = RequestTable(INTERFACE), Slots(INTERFACE, 1)
+    first, waiting, late = (ConnectedGame(name, (0,)) for name in ("first", "waiting", "late"))
     desk.begin(first, accept)
     desk.begin(waiting, accept)
     for _ in range(20):
@@ -41,8 +41,8 @@ def test_requests_from_one_that_fails_on_are_refused_at_the_end() -> None:
         def __array__(self, *_: Any, **__: Any) -> Any:
             raise RuntimeError("no array")
 
-    desk, table = Desk(INTERFACE), Slots(INTERFACE, 2)
-    game, other, codes = DeskGame("game", (0,)), DeskGame("other", (0,)), list[str | None]()
+    desk, table = RequestTable(INTERFACE), Slots(INTERFACE, 2)
+    game, other, codes = ConnectedGame("game", (0,)), ConnectedGame("other", (0,)), list[str | None]()
     desk.begin(game, accept)
     desk.ask(game, {0: Ask(Broken())}, lambda error: codes.append(error and error.code))
     desk.begin(other, lambda error: codes.append(error and error.code))
@@ -53,8 +53,8 @@ def test_requests_from_one_that_fails_on_are_refused_at_the_end() -> None:
 
 
 def test_info_of_a_reward_arrives_with_the_next_observation() -> None:
-    desk, table = Desk(INTERFACE), Slots(INTERFACE, 1)
-    game, codes = DeskGame("game", (0,)), []
+    desk, table = RequestTable(INTERFACE), Slots(INTERFACE, 1)
+    game, codes = ConnectedGame("game", (0,)), []
     desk.begin(game, accept)
     desk.pay(game, 0, 1.0, accept, info={"speed": 1, "lives": 3})
     desk.pay(game, 0, 1.0, lambda error: codes.append(error and error.code), info=[1])  # type: ignore[arg-type]

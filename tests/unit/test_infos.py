@@ -18,7 +18,7 @@ from arena.game.infos import ARENA_KEYS, Infos, StepFields, fields_of, grouped, 
 from arena.roles.environment.restart import RestartingGame
 from arena.seat.client import SeatClient
 from arena.seat.gym import EnvProxy
-from arena.seat.layout import ReplyView, Welcome, link_size
+from arena.seat.layout import ReplyView, SeatDescription, link_size
 from arena.seat.parallel import ParallelEnvProxy
 from arena.seat.vector import VectorEnvProxy
 from arena.testing import check_batched_env
@@ -92,7 +92,9 @@ def test_fields_survive_copies_and_cannot_be_written_as_keys() -> None:
 def seat(*infos: dict[str, Any], entities: int = 1, external: bool = False) -> tuple[SeatClient, ReplyView]:
     """A seat of one lane whose replies are always there, with the infos of its rows."""
     spaces = (Bits.observation_space,) * entities, (Bits.action_space,) * entities, (0,) * entities
-    welcome = Welcome(lanes=1, interface=Interface(tuple("ab"[:entities]), *spaces), alone=True, external=external)
+    welcome = SeatDescription(
+        lanes=1, interface=Interface(tuple("ab"[:entities]), *spaces), alone=True, external=external
+    )
     size = link_size(welcome.layout())
     link: Any = SimpleNamespace(
         inbox=np.zeros(size.reply, np.uint8),

@@ -17,7 +17,7 @@ from arena.league.metagame.measures import alpha_rank, nash_average, over_poster
 from arena.league.metagame.meetings import RATES, Meetings, meetings
 from arena.league.metagame.payoff import payoff
 from arena.league.results import Results, Score
-from arena.league.timeline import Beginning, Period, Timeline
+from arena.league.timeline import Period, PolicyReset, Timeline
 from simulated_leagues import results_of as games
 from simulated_leagues import timeline
 
@@ -270,9 +270,9 @@ def test_old_games_fade_for_learners_but_not_for_frozen_policies() -> None:
 
 def test_copy_has_the_games_of_its_source_and_a_reset_policy_none() -> None:
     periods = timeline(games(a_s=(9, 0, 1), b_s=(1, 0, 9)), learners="ab").periods
-    copied = Timeline(periods, 100, frozenset("ab"), {"b": [Beginning(100, "a")]})
+    copied = Timeline(periods, 100, frozenset("ab"), {"b": [PolicyReset(100, "a")]})
     assert np.argmax(meetings(copied).counts_of("b", ["s"])[0]) == 0
-    reset = Timeline(periods, 100, frozenset("ab"), {"b": [Beginning(100, None)]})
+    reset = Timeline(periods, 100, frozenset("ab"), {"b": [PolicyReset(100, None)]})
     assert meetings(reset).counts_of("b", ["s"])[0].tolist() == [0, 0, 0]
 
 

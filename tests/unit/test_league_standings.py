@@ -13,7 +13,7 @@ from arena.league.ratings.ranking import equals
 from arena.league.ratings.ratings import fit
 from arena.league.ratings.standings import (
     ENOUGH,
-    Curtailed,
+    CutGamesBias,
     Row,
     curtailed,
     league_table,
@@ -23,7 +23,7 @@ from arena.league.ratings.standings import (
     tables,
 )
 from arena.league.results import Results, Score
-from arena.league.timeline import Beginning, Period
+from arena.league.timeline import Period, PolicyReset
 from arena.terminal.standings import (
     curtailed_lines,
     equal_lines,
@@ -131,7 +131,7 @@ def met(**games: int) -> Results:
 )
 def test_player_with_most_cut_games_is_named_with_a_remedy(keys: Any, by: str, key: str) -> None:
     config, results = league(PAIR, **keys), met(a_b=60, b_c=40)
-    assert curtailed(fit(results), {"a": 4, "b": 5, "c": 8}, config) == Curtailed("c", 5.0, by, key)
+    assert curtailed(fit(results), {"a": 4, "b": 5, "c": 8}, config) == CutGamesBias("c", 5.0, by, key)
 
 
 @pytest.mark.parametrize("cut", [{}, {"a": 2, "b": 2}, {"strange": 9}])
@@ -188,7 +188,7 @@ def test_table_of_an_earlier_tick_has_the_players_of_that_tick() -> None:
 def test_table_names_copies_and_resets_with_their_ticks() -> None:
     """`b` becomes a copy of `a` at tick 100, and `c` starts over at 200; the table of tick 150 knows the copy alone."""
     played = timeline(*[met(a_b=10, b_c=6)] * 3, learners="abc")
-    whole = replace(played, beginnings={"b": [Beginning(100, "a")], "c": [Beginning(200, None)]})
+    whole = replace(played, beginnings={"b": [PolicyReset(100, "a")], "c": [PolicyReset(200, None)]})
     until = replace(whole, periods=whole.periods[:2])
     now, then = (standings_at(whole, counted, {}, league(PAIR), at=at) for counted, at in ((whole, None), (until, 150)))
     said = "b is a copy of a since tick 100, c started over at tick 200: games and score count from then on"
@@ -200,6 +200,6 @@ def test_table_names_copies_and_resets_with_their_ticks() -> None:
     }
     assert {row.player: (row.began, row.score.games) for row in then.tables[0]} == {
         "a": (None, 20),
-        "b": (Beginning(100, "a"), 16),
+        "b": (PolicyReset(100, "a"), 16),
         "c": (None, 12),
     }

@@ -16,7 +16,7 @@ from arena.league.ratings.contradictions import Contradiction
 from arena.league.ratings.intervals import of_share
 from arena.league.ratings.ranking import Standings, _ratios_of_equality, decided, most_informative
 from arena.league.results import Results, Score
-from arena.league.tournament import Doubt, Rule, Table, distinct_settings, next_batch, seated, table, widened
+from arena.league.tournament import OrderUncertainty, Rule, Table, distinct_settings, next_batch, seated, table, widened
 from arena.terminal.standings import contradiction_lines
 from simulated_leagues import Tournament, results_of
 
@@ -75,7 +75,10 @@ def test_table_marks_undecided_neighbors() -> None:
     [((0.21, 0.07, 0.01, 0.04), "ABD"), ((0.4, 0.5, 0.1, 0.0), "ABC"), ((0.01, 0.31, 0.01, 0.01), "B")],
 )
 def test_open_neighbors_sum_to_more_than_the_error(probabilities: tuple[float, ...], listed: str) -> None:
-    doubts = [Doubt(name, name.lower(), found, equal=False) for name, found in zip("ABCD", probabilities, strict=True)]
+    doubts = [
+        OrderUncertainty(name, name.lower(), found, equal=False)
+        for name, found in zip("ABCD", probabilities, strict=True)
+    ]
     undecided = Table([], doubts, error=0.3, prior=False)
     assert "".join(doubt.upper for doubt in undecided.open) == listed
     assert sum(doubt.probability for doubt in undecided.open) > undecided.error

@@ -15,7 +15,7 @@ from arena.league.ratings.davidson import ELO
 from arena.league.ratings.ratings import fit
 from arena.league.ratings.standings import tables
 from arena.league.results import Results, Score
-from arena.league.timeline import Beginning, Timeline
+from arena.league.timeline import PolicyReset, Timeline
 from arena.league.view import LeagueView
 from simulated_leagues import results_of as games
 from simulated_leagues import timeline
@@ -250,7 +250,7 @@ def test_policy_is_rated_as_it_is_at_the_end() -> None:
 def test_copy_begins_where_its_source_is() -> None:
     parts = [games(a_s=(15, 0, 5), b_s=(2, 0, 18)), games(a_s=(15, 0, 5))]
     periods = timeline(*parts, learners="ab").periods
-    found = Timeline(periods, TICKS, frozenset("ab"), {"b": [Beginning(200, "a")]})
+    found = Timeline(periods, TICKS, frozenset("ab"), {"b": [PolicyReset(200, "a")]})
     rated = fit(found, players=["b"])
     difference = rated.difference("a", "b")
     assert (difference.value, difference.low, difference.high) == (0, 0, 0)
@@ -260,7 +260,7 @@ def test_copy_begins_where_its_source_is() -> None:
 def test_reset_policy_starts_a_curve_without_its_old_games() -> None:
     old, new = games(a_s=(19, 0, 1)), games(a_s=(8, 0, 12))
     found = timeline(*[old] * 4, *[new] * 4, learners="a")
-    again = Timeline(found.periods, TICKS, frozenset("a"), {"a": [Beginning(400, None)]})
+    again = Timeline(found.periods, TICKS, frozenset("a"), {"a": [PolicyReset(400, None)]})
     alone = fit(timeline(*[new] * 4, learners="a")).difference("a", "s")
     assert fit(again).difference("a", "s").value == pytest.approx(alone.value, abs=10)
     assert fit(again).of("a").games == 80

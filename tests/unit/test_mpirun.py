@@ -324,7 +324,7 @@ def seen_child(folder: Path, monkeypatch: pytest.MonkeyPatch, then: str = ":") -
     """The code of a launcher's child, which reports its start and ends when it is watched."""
     add = mpirun.ProcessWatch.add
 
-    def seen(self: mpirun.ProcessWatch, started: mpirun.Started) -> None:
+    def seen(self: mpirun.ProcessWatch, started: mpirun.StartedProcess) -> None:
         add(self, started)
         (folder / "seen").touch()
 
@@ -495,7 +495,7 @@ def test_a_dead_host_is_named_and_not_what_ended_here_with_it() -> None:
     written = mpirun.LauncherOutput(mpirun.Known(), watched)
     banner = (*ABORTED[:8], ABORTED[8].replace("node here", "node n2").replace("rank 0", "rank 3"), *ABORTED[9:])
     list(written.listen(banner))
-    watched.dead = [mpirun.Started(rank, 1, 1, mpirun._this_node()) for rank in (0, 1)]
+    watched.dead = [mpirun.StartedProcess(rank, 1, 1, mpirun._this_node()) for rank in (0, 1)]
     assert (written.dead, written.cause(1)) == ([3], "rank 3 on n2 has died")
 
 
@@ -537,7 +537,7 @@ def test_first_dead_process_is_named_and_survivors_killed_unless_they_leave(leav
         assert first.stdout is not None and first.stdout.readline()
         watch = mpirun.ProcessWatch()
         for rank, process in enumerate((first, second)):
-            watch.add(mpirun.Started(rank, process.pid, os.getpid(), mpirun._this_node()))
+            watch.add(mpirun.StartedProcess(rank, process.pid, os.getpid(), mpirun._this_node()))
         second.kill()
         second.wait()
         watch.look(60.0)

@@ -16,7 +16,7 @@ from arena.errors import GameError, ProtocolError
 from arena.game.api import Interface
 from arena.game.lockstep import RequestKind
 from arena.game.spaces import flatten, row, stack, take_rows
-from arena.seat.layout import ReplyView, RequestView, Welcome, link_size
+from arena.seat.layout import ReplyView, RequestView, SeatDescription, link_size
 from arena.seat.ragged_parts import RaggedParts, packed, read_heap
 from arena.transport.shared_memory import MOST_BYTES, SharedHeap, SharedMemory
 from seat_ends import Seat
@@ -209,7 +209,7 @@ def test_fixed_seats_have_no_heap_and_unchanged_headers() -> None:
     )
     assert (len(plain.header), len(units.header)) == (4, 5)
     assert isinstance(plain, ReplyView) and not plain.ragged and units.ragged
-    layout = Welcome(2, Interface(("e",), (Box(0, 1),), (Discrete(2),), (0,)), alone=True).layout()
+    layout = SeatDescription(2, Interface(("e",), (Box(0, 1),), (Discrete(2),), (0,)), alone=True).layout()
     assert not link_size(layout).heaps and RequestView(layout).header_bytes == 8
 
 

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from arena.run.watchdog_process import Silence
+from arena.run.watchdog_process import HeartbeatTimer
 from run_cli import wait_for
 
 ROOT = str(Path(__file__).parents[2])
 
 
 def test_only_time_in_which_the_process_could_run_is_silence() -> None:
-    silence = Silence(100.0, look=1.0)
+    silence = HeartbeatTimer(100.0, look=1.0)
     assert [silence.look(now, stopped=False) for now in (101.0, 102.0, 102.5)] == [1.0, 2.0, 2.5]
     silence.seconds = 0.0  # it has moved
     assert silence.look(103.5, stopped=False) == 1.0

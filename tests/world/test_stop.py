@@ -79,7 +79,7 @@ def test_repeated_sigusr1_changes_nothing_and_a_sigterm_counts() -> None:
         stop._on_signal(number, None)
     assert (stop.requeue, stop.status) == (True, 143)
     stop._on_signal(signal.SIGTERM, None)  # of the same request
-    stop._asked_at = time.monotonic() - ONE_REQUEST_SECONDS
+    stop._signal_at = time.monotonic() - ONE_REQUEST_SECONDS
     with pytest.raises(KeyboardInterrupt):
         stop._on_signal(signal.SIGTERM, None)
 
@@ -97,7 +97,7 @@ def test_signals_within_two_seconds_are_one_request(number: signal.Signals, hand
     signal.raise_signal(number)
     signal.raise_signal(signal.SIGTERM)
     assert stop.status == 128 + number
-    stop._asked_at = time.monotonic() - ONE_REQUEST_SECONDS
+    stop._signal_at = time.monotonic() - ONE_REQUEST_SECONDS
     with pytest.raises(KeyboardInterrupt):
         signal.raise_signal(number)
 

@@ -51,7 +51,7 @@ def problem(subject: str, found: str, remedy: str = "") -> Finding:
     return Finding(Level.PROBLEM, subject, found, remedy)
 
 
-class Answer(NamedTuple):
+class ProcessOutput(NamedTuple):
     """The exit code and output of another process; `code` is None if it was ended at its time limit."""
 
     code: int | None
@@ -65,7 +65,7 @@ class Answer(NamedTuple):
         return text[-1][:200] if text else "it said nothing"
 
 
-def ask(command: Sequence[str], *, seconds: float, settings: Mapping[str, str] | None = None) -> Answer:
+def ask(command: Sequence[str], *, seconds: float, settings: Mapping[str, str] | None = None) -> ProcessOutput:
     """Runs a command to its end, or ends it when its time is over: a launcher can end its processes first."""
     process = subprocess.Popen(
         command,
@@ -82,11 +82,11 @@ def ask(command: Sequence[str], *, seconds: float, settings: Mapping[str, str] |
     except subprocess.TimeoutExpired:
         process.terminate()
         try:
-            return Answer(None, *process.communicate(timeout=_TO_CLEAN_UP))
+            return ProcessOutput(None, *process.communicate(timeout=_TO_CLEAN_UP))
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
-            return Answer(None, *process.communicate())
-    return Answer(process.returncode, out, err)
+            return ProcessOutput(None, *process.communicate())
+    return ProcessOutput(process.returncode, out, err)
 
 
 def python(program: str, *arguments: str) -> list[str]:

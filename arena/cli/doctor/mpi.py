@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from arena.cli.doctor.finding import Answer, Finding, ask, ok, problem, python
+from arena.cli.doctor.finding import Finding, ProcessOutput, ask, ok, problem, python
 from arena.run import mpirun
 
 _LIBRARY = """
@@ -72,7 +72,7 @@ def _start(ranks: int) -> Iterator[Finding]:
     yield meeting(subject, ranks, ask(line, seconds=_START_SECONDS, settings=settings))
 
 
-def meeting(subject: str, ranks: int, answer: Answer) -> Finding:
+def meeting(subject: str, ranks: int, answer: ProcessOutput) -> Finding:
     """Whether all processes were in one world."""
     # Per size of a world, the number of processes that have reported it.
     sizes = Counter(int(size) for size in re.findall(r"^one of ([0-9]{1,9})$", answer.out, re.MULTILINE))

@@ -16,7 +16,7 @@ PICTURE = "text picture of arena play"
 """The key in the infos, which no game has; absent where the game renders no text."""
 
 
-class ShownGame:
+class RenderedGame:
     """Another game, with a text picture of lane 0 in the infos of all its entities."""
 
     batched = True

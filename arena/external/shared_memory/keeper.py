@@ -1,8 +1,8 @@
 """A process that cleans up when its parent process is killed: ends simulators and removes the files of their links.
 
-The parent starts one such process when it makes its first link (`Keeper`), and names each link through a pipe. When
-the pipe closes while links are left, the parent was killed: each process whose environment has the link's name in
-`LINK_VARIABLE` gets SIGTERM, and SIGKILL two seconds later; then the files and the folder of the link are removed.
+The parent starts one such process when it makes its first link (`CleanupProcess`), and names each link through a
+pipe. When the pipe closes while links are left, the parent was killed: each process whose environment has the link's
+name in `LINK_VARIABLE` gets SIGTERM, and SIGKILL two seconds later; then the link's files and folder are removed.
 
 The process runs this file alone and imports little, so that it starts fast and stays small.
 """
@@ -27,7 +27,7 @@ _KILL_S = 1.0  # longest wait for the end of killed processes
 _PAUSE_S = 0.02
 
 
-class Keeper:
+class CleanupProcess:
     """The parent's side, one for all links of a process; the cleanup process runs while there are links."""
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class Keeper:
                 self._process.stdin.flush()
 
 
-keeper = Keeper()
+keeper = CleanupProcess()
 """The keeper of this process."""
 
 

@@ -83,7 +83,7 @@ def decided(results: Results, players: Sequence[str], error: float = 0.05, *, el
     return standings.wrong <= error and not standings.contradictions()
 
 
-class Doubt(NamedTuple):
+class OrderUncertainty(NamedTuple):
     """The doubt about two neighbors in the standings: the probability that the verdict on them is wrong."""
 
     upper: str
@@ -132,11 +132,11 @@ class Standings:
         return float(sum(doubt.probability for doubt in self.doubts))
 
     @property
-    def doubts(self) -> list[Doubt]:
+    def doubts(self) -> list[OrderUncertainty]:
         """The doubts about each two neighbors, the best ones first."""
         equal_ratios = self._equal_ratios.max(axis=0)
         numbers = _doubts(self._ratios, equal_ratios).tolist(), (equal_ratios > self._ratios).tolist()
-        return [Doubt(*found) for found in zip(self.order, self.order[1:], *numbers, strict=False)]
+        return [OrderUncertainty(*found) for found in zip(self.order, self.order[1:], *numbers, strict=False)]
 
     def contradictions(self) -> list[Contradiction]:
         """The pairs of players whose own games contradict the order."""
@@ -191,7 +191,7 @@ class Standings:
         return self._ratios[:, None] + gained, equal_ratios
 
 
-def open_doubts(found: Sequence[Doubt], error: float) -> list[Doubt]:
+def open_doubts(found: Sequence[OrderUncertainty], error: float) -> list[OrderUncertainty]:
     """The doubts that keep the order from being decided, of the best neighbors first; none if it is decided.
 
     These are the doubts above an equal share of the error, and the next larger ones until their sum exceeds the error.
@@ -199,7 +199,7 @@ def open_doubts(found: Sequence[Doubt], error: float) -> list[Doubt]:
     """
     if sum(doubt.probability for doubt in found) <= error:
         return []
-    share, together, chosen = error / len(found), 0.0, set[Doubt]()
+    share, together, chosen = error / len(found), 0.0, set[OrderUncertainty]()
     for doubt in sorted(found, key=lambda doubt: -doubt.probability):
         if doubt.probability > share or together <= error:
             together += doubt.probability
@@ -207,7 +207,9 @@ def open_doubts(found: Sequence[Doubt], error: float) -> list[Doubt]:
     return [doubt for doubt in found if doubt in chosen]
 
 
-def equals(results: Results, players: Sequence[str], *, error: float = 0.05, elo: float = RESOLUTION) -> list[Doubt]:
+def equals(
+    results: Results, players: Sequence[str], *, error: float = 0.05, elo: float = RESOLUTION
+) -> list[OrderUncertainty]:
     """The neighbors in the standings of these players that have proved to be as good as each other.
 
     All doubts together may be as large as the error.

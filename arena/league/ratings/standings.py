@@ -10,10 +10,10 @@ import numpy as np
 from arena.config.members import Sides, separate_populations
 from arena.config.schema import Config
 from arena.league.metagame.meetings import meetings
-from arena.league.ratings.ranking import Doubt, equals
+from arena.league.ratings.ranking import OrderUncertainty, equals
 from arena.league.ratings.ratings import Ratings, comparable, fit
 from arena.league.results import Results, Score
-from arena.league.timeline import Beginning, Timeline, together
+from arena.league.timeline import PolicyReset, Timeline, together
 
 ENOUGH = 30
 """Finished games per game that the end of a leg has cut, from which on a rating is taken for unbiased.
@@ -27,7 +27,7 @@ half of cut / finished: 347 Elo times that, 12 Elo at 30. A game that ends with 
 _FEW, _NEARLY_ALL = 2, 0.95  # opponents of a leader, and the share of its games that they have
 
 POPULATIONS = ("first side", "second side")
-NONE_BEGUN: Mapping[str, Beginning] = {}
+NONE_BEGUN: Mapping[str, PolicyReset] = {}
 
 
 class Row(NamedTuple):
@@ -41,7 +41,7 @@ class Row(NamedTuple):
     score: Score  # of the sides on which it sat
     population: str = ""  # `first side` or `second side`, where there are two that only meet each other
     scale: int = 0  # players can be compared where these numbers are the same, as games connect them
-    began: Beginning | None = None  # when it started over, as a copy of another policy or from its first weights
+    began: PolicyReset | None = None  # when it started over, as a copy of another policy or from its first weights
 
     @property
     def share(self) -> float | None:
@@ -57,7 +57,7 @@ class Narrow(NamedTuple):
     others: int  # the number of the other players in its table
 
 
-class Curtailed(NamedTuple):
+class CutGamesBias(NamedTuple):
     """The bias by games that were cut: the player of whose games the largest share was cut."""
 
     player: str
@@ -71,8 +71,10 @@ class LeagueTable(NamedTuple):
 
     tables: list[list[Row]]
     prior: bool  # whether the strengths have a weak prior: see `Ratings`
-    curtailed: Curtailed | None  # None if the bias is small
-    equal: Sequence[Doubt] = ()  # neighbors that have proved to be as good as each other; none where policies learn
+    curtailed: CutGamesBias | None  # None if the bias is small
+    equal: Sequence[
+        OrderUncertainty
+    ] = ()  # neighbors that have proved to be as good as each other; none where policies learn
     without_winner: Sequence[str] = ()  # a line for each game without winners: why it is not rated
     narrow: Narrow | None = None  # the leader of the first table, where its rating rests on few opponents
 
@@ -128,7 +130,7 @@ def narrow_leader(timeline: Timeline, order: Sequence[str]) -> Narrow | None:
     return Narrow(leader, tuple(others[place] for place in most[:needed]), len(others))
 
 
-def curtailed(ratings: Ratings, cut: Mapping[str, int], config: Config) -> Curtailed | None:
+def curtailed(ratings: Ratings, cut: Mapping[str, int], config: Config) -> CutGamesBias | None:
     """The player whose rating is biased most by games that were cut, see `ResultSet`; None if the bias is small.
 
     Not for tournaments, in which each lane plays a fixed number of games.
@@ -138,8 +140,8 @@ def curtailed(ratings: Ratings, cut: Mapping[str, int], config: Config) -> Curta
     if fewest is None or found[fewest] >= ENOUGH:
         return None
     if config.checkpoint_every < config.ticks:
-        return Curtailed(fewest, found[fewest], "leg", "checkpoint_every")
-    return Curtailed(fewest, found[fewest], "round" if config.rounds > 1 else "run", "ticks")
+        return CutGamesBias(fewest, found[fewest], "leg", "checkpoint_every")
+    return CutGamesBias(fewest, found[fewest], "round" if config.rounds > 1 else "run", "ticks")
 
 
 def populations_of(config: Config, players: Sequence[str], *, tournament: bool = False) -> Sides | None:
@@ -198,7 +200,7 @@ def rows(
     middle: float = 0.0,
     population: str = "",
     scale: int = 0,
-    begun: Mapping[str, Beginning] = NONE_BEGUN,
+    begun: Mapping[str, PolicyReset] = NONE_BEGUN,
 ) -> list[Row]:
     """The rows of one table, the best player first; `middle` is the Elo of their mean."""
     found = []

@@ -93,7 +93,7 @@ class Walk(NamedTuple):
     levels: Games  # games between these sets, which decide whether the likelihood has a maximum
 
 
-class Likeness(NamedTuple):
+class Similarity(NamedTuple):
     """How much alike the games of a pair in a round are, from 0 to 1."""
 
     wins: float = 0.0  # in who wins
@@ -112,7 +112,7 @@ class Meetings(NamedTuple):
     """float64 [M, 2], games won and lost in each row that were believed rather than played: they say nothing about
     draws."""
 
-    def weighted(self, games: Games, likeness: Likeness) -> Games:
+    def weighted(self, games: Games, likeness: Similarity) -> Games:
         """The games with the counts of all rows, weighted by the likeness of those of a pair in a round.
 
         Each side of a pair has its own weight, as if the other one had as many games: quick ones are many.
@@ -126,7 +126,7 @@ class Meetings(NamedTuple):
         np.add.at(decided, self.row, (whole - less) * self.counts[:, ::2])
         return games._replace(counts=counts, decided=decided)
 
-    def likeness(self, chances: Array, fitted: float) -> Likeness:
+    def likeness(self, chances: Array, fitted: float) -> Similarity:
         """How much alike the games of a pair in a round are.
 
         Both sides count together, because what a side is worth to a policy says little about its strength; so games of
@@ -144,7 +144,7 @@ class Meetings(NamedTuple):
             surplus, variance, played = (np.bincount(self.pair, one)[met] for one in each)
             return davidson.alike(surplus, variance, played, fitted)
 
-        return Likeness(alike((wins, of_wins, decided), fitted), alike((draws, of_draws, games), 1.0))
+        return Similarity(alike((wins, of_wins, decided), fitted), alike((draws, of_draws, games), 1.0))
 
 
 class History(NamedTuple):
@@ -169,7 +169,7 @@ class History(NamedTuple):
         return components(self.games, [*zip(self.walk.first.tolist(), self.walk.second.tolist(), strict=True)])
 
 
-class Movement(NamedTuple):
+class Drift(NamedTuple):
     """The movements of policies in the ticks of a round: parameters of their variance."""
 
     log_variance: Array  # float64 [K], the parameters in which the logarithm of a step's variance is linear
@@ -192,8 +192,8 @@ class Estimate(NamedTuple):
     problem: Problem  # whose minimum is the most likely strengths
     minimum: Minimum
     prior: bool  # whether the sets of tied nodes have a prior
-    movement: Movement  # of the policies that learn
-    likeness: Likeness  # of the games of a pair in a round, see `Meetings`
+    movement: Drift  # of the policies that learn
+    likeness: Similarity  # of the games of a pair in a round, see `Meetings`
     unsure: Array
     """float64 [N, K], by how much each strength changes with K independent standard normal numbers, which stand for
     the uncertainty of the movements."""
@@ -228,9 +228,9 @@ def estimate(timeline: Timeline, players: tuple[str, ...], marks: tuple[int, ...
     looks = np.eye(count) if count <= _ALL else np.random.default_rng(0).choice([-1.0, 1.0], (count, _PROBES))
     logs: Array = np.zeros(factors.shape[1])
     logs[0] = 2 * math.log(_USUAL)
-    movement = Movement(logs, np.zeros((len(logs), len(logs))))
+    movement = Drift(logs, np.zeros((len(logs), len(logs))))
     pace, before = np.ones_like(logs), np.zeros_like(logs)
-    likeness, settled, order, start = Likeness(), not count, None, None
+    likeness, settled, order, start = Similarity(), not count, None, None
     if nodes > _MANY and not coarse:  # the movements of an estimate with fewer nodes, and its strengths as a beginning
         rough = estimate.__wrapped__(timeline, players, (), coarse=True)
         movement, likeness, settled = rough.movement, rough.likeness, True
@@ -267,7 +267,7 @@ def estimate(timeline: Timeline, players: tuple[str, ...], marks: tuple[int, ...
         if turn < _FIRST and not all(map(is_close, now, likeness)):
             likeness, settled, pace = now, False, np.ones_like(logs)
         logs = logs + change
-        movement = Movement(logs, np.linalg.inv(information).astype(np.float64) * settled)
+        movement = Drift(logs, np.linalg.inv(information).astype(np.float64) * settled)
         turn += 1
 
 
@@ -485,7 +485,7 @@ class _Rows:
         meetings = Meetings(counts, row, meeting, pair, sign.astype(np.float64), others)
         sided = sum(not key[0] for key in keys)
         games = davidson.of_nodes(teams, np.zeros((len(teams), 3)), sided=sided, nodes=nodes)
-        return meetings.weighted(games, Likeness()), meetings
+        return meetings.weighted(games, Similarity()), meetings
 
     def between(self, levels: Sequence[int], count: int) -> Games:
         """The games between sets of nodes, by the numbers of these sets."""

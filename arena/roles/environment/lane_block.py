@@ -32,9 +32,9 @@ from arena.roles.environment.episodes import EpisodeTracker, GameTracker, Tracke
 from arena.roles.environment.hosted_games import HostedGames
 from arena.roles.environment.recording import open_recording
 from arena.roles.environment.restart import Fault, RestartingGame, RestartLimit
-from arena.roles.protocol import Exhausted, Restarted
+from arena.roles.protocol import BudgetExhausted, Restarted
 from arena.roles.run import Run
-from arena.seat.layout import Welcome, link_size
+from arena.seat.layout import SeatDescription, link_size
 from arena.seat.server import Infos, SeatServer, step_writer
 from arena.transport import Endpoint, Tag
 from arena.transport.pickling import pack, unpack
@@ -75,7 +75,7 @@ class LaneBlock:
         self.ends_early = False
         self._game: RestartingGame | HostedGames
         if connection is not None:
-            exhausted = partial(self._send_to_root, Exhausted)
+            exhausted = partial(self._send_to_root, BudgetExhausted)
             self._game = HostedGames(
                 connection, endpoint, limit, lambda: self.ends_early, self._report_fault, exhausted
             )
@@ -108,7 +108,7 @@ class LaneBlock:
         """Opens the links to the workers of all seats, and describes their seats to them."""
         game, match = self._game.interface, self._match
         welcomes = [
-            Welcome(
+            SeatDescription(
                 lanes=len(self._lanes),
                 interface=game.part(entities),
                 alone=len(match.seats) == 1,

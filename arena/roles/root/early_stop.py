@@ -39,7 +39,7 @@ class EarlyStop:
         self._began = time.monotonic()
         self._ordered = 0
         self._missing: set[int] = set()  # matches that have not answered
-        self._holding: list[int] = []  # matches that wait for a `Go`
+        self._waiting: list[int] = []  # matches that wait for a `Go`
 
     def ask(self, ticks: Mapping[int, int]) -> None:
         """Requests an early end, given the current tick of each match."""
@@ -57,14 +57,14 @@ class EarlyStop:
             return
         self._missing.discard(answer.match)
         if answer.holds:
-            self._holding.append(answer.match)
+            self._waiting.append(answer.match)
         if not self._missing:
             self.until = self._ordered
-            for match in self._holding:
+            for match in self._waiting:
                 self._endpoint.send(self._addresses[match], Tag.FROM_ROOT, pack(Go(self.until)))
 
     def _order(self, tick: int, matches: Mapping[int, int]) -> None:
         self._ordered = min(tick, self.until)
-        self._missing, self._holding = set(matches), []
+        self._missing, self._waiting = set(matches), []
         for match in matches:
             self._endpoint.order(self._addresses[match], Order.STOP, self._ordered.to_bytes(8, "little"))

@@ -28,8 +28,8 @@ from arena.records.recorder import Recorder
 from arena.records.results import sampler_perf
 from arena.records.scoreboard import Scoreboard
 from arena.roles.protocol import (
+    BudgetExhausted,
     Done,
-    Exhausted,
     Failed,
     Go,
     Left,
@@ -46,7 +46,7 @@ from arena.roles.root.legs import NextStep, check_playable
 from arena.roles.root.progress import RunProgress, log_restart, record_place
 from arena.roles.root.watchdog import Watchdog
 from arena.roles.run import Run
-from arena.roles.state import Display, Profiled, RunState
+from arena.roles.state import Display, ProfileKey, RunState
 from arena.transport import ANY_SOURCE, Endpoint, Tag
 from arena.transport.pickling import pack, unpack
 
@@ -186,7 +186,7 @@ class Root:
 
     def _add_profile(self, role: Role, profile: RoleProfile | None) -> None:
         if profile is not None:
-            self._memory.add_profile(Profiled.of(self._run.plan, role), profile)
+            self._memory.add_profile(ProfileKey.of(self._run.plan, role), profile)
 
     def _messages(self) -> Iterator[Any]:
         """The roles' messages, first those that arrived early; None after POLL_SECONDS without one."""
@@ -230,7 +230,7 @@ class Root:
             match = plan.matches[message.match]
             progress.recorder.draw_reported(message, match.env)
             self.scoreboard.games[match.match] = message.text(match.lanes)
-        elif isinstance(message, Exhausted):
+        elif isinstance(message, BudgetExhausted):
             show(
                 f"match {message.match}, tick {message.tick} of {plan.ticks}: no game of "
                 f"{plan.matches[message.match].env!r} will come any more (its `run` has returned); the remaining ticks "

@@ -29,7 +29,7 @@ from arena.roles.process import limit_threads, seed_libraries
 from arena.roles.protocol import Done, Go, Left, Notice, Ready
 from arena.roles.run import Run
 from arena.seat.client import BlockOrder, SeatClient
-from arena.seat.layout import Welcome, link_size
+from arena.seat.layout import SeatDescription, link_size
 from arena.seat.play import play
 from arena.transport import Endpoint, Tag
 from arena.transport.pickling import expect, pack
@@ -124,7 +124,7 @@ class Worker:
         block_order: BlockOrder | None = None
         parts = 1
         while len(seats) < parts:
-            welcome = expect(Welcome, self._endpoint.receive(environment, Tag.WELCOME))
+            welcome = expect(SeatDescription, self._endpoint.receive(environment, Tag.WELCOME))
             parts = welcome.parts
             if parts > 1 and block_order is None:
                 block_order = BlockOrder(parts)

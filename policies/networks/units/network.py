@@ -22,7 +22,7 @@ from torch.nn import functional
 from arena.game.units import Choice, UnitSpace
 from policies.common.columns import Column
 from policies.networks.actor_critic import UnsetLinear, linear
-from policies.networks.heads import FORBIDDEN, Decisions, Offered, UnitHead
+from policies.networks.heads import FORBIDDEN, Decisions, OfferedActions, UnitHead
 from policies.networks.units.options import Transformer
 from policies.networks.units.packing import Layout
 from policies.networks.units.relative import Buckets, RelativePlaces
@@ -128,12 +128,12 @@ class ChoiceHead(nn.Module):
         super().__init__()
         self.linear = linear(d_model, labels, _CHOICE_GAIN, generator)
 
-    def forward(self, x: Tensor, tokens: Tokens, shown: Shown) -> Offered:
+    def forward(self, x: Tensor, tokens: Tokens, shown: Shown) -> OfferedActions:
         """What the actors choose from; `x` are all tokens [M, d_model]."""
         logits = self.linear(x.index_select(0, tokens.places(shown.actors)))
         if shown.mask is not None:
             logits = logits.masked_fill(shown.mask.values == 0, FORBIDDEN)
-        return Offered(shown.actors, logits)
+        return OfferedActions(shown.actors, logits)
 
 
 class SelectHead(nn.Module):
@@ -144,10 +144,10 @@ class SelectHead(nn.Module):
         self._scale = 1 / math.sqrt(d_qk)
         self.query, self.key = (linear(d_model, d_qk, 1.0, generator) for _ in range(2))
 
-    def forward(self, x: Tensor, tokens: Tokens, shown: Shown) -> Offered:
+    def forward(self, x: Tensor, tokens: Tokens, shown: Shown) -> OfferedActions:
         assert shown.actees is not None
         if not len(shown.actors.values):
-            return Offered(shown.actors, x.new_zeros(0, 1))
+            return OfferedActions(shown.actors, x.new_zeros(0, 1))
         queries = self.query(x.index_select(0, tokens.places(shown.actors)))
         keys = self.key(x.index_select(0, tokens.places(shown.actees)))
         choices = np.repeat(shown.actees.lengths, shown.actors.lengths)  # [D]
@@ -162,7 +162,7 @@ class SelectHead(nn.Module):
         if shown.mask is not None:
             pairs = pairs.masked_fill(shown.mask.values == 0, FORBIDDEN)
         logits = pairs.new_full((len(choices), int(choices.max(initial=1))), FORBIDDEN)
-        return Offered(shown.actors, logits.index_put((actor_index, place_index), pairs))
+        return OfferedActions(shown.actors, logits.index_put((actor_index, place_index), pairs))
 
 
 class UnitActor(nn.Module):
