@@ -21,15 +21,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Collection, Sequence
-from typing import Any, Protocol
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Protocol
 
 from arena import registry
 from arena.config.matches import CustomPairings, CustomRule, MatchmakingConfig, Pair
 from arena.config.schema import Config
 from arena.errors import ConfigError, located, nearest
 from arena.league.view import LeagueView
+
+if TYPE_CHECKING:  # processes that only plan start without it
+    import numpy as np
 
 
 class OpponentRule(Protocol):

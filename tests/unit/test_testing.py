@@ -228,7 +228,7 @@ def test_games_with_units_are_played_with_allowed_choices() -> None:
         def _frame(self) -> Frame:
             frame = super()._frame()
             walk = frame.observations[0]["actions"]["walk"]
-            walk["actors"] = walk["actors"] + np.full(self.lanes, 100)
+            walk["actors"] = Ragged(walk["actors"].values + 100, walk["actors"].lengths)
             return frame
 
     with pytest.raises(ContractBroken, match=r"'p0': lane \d: action 'walk': actor \d+ is no unit"):

@@ -142,7 +142,7 @@ def test_wrappers_of_rewards_and_time_go_around_units(tmp_path: Path) -> None:
 
 
 def test_a_tick_that_is_too_long_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("arena.seat.server.MOST_BYTES", 4000)
+    monkeypatch.setattr("arena.seat.ragged_parts.MOST_BYTES", 4000)
     words = (
         r"environment of match 0.*on tick \d+ observations of \d,\d+ bytes for seat \d \(\d+ \w+, \d+ \w+, \d+ \w+\)"
     )
