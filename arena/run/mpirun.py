@@ -66,6 +66,16 @@ _GRACE_SECONDS = 5.0  # for a launcher to end after SIGTERM
 _STUCK_SECONDS = 10.0  # for a launcher to end after a process: Open MPI's may hang when many end at once
 _TOGETHER_SECONDS = 0.01  # processes that end within it have died together
 _ANSWER_SECONDS = 5.0  # for a host to answer
+# In the background: removes this user's shared memory of MPI jobs over hosts that no process has mapped. A process that
+# starts just then may have made its file, and not mapped it yet: so each file is looked at twice.
+_SWEEP = (
+    "/bin/sh",
+    "-c",
+    "left() { for file in $@; do "
+    "[ ! -O $file ] || cat /proc/[0-9]*/maps 2>/dev/null | grep -qF $file || echo $file; done; }; "
+    '{ files=$(left /dev/shm/sm_segment.*); [ -z "$files" ] || { sleep 1; rm -f $(left $files); }; } '
+    "</dev/null >/dev/null 2>&1 & exit 0",
+)
 _LOOK_FOR_FILES_SECONDS = 0.005  # between two attempts to remove what processes that are being killed still make
 REPORT_SECONDS = 5.0  # between two lines about a start that takes long
 _LOOK_SECONDS = 0.1  # between two looks at signals, and at a launcher that may be stuck
@@ -660,7 +670,10 @@ def exit_status(
 
 
 def answering(hosts: Sequence[Host], environment: Mapping[str, str]) -> list[Host]:
-    """The hosts on which the agent that starts MPI's daemons, `ssh` if no other one is set, can run a program."""
+    """The hosts on which the agent that starts MPI's daemons, `ssh` if no other one is set, can run a program.
+
+    The program removes what Open MPI's processes have left in shared memory when they died.
+    """
     agents = (environment.get(name) for name in _AGENTS)
     agent = shlex.split(next(filter(None, agents), _SSH).partition(" : ")[0])
     if shutil.which(agent[0]) is None:  # MPI starts its daemons in another way, as a batch system's
@@ -669,10 +682,13 @@ def answering(hosts: Sequence[Host], environment: Mapping[str, str]) -> list[Hos
     null = subprocess.DEVNULL
     calls = {
         host: subprocess.Popen(
-            [*agent, host.name, "true"], stdin=null, stdout=null, stderr=null, start_new_session=True
+            _SWEEP if host.name in here else [*agent, host.name, shlex.join(_SWEEP)],
+            stdin=null,
+            stdout=null,
+            stderr=null,
+            start_new_session=True,
         )
         for host in hosts
-        if host.name not in here
     }
     end = time.monotonic() + _ANSWER_SECONDS
     for process in calls.values():
@@ -681,7 +697,7 @@ def answering(hosts: Sequence[Host], environment: Mapping[str, str]) -> list[Hos
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-    return [host for host in hosts if host not in calls or calls[host].returncode == 0]
+    return [host for host in hosts if host.name in here or calls[host].returncode == 0]
 
 
 @contextmanager

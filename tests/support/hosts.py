@@ -67,6 +67,10 @@ class Hosts:
                     found.append(int(entry.name))
         return found
 
+    def shared_memory(self, host: str) -> list[Path]:
+        """The files of MPI jobs in a host's shared memory."""
+        return [*Path(f"/proc/{self.first[host]}/root/dev/shm").glob("sm_segment.*")]
+
     def kill(self, host: str) -> None:
         """Kills every process of a host at once."""
         os.kill(self.first.pop(host), signal.SIGKILL)
