@@ -176,5 +176,5 @@ class MAPPO(PPO):
 
     @classmethod
     def check_team(cls, entities: int, first: int) -> None:
-        """Refuses a team of `own` entities with which it cannot learn; the policy's first team has `first`."""
+        """Refuses a team of `entities` with which it cannot learn; the policy's first team has `first`."""
         check_team("MAPPO", entities, first, instead="ppo")

@@ -129,7 +129,7 @@ class EntityLink:
     def end(
         self, last: Any = None, *, truncated: bool = False, info: Info | None = None, settled: Settled = ignore
     ) -> None:
-        """Ends the entity's episode, with the rewards pushed before; `seen` is a sample of the space."""
+        """Ends the entity's episode, with the rewards pushed before; `last` is a sample of the space."""
         end = End(last, self.reward, truncated, void=self.void, info={**self.info, **(info or {})} or None)
         self.reward, self.void, self.info = 0.0, False, {}
         self.ended = True

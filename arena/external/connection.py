@@ -82,7 +82,7 @@ class Connection:
         self.announced_address = ""
         self.exhausted = False
         self.games = self._open()
-        no_limits = any(getattr(self.games, name, False) for name in ("closed_loop", "applies_limits"))
+        no_limits = any(getattr(self.games, name, False) for name in ("closed_loop", "own_limits"))
         self.opened_at = self.counted_at = time.monotonic()
         self.table = Slots(self.games.interface, match.lanes, self._rules, no_limits=no_limits)
         self.pause(True)

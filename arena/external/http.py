@@ -71,7 +71,7 @@ class HttpGames(ConnectedGames):
         ConfigError: an argument is wrong, or the extra `http` is not installed.
     """
 
-    applies_limits = True
+    own_limits = True
 
     def __init__(
         self,

@@ -19,7 +19,7 @@ class ExternalGames(Protocol):
     - `policies`, set before `open` to the names of the policies that play, by entity;
     - `closed_loop`, true if every request follows from an answer and no client may come or go by itself: `idle_s` and
       `answer_s` are not applied then;
-    - `applies_limits`, true if the connection applies `idle_s` and `answer_s` itself;
+    - `own_limits`, true if the connection applies `idle_s` and `answer_s` itself;
     - `restarted`, set before `open` to a function to call when a part of the games has failed and plays on, with the
       error and the slots whose games are lost.
 

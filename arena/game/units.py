@@ -623,7 +623,7 @@ def _breach_of_flags(flags: Ragged, where: str) -> RuleViolation | None:
 def _breach_of_indices(
     found: Ragged, counts: Integers, begin: Integers, flags: NDArray[np.int8] | None, action: str, what: str
 ) -> RuleViolation | None:
-    """The first index that is no unit, is there twice, or is a hidden one (where `seen` of all units of all rows is 0).
+    """The first index that is no unit, is there twice, or is hidden (where `flags` of all units of all rows is 0).
 
     The units of a row, `counts` [B] of them, begin at `begin` [B] among those of all rows.
     """

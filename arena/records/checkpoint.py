@@ -290,7 +290,7 @@ def _read(path: Path, tensors: bool) -> Checkpoint:
 
 
 def check_mapping(found: Checkpoint, path: Path) -> None:
-    """Refuses a checkpoint whose state is none of `state_dict()`; raises Damaged if its state is no mapping."""
+    """Refuses a checkpoint whose state is none of `state_dict()`; raises DamagedFile if its state is no mapping."""
     if not isinstance(found.state, dict):
         wrong = f"has a {type(found.state).__name__} in the place of the mapping that state_dict() returns"
         raise DamagedFile(wrong, source=str(path))

@@ -98,7 +98,7 @@ class ReplayWriter:
         """Adds begins of episodes in the lanes [L], with the first observations.
 
         The numbers of the episodes [L] and the seeds (None: none were given) are those of all lanes; `options` are of
-        the reset, and `anew` says whether the game was made for this.
+        the reset, and `new_game` says whether the game was made for this.
         """
         self._active[lanes] = frame.active[lanes]
         kept, lost = None, ""  # the options in a form that can be stored, or else their description

@@ -135,7 +135,7 @@ def summarize(files: RunFiles) -> Summary:
         """The ticks of all matches together, when those of the newest round have come to a tick."""
         if not files.rounds:
             return tick * len(files.plan.matches)
-        starts, matches = [line.start for line in files.rounds], [len(line.matches) for line in files.rounds]
+        starts, matches = [line.start for line in files.rounds], [len(line.planned) for line in files.rounds]
         return ticks_before(starts, matches) + matches[-1] * max(0, tick - starts[-1])
 
     return Summary(

@@ -10,7 +10,7 @@ To the root (tag TO_ROOT), from
                    Restarted       a failed game was recreated; its unfinished episodes are dropped
                    ExternalPlace   where the external games of a match connect
                    GamesLine       counts of external games
-                   Exhausted       no external game of a match will come any more
+                   BudgetExhausted no external game of a match will come any more
     group writers  UpdateRecord    the metrics of one update of a policy
                    Notice          a sentence of an algorithm for the user
 From the root (tag FROM_ROOT), to

@@ -104,7 +104,8 @@ class EventDisplay:
 
 def _write_event(event: Event) -> None:
     """Writes an event to stderr, for the `arena.train` that has started the launcher."""
-    print(f"{mpirun.EVENT_MARK}{json.dumps(event._asdict())}", file=sys.stderr, flush=True)
+    sys.stderr.write(f"{mpirun.EVENT_MARK}{json.dumps(event._asdict())}\n")  # in one write, as many processes write
+    sys.stderr.flush()
 
 
 def write_failure(failure: Failed, stream: IO[str] | None = None) -> None:

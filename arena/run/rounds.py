@@ -197,7 +197,7 @@ def again(run: Run, config: Config, tick: int) -> Run:
 def _ticks_before(folder: RunFolder, number: int) -> int:
     """Ticks of all matches together in the rounds before this one."""
     lines = rounds_file.lines_in(JournalReader(folder.rounds))[: number + 1]
-    return rounds_file.ticks_before([line.start for line in lines], [len(line.matches) for line in lines])
+    return rounds_file.ticks_before([line.start for line in lines], [len(line.planned) for line in lines])
 
 
 def plan_of(config: Config, planned: Round, folder: RunFolder, *, ranks: int) -> Plan:

@@ -104,7 +104,7 @@ class SeatDescription:
     lanes: int
     interface: Interface  # of the entities of the seat
     alone: bool  # whether it is the only seat of its match, which may reset the game
-    part: int = 0  # which block of the match's lanes; there is one Welcome per block, in order
+    part: int = 0  # which block of the match's lanes; there is one SeatDescription per block, in order
     parts: int = 1  # number of blocks
     external: bool = False  # whether the games are external
     seat: int = 0  # its number in the match

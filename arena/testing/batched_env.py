@@ -209,7 +209,7 @@ class _Player:
 
 
 def _play(env: BatchedEnv, ticks: int, seed: int, observed: list[list[list[Any]]] | None = None) -> list[list[Any]]:
-    """Everything that the game returned, frame by frame; `seen` gets copies of the leaves, of ragged ones the items."""
+    """Everything that the game returned, frame by frame; `observed` gets copies of leaves, of ragged ones the items."""
     player, history = _Player(env, seed), []
     all_lanes = np.ones(env.lanes, np.bool_)
 

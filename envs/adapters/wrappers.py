@@ -6,29 +6,30 @@
       - frame_stack: {stack_size: 4}                   # or with several, by name
       - "gymnasium.wrappers:RescaleObservation": {min_obs: 0, max_obs: 1}     # any other class
 
-The first is the innermost. The built-in wrappers work on all lanes and entities of any game at once, see
-`envs.adapters.batched_wrappers`. A wrapper class wraps each lane of a Gymnasium environment by itself, with what comes
-before it; other games take no wrapper classes.
+The first is the innermost. Each lane of a Gymnasium environment is wrapped by itself, with any wrapper class. Games of
+other interfaces take only the built-in wrappers, which work on all lanes and entities at once: see
+`envs.adapters.batched_wrappers`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeAlias
 
 import gymnasium
 import numpy as np
+from gymnasium import wrappers
 from gymnasium.spaces import Box, Space
 from numpy.typing import NDArray
 
 from arena import registry
-from arena.errors import ConfigError
-from arena.game.api import BatchedEnv, Frame
+from arena.errors import ConfigError, GameError
+from arena.game.api import BatchedEnv
+from arena.game.arrays import lost_value
 from arena.game.infos import MASK
-from arena.game.spaces import row, stack
-from envs.adapters.batch import BatchedLanes
+from arena.game.spaces import flatten, leaves_of, unflatten
 from envs.adapters.batched_wrappers import (
     SoftlyTimeLimited,
     StackedObservation,
@@ -36,8 +37,9 @@ from envs.adapters.batched_wrappers import (
     TransformedObservation,
     TransformedReward,
     WithoutTermination,
+    channel_axis,
+    stacked_space,
 )
-from envs.adapters.gymnasium_env import GymnasiumGame
 from envs.adapters.sources import check_call
 from envs.common import options
 
@@ -55,8 +57,11 @@ _EXACT = 2**24  # below this, float32 represents every whole number
 class WrapperSpec(Protocol):
     """One entry of `wrappers`, with checked arguments."""
 
+    def wrap_env(self, env: Env) -> Env: ...
+
     def wrap_lanes(self, game: BatchedEnv) -> BatchedEnv:
-        """Wraps a batched game."""
+        """Wraps a batched game, made from any interface but Gymnasium's."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -73,8 +78,34 @@ class FrameStack:
         options.count("stack_size", self.stack_size, most=_MAX_FRAMES)
         options.choice("padding_type", self.padding_type, ("reset", "zero"))
 
+    def wrap_env(self, env: Env) -> Env:
+        env = _checked(env)  # refuses parts with any number of items
+        stacked = wrappers.FrameStackObservation(env, self.stack_size, padding_type=self.padding_type)
+        space = env.observation_space
+        if (axis := channel_axis(space)) is None:
+            return stacked
+        space = stacked_space(space, self.stack_size)
+        return wrappers.TransformObservation(stacked, lambda frames: np.concatenate([*frames], axis=axis), space)
+
     def wrap_lanes(self, game: BatchedEnv) -> BatchedEnv:
         return StackedObservation(game, self.stack_size, zeros=self.padding_type == "zero")
+
+
+def _checked(env: Env) -> Env:
+    """An environment that gives observations in the dtypes of its space: wrappers would cast them without a check."""
+    space = env.observation_space
+    layout = leaves_of(space)
+
+    def check(observation: Any) -> Any:
+        arrays = flatten(space, observation)
+        if all(array.dtype == leaf.dtype for leaf, array in zip(layout, arrays, strict=True)):
+            return observation
+        for leaf, array in zip(layout, arrays, strict=True):
+            if (lost := lost_value(array, leaf.dtype)) is not None:
+                raise GameError(f"an observation with the value {lost}; its space {space}{leaf.place} has {leaf.dtype}")
+        return unflatten(space, [array.astype(leaf.dtype) for leaf, array in zip(layout, arrays, strict=True)])
+
+    return wrappers.TransformObservation(env, check, space)
 
 
 @dataclass(frozen=True)
@@ -86,18 +117,23 @@ class Grayscale:
     def __post_init__(self) -> None:
         options.switch("keep_dim", self.keep_dim)
 
+    def wrap_env(self, env: Env) -> Env:
+        space, function = self._transform(env.observation_space)
+        return wrappers.TransformObservation(_checked(env), function, space)
+
     def wrap_lanes(self, game: BatchedEnv) -> BatchedEnv:
-        def gray(pictures: Pictures) -> Pictures:
+        return TransformedObservation(game, [*map(self._transform, game.interface.observation_spaces)])
+
+    def _transform(self, space: Space[Any]) -> tuple[Box, Callable[[Pictures], Pictures]]:
+        if not (isinstance(space, Box) and space == Box(0, 255, (*space.shape[:2], 3), np.uint8)):
+            raise TypeError("pictures are bytes [height, width, 3]")
+        shape = (*space.shape[:2], 1) if self.keep_dim else space.shape[:2]
+
+        def gray(pictures: Pictures) -> Pictures:  # of one picture, or a batch
             grays: NDArray[np.float64] = np.sum(pictures * _LUMA, axis=-1, keepdims=self.keep_dim)
             return grays.astype(np.uint8)
 
-        transforms = []
-        for space in game.interface.observation_spaces:
-            if not (isinstance(space, Box) and space == Box(0, 255, (*space.shape[:2], 3), np.uint8)):
-                raise TypeError("pictures are bytes [height, width, 3]")
-            shape = (*space.shape[:2], 1) if self.keep_dim else space.shape[:2]
-            transforms.append((Box(0, 255, shape, np.uint8), gray))
-        return TransformedObservation(game, transforms)
+        return Box(0, 255, shape, np.uint8), gray
 
 
 @dataclass(frozen=True)
@@ -111,6 +147,10 @@ class Resize:
             raise ConfigError(f"got {self.shape!r}, expected height and width, as [84, 84]", path="shape")
         for side in self.shape:
             options.count("shape", side, most=_MAX_PIXELS)
+
+    def wrap_env(self, env: Env) -> Env:
+        resize = AreaResize(env.observation_space, (self.shape[0], self.shape[1]))
+        return wrappers.TransformObservation(_checked(env), resize, resize.space)
 
     def wrap_lanes(self, game: BatchedEnv) -> BatchedEnv:
         resizes = [AreaResize(space, (self.shape[0], self.shape[1])) for space in game.interface.observation_spaces]
@@ -128,6 +168,11 @@ class ClipReward:
         if self.bound != "sign" and not (number and 0 < self.bound <= _MAX_REWARD):  # type: ignore[operator]
             raise ConfigError(f"got {self.bound!r}, expected 'sign' or a number above 0", path="bound")
 
+    def wrap_env(self, env: Env) -> Env:
+        if self.bound == "sign":
+            return wrappers.TransformReward(env, lambda reward: float(np.sign(float(reward))))
+        return wrappers.ClipReward(env, -float(self.bound), float(self.bound))
+
     def wrap_lanes(self, game: BatchedEnv) -> BatchedEnv:
         if self.bound == "sign":
             return TransformedReward(game, np.sign)
@@ -143,6 +188,9 @@ class TimeLimit:
     def __post_init__(self) -> None:
         options.count("max_episode_steps", self.max_episode_steps, most=_MAX_TICKS)
 
+    def wrap_env(self, env: Env) -> Env:
+        return wrappers.TimeLimit(env, self.max_episode_steps)
+
     def wrap_lanes(self, game: BatchedEnv) -> BatchedEnv:
         return TimeLimited(game, self.max_episode_steps)
 
@@ -151,21 +199,58 @@ class TimeLimit:
 class SoftTimeLimit(TimeLimit):
     """Episodes are truncated after `max_episode_steps` ticks, and the next one goes on where the game is."""
 
+    def wrap_env(self, env: Env) -> Env:
+        return _SoftlyTimeLimitedEnv(env, self.max_episode_steps)
+
     def wrap_lanes(self, game: BatchedEnv) -> BatchedEnv:
         return SoftlyTimeLimited(game, self.max_episode_steps)
+
+
+class _SoftlyTimeLimitedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """A Gymnasium environment that is reset only after its own end, or with a seed or options."""
+
+    def __init__(self, env: Env, ticks: int) -> None:
+        super().__init__(env)
+        self._limit, self._played = ticks, 0
+        self._last: tuple[Any, dict[str, Any]] | None = None  # the first result of the next episode; None: a reset
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        last, self._last, self._played = self._last, None, 0
+        if last is None or seed is not None or options:
+            return super().reset(seed=seed, options=options)
+        return last
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        observation, reward, terminated, truncated, info = super().step(action)
+        self._played += 1
+        if self._played < self._limit or terminated or truncated:
+            return observation, reward, terminated, truncated, info
+        self._last = observation, {MASK: info[MASK]} if MASK in info else {}
+        return observation, reward, terminated, True, info
 
 
 @dataclass(frozen=True)
 class NoTermination:
     """Terminations are recorded and learned as truncations: the values of the states after them count."""
 
+    def wrap_env(self, env: Env) -> Env:
+        return _EnvWithoutTermination(env)
+
     def wrap_lanes(self, game: BatchedEnv) -> BatchedEnv:
         return WithoutTermination(game)
 
 
+class _EnvWithoutTermination(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """A Gymnasium environment that truncates where it would terminate."""
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        observation, reward, terminated, truncated, info = super().step(action)
+        return observation, reward, False, bool(terminated or truncated), info
+
+
 @dataclass(frozen=True)
-class WrapperClass:
-    """Any other Gymnasium wrapper, with the arguments of the configuration; it wraps each lane by itself."""
+class _WrapperClass:
+    """Any other Gymnasium wrapper, with the arguments of the configuration."""
 
     make: Callable[..., Any]
     args: tuple[Any, ...]
@@ -182,29 +267,6 @@ class WrapperClass:
             "a wrapper class wraps a gymnasium.Env, and this game has another interface; use the built-in wrappers "
             f"({', '.join(registry.WRAPPERS)}) or change the game itself"
         )
-
-
-class _WrappedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """A Gymnasium environment in a built-in wrapper, for a wrapper class to go around it."""
-
-    def __init__(self, env: Env, spec: WrapperSpec) -> None:
-        super().__init__(env)
-        self._game = spec.wrap_lanes(BatchedLanes([GymnasiumGame(env)]))
-        self.observation_space = self._game.interface.observation_spaces[0]
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        return self._shown(self._game.reset(np.ones(1, np.bool_), [seed], options))
-
-    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        step = self._game.step([stack(self.action_space, [action])])
-        observation, info = self._shown(step.frame)
-        reward, *ends = (column[0, 0] for column in step[1:])
-        return observation, reward, bool(ends[0]), bool(ends[1]), info
-
-    def _shown(self, frame: Frame) -> tuple[Any, dict[str, Any]]:
-        (mask,), infos = frame.final_masks or frame.masks, {} if frame.infos is None else frame.infos[0][0]
-        observation = row(self.observation_space, frame.observations[0], 0)
-        return observation, infos if mask is None else {**infos, MASK: mask[0].copy()}
 
 
 class AreaResize:
@@ -254,14 +316,14 @@ def wrapper_specs(entries: Sequence[tuple[str, Any]]) -> list[tuple[str, Wrapper
             if not built_in and isinstance(make, type) and not issubclass(make, gymnasium.Env):
                 raise ConfigError(f"{name} is no Gymnasium wrapper: a wrapper class derives from gymnasium.Wrapper")
             check_call(make, kwargs, args if built_in else (None, *args), name=name)
-            found.append((name, make(*args, **kwargs) if built_in else WrapperClass(make, args, kwargs)))
+            found.append((name, make(*args, **kwargs) if built_in else _WrapperClass(make, args, kwargs)))
         except ConfigError as error:
             where = f"{name}: {error.path}: " if error.path else ""
             raise ConfigError(f"{where}{error.message}", path=f"wrappers[{index}]") from error
     return found
 
 
-def wrap_gymnasium(env: Env, around: Sequence[tuple[str, WrapperSpec]]) -> Env:
+def wrap_gymnasium(env: Env, around: Iterable[tuple[str, WrapperSpec]]) -> Env:
     """Wraps a Gymnasium environment.
 
     Raises:
@@ -269,15 +331,15 @@ def wrap_gymnasium(env: Env, around: Sequence[tuple[str, WrapperSpec]]) -> Env:
     """
     for index, (name, spec) in enumerate(around):
         try:
-            env = spec.wrap_env(env) if isinstance(spec, WrapperClass) else _WrappedEnv(env, spec)
+            env = spec.wrap_env(env)
         except Exception as error:  # any error of its constructor means that a wrapper does not fit
             raise _does_not_fit(index, name, f"observations {env.observation_space}", error) from error
     return env
 
 
-def wrap_batched(game: BatchedEnv, around: Sequence[tuple[str, WrapperSpec]], *, first: int = 0) -> BatchedEnv:
-    """Wraps a batched game in the wrappers from the one numbered `first` on; raises as `wrap_gymnasium`."""
-    for index, (name, spec) in enumerate(around[first:], start=first):
+def wrap_batched(game: BatchedEnv, around: Iterable[tuple[str, WrapperSpec]]) -> BatchedEnv:
+    """Wraps a batched game, made from any other interface; raises as `wrap_gymnasium`."""
+    for index, (name, spec) in enumerate(around):
         try:
             game = spec.wrap_lanes(game)
         except Exception as error:

@@ -182,7 +182,7 @@ class Centralized(OffPolicy):
 
     @classmethod
     def check_team(cls, entities: int, first: int) -> None:
-        """Checks that the algorithm can learn with a team of `own` entities; the policy's first team has `first`."""
+        """Checks that the algorithm can learn with a team of `entities`; the policy's first team has `first`."""
         check_team(cls.__name__, entities, first, instead="an algorithm of single entities: ddpg, sac or ppo")
 
     @classmethod

@@ -55,7 +55,7 @@ def places_of(env: VectorEnv[Any, Any, Any], group: Group) -> tuple[int, range]:
 
 
 def check_team(name: str, entities: int, first: int, *, instead: str) -> None:
-    """Checks that an algorithm can learn with a team of `own` entities, where its policy's first team has `first`.
+    """Checks that an algorithm can learn with a team of `entities`, where its policy's first team has `first`.
 
     `instead` names algorithms that need no team.
     """

@@ -94,7 +94,7 @@ class ActorsAndCritics(nn.Module):
     def forward(self, leaves: Sequence[Tensor], places: range | None = None) -> Tensor:
         """The actors' outputs [N * e, outputs] for leaves of rows, [N * e, ...]; each of its own row alone.
 
-        The rows are those of `e` entities, in the places `own`; None: of all.
+        The rows are those of `e` entities, in the `places`; None: of all.
         """
         places = range(self.encoder.entities) if places is None else places
         features = self.encoder.rows(leaves, len(places))

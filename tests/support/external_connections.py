@@ -271,8 +271,8 @@ class Playing:
     """
 
     def __init__(self, games: Any, slots: int, rules: TickRules | None = None, actions: Sequence[Any] = ()) -> None:
-        applies_limits = bool(getattr(games, "applies_limits", False))
-        self.games, self.table = games, Slots(games.interface, slots, rules, no_limits=applies_limits)
+        own_limits = bool(getattr(games, "own_limits", False))
+        self.games, self.table = games, Slots(games.interface, slots, rules, no_limits=own_limits)
         if hasattr(games, "rules"):
             games.rules = rules or TickRules()
         self.finished: list[Game] = []

@@ -336,7 +336,7 @@ def test_in_turns_frames_precede_an_entitys_own_turns() -> None:
         ([("wrappers:Shifted", {"at": 1})], "wrappers[0]: wrappers:Shifted: got an unexpected keyword argument 'at'"),
         ([("wrappers:nothing", None)], "wrappers[0]: wrappers:nothing cannot go around"),
         ([("collections:Counter", None)], "is no Gymnasium wrapper"),
-        ([("grayscale", None), ("grayscale", None)], "wrappers[1]: grayscale cannot go around entities that observe"),
+        ([("grayscale", None), ("grayscale", None)], "wrappers[1]: grayscale cannot go around observations Box(0, 255"),
     ],
     ids=lambda value: str(value)[:60],
 )

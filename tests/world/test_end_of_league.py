@@ -87,18 +87,18 @@ def test_decided_league_ends_before_its_last_round(
 def test_knockout_ends_with_its_winner_and_total_ticks(command: Command, train: Train, tmp_path: Path) -> None:
     run = tmp_path / "run"
     players = {"weak": plays(0), "strong": plays(1), "feeble": plays(0), "poor": plays(0)}
-    matches = [{"knockout": {"env": "g", "policies": ["feeble", "poor", "weak", "strong"]}}]
+    matches = [{"knockout": {"env": "g", "policies": ["feeble", "poor", "weak", "strong"], "copies": 2}}]
     trained = train({**CONFIG, "rounds": 2, "policies": players, "matches": matches}).out.splitlines()
     won = [line for line in trained if "has won matches[0].knockout" in line]
     assert [line.partition(" in the final")[0] for line in won] == [
-        "strong has won matches[0].knockout, with 10 of 10 points"
+        "strong has won matches[0].knockout, with 20 of 20 points"
     ]
     watched = command("watch", run).out.splitlines()
     for told in (trained, watched):
-        assert any(line.startswith("60/60 ticks of all matches  100 %") for line in told), "2 x 20 and 1 x 20"
+        assert any(line.startswith("120/120 ticks of all matches  100 %") for line in told), "4 x 20 and 2 x 20"
     found = page_data(read_run(run))
-    assert (found.summary.match_ticks, found.summary.match_ticks_planned) == (60, 60)
-    assert [(one.player, one.points, one.games) for one in found.champions] == [("strong", 10, 10)]
+    assert (found.summary.match_ticks, found.summary.match_ticks_planned) == (120, 120)
+    assert [(one.player, one.points, one.games) for one in found.champions] == [("strong", 20, 20)]
     assert "strong has won <code>matches[0].knockout</code>, with" in page(read_run(run))
 
 

@@ -71,7 +71,7 @@ keeper = CleanupProcess()
 
 
 def clean_up(links: dict[str, str | None]) -> None:
-    """Ends all processes of the links and removes their files, as of `Keeper.add`."""
+    """Ends all processes of the links and removes their files, as of `CleanupProcess.add`."""
     for number, seconds in ((signal.SIGTERM, TERMINATE_S), (signal.SIGKILL, _KILL_S)):
         deadline = time.monotonic() + seconds
         signaled: set[int] = set()

@@ -88,7 +88,7 @@ class Walk(NamedTuple):
     first: Places  # int [L], nodes at which steps begin
     second: Places  # int [L], nodes at which they end
     rounds: Array  # float64 [L], the length of each step, in rounds
-    factors: Array  # float64 [L, K], the factors of `Movement.log_variance`: of u, v, then of each policy's own
+    factors: Array  # float64 [L, K], the factors of `Drift.log_variance`: of u, v, then of each policy's own
     anchors: Places  # int [C], a node of each set of nodes that are tied with each other
     levels: Games  # games between these sets, which decide whether the likelihood has a maximum
 
