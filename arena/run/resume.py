@@ -220,6 +220,11 @@ def _resume_text(before: Config, config: Config, found: Boundary, run: Run) -> I
             "copies or lanes have changed, so the matches have other numbers or lanes than before: each lane counts "
             "its episodes on from those that episodes.jsonl has of the same match and lane number"
         )
+    if config.seed != before.seed:
+        yield (
+            f"seed was {before.seed}, is {config.seed}: it counts from tick {found.tick} on, so no configuration alone "
+            "gives this run again"
+        )
     for name, env in config.envs.items():
         if env.outcome != (old := before.envs[name].outcome):
             yield (

@@ -240,6 +240,7 @@ def test_resume_accepts_changed_ticks_copies_lanes_and_options(
     said = capsys.readouterr().out
     assert "goes on at tick 40" in said
     assert "copies or lanes have changed" in said
+    assert "seed was 5, is 6: it counts from tick 40 on" in said
     keys = [(e["match"], e["lane"], e["episode"]) for e in played.episodes]
     assert len(keys) == len(set(keys))
     assert {(match, lane) for match, lane, number in keys if number == 0} == set(product(range(2), range(3)))
