@@ -150,7 +150,7 @@ def _with_human(
         matches=(alone,),
         envs={
             entry.env: msgspec.structs.replace(
-                env, make="arena.cli.play.shown_game:ShownGame", kwargs=kwargs, wrappers=()
+                env, make="arena.cli.play.shown_game:RenderedGame", kwargs=kwargs, wrappers=()
             )
         },
         watchdog_s=_NO_LIMIT,
