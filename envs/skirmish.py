@@ -140,9 +140,9 @@ class Skirmish(Lanes):
         blue = result + self.damage_reward * lead
         infos: list[list[Info]] | None = None
         if (over | late).any():
-            text = {1.0: ("win", "loss"), 0.0: ("draw", "draw"), -1.0: ("loss", "win")}
+            outcomes = {1.0: ("win", "loss"), 0.0: ("draw", "draw"), -1.0: ("loss", "win")}
             infos = [
-                [{"outcome": word} for word in text[won]] if ended else [{}, {}]
+                [{"outcome": word} for word in outcomes[won]] if ended else [{}, {}]
                 for ended, won in zip((over | late).tolist(), result.tolist(), strict=True)
             ]
         flags = np.repeat(over[:, None], 2, axis=1), np.repeat(late[:, None], 2, axis=1)

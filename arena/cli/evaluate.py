@@ -174,8 +174,8 @@ def _contests(weights: Weights, against: str | None, version: PolicyConfig | Non
     base = [] if weights.label else [f"{config.name}-evaluation"]
     label = [weights.label] if weights.label else []
 
-    def place(*text: str) -> Path:
-        return home / re.sub(r"[^A-Za-z0-9_.-]+", "-", "-".join(text))
+    def place(*names: str) -> Path:
+        return home / re.sub(r"[^A-Za-z0-9_.-]+", "-", "-".join(names))
 
     if against is None:
         seated = [name for name in config.policies if any(name in entry.names for _, entry in config.entries())]
@@ -183,13 +183,13 @@ def _contests(weights: Weights, against: str | None, version: PolicyConfig | Non
     shown = [name for name in config.policies if name in weights.loaded or not weights.loaded]
     opponent = opponent_of(config, against) if version is None else version
     of_both = against in config.policies and against in registry.ALGORITHMS and opponent.algorithm != against
-    text = f"the policy {against}" if of_both else against
+    described = f"the policy {against}" if of_both else against
     found = []
     for policy in shown:
         contested = opposed(config, policy, opponent)
         if contested is not None:
             comma = "" if policy in weights.loaded else ","
-            titles = {policy: f"{weights.title(policy)}{comma} against {text}"}
+            titles = {policy: f"{weights.title(policy)}{comma} against {described}"}
             found.append(EvaluationMatch(contested, titles, place(*base, policy, *label, "against", against)))
     if not found:
         raise ConfigError(

@@ -160,9 +160,9 @@ def options_of(name: str) -> list[Option]:
 
 def _fields(declared: Any) -> list[Option]:
     """The fields of a dataclass."""
-    text = {**_said(declared), **_descriptions_of(declared)}
+    descriptions = {**_said(declared), **_descriptions_of(declared)}
     fields = [field for field in dataclasses.fields(declared) if field.name not in _GIVEN]
-    return [Option(field.name, _default(field), text.get(field.name, "")) for field in fields]
+    return [Option(field.name, _default(field), descriptions.get(field.name, "")) for field in fields]
 
 
 def keys_of(kind: type[msgspec.Struct], *, inside: str = "", optional: bool = False) -> list[Option]:
@@ -172,14 +172,15 @@ def keys_of(kind: type[msgspec.Struct], *, inside: str = "", optional: bool = Fa
     """
     hints = get_type_hints(kind, include_extras=True)
     said = {name: [meta.description for meta in getattr(hint, "__metadata__", ())] for name, hint in hints.items()}
-    text, found = {**_descriptions_of(kind), **{name: text[-1] for name, text in said.items() if text and text[-1]}}, []
+    descriptions = {**_descriptions_of(kind), **{name: text[-1] for name, text in said.items() if text and text[-1]}}
+    found = []
     hints = get_type_hints(kind) if optional else {}
     for field in msgspec.structs.fields(kind):
         key = f"{inside}{field.encode_name}"
         if isinstance(field.default, msgspec.Struct):
             found += keys_of(type(field.default), inside=f"{key}.")
         else:
-            found.append(Option(key, _default(field), text.get(field.name, "")))
+            found.append(Option(key, _default(field), descriptions.get(field.name, "")))
         for arm in get_args(hints.get(field.name)) if field.default is None else ():
             if isinstance(arm, type) and issubclass(arm, msgspec.Struct):
                 found += keys_of(arm, inside=f"{key}.", optional=True)
@@ -363,8 +364,8 @@ def type_text(kind: Any) -> str:
         bounds = ((">=", limits.ge), (">", limits.gt), ("<=", limits.le), ("<", limits.lt))
         said = [f"{sign} {bound:g}" for sign, bound in bounds if bound is not None and abs(bound) < 1e6]
         return f"{type_text(parts[0])} {', '.join(said)}".strip()
-    text = {str: "text", int: "integer", float: "number", bool: "bool", tuple: "list", Any: "any value"}
-    return text.get(origin or kind, "mapping")
+    names = {str: "text", int: "integer", float: "number", bool: "bool", tuple: "list", Any: "any value"}
+    return names.get(origin or kind, "mapping")
 
 
 def _escaped(text: str) -> str:

@@ -6,10 +6,10 @@ import argparse
 import shlex
 import signal
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.util import find_spec
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import yaml
@@ -125,13 +125,15 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-class RunningServer(NamedTuple):
+@dataclass
+class RunningServer:
     """A server that listens, and what it serves."""
 
     server: Server
     players: Sequence[Player]
-    followers: Sequence[Follower]
     exporter: Exporter | None
+    exports: bool  # whether models that torch computes are exported, and replaced by the verified export
+    followers: list[Follower] = field(default_factory=list)
 
     def run(self) -> None:
         """Serves until the server is stopped; then all resources are free."""
@@ -145,6 +147,31 @@ class RunningServer(NamedTuple):
             for follower in self.followers:
                 follower.close()
             self.server.close()
+
+    def announce(self, player: Player) -> None:
+        """Says which model a player has."""
+        model = player.model
+        at = f" at tick {model.version}" if model.version >= 0 else " as configured"
+        say(f"serving {player.name}{at} ({model.engine})")
+
+    def upgrade(self, player: Player) -> None:
+        """Begins to export what torch computes now, if that is asked for and possible."""
+        model = player.model
+        if self.exporter is None or not self.exports or not isinstance(model, PureModel) or model.version < 0:
+            return
+        installed = all(find_spec(package) is not None for package in ("onnx", "onnxruntime", "onnxscript"))
+        if installed and getattr(model.algorithm, "exported", None) is not None:
+            self.exporter.begin(player.name, model.version, len(player.entities), partial(self.swap, player))
+
+    def swap(self, player: Player, model: Model) -> None:
+        """Gives a player another model, in the server's own thread."""
+
+        def take() -> None:
+            if player.take(model):
+                self.announce(player)
+                self.upgrade(player)
+
+        self.server.call(take)
 
 
 def prepare(arguments: argparse.Namespace) -> RunningServer:
@@ -218,37 +245,16 @@ def prepare(arguments: argparse.Namespace) -> RunningServer:
     drain_s = getattr(games, "drain_s", _DRAIN_S) if arguments.drain is None else arguments.drain
     server = Server(connection, match, players, drain_s=drain_s, games=arguments.games, records=records, say=say)
 
-    def announce(player: Player) -> None:
-        model = player.model
-        at = f" at tick {model.version}" if model.version >= 0 else " as configured"
-        say(f"serving {player.name}{at} ({model.engine})")
-
-    def upgrade(player: Player) -> None:
-        """Begins to export what torch computes now, if that is asked for and possible."""
-        model = player.model
-        if exporter is None or arguments.engine != "auto" or not isinstance(model, PureModel) or model.version < 0:
-            return
-        installed = all(find_spec(package) is not None for package in ("onnx", "onnxruntime", "onnxscript"))
-        if installed and getattr(model.algorithm, "exported", None) is not None:
-            exporter.begin(player.name, model.version, len(player.entities), partial(swap, player))
-
-    def swap(player: Player, model: Model) -> None:
-        def take() -> None:
-            if player.take(model):
-                announce(player)
-                upgrade(player)
-
-        server.call(take)
-
+    served = RunningServer(server, players, exporter, exports=arguments.engine == "auto")
     for player in players:
-        announce(player)
-    followers = []
+        served.announce(player)
     for player in players:
-        upgrade(player)
+        served.upgrade(player)
         if arguments.checkpoint == "follow" and folder is not None:
             checkpoints, version = folder.checkpoints_path(player.name), player.model.version
-            followers.append(Follower(checkpoints, loads[player.name], partial(swap, player), say, version))
-    return RunningServer(server, players, followers, exporter)
+            swap = partial(served.swap, player)
+            served.followers.append(Follower(checkpoints, loads[player.name], swap, say, version))
+    return served
 
 
 def _match(config: Config, arguments: argparse.Namespace) -> tuple[MatchPlan, Callable[[], ExternalGames]]:

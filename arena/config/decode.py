@@ -217,7 +217,7 @@ def _number_text(kind: Any, value: Any) -> str:
     Bounds that a number reaches by overflow alone are named only if the value is beyond them.
     """
     arms = get_args(kind) if get_origin(kind) in _UNIONS else (kind,)
-    message, numbers = [word for arm in arms if get_origin(arm) is Literal for word in get_args(arm)], []
+    literals, numbers = [word for arm in arms if get_origin(arm) is Literal for word in get_args(arm)], []
     number_found = value if isinstance(value, (int, float)) else 0
     for arm in arms:
         number, *constraints = get_args(arm) if get_origin(arm) is Annotated else (arm,)
@@ -231,7 +231,7 @@ def _number_text(kind: Any, value: Any) -> str:
             numbers.append(", ".join(parts))
         elif arm is not types.NoneType and get_origin(arm) is not Literal:
             return ""
-    return ", or ".join([*message, *numbers, *["null"] * (types.NoneType in arms)]) if numbers else ""
+    return ", or ".join([*literals, *numbers, *["null"] * (types.NoneType in arms)]) if numbers else ""
 
 
 @cache
@@ -240,12 +240,12 @@ def _outline(kind: type[msgspec.Struct]) -> str:
     parts = []
     for field in _fields(kind)[:_OUTLINED]:
         default = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
-        message = show([*default] if isinstance(default, tuple) else default).strip("'")
+        shown = show([*default] if isinstance(default, tuple) else default).strip("'")
         if default is msgspec.NODEFAULT or isinstance(default, msgspec.Struct):
-            message = "..." if default is msgspec.NODEFAULT else "{...}"
+            shown = "..." if default is msgspec.NODEFAULT else "{...}"
         elif isinstance(default, float):
-            message = f"{default:g}"
-        parts.append(f"{field.encode_name}: {message}")
+            shown = f"{default:g}"
+        parts.append(f"{field.encode_name}: {shown}")
     return f"{{{', '.join([*parts, *['...'] * (len(_fields(kind)) > _OUTLINED)])}}}"
 
 
@@ -279,8 +279,8 @@ def is_snapshot_name(name: Any) -> bool:
 
 def show(value: Any) -> str:
     """A value as the file has it, shortened."""
-    message = {None: "null", True: "true", False: "false"}
-    text = message[value] if value is None or isinstance(value, bool) else repr(value)
+    constants = {None: "null", True: "true", False: "false"}
+    text = constants[value] if value is None or isinstance(value, bool) else repr(value)
     return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
 
 

@@ -160,41 +160,8 @@ def write_samples(
         ConfigError: the folder holds samples already.
         WriteError: the folder cannot be written.
     """
-    spaces = {"obs": observation_space, "new_obs": observation_space, "actions": action_space}
-    names = [name for kind, space in spaces.items() for name in column_names(kind, space)]
-    masks, checked = False, []
-    for number, given in enumerate(episodes):
-        masks = "action_mask" in given if number == 0 else masks
-        required = [*names, "rewards", "terminateds", "truncateds", *(["action_mask"] if masks else [])]
-        if missing := [name for name in required if name not in given]:
-            raise ValueError(f"episode {number} lacks {', '.join(missing)}")
-        columns = dict(Batch({name: given[name] for name in required}))
-        count = len(columns["rewards"])
-        if not count:
-            raise ValueError(f"episode {number} is empty")
-        for kind, space in spaces.items():
-            for name, leaf in zip(column_names(kind, space), leaves_of(space), strict=True):
-                rows = columns[name]
-                if rows.shape[1:] != leaf.shape:
-                    raise ValueError(
-                        f"episode {number}: {name} has rows of the shape {rows.shape[1:]}, the space {leaf.shape}"
-                    )
-                if (lost := lost_value(rows, leaf.dtype)) is not None:
-                    raise ValueError(f"episode {number}: {name} has the value {lost}, which {leaf.dtype} does not hold")
-                columns[name] = rows.astype(leaf.dtype)
-        for name in column_names("obs", observation_space):
-            if not np.array_equal(columns[f"new_{name}"][:-1], columns[name][1:]):
-                raise ValueError(f"episode {number}: new_{name} of a row is not {name} of the next one")
-        for name in ("terminateds", "truncateds"):
-            columns[name] = columns[name].astype(np.bool_)
-        ended = columns["terminateds"] | columns["truncateds"]
-        if ended[:-1].any() or not ended[-1]:
-            raise ValueError(f"episode {number} does not end at its last row, where one of its flags is true")
-        columns["rewards"] = columns["rewards"].astype(np.float64)
-        checked.append(Batch({**columns, "episode": np.full(count, number), "begins": np.arange(count) == 0}))
-    if not checked:
-        raise ValueError("there is no episode")
-
+    checked = _checked_episodes(episodes, observation_space, action_space)
+    masks = "action_mask" in checked[0]
     size = mask_size(action_space) if masks else 0
     manifest = Manifest(0, "elsewhere", (EntitySamples("agent", policy, 0, observation_space, action_space, size),))
     home = Path(folder)
@@ -236,3 +203,44 @@ def write_samples(
         with replacing(part_path(place, start=start, lane=0)) as file:
             write_arrays(file, arrays)
     return home
+
+
+def _checked_episodes(
+    episodes: Iterable[Mapping[str, Any]], observation_space: Space[Any], action_space: Space[Any]
+) -> list[Batch]:
+    """The episodes with the dtypes of the spaces; raises what `write_samples` says."""
+    spaces = {"obs": observation_space, "new_obs": observation_space, "actions": action_space}
+    names = [name for kind, space in spaces.items() for name in column_names(kind, space)]
+    masks, checked = False, []
+    for number, episode in enumerate(episodes):
+        masks = "action_mask" in episode if number == 0 else masks
+        required = [*names, "rewards", "terminateds", "truncateds", *(["action_mask"] if masks else [])]
+        if missing := [name for name in required if name not in episode]:
+            raise ValueError(f"episode {number} lacks {', '.join(missing)}")
+        columns = dict(Batch({name: episode[name] for name in required}))
+        count = len(columns["rewards"])
+        if not count:
+            raise ValueError(f"episode {number} is empty")
+        for kind, space in spaces.items():
+            for name, leaf in zip(column_names(kind, space), leaves_of(space), strict=True):
+                rows = columns[name]
+                if rows.shape[1:] != leaf.shape:
+                    raise ValueError(
+                        f"episode {number}: {name} has rows of the shape {rows.shape[1:]}, the space {leaf.shape}"
+                    )
+                if (lost := lost_value(rows, leaf.dtype)) is not None:
+                    raise ValueError(f"episode {number}: {name} has the value {lost}, which {leaf.dtype} does not hold")
+                columns[name] = rows.astype(leaf.dtype)
+        for name in column_names("obs", observation_space):
+            if not np.array_equal(columns[f"new_{name}"][:-1], columns[name][1:]):
+                raise ValueError(f"episode {number}: new_{name} of a row is not {name} of the next one")
+        for name in ("terminateds", "truncateds"):
+            columns[name] = columns[name].astype(np.bool_)
+        ended = columns["terminateds"] | columns["truncateds"]
+        if ended[:-1].any() or not ended[-1]:
+            raise ValueError(f"episode {number} does not end at its last row, where one of its flags is true")
+        columns["rewards"] = columns["rewards"].astype(np.float64)
+        checked.append(Batch({**columns, "episode": np.full(count, number), "begins": np.arange(count) == 0}))
+    if not checked:
+        raise ValueError("there is no episode")
+    return checked

@@ -13,8 +13,8 @@ from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from arena.external.desk import ConnectedGame, RequestTable, Settled, ignore
 from arena.external.errors import ExternalError, check_outcome
+from arena.external.request_queue import ConnectedGame, RequestQueue, Settled, ignore
 from arena.external.samples import checked_reward, fitted, fitted_mask
 from arena.external.slots import Ask, End
 from arena.game.api import Info
@@ -62,18 +62,18 @@ class Clone(Protocol):
 
 
 class EntityLink:
-    """Passes the requests of one entity of a game to the desk; without `clone` there are no checkpoints."""
+    """Passes the requests of one entity of a game to the queue; without `clone` there are no checkpoints."""
 
     def __init__(
         self,
-        desk: RequestTable,
+        requests: RequestQueue,
         entity: int,
         policy: str,
         deliver: Callable[[Callable[[], None]], None],
         clone: Clone | None = None,
     ) -> None:
-        interface = desk.interface
-        self.desk, self.entity, self.policy, self.deliver, self.clone = desk, entity, policy, deliver, clone
+        interface = requests.interface
+        self.requests, self.entity, self.policy, self.deliver, self.clone = requests, entity, policy, deliver, clone
         self.name, self.mask_size = interface.entities[entity], interface.mask_sizes[entity]
         self.observation_space, self.action_space = (
             interface.observation_spaces[entity],
@@ -121,9 +121,9 @@ class EntityLink:
         ask = request._replace(reward=self.reward, void=self.void, info=self.info or None)
         self.reward, self.void, self.info = 0.0, False, {}
         if forward is None:
-            self.desk.ask(self.game, {self.entity: ask}, ignore)
+            self.requests.ask(self.game, {self.entity: ask}, ignore)
         else:
-            self.desk.ask(self.game, {self.entity: ask}, forward.settled, {self.entity: forward.answered})
+            self.requests.ask(self.game, {self.entity: ask}, forward.settled, {self.entity: forward.answered})
         return forward
 
     def end(
@@ -133,13 +133,13 @@ class EntityLink:
         end = End(last, self.reward, truncated, void=self.void, info={**self.info, **(info or {})} or None)
         self.reward, self.void, self.info = 0.0, False, {}
         self.ended = True
-        self.desk.end(self.game, self.entity, end, settled)
+        self.requests.end(self.game, self.entity, end, settled)
 
     def pay(self) -> None:
-        """Passes rewards to the desk that no request has carried."""
+        """Passes rewards to the queue that no request has carried."""
         if self.reward and self.takes_part and not self.ended:
             reward, self.reward = self.reward, 0.0
-            self.desk.pay(self.game, self.entity, reward)
+            self.requests.pay(self.game, self.entity, reward)
 
 
 class Forward:

@@ -21,8 +21,8 @@ from typing import Any, cast
 
 import msgspec
 
-from arena.external.desk import entity_index
 from arena.external.errors import Code, ExternalClosed, ExternalError, check_outcome
+from arena.external.request_queue import entity_index
 from arena.external.samples import as_json, checked_reward, fitted, fitted_mask
 from arena.game.api import Info, Interface
 from arena.records.space_json import space_from_json

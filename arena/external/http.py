@@ -6,7 +6,7 @@
     http_requests     headers and bodies of requests, and pages for operators
     http_sessions     games and their actors
 
-The desk takes requests from the server's thread to the environment's and actions back.
+The queue of requests takes requests from the server's thread to the environment's and actions back.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from arena.external.access import Access
 from arena.external.actor import Clone
 from arena.external.builtin_actors import JsonActor, raw_actor
 from arena.external.declaration import declared_interface
-from arena.external.desk import ConnectedGame, ConnectedGames
 from arena.external.http_loop import ServerLoop
 from arena.external.http_metrics import Metrics
 from arena.external.http_requests import Requests
 from arena.external.http_sessions import Sessions
+from arena.external.request_queue import ConnectedGame, ConnectedGames
 from arena.external.slots import Answers
 from arena.external.thread import interface_of
 from arena.external.threads import ActorThreads
@@ -159,7 +159,7 @@ class HttpGames(ConnectedGames):
         """
         from arena.external.http_connection import Connections
 
-        self.desk.ring = ring
+        self.requests.ring = ring
         family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
         try:
             listener = socket.create_server((self._host.strip("[]"), self._port), family=family, backlog=1024)
@@ -169,7 +169,7 @@ class HttpGames(ConnectedGames):
         host = f"[{self._host.strip('[]')}]" if family == socket.AF_INET6 else self._host
         self.address = f"http://{host}:{listener.getsockname()[1]}/step"
         sessions = self._sessions = Sessions(
-            self.desk,
+            self.requests,
             self._actor,
             self._config,
             slots=slots,
@@ -211,15 +211,15 @@ class HttpGames(ConnectedGames):
 
     def run_on_loop(self, turn: Callable[[], float | None]) -> None:
         """Calls `turn` on the server's loop whenever a request has come; see `ServerLoop.take_turns`."""
-        self.desk.ring = self._loop.want_turn
+        self.requests.ring = self._loop.want_turn
         self._loop.take_turns(turn)
-        self.desk.ring = lambda: None
+        self.requests.ring = lambda: None
         if self.failure is not None:
             raise self.failure
 
     def answer(self, actions: Answers) -> None:
         """Sends the actions to the actors; does not wait for clients."""
-        self.desk.answer(actions)
+        self.requests.answer(actions)
         rows = len(actions.slots)
         versions = dict(zip(self.policies, actions.versions, strict=True))
 
@@ -249,7 +249,7 @@ class HttpGames(ConnectedGames):
         sessions, seconds = self._sessions, self.rules.close_s
         if sessions is not None:
             self._loop.deliver(sessions.end_all)
-        self.desk.close(reason)
+        self.requests.close(reason)
         if sessions is None:
             return
         if not self._loop.stop(seconds + 1.0):

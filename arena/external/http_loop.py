@@ -52,9 +52,8 @@ class ServerLoop:
         from arena.external.http_connection import HttpConnection, RateLimitedRecords
 
         for logger in map(logging.getLogger, ("uvicorn.error", HttpConnection.__module__)):  # what clients cause
-            if not any(
-                isinstance(one, RateLimitedRecords) for one in logger.filters
-            ):  # of another server in this process
+            # Another server of this process may have added one.
+            if not any(isinstance(one, RateLimitedRecords) for one in logger.filters):
                 logger.addFilter(RateLimitedRecords())
         self._server = uvicorn.Server(
             uvicorn.Config(

@@ -19,9 +19,9 @@ from arena.config.schema import TickRules
 from arena.external.access import Ends
 from arena.external.actor import Agent, Clone, EntityLink, RemoteBuffer, RemoteModel
 from arena.external.builtin_actors import BuiltinActor, GameStart
-from arena.external.desk import ConnectedGame, RequestTable, Settled, entity_index
 from arena.external.errors import ExternalError
 from arena.external.http_metrics import Metrics
+from arena.external.request_queue import ConnectedGame, RequestQueue, Settled, entity_index
 from arena.external.threads import ActorThreads
 
 _log = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ class RequestError(Exception):
 class Sessions:
     """The games that clients play, and what becomes of each request."""
 
-    desk: RequestTable
+    requests: RequestQueue
     actor: Any  # the class of the actors
     config: Any  # given to each of them
     slots: int
@@ -206,7 +206,7 @@ class Sessions:
 
     async def _serve(self, session: _Session, kind: str, data: bytes) -> bytes:
         """The answer to a request whose turn has come."""
-        interface = self.desk.interface
+        interface = self.requests.interface
         if kind in ("start", "auto"):
             game = ConnectedGame("", tuple(range(len(interface.entities))), training=False)
             try:
@@ -219,11 +219,11 @@ class Sessions:
                     after = self._last_slots.get(session.client)
                     game = ConnectedGame(session.name, tuple(entities), start.training, after=after)
                 session.game = game
-                await self._taken(lambda settled: self.desk.begin(game, settled))
+                await self._taken(lambda settled: self.requests.begin(game, settled))
             except ExternalError as error:
                 raise RequestError(error.code, error.message) from None
             session.links = session.links or [
-                EntityLink(self.desk, entity, policy, self.deliver, self.clone)
+                EntityLink(self.requests, entity, policy, self.deliver, self.clone)
                 for entity, policy in enumerate(self.policies)
             ]
             for link in session.links:
@@ -270,7 +270,7 @@ class Sessions:
         return body
 
     async def _taken(self, put: Callable[[Settled], None]) -> None:
-        """Puts a request to the desk and waits until the table has taken it; raises `ExternalError` if it has not."""
+        """Puts a request to the queue and waits until the table has taken it; raises `ExternalError` if it has not."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def settle(error: ExternalError | None) -> None:
@@ -331,7 +331,7 @@ class Sessions:
     def _lose(self, session: _Session, reason: str) -> None:
         """Ends a game, also in the table."""
         self._leave(session, reason)
-        self.desk.lose(session.game, reason)
+        self.requests.lose(session.game, reason)
 
     def _leave(self, session: _Session, reason: str) -> None:
         """A game is over; its requests that wait are answered with the reason.

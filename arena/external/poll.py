@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, Protocol
 from gymnasium.spaces import Space
 
 from arena.errors import GameError
-from arena.external.desk import ConnectedGame, ConnectedGames, Settled
 from arena.external.errors import ExternalError
+from arena.external.request_queue import ConnectedGame, ConnectedGames, Settled
 from arena.external.slots import Answers, Ask, End, Slots
 from arena.external.thread import interface_of
 from arena.game.arrays import copied
@@ -101,9 +101,8 @@ class PolledGames(ConnectedGames):
         # By game that is being reset: the results of polls in the meantime, and when these polls returned.
         self._resetting: dict[Hashable, list[tuple[float, Parts]]] = {}
         self._reset_at: dict[Hashable, float] = {}  # results of polls that returned earlier are of the game before
-        self._successors: dict[
-            Hashable, ConnectedGame
-        ] = {}  # the game before, until the first observation of the next one
+        # The game before, until the first observation of the next one.
+        self._successors: dict[Hashable, ConnectedGame] = {}
         self._waiting: dict[Hashable, deque[_Polled]] = {}  # games with requests that the table has not taken
         self._ahead = False  # whether the environment is not polled
         self._thread = threading.Thread(target=self._run, name=f"{type(env).__name__}.poll", daemon=True)
@@ -112,7 +111,7 @@ class PolledGames(ConnectedGames):
 
     def open(self, slots: int, ring: Callable[[], None]) -> None:
         """Starts to poll."""
-        self.desk.ring = ring
+        self.requests.ring = ring
         self._thread.start()
 
     def poll(self, table: Slots) -> float | None:
@@ -129,7 +128,7 @@ class PolledGames(ConnectedGames):
 
     def answer(self, actions: Answers) -> None:
         """Sends the actions."""
-        self.desk.answer(actions)
+        self.requests.answer(actions)
         if self._actions:
             sent, self._actions = self._actions, {}
             self._env.send_actions(sent)
@@ -141,7 +140,7 @@ class PolledGames(ConnectedGames):
             polled = next((one for one in self._games.values() if one.game.slot == slot), None)
             if polled is not None and reason != "over":
                 self._resetting[polled.env_id] = []
-        self.desk.drop(slot, reason)
+        self.requests.drop(slot, reason)
         if polled is None:
             return  # its end has come meanwhile, and the thread resets it
         self._report_dropped(polled.env_id, reason)
@@ -155,7 +154,7 @@ class PolledGames(ConnectedGames):
         self._closed = True
         with self._lock:
             playing = list(self._games)
-        self.desk.close(reason)
+        self.requests.close(reason)
         for env_id in playing:
             self._report_dropped(env_id, reason)
         self._env.stop()
@@ -256,15 +255,15 @@ class PolledGames(ConnectedGames):
         polled = self._games.get(env_id)
         if polled is None and not observations:
             return None  # of a game that is over
-        desk = self.desk
-        with desk.lock:
+        requests = self.requests
+        with requests.lock:
             if polled is None:
                 game = ConnectedGame(
                     str(env_id), tuple(self._indices.values()), after=self._successors.pop(env_id, None)
                 )
                 polled = self._games[env_id] = _Polled(env_id, game, set(self._indices))
                 self._waiting.setdefault(env_id, deque()).append(polled)
-                desk.begin(game, self._settled(polled, ALL))
+                requests.begin(game, self._settled(polled, ALL))
             all_over = bool(terminateds.get(ALL) or truncateds.get(ALL))
             for agent in [*agents, *(sorted(polled.playing - set(agents)) if all_over else ())]:
                 terminated = bool(terminateds.get(agent) or (terminateds.get(ALL) and not truncateds.get(agent)))
@@ -275,13 +274,13 @@ class PolledGames(ConnectedGames):
                 if (terminated or truncated) and (agent in polled.playing or agent in observations):
                     polled.playing.discard(agent)
                     end = End(observation, reward, truncated, info=info or None)
-                    desk.end(polled.game, index, end, self._settled(polled, agent))
+                    requests.end(polled.game, index, end, self._settled(polled, agent))
                 elif agent in observations:
                     ask = Ask(observation, reward, copied(mask), copied(action), info=info or None)
                     answered = {index: partial(self._answered, env_id, agent)} if action is None else None
-                    desk.ask(polled.game, {index: ask}, self._settled(polled, agent), answered)
+                    requests.ask(polled.game, {index: ask}, self._settled(polled, agent), answered)
                 elif agent in rewards and agent in polled.playing and not (terminated or truncated):
-                    desk.pay(polled.game, index, reward, self._settled(polled, agent), info=info)
+                    requests.pay(polled.game, index, reward, self._settled(polled, agent), info=info)
         if polled.playing:
             return None
         if self._games.get(env_id) is polled:

@@ -13,8 +13,8 @@ from typing import Any
 from gymnasium.spaces import Space
 
 from arena.errors import ConfigError
-from arena.external.desk import ConnectedGame, ConnectedGames, Settled, entity_index
 from arena.external.errors import ExternalClosed, ExternalError, check_outcome
+from arena.external.request_queue import ConnectedGame, ConnectedGames, Settled, entity_index
 from arena.external.slots import Ask, End
 from arena.game.api import Info, Interface
 
@@ -121,7 +121,7 @@ class ExternalEnv(ABC):
         table = self._table
         game = table.game(episode_id)
         asks = {entity_index(table.interface, game.entities, entity): Ask(observation, mask=mask, given=action)}
-        table.wait(lambda settled: table.desk.ask(game, asks, settled))
+        table.wait(lambda settled: table.requests.ask(game, asks, settled))
 
     def log_returns(
         self, episode_id: str, reward: float, info: Info | None = None, *, entity: str | None = None
@@ -136,7 +136,7 @@ class ExternalEnv(ABC):
         table = self._table
         game = table.game(episode_id)
         index = entity_index(table.interface, game.entities, entity)
-        table.wait(lambda settled: table.desk.pay(game, index, reward, settled, info=info))
+        table.wait(lambda settled: table.requests.pay(game, index, reward, settled, info=info))
 
     def end_episode(
         self,
@@ -163,7 +163,7 @@ class ExternalEnv(ABC):
         if isinstance(info, dict):  # else refused by the table
             check_outcome(info.get("outcome"))
         end = End(observation, truncated=truncated, info=info)
-        table.wait(lambda settled: table.desk.end(game, index, end, settled))
+        table.wait(lambda settled: table.requests.end(game, index, end, settled))
         table.left_slot.number = game.slot
 
     @property
@@ -199,7 +199,7 @@ class ThreadGames(ConnectedGames):
                 if not ((self._closed or self._drains) and isinstance(error, ExternalClosed)):
                     self.failure = error
             self._returned = True
-            self.desk.ring()
+            self.requests.ring()
 
         self._thread = threading.Thread(target=run, name=f"{type(env).__name__}.run", daemon=True)
 
@@ -215,7 +215,7 @@ class ThreadGames(ConnectedGames):
                 raise ExternalError("already_started", f"the episode {name!r} is running")
             self._games[name] = game
         try:
-            self.wait(lambda settled: self.desk.begin(game, settled))
+            self.wait(lambda settled: self.requests.begin(game, settled))
         except ExternalError as error:
             self.forget(game)
             if error.code == "draining":
@@ -244,11 +244,11 @@ class ThreadGames(ConnectedGames):
 
         asks = {entity: Ask(observation, mask=masks.get(entity)) for entity, observation in observations.items()}
         handlers = {entity: partial(_answered, answer) for entity, answer in answers.items()}
-        self.desk.ask(game, asks, settled, handlers)
+        self.requests.ask(game, asks, settled, handlers)
         return {entity: _result(answer) for entity, answer in answers.items()}
 
     def wait(self, put: Callable[[Settled], None]) -> None:
-        """Puts a request to the desk and waits until the table has taken it.
+        """Puts a request to the queue and waits until the table has taken it.
 
         Raises:
             ExternalError: the table has refused it.
@@ -273,18 +273,18 @@ class ThreadGames(ConnectedGames):
     @property
     def exhausted(self) -> bool:
         """Whether `run` has returned, and none of its requests waits."""
-        return self._returned and self.desk.idle
+        return self._returned and self.requests.idle
 
     def open(self, slots: int, ring: Callable[[], None]) -> None:
         """Starts the thread."""
-        self.desk.ring = ring
+        self.requests.ring = ring
         self._thread.start()
 
     def close(self, reason: str) -> None:
         """Every blocked or later call raises `ExternalClosed`; waits for `run` to return, at most `close_s`."""
         self._env.closed = True
         self._closed = self._closed or reason
-        self.desk.close(reason)
+        self.requests.close(reason)
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(self.rules.close_s)
 

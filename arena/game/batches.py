@@ -18,10 +18,12 @@ from arena.game.api import Flags
 from arena.game.arrays import lost_value
 from arena.game.ragged import Ragged
 from arena.game.spaces import Columns, Leaf, check_choices, is_ragged, stack
-from arena.game.units import Items, Shown, UnitActions, UnitSpace
+from arena.game.units import AvailableActions, Items, UnitActions, UnitSpace
 
 
-def batched_space(space: Space[Any], rows: int, shown: Callable[[], Shown | None] | None = None) -> Space[Any]:
+def batched_space(
+    space: Space[Any], rows: int, shown: Callable[[], AvailableActions | None] | None = None
+) -> Space[Any]:
     """The space of batches of `rows` samples: as Gymnasium's `batch_space`, with `Ragged` for ragged leaves."""
     if not is_ragged(space):
         return batch_space(space, rows)
@@ -110,7 +112,7 @@ class UnitActionRows(_Rows):
 
     single: UnitActions
 
-    def __init__(self, single: UnitActions, rows: int, shown: Callable[[], Shown | None] | None) -> None:
+    def __init__(self, single: UnitActions, rows: int, shown: Callable[[], AvailableActions | None] | None) -> None:
         super().__init__(single, rows)
         self._shown = shown
 
@@ -128,7 +130,9 @@ class UnitActionRows(_Rows):
         return {**self.__dict__, "_shown": None}  # of a copy nothing is shown
 
 
-def action_leaves(space: Space[Any], actions: Sequence[Any], shown: Shown | None, *, first_row: int) -> list[Any]:
+def action_leaves(
+    space: Space[Any], actions: Sequence[Any], shown: AvailableActions | None, *, first_row: int
+) -> list[Any]:
     """The leaves of single actions, one per row, checked; raises as `batch_leaves`."""
     for action in actions:
         _check_form(space, action, "action")
@@ -141,7 +145,13 @@ def action_leaves(space: Space[Any], actions: Sequence[Any], shown: Shown | None
 
 
 def batch_leaves(
-    space: Space[Any], columns: Columns, batch: Any, shown: Shown | None, *, active: Flags, first_row: int = 0
+    space: Space[Any],
+    columns: Columns,
+    batch: Any,
+    shown: AvailableActions | None,
+    *,
+    active: Flags,
+    first_row: int = 0,
 ) -> list[Any]:
     """The leaves of a batch of actions, checked; ragged leaves may be given as sequences of arrays, one per row.
 

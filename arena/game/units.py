@@ -29,7 +29,7 @@ MOST_UNITS = 2**31
 _FLAG, _INDEX = np.dtype(np.int8), np.dtype(np.int64)
 _FLAGS = spaces.Box(0, 1, (), np.int8)
 Integers = NDArray[np.int64]
-Shown: TypeAlias = Mapping[str, Mapping[str, Any]]
+AvailableActions: TypeAlias = Mapping[str, Mapping[str, Any]]
 """What an observation says about actions: `actors`, and `actees` and `mask` where the action has them, by action."""
 
 
@@ -70,7 +70,7 @@ class Select:
 ActionKind: TypeAlias = Choice | Select | GlobalChoice
 
 
-class RuleViolation(NamedTuple):
+class Breach(NamedTuple):
     """The first rule that a batch breaks."""
 
     row: int
@@ -123,14 +123,14 @@ class UnitActions(spaces.Dict):
         actions: Mapping[str, ActionKind],
         *,
         of: Mapping[str, Any] | None = None,
-        shown: Callable[[], Shown | None] | None = None,
+        shown: Callable[[], AvailableActions | None] | None = None,
     ) -> None:
         self.actions = dict(actions)
         self.of = dict(of or {"types": {}, "global_features": (), "hidden": ()})
         self._shown = shown
         super().__init__(OrderedDict((name, Items(spaces.Discrete(kind.choices))) for name, kind in actions.items()))
 
-    def showing(self, shown: Callable[[], Shown | None]) -> UnitActions:
+    def showing(self, shown: Callable[[], AvailableActions | None]) -> UnitActions:
         """The same space, whose `sample` draws among the choices that this function returns at that moment."""
         return UnitActions(self.actions, of=self.of, shown=shown)
 
@@ -145,14 +145,14 @@ class UnitActions(spaces.Dict):
         drawn = self.draw(self.one_row(mask), self.np_random)
         return {name: choices[0] for name, choices in drawn.items()}
 
-    def draw(self, shown: Shown, generator: np.random.Generator) -> dict[str, Ragged]:
+    def draw(self, shown: AvailableActions, generator: np.random.Generator) -> dict[str, Ragged]:
         """Choices of all rows, drawn evenly among what is allowed; `ValueError`: an actor can choose nothing."""
         return {
             name: Ragged(_picked(name, kind, shown[name], generator), shown[name]["actors"].lengths)
             for name, kind in self.actions.items()
         }
 
-    def first_allowed(self, shown: Shown, labels: Mapping[str, int] | None = None) -> dict[str, Ragged]:
+    def first_allowed(self, shown: AvailableActions, labels: Mapping[str, int] | None = None) -> dict[str, Ragged]:
         """Choices of all rows without chance: the given label where it is allowed, else the first allowed choice."""
         found = {}
         for name, kind in self.actions.items():
@@ -165,7 +165,7 @@ class UnitActions(spaces.Dict):
             found[name] = Ragged(choices, parts["actors"].lengths)
         return found
 
-    def check_choices(self, batch: Mapping[str, Ragged], shown: Shown | None, *, first_row: int = 0) -> None:
+    def check_choices(self, batch: Mapping[str, Ragged], shown: AvailableActions | None, *, first_row: int = 0) -> None:
         """Checks that there is one choice per actor, and each is in its range; without `shown` only the ranges.
 
         `first_row` is the number of the first row in the messages of `ValueError`.
@@ -212,7 +212,7 @@ class UnitActions(spaces.Dict):
                 )
         return found
 
-    def one_row(self, shown: Shown) -> dict[str, dict[str, Ragged]]:
+    def one_row(self, shown: AvailableActions) -> dict[str, dict[str, Ragged]]:
         """A single sample of what is shown, as a batch of one row; an action that is absent has no actors."""
         rows: dict[str, dict[str, Ragged]] = {}
         for name, kind in self.actions.items():
@@ -374,7 +374,7 @@ class UnitSpace(spaces.Dict):
                 )
         return whole
 
-    def breach(self, batch: Mapping[str, Any]) -> RuleViolation | None:
+    def breach(self, batch: Mapping[str, Any]) -> Breach | None:
         """The first rule that a batched sample breaks, or None.
 
         Numbers are finite; actors and actees are distinct indices of units that are not hidden; masks have one entry
@@ -383,18 +383,18 @@ class UnitSpace(spaces.Dict):
         if self.global_features and not is_finite(batch["globals"]):
             row, feature = np.argwhere(~np.isfinite(batch["globals"]))[0]
             value = batch["globals"][row, feature]
-            return RuleViolation(int(row), f"global feature {self.global_features[feature]!r} is {value}")
+            return Breach(int(row), f"global feature {self.global_features[feature]!r} is {value}")
         for name, features in self.types.items():
             units = batch["units"][name]
             if units.total and not is_finite(units.values):
                 item, feature = np.argwhere(~np.isfinite(units.values))[0]
                 row, place, value = units.rows()[item], units.places()[item], units.values[item, feature]
-                return RuleViolation(int(row), f"feature {features[feature]!r} of {name} {place} is {value}")
+                return Breach(int(row), f"feature {features[feature]!r} of {name} {place} is {value}")
         for name in self.hidden:
             units, visible = batch["units"][name], batch["visible"][name]
             if (row_ := _first_difference(visible.lengths, units.lengths)) is not None:
                 found, expected = visible.lengths[row_], units.lengths[row_]
-                return RuleViolation(row_, f"'visible' has {found} items for {expected} units of type {name!r}")
+                return Breach(row_, f"'visible' has {found} items for {expected} units of type {name!r}")
             if (breach := _breach_of_flags(visible, f"'visible' of type {name!r}")) is not None:
                 return breach
         return self._breach_of_actions(batch)
@@ -477,7 +477,7 @@ class UnitSpace(spaces.Dict):
     def _parts(self) -> tuple[Any, ...]:
         return list(self.types.items()), self.global_features, list(self.actions.items()), self.hidden
 
-    def _breach_of_actions(self, batch: Mapping[str, Any]) -> RuleViolation | None:
+    def _breach_of_actions(self, batch: Mapping[str, Any]) -> Breach | None:
         counts = self.lengths(batch)
         begin = np.add.accumulate(counts) - counts
         flags = None  # of all units of all rows, in the order of indices
@@ -494,12 +494,10 @@ class UnitSpace(spaces.Dict):
             if isinstance(kind, GlobalChoice):
                 where = f"action {name!r}"
                 if (row := _first(actors.lengths > 1)) is not None:
-                    return RuleViolation(
-                        row, f"{where}: {actors.lengths[row]} actors, but the row chooses at most once"
-                    )
+                    return Breach(row, f"{where}: {actors.lengths[row]} actors, but the row chooses at most once")
                 if (item := _first(actors.values != np.repeat(counts, actors.lengths))) is not None:
                     row = int(actors.rows()[item])
-                    return RuleViolation(
+                    return Breach(
                         row, f"{where}: its actor must be {counts[row]}, the number of units, got {actors.values[item]}"
                     )
             elif (breach := _breach_of_indices(actors, counts, begin, flags, name, "actor")) is not None:
@@ -512,9 +510,9 @@ class UnitSpace(spaces.Dict):
                     return breach
                 where = f"action {name!r}"
                 if (row := _first((actors.lengths > 0) & (actees.lengths == 0))) is not None:
-                    return RuleViolation(row, f"{where}: actor {actors[row][0]} has nothing to select")
+                    return Breach(row, f"{where}: actor {actors[row][0]} has nothing to select")
                 if (row := _first((actors.lengths == 0) & (actees.lengths > 0))) is not None:
-                    return RuleViolation(row, f"{where}: {actees.lengths[row]} actees, but no actor")
+                    return Breach(row, f"{where}: {actees.lengths[row]} actees, but no actor")
             if kind.masked and (breach := _breach_of_mask(kind, parts, name)) is not None:
                 return breach
         return None
@@ -609,20 +607,18 @@ def _first(wrong: NDArray[np.bool_]) -> int | None:
     return None if place < 0 else place
 
 
-def _breach_of_flags(flags: Ragged, where: str) -> RuleViolation | None:
+def _breach_of_flags(flags: Ragged, where: str) -> Breach | None:
     values = flags.values
     wrong = values.view(np.uint8) > 1 if values.dtype == np.int8 else (values != 0) & (values != 1)
     if not np.count_nonzero(wrong):
         return None
     item = int(np.argwhere(wrong)[0][0])
-    return RuleViolation(
-        int(flags.rows()[item]), f"{where} holds {flags.values[item].tolist()}; only 0 and 1 are allowed"
-    )
+    return Breach(int(flags.rows()[item]), f"{where} holds {flags.values[item].tolist()}; only 0 and 1 are allowed")
 
 
 def _breach_of_indices(
     found: Ragged, counts: Integers, begin: Integers, flags: NDArray[np.int8] | None, action: str, what: str
-) -> RuleViolation | None:
+) -> Breach | None:
     """The first index that is no unit, is there twice, or is hidden (where `flags` of all units of all rows is 0).
 
     The units of a row, `counts` [B] of them, begin at `begin` [B] among those of all rows.
@@ -636,25 +632,25 @@ def _breach_of_indices(
     if (item := _first(wrong)) is not None:
         row = int(found.rows()[item])
         text = f"{what} {values[item]} is no unit; there are {counts[row]}, counted from 0"
-        return RuleViolation(row, f"action {action!r}: {text}")
+        return Breach(row, f"action {action!r}: {text}")
     everywhere = values + begin.repeat(lengths)
     times = np.bincount(everywhere)
     if np.count_nonzero(times) < len(values):
         item = int(np.argmax(times[everywhere] > 1))
-        return RuleViolation(int(found.rows()[item]), f"action {action!r}: {what} {values[item]} is there twice")
+        return Breach(int(found.rows()[item]), f"action {action!r}: {what} {values[item]} is there twice")
     if flags is not None and (item := _first(flags[everywhere] == 0)) is not None:
-        return RuleViolation(int(found.rows()[item]), f"action {action!r}: {what} {values[item]} is hidden")
+        return Breach(int(found.rows()[item]), f"action {action!r}: {what} {values[item]} is hidden")
     return None
 
 
-def _breach_of_mask(kind: ActionKind, parts: Mapping[str, Ragged], action: str) -> RuleViolation | None:
+def _breach_of_mask(kind: ActionKind, parts: Mapping[str, Ragged], action: str) -> Breach | None:
     actors, mask = parts["actors"], parts["mask"]
     select = isinstance(kind, Select)
     expected, rows = (actors.lengths * parts["actees"].lengths, "entries") if select else (actors.lengths, "rows")
     where = f"action {action!r}"
     if (row := _first_difference(mask.lengths, expected)) is not None:
         choices = f"{parts['actees'].lengths[row]} actees" if isinstance(kind, Select) else f"{kind.choices} choices"
-        return RuleViolation(
+        return Breach(
             row,
             f"{where}: its mask has {mask.lengths[row]} {rows} for {actors.lengths[row]} actors with {choices} each",
         )
@@ -676,9 +672,7 @@ def _breach_of_mask(kind: ActionKind, parts: Mapping[str, Ragged], action: str) 
     if (breach := _breach_of_flags(mask, f"{where}: its mask")) is not None:
         return breach
     if (stuck := _first(most == 0)) is not None:
-        return RuleViolation(
-            int(actors.rows()[stuck]), f"{where}: actor {actors.values[stuck]}: its mask forbids everything"
-        )
+        return Breach(int(actors.rows()[stuck]), f"{where}: actor {actors.values[stuck]}: its mask forbids everything")
     return None
 
 

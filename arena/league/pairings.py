@@ -18,7 +18,7 @@ import numpy as np
 
 from arena.config.matches import KnockoutConfig, MatchConfig, Pair, SwissConfig, neighbors
 from arena.league.ratings.ratings import Ratings, fit
-from arena.league.results import GameResult, Results
+from arena.league.results import Encounter, Results
 from arena.league.timeline import Timeline
 
 _DIGITS = 5  # of an Elo; rounding of the fit is far smaller, and decides nothing
@@ -32,7 +32,7 @@ Shares: TypeAlias = Mapping[str, float]
 def shares(
     entry: KnockoutConfig | SwissConfig,
     pairings: Pairings,
-    games: Iterable[tuple[MatchConfig, Sequence[GameResult]]],
+    games: Iterable[tuple[MatchConfig, Sequence[Encounter]]],
 ) -> Shares:
     """The shares of one round of a tournament.
 
@@ -50,7 +50,7 @@ def shares(
 def results_of(
     entry: KnockoutConfig | SwissConfig,
     pairings: Pairings,
-    games: Iterable[tuple[MatchConfig, Sequence[GameResult]]],
+    games: Iterable[tuple[MatchConfig, Sequence[Encounter]]],
 ) -> Mapping[frozenset[str], Results]:
     """The games of each pairing of one round; as `shares`."""
 

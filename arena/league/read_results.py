@@ -20,7 +20,7 @@ import msgspec
 
 from arena.config import Config, load_config
 from arena.errors import ConfigError
-from arena.league.results import GameResult, Results, encounters_of
+from arena.league.results import Encounter, Results, encounters_of
 from arena.league.timeline import Period, PolicyReset, Timeline
 from arena.records import boundary
 from arena.records.folder import RunFolder
@@ -96,7 +96,7 @@ class GameReader:
     ) -> None:
         self.config = config
         self.returns: dict[str, list[float]] = {}
-        self.played: list[dict[int, list[GameResult]]] = []
+        self.played: list[dict[int, list[Encounter]]] = []
         self._folder, self._keeps_played, self._until, self._journal = folder, keeps_played, until, journal
         self._rounds: list[Round] = []
         self._rounds_at = self._episodes_at = 0  # the bytes after the lines that were read
@@ -108,7 +108,7 @@ class GameReader:
         self._first: int | None = None
         self._cut: dict[str, Counter[str]] = {}  # per game and player
         self._lengths: set[int] = set()
-        self._known: dict[Any, tuple[GameResult, ...]] = {}  # the games of a match end in few ways
+        self._known: dict[Any, tuple[Encounter, ...]] = {}  # the games of a match end in few ways
 
     def read(self, last: int | None = None) -> ResultSet:
         """The games up to the end of a round, which is over; None: up to the newest game on record.
@@ -219,7 +219,7 @@ class GameReader:
         found = self._encounters(msgspec.structs.replace(episode, seats=seats))
         return frozenset(name for one in found if one.first != one.second for name in (*one.first, *one.second))
 
-    def _encounters(self, episode: EpisodeRecord) -> tuple[GameResult, ...]:
+    def _encounters(self, episode: EpisodeRecord) -> tuple[Encounter, ...]:
         """The encounters of a finished game; () if it does not count."""
         players, outcomes = tuple(seat.policy for seat in episode.seats), tuple(seat.outcome for seat in episode.seats)
         key = (episode.round, episode.match, episode.env, players, outcomes)

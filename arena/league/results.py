@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 from arena.records.outcome import Outcome, compared
 
 Team: TypeAlias = tuple[str, ...]
-Played: TypeAlias = "Sequence[Mapping[int, Sequence[GameResult]]]"
+Played: TypeAlias = "Sequence[Mapping[int, Sequence[Encounter]]]"
 """Per round and match the games that count, however old, in the order in which they ended."""
 
 
@@ -44,7 +44,7 @@ class Score(NamedTuple):
         return Score(self.wins + other.wins, self.draws + other.draws, self.losses + other.losses)
 
 
-class GameResult(NamedTuple):
+class Encounter(NamedTuple):
     """One finished game: the teams of the first and the second side, and how it ended for the first."""
 
     first: Team
@@ -64,7 +64,7 @@ _ONE: Mapping[Outcome, Score] = {"win": Score(wins=1), "draw": Score(draws=1), "
 class Results:
     """Games of any number of players."""
 
-    def __init__(self, encounters: Iterable[GameResult] = ()) -> None:
+    def __init__(self, encounters: Iterable[Encounter] = ()) -> None:
         self._scores: dict[tuple[Team, Team], Score] = {}
         self._by_side: dict[tuple[Team, Team], Score] = {}
         self._without: dict[tuple[Team, Team], Score] = {}
@@ -161,7 +161,7 @@ def encounters_of(
     sides: Sequence[Sequence[int]],
     outcomes: Sequence[Outcome | None],
     returns: Sequence[float | None] = (),
-) -> tuple[GameResult, ...]:
+) -> tuple[Encounter, ...]:
     """The encounters of a finished game; () if it says nothing about the strength of its players.
 
     A game of two sides says nothing where a seat has no outcome, where those of one side differ, or where the two sides
@@ -176,7 +176,7 @@ def encounters_of(
     teams = [tuple(sorted(players[seat] for seat in side)) for side in sides]
     if len(sides) != 2:
         return tuple(
-            GameResult(first, second, outcome)
+            Encounter(first, second, outcome)
             for (first, mine), (second, theirs) in combinations(zip(teams, returns, strict=False), 2)
             if (outcome := compared(mine, theirs)) is not None
         )
@@ -187,7 +187,7 @@ def encounters_of(
     if mine is None or _OTHER[mine] != theirs:
         return ()
     first, second = teams
-    return (GameResult(first, second, mine),)
+    return (Encounter(first, second, mine),)
 
 
 def _count(scores: dict[tuple[Team, Team], Score], first: Team, second: Team, score: Score) -> None:

@@ -18,7 +18,7 @@ from arena.config.matches import MatchConfig, Pair
 from arena.config.named import check_texts
 from arena.config.schema import Config
 from arena.errors import ConfigError, located
-from arena.league.results import GameResult, Played
+from arena.league.results import Encounter, Played
 from arena.plan.plan import Plan
 from arena.records import boundary, checksums
 from arena.records.folder import RunFolder
@@ -158,11 +158,11 @@ class History:
             for made in self._rounds
         )
 
-    def games(self) -> Iterator[list[tuple[MatchConfig, Sequence[GameResult]]]]:
+    def games(self) -> Iterator[list[tuple[MatchConfig, Sequence[Encounter]]]]:
         """Per round the games of each match, with what the match was made of."""
         return ([*made.described(games)] for made, games in zip(self._rounds, self._played, strict=True))
 
-    def games_since_begun(self, policy: str) -> Iterator[list[tuple[MatchConfig, Sequence[GameResult]]]]:
+    def games_since_begun(self, policy: str) -> Iterator[list[tuple[MatchConfig, Sequence[Encounter]]]]:
         """Per round all games since a policy started over or became a copy of another one, if it did."""
         changed = [made.number for made in self._rounds if policy in made.forks or policy in made.resets]
         return itertools.islice(self.games(), max(changed, default=0), None)

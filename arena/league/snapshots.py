@@ -13,12 +13,12 @@ from arena.config.league import SnapshotsConfig
 from arena.config.matches import MatchConfig
 from arena.league.ratings import sprt
 from arena.league.ratings.ratings import fit
-from arena.league.results import GameResult, Results, Score
+from arena.league.results import Encounter, Results, Score
 from arena.league.rounds_file import player_of, snapshot_name
 from arena.league.timeline import Timeline
 from arena.records.formats import GateRecord
 
-Games: TypeAlias = Iterable[tuple[MatchConfig, Sequence[GameResult]]]
+Games: TypeAlias = Iterable[tuple[MatchConfig, Sequence[Encounter]]]
 """Per match its description, and its games in the order in which they ended."""
 
 

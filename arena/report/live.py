@@ -66,9 +66,9 @@ class LivePage:
                 journals = (folder.episodes, folder.metrics, folder.evaluations, folder.rounds, folder.faults)
                 watched = (*journals, folder.lock, folder.profile)
                 sizes = [path.stat() if path.exists() else None for path in watched]
-                text = ["" if found is None else f"{found.st_size:x}.{found.st_mtime_ns:x}" for found in sizes]
+                stamps = ["" if found is None else f"{found.st_size:x}.{found.st_mtime_ns:x}" for found in sizes]
                 # a run that is killed changes no file
-                found = "-".join([*text, "going" if is_locked(self._path) else "over"])
+                found = "-".join([*stamps, "going" if is_locked(self._path) else "over"])
                 if found != self._version:
                     began = self._clock()
                     self._text = self._make(self._path, self._replays, found)

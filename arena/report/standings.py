@@ -102,9 +102,8 @@ class Standings(msgspec.Struct, frozen=True):
     """The player whose rating is biased most by games that were cut; None where that is too little to matter, and where
     lanes play a number of games, whatever their length."""
     order: Order | None  # None if no decided order was asked for
-    equal: list[
-        OrderUncertainty
-    ]  # the neighbors that have proved to be as good as each other; none where policies learn
+    equal: list[OrderUncertainty]
+    """The neighbors that have proved to be as good as each other; none where policies learn."""
     narrow: Narrow | None  # the leader, where its rating rests on few opponents; None in a tournament
 
     @property

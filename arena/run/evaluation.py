@@ -124,10 +124,10 @@ def result_text(score: Score) -> str:
     count = score.returns.count
     mean, half = score.returns.total / count, half_of_mean(count, score.returns.deviation)
     interval = "" if half is None else f" +- {half:.2f}"  # a single episode has none
-    text = [pluralize(score.episodes, "episode"), f"return {mean:.2f}{interval}", f"length {score.lengths.mean:.1f}"]
+    parts = [pluralize(score.episodes, "episode"), f"return {mean:.2f}{interval}", f"length {score.lengths.mean:.1f}"]
     if score.games.count:
         low, high = of_share(score.wins, score.games.count)
         fewer = score.games.count < score.episodes
         of = f" of {pluralize(score.games.count, 'game')} with an outcome" if fewer else ""
-        text.insert(1, f"won {score.wins / score.games.count:.1%} [{low:.1%}, {high:.1%}]{of}")
-    return ", ".join(text)
+        parts.insert(1, f"won {score.wins / score.games.count:.1%} [{low:.1%}, {high:.1%}]{of}")
+    return ", ".join(parts)

@@ -77,7 +77,7 @@ class SeatClient:
 
     def __init__(
         self,
-        welcome: SeatDescription,
+        description: SeatDescription,
         link: Link,
         *,
         seed: int,
@@ -87,12 +87,12 @@ class SeatClient:
         block_order: BlockOrder | None = None,
         calls: Counter[str] | None = None,
     ) -> None:
-        self._layout = layout = welcome.layout()
+        self._layout = layout = description.layout()
         self.lanes, self.part, self.alone, self.interface = (
-            welcome.lanes,
-            welcome.part,
-            welcome.alone,
-            welcome.interface,
+            description.lanes,
+            description.part,
+            description.alone,
+            description.interface,
         )
         self.entities = self.interface.entities
         self.observation_spaces, self.action_spaces, self.mask_sizes = self.interface.spaces

@@ -34,18 +34,18 @@ class SeatServer:
 
     Args:
         entities: the seat's entities, as indices in the game.
-        welcome, layout: the description that the worker got.
+        description, layout: the description that the worker got.
         link: to the worker.
     """
 
-    def __init__(self, entities: tuple[int, ...], welcome: SeatDescription, layout: SeatLayout, link: Link) -> None:
+    def __init__(self, entities: tuple[int, ...], description: SeatDescription, layout: SeatLayout, link: Link) -> None:
         self.entities = entities
         self.link = link
         self.request = RequestView(layout, link.inbox)
         self.reply = ReplyView(layout, link.outbox)
-        self._number = welcome.seat
+        self._number = description.seat
         self.ragged = layout.ragged
-        observation_spaces, self._actions, mask_sizes = welcome.interface.spaces
+        observation_spaces, self._actions, mask_sizes = description.interface.spaces
         self._forms = list(map(Columns, observation_spaces)) if self.ragged else []
         self._borrows = False  # whether the reply refers to the game's arrays, which are valid until its next call
         self._left = False  # whether the worker has left, so that nothing is sent any more

@@ -188,11 +188,11 @@ def contradiction_lines(found: Sequence[Contradiction]) -> list[str]:
     ]
     circles = {frozenset(one.circle): one.circle for one in reversed(found) if one.circle}
     beaten = [" beats ".join([*circle, circle[0]]) for circle in reversed(circles.values())]
-    text = [f"the games of some pairs contradict the order: {'; '.join([*pairs, *_left_out(len(found), 'pair')])}"]
+    lines = [f"the games of some pairs contradict the order: {'; '.join([*pairs, *_left_out(len(found), 'pair')])}"]
     if beaten:
         shown = "; ".join([*beaten[:_MOST_PAIRS], *_left_out(len(beaten), "circle")])
-        text.append(f"no order fits players that beat each other in a circle: {shown}")
-    return [*text, "see payoffs and Nash averaging in the report, which need no order"]
+        lines.append(f"no order fits players that beat each other in a circle: {shown}")
+    return [*lines, "see payoffs and Nash averaging in the report, which need no order"]
 
 
 def unmet_lines(unmet: Sequence[tuple[str, str]], *, pairs: int) -> list[str]:

@@ -213,19 +213,19 @@ def test_failed_trials_are_retried_only_on_request(tmp_path: Path) -> None:
 def test_trials_run_alone_give_the_outcome_of_the_driver(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = sweep(ticks=40, every=20)
     alone = [
-        start([*ARENA, "experiment", write(tmp_path, data), "--run-dir", "apart", "--trial", str(number)], tmp_path)
+        start([*ARENA, "experiment", write(tmp_path, data), "--run-dir", "alone", "--trial", str(number)], tmp_path)
         for number in range(2)
     ]
     ended = [finish(process) for process in alone]
     assert [one.code for one in ended] == [0] * 2, [one.err for one in ended]
     found = []
-    for more in (["apart", "--resume"], ["together"]):
+    for more in (["alone", "--resume"], ["together"]):
         capsys.readouterr()
         assert experiment(tmp_path, data, *more, "--json") == 0
         outcome = json.loads(capsys.readouterr().out)
         found.append((outcome["combinations"], outcome["best"], outcome["states"]))
     assert found[0] == found[1]
-    assert_same(tmp_path / "apart", tmp_path / "together")
+    assert_same(tmp_path / "alone", tmp_path / "together")
 
 
 def test_mistakes_start_nothing_and_leave_no_folder(

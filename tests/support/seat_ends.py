@@ -68,9 +68,9 @@ class Seat:
             tuple(action_spaces[entity] for entity in entities),
             tuple(0 if mask_sizes is None else mask_sizes[entity] for entity in entities),
         )
-        welcome = SeatDescription(lanes, interface, alone=alone, seat=entities[0])
-        size, heaps = link_size(welcome.layout()), (LocalHeap(), LocalHeap())
+        description = SeatDescription(lanes, interface, alone=alone, seat=entities[0])
+        size, heaps = link_size(description.layout()), (LocalHeap(), LocalHeap())
         request, reply = np.zeros(size.request, np.uint8), np.zeros(size.reply, np.uint8)
         self.environment, self.worker = Pipe(reply, request, heaps), Pipe(request, reply, heaps[::-1])
-        self.server = SeatServer(tuple(entities), welcome, welcome.layout(), self.environment)  # type: ignore[arg-type]
-        self.client = SeatClient(welcome, self.worker, seed=1)  # type: ignore[arg-type]
+        self.server = SeatServer(tuple(entities), description, description.layout(), self.environment)  # type: ignore[arg-type]
+        self.client = SeatClient(description, self.worker, seed=1)  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ import numpy as np
 from arena.config import Config, parse_config
 from arena.config.matches import MatchConfig
 from arena.league.next_round import Round, first_round, is_over, next_round
-from arena.league.results import GameResult, Results, Score, Team
+from arena.league.results import Encounter, Results, Score, Team
 from arena.league.timeline import Period, PolicyReset, Timeline
 from arena.league.tournament import Rule, Table, next_batch, table
 
@@ -96,17 +96,17 @@ def timeline_of(config: Config, rounds: Sequence[Round], results: Sequence[Resul
     return Timeline(periods, config.ticks, config.learners, beginnings, snapshots)
 
 
-def encounters(first: Team, second: Team, score: Score) -> list[GameResult]:
+def encounters(first: Team, second: Team, score: Score) -> list[Encounter]:
     """The games of a score; equal results are adjacent."""
     counts = zip(("win", "draw", "loss"), score, strict=True)
-    return [GameResult(first, second, outcome) for outcome, count in counts for _ in range(count)]
+    return [Encounter(first, second, outcome) for outcome, count in counts for _ in range(count)]
 
 
 def played(config: Config, play: Play = stronger, *, returns: Mapping[str, Sequence[float]] | None = None) -> Played:
     """A whole league; the games of a match end in random order."""
     results, rng = list[Results](), np.random.default_rng(config.seed)
     rounds = [first_round(config)]
-    games: list[dict[int, list[GameResult]]] = []
+    games: list[dict[int, list[Encounter]]] = []
     while True:
         games.append({})
         results.append(Results())

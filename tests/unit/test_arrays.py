@@ -74,7 +74,6 @@ def test_the_first_value_that_a_conversion_changes_is_named(given: Any, dtype: A
     assert lost_value(array, dtype) == expected
 
 
-SIXTEEN = Box(0, 2**16 - 1, (2,), np.uint16)
 LOST: dict[str, tuple[dict[str, Any], str]] = {
     "uint16 in uint8": ({"value": 256, "given": "uint16"}, r"256 \(uint16\); its space Box\(0, 255, \(2,\), uint8\)"),
     "a Python int": ({"value": 256}, r"256 \(int64\)"),

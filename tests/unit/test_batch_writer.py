@@ -31,7 +31,7 @@ class Seats:
     """Seats of a match with so many entities each, in the order of the entities, and the memory of their replies."""
 
     def __init__(self, lanes: int, entities: list[tuple[int, ...]], space: list[Space[Any]], mask_size: int) -> None:
-        welcomes = [
+        descriptions = [
             SeatDescription(
                 lanes=lanes,
                 interface=Interface(
@@ -44,12 +44,12 @@ class Seats:
             )
             for of_seat in entities
         ]
-        self.layouts: list[SeatLayout] = [welcome.layout() for welcome in welcomes]
+        self.layouts: list[SeatLayout] = [description.layout() for description in descriptions]
         sizes = [link_size(layout) for layout in self.layouts]
         rows = np.full((len(entities), max(size.reply for size in sizes) + 64), 0xEE, np.uint8)  # longer than needed
         self.outboxes = rows[:, : max(size.reply for size in sizes)]
         links: list[Link] = [Ends(row, size.request) for row, size in zip(self.outboxes, sizes, strict=True)]  # type: ignore[misc]
-        self.ports = [SeatServer(*seat) for seat in zip(entities, welcomes, self.layouts, links, strict=True)]
+        self.ports = [SeatServer(*seat) for seat in zip(entities, descriptions, self.layouts, links, strict=True)]
 
     def said(self) -> list[bytes]:
         """The message to each seat."""

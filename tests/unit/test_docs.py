@@ -214,8 +214,8 @@ PUBLIC = {
         "VecSelectEntityActionMask",
     ],
     "arena.external": [
-        *("Actor", "Agent", "Answers", "ExternalClosed", "ExternalEnv", "ExternalError", "ExternalGames", "Forward"),
-        *("PolicyClient", "PollEnv", "PollResult", "RemoteBuffer", "RemoteModel", "Slots"),
+        *("Actor", "Agent", "Answers", "Ask", "End", "ExternalClosed", "ExternalEnv", "ExternalError", "ExternalGames"),
+        *("Forward", "PolicyClient", "PollEnv", "PollResult", "RemoteBuffer", "RemoteModel", "Slots"),
     ],
     "arena.external.shared_memory": [
         *("ActionError", "Command", "Driver", "GroupSpec", "LayoutError", "LinkError", "NoRoom", "PeerClosed"),

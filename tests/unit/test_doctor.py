@@ -92,8 +92,8 @@ def threads(number: int, **settings: str) -> Finding:
     return software.threads_finding("2.0", number, settings)
 
 
-def clock(wall: float = 1.9e9, drift: float = 0.0, apart: float = 0.0) -> Finding:
-    return storage.clock_finding(wall, drift=drift, ahead=apart)
+def clock(wall: float = 1.9e9, drift: float = 0.0, ahead: float = 0.0) -> Finding:
+    return storage.clock_finding(wall, drift=drift, ahead=ahead)
 
 
 def meeting(*answer: Any) -> Finding:
@@ -121,7 +121,7 @@ def meeting(*answer: Any) -> Finding:
         (clock(), "ok", "agrees"),
         (clock(wall=0.0), "warning", "shows 1970-01-01"),
         (clock(drift=-3600.0), "warning", "jumped by -3600.000 s"),
-        (clock(apart=90.0), "warning", "that of the files is +90.0 s apart"),
+        (clock(ahead=90.0), "warning", "that of the files is +90.0 s ahead"),
         (threads(1), "ok", ""),
         (threads(8, OMP_NUM_THREADS="8"), "warning", "; unset"),
         (threads(8), "warning", "; export OMP_NUM_THREADS=1"),

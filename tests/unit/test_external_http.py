@@ -784,3 +784,14 @@ def test_vanished_clients_leave_nothing(count: int) -> None:
                 if number % 2:
                     wire.send(request("tick", "g", SEEN)[: number % 50 * 2])
         playing.until(lambda: (threading.active_count(), len(list(Path("/proc/self/fd").iterdir()))) <= before)
+
+
+def test_a_connection_takes_the_slot_that_it_left_last() -> None:
+    with server(slots=3) as playing, HttpWire(playing.games.address) as one, HttpWire(playing.games.address) as other:
+        for name, wire in (("a", one), ("b", one), ("c", other)):
+            wire.step("start", name)
+        for name, wire in (("a", one), ("c", other), ("b", one)):
+            wire.step("end", name)
+        other.step("start", "d")
+        one.step("start", "e")
+        assert [playing.table._games[slot].name for slot in (1, 2)] == ["e", "d"]  # type: ignore[union-attr]

@@ -92,10 +92,10 @@ def test_fields_survive_copies_and_cannot_be_written_as_keys() -> None:
 def seat(*infos: dict[str, Any], entities: int = 1, external: bool = False) -> tuple[SeatClient, ReplyView]:
     """A seat of one lane whose replies are always there, with the infos of its rows."""
     spaces = (Bits.observation_space,) * entities, (Bits.action_space,) * entities, (0,) * entities
-    welcome = SeatDescription(
+    description = SeatDescription(
         lanes=1, interface=Interface(tuple("ab"[:entities]), *spaces), alone=True, external=external
     )
-    size = link_size(welcome.layout())
+    size = link_size(description.layout())
     link: Any = SimpleNamespace(
         inbox=np.zeros(size.reply, np.uint8),
         outbox=np.zeros(size.request, np.uint8),
@@ -104,8 +104,8 @@ def seat(*infos: dict[str, Any], entities: int = 1, external: bool = False) -> t
         close=lambda: None,
         wait_extra=lambda: pack((dict(enumerate(infos)), {})),
     )
-    client = SeatClient(welcome, link, seed=1)
-    reply = ReplyView(welcome.layout(), link.inbox)
+    client = SeatClient(description, link, seed=1)
+    reply = ReplyView(description.layout(), link.inbox)
     reply.active[:] = reply.fresh[:] = True
     reply.set_header(0, last=False, extra=True)
     return client, reply

@@ -18,7 +18,7 @@ from arena.config.matches import MatchConfig, MatchmakingConfig
 from arena.league.matchmaking import OpponentPool, beats_all, draw, priorities, systematic
 from arena.league.metagame.payoff import payoff
 from arena.league.next_round import first_round, next_round
-from arena.league.results import GameResult, Results, Score
+from arena.league.results import Encounter, Results, Score
 from arena.league.snapshots import balanced, leaving
 from arena.records.formats import GateRecord, Round
 from simulated_leagues import by_elo, encounters, entry, league, played, results_of, timeline
@@ -259,7 +259,7 @@ def after_three_rounds(*games: tuple[str, str, Score]) -> Round:
     before = [first_round(config)]
     before += [next_round(config, before, timeline(), {})]
     before += [next_round(config, before, timeline(), {})]
-    found: list[dict[int, list[GameResult]]] = [{}, {}, {}]
+    found: list[dict[int, list[Encounter]]] = [{}, {}, {}]
     for number, (first, second, score) in enumerate(games, start=1):
         at = next(at for at, match in enumerate(before[number].matches) if match.seats == (first, second))
         found[number][at] = encounters((first,), (second,), score)
@@ -304,7 +304,7 @@ def test_games_before_a_fork_do_not_count_for_the_gate() -> None:
     learners = entry("matchmaking", policies=["a", "b"], rule={"past_selves": {"self": 1.0}}, copies=2)
     config = league(learners, league={**GATED, "evolution": {"every": 3, "share": 0.5}})
     before = [first_round(config)]
-    games: list[dict[int, list[GameResult]]] = [{}]
+    games: list[dict[int, list[Encounter]]] = [{}]
     for _ in range(4):
         before += [next_round(config, before, timeline(), {"a": [0.0], "b": [1.0]}, games)]
         tested = [(at, match.seats) for at, match in enumerate(before[-1].matches) if len({*match.seats}) == 2]

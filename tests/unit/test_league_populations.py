@@ -15,7 +15,7 @@ from arena.league.matchmaking import OpponentPool, draw
 from arena.league.next_round import first_round, next_round
 from arena.league.ratings.ratings import fit
 from arena.league.ratings.standings import populations_of, tables
-from arena.league.results import GameResult, Results, Score
+from arena.league.results import Encounter, Results, Score
 from arena.league.snapshots import paired
 from arena.league.tournament import Rule, every_meeting, next_batch, table
 from arena.plan.build import make_plan
@@ -225,15 +225,15 @@ def test_unconnected_populations_have_separate_tables() -> None:
 # ---------------------------------------------------------------------------------------------------------------- gates
 
 
-def round_of(policy: str, own: str, other: str) -> list[tuple[MatchConfig, list[GameResult]]]:
+def round_of(policy: str, own: str, other: str) -> list[tuple[MatchConfig, list[Encounter]]]:
     """A game of a policy and of its snapshot against the same rival, as a letter each: w, d, l."""
     words = {"w": "win", "d": "draw", "l": "loss"}
 
     def match(player: str) -> MatchConfig:
         return MatchConfig(env="g", seats=(player, player, "rival"), sides=((0, 1), (2,)))
 
-    def ended(player: str, letters: str) -> list[GameResult]:
-        return [GameResult((player, player), ("rival",), words[letter]) for letter in letters]  # type: ignore[arg-type]
+    def ended(player: str, letters: str) -> list[Encounter]:
+        return [Encounter((player, player), ("rival",), words[letter]) for letter in letters]  # type: ignore[arg-type]
 
     return [(match(policy), ended(policy, own)), (match(f"{policy}@1"), ended(f"{policy}@1", other))]
 
@@ -247,7 +247,7 @@ def test_games_against_other_rivals_or_in_other_rounds_make_no_pair() -> None:
     (own, mine), (other, theirs) = round_of("a", "w", "l")
     assert paired([[(own, mine)], [(other, theirs)]], "a", "a@1") == Score()
     moved = MatchConfig(env="g", seats=("a@1", "a@1", "else"), sides=((0, 1), (2,)))
-    assert paired([[(own, mine), (moved, [GameResult(("a@1",) * 2, ("else",), "loss")])]], "a", "a@1") == Score()
+    assert paired([[(own, mine), (moved, [Encounter(("a@1",) * 2, ("else",), "loss")])]], "a", "a@1") == Score()
 
 
 def test_gate_lets_policy_and_snapshot_meet_the_same_rival() -> None:

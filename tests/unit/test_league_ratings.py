@@ -74,7 +74,7 @@ def test_intervals_come_from_the_curvature_of_the_likelihood(uneven: bool) -> No
         results.add_score(second, first, Score(2 + score.losses, score.draws, score.wins), sided=True)
     games = davidson.games_of(results, "abcd")
     found = maximum.most_likely(games)
-    assert (found.likeness > 0.01) == uneven
+    assert (found.similarity > 0.01) == uneven
     step = 1e-3
 
     def value(free: np.ndarray) -> float:  # of three strengths, side and log nu; the fourth strength is minus their sum

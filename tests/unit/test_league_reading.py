@@ -16,7 +16,7 @@ from arena.config.load import resolved_yaml
 from arena.errors import ConfigError
 from arena.league.metagame import measures
 from arena.league.read_results import GameReader, read
-from arena.league.results import GameResult, Score
+from arena.league.results import Encounter, Score
 from arena.league.timeline import Timeline
 from arena.records.folder import RunFolder
 
@@ -88,7 +88,7 @@ def test_finished_games_count_in_their_order(folder: RunFolder) -> None:
     found = read(folder)
     assert found.results.between("a", "b") == Score(1, 1, 1)
     ((one, other, draw),) = so_far(folder, 0).played[0].values()
-    assert (one.outcome, other, draw.outcome) == ("win", GameResult(("b",), ("a",), "win"), "draw")
+    assert (one.outcome, other, draw.outcome) == ("win", Encounter(("b",), ("a",), "win"), "draw")
     assert (found.episodes, found.unrated, found.aborted, found.unfinished) == (3, 0, 0, 0)
 
 
@@ -134,8 +134,8 @@ def test_renumbered_match_keeps_its_sides(folder: RunFolder) -> None:
     teams = episode("ab", "win", match=1, env="large")
     teams["seats"] = [{**teams["seats"][seat // 2], "policy": name} for seat, name in enumerate("abss")]
     write_episodes(folder, teams, *(episode("ab", "win", match=match, env="small") for match in (2, 1)))
-    small = [GameResult(("b",), ("a",), "loss")]
-    assert so_far(folder, 0).played == [{1: [GameResult(("a", "b"), ("s", "s"), "win"), *small], 2: small}]
+    small = [Encounter(("b",), ("a",), "loss")]
+    assert so_far(folder, 0).played == [{1: [Encounter(("a", "b"), ("s", "s"), "win"), *small], 2: small}]
 
 
 def test_a_run_may_lack_episodes_or_end_with_a_partial_line(folder: RunFolder) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from arena.config.league import GateConfig
 from arena.league.ratings.sprt import Verdict, expected_games, state
-from arena.league.results import GameResult, Results, Score, encounters_of
+from arena.league.results import Encounter, Results, Score, encounters_of
 from arena.records.outcome import Outcome
 
 
@@ -22,12 +22,12 @@ def test_a_game_is_the_same_from_both_sides() -> None:
 
 
 def test_the_order_of_names_in_a_team_does_not_matter() -> None:
-    results = Results([GameResult(("b", "a"), ("c", "c"), "win"), GameResult(("a", "b"), ("c", "c"), "draw")])
+    results = Results([Encounter(("b", "a"), ("c", "c"), "win"), Encounter(("a", "b"), ("c", "c"), "draw")])
     assert results.pairs() == {(("a", "b"), ("c", "c")): Score(1, 1, 0)}
 
 
 def test_team_against_itself_is_not_counted() -> None:
-    results = Results([GameResult(("a", "b"), ("b", "a"), "win")])
+    results = Results([Encounter(("a", "b"), ("b", "a"), "win")])
     assert results.games == 0
     assert results.players == ()
 
@@ -49,9 +49,9 @@ TWO = ((0, 1), (2,))
 @pytest.mark.parametrize(
     ("sides", "outcomes", "expected"),
     [
-        (TWO, ("win", "win", "loss"), GameResult(("a", "b"), ("c",), "win")),
-        (TWO, ("draw", "draw", "draw"), GameResult(("a", "b"), ("c",), "draw")),
-        (TWO, ("loss", "loss", "win"), GameResult(("a", "b"), ("c",), "loss")),
+        (TWO, ("win", "win", "loss"), Encounter(("a", "b"), ("c",), "win")),
+        (TWO, ("draw", "draw", "draw"), Encounter(("a", "b"), ("c",), "draw")),
+        (TWO, ("loss", "loss", "win"), Encounter(("a", "b"), ("c",), "loss")),
         (TWO, (None, None, None), None),
         (TWO, ("win", None, "loss"), None),
         (TWO, ("win", "loss", "loss"), None),
@@ -62,7 +62,7 @@ TWO = ((0, 1), (2,))
     ],
 )
 def test_a_game_counts_where_two_sides_agree_on_how_it_ended(
-    sides: Sequence[Sequence[int]], outcomes: Sequence[Outcome | None], expected: GameResult | None
+    sides: Sequence[Sequence[int]], outcomes: Sequence[Outcome | None], expected: Encounter | None
 ) -> None:
     assert encounters_of(("b", "a", "c"), sides, outcomes) == (() if expected is None else (expected,))
 
@@ -71,15 +71,15 @@ def test_sides_ranked_by_returns_meet_pairwise() -> None:
     sides = ((0,), (1,), (2,))
     found = encounters_of(("a", "b", "c"), sides, ("win", "loss", "loss"), (3.0, 1.0, 1.0))
     assert found == (
-        GameResult(("a",), ("b",), "win"),
-        GameResult(("a",), ("c",), "win"),
-        GameResult(("b",), ("c",), "draw"),
+        Encounter(("a",), ("b",), "win"),
+        Encounter(("a",), ("c",), "win"),
+        Encounter(("b",), ("c",), "draw"),
     )
 
 
 def test_sides_without_a_finite_return_have_not_met() -> None:
     found = encounters_of(("a", "b", "c"), ((0,), (1,), (2,)), (None,) * 3, (2.0, math.nan, 1.0))
-    assert found == (GameResult(("a",), ("c",), "win"),)
+    assert found == (Encounter(("a",), ("c",), "win"),)
 
 
 # The sequential test: what it says, and how often it is wrong, computed exactly

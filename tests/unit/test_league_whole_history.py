@@ -167,7 +167,7 @@ def pairings(deviation: float, rng: np.random.Generator) -> Timeline:
 @pytest.mark.parametrize(("deviation", "least", "most"), [(0.0, 0.0, 0.003), (200.0, 0.15, 0.3)])
 def test_similarity_of_a_meetings_games_is_estimated_from_results(deviation: float, least: float, most: float) -> None:
     """Of equal players wins have the variance p (1 - p) = 1/4, and so many Elo add that of p itself, 0.057, to it."""
-    assert least <= estimate(pairings(deviation, np.random.default_rng(3))).likeness.wins <= most
+    assert least <= estimate(pairings(deviation, np.random.default_rng(3))).similarity.wins <= most
 
 
 def test_intervals_hold_where_pairings_suit_players() -> None:
@@ -215,8 +215,8 @@ def test_distances_are_true_if_only_weak_players_draw(learners: str) -> None:
 @pytest.mark.parametrize(("nu", "least", "most"), [(None, 0.1, 1.0), (0.5, 0.0, 0.003)])
 def test_draws_are_correlated_if_nu_fits_badly(nu: float | None, least: float, most: float) -> None:
     found = races(np.random.default_rng(6), nu=nu)
-    assert least <= estimate(found).likeness.draws <= most
-    of_tournament = maximum.most_likely(davidson.games_of(found.results, "abcde")).likeness
+    assert least <= estimate(found).similarity.draws <= most
+    of_tournament = maximum.most_likely(davidson.games_of(found.results, "abcde")).similarity
     assert least <= of_tournament <= most
 
 
@@ -225,7 +225,7 @@ def test_prior_does_not_affect_draws() -> None:
     played = {f"{one}_{other}": (1, 4, 1) for one, other in itertools.combinations("abcde", 2)}
     made = estimate(replace(timeline(games(**played), learners="e"), prior=dict.fromkeys("abcde", 0.0)))
     assert made.fit([0], [0]).nu == pytest.approx(4.0, rel=0.1)
-    assert made.likeness.draws < 0.01
+    assert made.similarity.draws < 0.01
 
 
 def test_snapshot_is_its_policy_at_its_tick() -> None:

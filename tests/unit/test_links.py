@@ -180,8 +180,42 @@ def test_open_links_uses_mpi_if_shared_memory_is_missing(
     assert caplog.messages == ["no shared memory for the links of a match (out of memory): they go over MPI"]
 
 
+@pytest.mark.parametrize(("heaps", "nbytes"), [(False, 8192), (True, 8192 + 2 * 2**28)])
+def test_unmappable_link_names_the_remedy(heaps: bool, nbytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    transport = LocalTransport()
+    links = opened(transport, heaps=heaps)
+    if heaps:
+        transport.messages.pop(0)  # of seat 1, which has none
+    monkeypatch.setattr(SharedMemory, "map", cannot_map)
+    words = (
+        rf"{nbytes} bytes of shared memory of a match cannot be mapped \(out of memory\); `transport: mpi` does without"
+    )
+    with pytest.raises(OSError, match=words):
+        seat_of(2 if heaps else 1, transport)
+    assert len(links.links) == 3
+
+
 def cannot_map(memory: SharedMemory, part: slice | None = None) -> None:
     raise OSError("out of memory")
+
+
+@pytest.mark.parametrize("heaps", [False, True])
+def test_open_links_of_many_legs_holds_as_many_descriptors_as_one(heaps: bool) -> None:
+    transport = LocalTransport()
+    endpoint: Any = FakeEndpoint(0, transport)
+    remote: Any = transport
+    memory = LinkMemory({0}.__contains__, remote)
+    held: list[int] = []
+    for leg in range(5):
+        transport.near = {1, 2}
+        blocks = [memory.open_links(endpoint, [1, 2], [LinkSize(8, 24, heaps)] * 2, part) for part in range(2)]
+        seat = seat_of(1, transport)
+        blocks[0].outboxes[0] = leg
+        assert seat.inbox.tolist() == [leg] * 24
+        transport.messages.clear()
+        held.append(sum("arena-link" in os.readlink(path) for path in descriptors()))
+        del blocks, seat
+    assert held == held[:1] * 5
 
 
 def descriptors() -> list[Path]:

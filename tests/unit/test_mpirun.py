@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import io
+import itertools
 import json
 import os
 import pwd
@@ -13,6 +14,8 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -332,6 +335,46 @@ def seen_child(folder: Path, monkeypatch: pytest.MonkeyPatch, then: str = ":") -
     facts = f"""{{"started": [0, '$!', '$$', "{mpirun._this_node()}"]}}"""
     report = f"""echo '{mpirun.REPORT_MARK}{facts}' >&2"""
     return f"(until [ -e {folder}/seen ]; do sleep 0.05; done; {then}) & {report}; wait"
+
+
+@contextmanager
+def stdout_that_is_full() -> Iterator[int]:
+    """Descriptor 1 is a pipe that takes nothing until it is read, at the descriptor that this gives."""
+    kept, (reading, writing) = os.dup(1), os.pipe()
+    os.set_blocking(writing, False)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(writing, b"x" * 4096)
+    os.set_blocking(writing, True)
+    os.dup2(writing, 1)
+    try:
+        yield reading
+    finally:
+        os.dup2(kept, 1)
+        for descriptor in (kept, reading, writing):
+            os.close(descriptor)
+
+
+def test_launcher_blocked_on_output_is_not_hanging(lonely: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mpirun, "_STUCK_SECONDS", 0.2)
+    monkeypatch.setattr(mpirun, "_LOOK_SECONDS", 0.01)
+    launcher(
+        lonely / "system",
+        does=f"PATH=/bin:/usr/bin\n{seen_child(lonely, monkeypatch)}; echo it; echo '{ENDED}' >&2",
+    )
+    is_read, looks = mpirun._is_read, itertools.count(1)
+
+    def read_late() -> bool:
+        """As it is; the reader comes when a hanging launcher would have been ended already."""
+        found = is_read()
+        if next(looks) == 60:
+            monkeypatch.setattr(mpirun, "_STUCK_SECONDS", 60.0)
+            os.read(reading, 2**20)
+        return found
+
+    monkeypatch.setattr(mpirun, "_is_read", read_late)
+    with stdout_that_is_full() as reading:
+        assert mpirun.run(2, ["program"]) == 0
 
 
 # --- shared memory ------------------------------------------------------------------------------------------------

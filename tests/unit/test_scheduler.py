@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from arena.errors import Deadlock, RunStopped
+from arena.errors import Deadlock, PeerLost, RunStopped
 from arena.transport import ANY_SOURCE, Tag
 from arena.transport.endpoint import Bytes, Inbox, Order, RemoteTransport
 from arena.transport.pickling import pack, unpack
@@ -324,3 +324,50 @@ def test_listen_returns_a_message_in_time_or_none(names: dict[int, str]) -> None
     RoleScheduler(names, remote, size=3).run({address: listens if address == 0 else nothing for address in names})
     assert received == [None, (2, b"word")]
     assert all(seconds is not None and seconds <= 60.0 for seconds in remote.waited)
+
+
+class Lost(Quiet):
+    """A transport that fails on every call once all three roles wait, after it has woken some of them."""
+
+    def __init__(self, wakes: tuple[int, ...]) -> None:
+        super().__init__()
+        self.wakes = wakes
+        self.waiting: list[int] = []
+
+    def wait(self, arrivals: Inbox, seconds: float | None = None) -> None:
+        if len(self.waiting) == 3:
+            for address in self.wakes:
+                arrivals.wake(address)
+            raise PeerLost("rank 1 has ended")
+
+    def poll(self, arrivals: Inbox) -> None:
+        self.wait(arrivals)
+
+
+@pytest.mark.parametrize("wakes", [(), (0,), (2, 0, 1)])
+def test_roles_end_if_the_remote_transport_fails_again_and_again(
+    wakes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("arena.transport.scheduler._POLL_EVERY", 1)
+    remote, ended = Lost(wakes), list[int]()
+
+    def waits(endpoint: RoleEndpoint) -> None:
+        remote.waiting.append(endpoint.address)
+        try:
+            endpoint.receive(3, Tag.GROUP)
+        finally:
+            ended.append(endpoint.address)
+
+    failures: list[BaseException] = []
+
+    def plays() -> None:
+        try:
+            host.run(dict.fromkeys(range(3), waits))
+        except PeerLost as error:
+            failures.append(error)
+
+    host = RoleScheduler({address: f"role {address}" for address in range(3)}, remote, size=4)
+    playing = threading.Thread(target=plays, name="role of the test", daemon=True)
+    playing.start()
+    assert_all_threads_end()
+    assert (len(ended), len(failures)) == (3, 1)

@@ -7,15 +7,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from arena.cli.main import main
-from arena.config.schema import TickRules
-from arena.external.http import HttpGames
 from external_actors import HttpWire
-from external_connections import Playing
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 sys.path.append(str(BENCHMARKS))  # benchmarks are scripts: their folder is where they find each other
@@ -51,11 +47,6 @@ def actor() -> Iterator[str]:
 def play(url: str, *arguments: str, ticks: int = 3, games: int = 1, code: int = 0) -> None:
     options = ["--url", url, "--pause", "0", "--ticks", str(ticks), "--games", str(games), *arguments]
     assert http_games.main(options) == code
-
-
-def serving(actor: str, rules: TickRules | None = None, **options: Any) -> Playing:
-    own = {"port": 0, "actor": actor, **options}
-    return Playing(HttpGames(**own), 2, rules or TickRules(max_delay_s=0.0))
 
 
 @pytest.mark.slow

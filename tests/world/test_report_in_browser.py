@@ -40,8 +40,8 @@ def league(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def desk(browser: Browser, league: Path) -> Iterator[Sheet]:
-    """The page on a desktop, all of whose charts are drawn though nobody has scrolled."""
+def desktop(browser: Browser, league: Path) -> Iterator[Sheet]:
+    """The page on a desktop, all of whose charts are drawn without scrolling."""
     with opened(browser, (league / "report.html").as_uri()) as sheet:
         sheet.wait_until("[...document.querySelectorAll('.chart')].every((c) => c.querySelector('svg.main-svg'))")
         assert sheet.page.evaluate("scrollY") == 0
@@ -63,8 +63,8 @@ def data_of(sheet: Sheet) -> Any:
     return json.loads(sheet.page.locator("#data").text_content() or "")
 
 
-def test_page_is_complete_without_errors_or_requests(desk: Sheet, phone: Sheet, league: Path) -> None:
-    for sheet, width in ((desk, DESK[0]), (phone, PHONE[0])):
+def test_page_is_complete_without_errors_or_requests(desktop: Sheet, phone: Sheet, league: Path) -> None:
+    for sheet, width in ((desktop, DESK[0]), (phone, PHONE[0])):
         heights = sheet.page.evaluate(
             "[...document.querySelectorAll('main > section')].map((s) => [s.id, s.offsetHeight])"
         )
@@ -75,8 +75,8 @@ def test_page_is_complete_without_errors_or_requests(desk: Sheet, phone: Sheet, 
         assert sheet.requests == [(league / "report.html").as_uri()]
 
 
-def test_page_follows_the_color_scheme(desk: Sheet, phone: Sheet) -> None:
-    for sheet, dark in ((desk, False), (phone, True)):
+def test_page_follows_the_color_scheme(desktop: Sheet, phone: Sheet) -> None:
+    for sheet, dark in ((desktop, False), (phone, True)):
         paper, ink = (
             sheet.page.evaluate(f"getComputedStyle(document.querySelector('{where}')).{what}")
             for where, what in (("body", "backgroundColor"), (".js-plotly-plot .xtick text", "fill"))
@@ -85,20 +85,20 @@ def test_page_follows_the_color_scheme(desk: Sheet, phone: Sheet) -> None:
         assert (brightness[0] < brightness[1]) == dark
 
 
-def test_every_number_shown_is_in_the_run_folder(desk: Sheet, league: Path) -> None:
+def test_every_number_shown_is_in_the_run_folder(desktop: Sheet, league: Path) -> None:
     lines = [json.loads(line) for line in (league / "episodes.jsonl").read_text().splitlines()]
     played = [line for line in lines if not line.get("cut")]
     collect = (
         "[...document.querySelectorAll('data')].map((d) => ({...d.dataset, value: d.value, shown: d.textContent}))"
     )
-    found = {number["path"]: number for number in desk.page.evaluate(collect)}
+    found = {number["path"]: number for number in desktop.page.evaluate(collect)}
     assert found["summary.episodes"]["shown"] == str(len(played))
     assert found["summary.cut"]["shown"] == str(len(lines) - len(played))
     for place, policy in enumerate(("p0", "p1", "p2")):
         ends = [seat["outcome"] for line in played for seat in line["seats"] if seat["policy"] == policy]
         shown = [found[f"policies.{place}.{what}"]["shown"] for what in ("episodes", "wins", "draws", "losses")]
         assert shown == [str(len(ends)), *(str(ends.count(end)) for end in ("win", "draw", "loss"))]
-    data = data_of(desk)
+    data = data_of(desktop)
     for path, number in found.items():
         value = at(data, path)
         assert (number["value"] == "" and value is None) or json.loads(number["value"]) == value
@@ -120,12 +120,12 @@ def agrees(shown: str, value: float | None) -> bool:
     return "e" in plain or abs(float(plain) - value) <= 0.5 * 10.0**-digits * (1 + 1e-9)
 
 
-def test_the_charts_draw_the_numbers_of_the_page(desk: Sheet) -> None:
-    drawn = desk.page.evaluate(
+def test_the_charts_draw_the_numbers_of_the_page(desktop: Sheet) -> None:
+    drawn = desktop.page.evaluate(
         "document.querySelector('[data-chart=learning-returns]').data.filter((t) => !t.hoverinfo)"
         ".map((t) => [t.meta.policy, [...t.x], [...t.y]])"
     )
-    curves = data_of(desk)["learning"]["returns"]
+    curves = data_of(desktop)["learning"]["returns"]
     assert drawn == [[policy, curve["ticks"], curve["mean"]] for policy, curve in curves.items()]
 
 
@@ -168,16 +168,16 @@ def test_on_paper_no_table_is_wider_than_the_sheet(browser: Browser, tmp_path: P
     assert max(ends) <= SHEET[0]
 
 
-def test_a_policy_is_hidden_and_shown_in_all_charts(desk: Sheet) -> None:
+def test_a_policy_is_hidden_and_shown_in_all_charts(desktop: Sheet) -> None:
     shown = (
         "document.querySelector('[data-chart={}]').data.filter((t) => t.visible !== false).map((t) => t.meta.policy)"
     )
-    button = desk.page.locator("#learning button[data-policy=p1]")
+    button = desktop.page.locator("#learning button[data-policy=p1]")
     button.click()
     for chart in ("learning-returns", "logged-0", "evaluation-wins"):
-        assert set(desk.page.evaluate(shown.format(chart))) == {"p0", "p2"}
+        assert set(desktop.page.evaluate(shown.format(chart))) == {"p0", "p2"}
     button.click()
-    assert set(desk.page.evaluate(shown.format("learning-returns"))) == {"p0", "p1", "p2"}
+    assert set(desktop.page.evaluate(shown.format("learning-returns"))) == {"p0", "p1", "p2"}
 
 
 def test_payoff_cell_shows_its_interval_on_hover(phone: Sheet) -> None:

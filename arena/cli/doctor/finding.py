@@ -61,8 +61,8 @@ class ProcessOutput(NamedTuple):
     @property
     def last_line(self) -> str:
         """The last line of its output, for a message."""
-        text = [line.strip() for line in (self.err or self.out).splitlines() if line.strip(" -\n\0")]
-        return text[-1][:200] if text else "it said nothing"
+        lines = [line.strip() for line in (self.err or self.out).splitlines() if line.strip(" -\n\0")]
+        return lines[-1][:200] if lines else "it said nothing"
 
 
 def ask(command: Sequence[str], *, seconds: float, settings: Mapping[str, str] | None = None) -> ProcessOutput:

@@ -88,5 +88,5 @@ def clock_finding(wall: float, *, drift: float, ahead: float) -> Finding:
         )
     if abs(ahead) > _AHEAD:
         remedy = "records of several hosts will not agree; let both take the time from one server (NTP)"
-        return warning("clock", f"that of the files is {ahead:+.1f} s apart", remedy)
+        return warning("clock", f"that of the files is {ahead:+.1f} s ahead", remedy)
     return ok("clock", "agrees with that of the files")

@@ -73,9 +73,9 @@ class Games(NamedTuple):
         """Whether there are draws; otherwise nu is 0 and no parameter."""
         return bool(self.counts[:, 1].any())
 
-    def with_alike_draws(self, likeness: float) -> Games:
+    def with_alike_draws(self, similarity: float) -> Games:
         """These games, which all count fully, with a smaller weight of draws if those of a row are alike."""
-        weight = 1 / (1 + likeness * (self.counts.sum(axis=1, keepdims=True) - 1))
+        weight = 1 / (1 + similarity * (self.counts.sum(axis=1, keepdims=True) - 1))
         return self._replace(counts=weight * self.counts, decided=(1 - weight) * self.counts[:, ::2])
 
 
@@ -86,7 +86,7 @@ class Fit(NamedTuple):
     covariance: Array  # float64 [P + 1, P + 1], of these, from the observed information
     nu: float  # how usual draws are: twice the ratio of draws to decided games between equals
     prior: bool  # whether there are no most likely strengths without the prior
-    likeness: float = 0.0  # of the draws of a row of `Games`
+    similarity: float = 0.0  # of the draws of a row of `Games`
 
     @property
     def strengths(self) -> Array:
@@ -170,9 +170,9 @@ def information(differences: Array, nu: float) -> Array:
 def alike(surplus: Array, variance: Array, games: Array, fitted: float) -> float:
     """How much alike the games of a set are, by how far their results deviate from the expected ones.
 
-    The square of the surplus of a set is expected to be v (1 + likeness (n - 1)), with the number of games n and v, the
-    sum of their variances (Williams 1982, "Extra-binomial variation in logistic linear models", by moments). The fit
-    of the parameters reduces the squares of M sets by the share `fitted` / M.
+    The square of the surplus of a set is expected to be v (1 + similarity (n - 1)), with the number of games n and v,
+    the sum of their variances (Williams 1982, "Extra-binomial variation in logistic linear models", by moments). The
+    fit of the parameters reduces the squares of M sets by the share `fitted` / M.
 
     Args:
         surplus: float64 [M], of wins, or of draws, in each set.
@@ -190,8 +190,8 @@ def alike(surplus: Array, variance: Array, games: Array, fitted: float) -> float
 
 
 def log_likelihood(games: Games, parameters: Array, fitted: Fit) -> Array:
-    """Of strengths and side [K, P + 1] in nats, with nu, the likeness of draws and the priors of a fit; float64 [K]."""
-    games = games.with_alike_draws(fitted.likeness)
+    """Of strengths and side [K, P + 1] in nats, with nu, similarity of draws and priors of a fit; float64 [K]."""
+    games = games.with_alike_draws(fitted.similarity)
     won, drawn, lost = games.counts.T
     played, decided = games.counts.sum(axis=1), games.decided.sum(axis=1)
     surplus = won - lost + games.decided[:, 0] - games.decided[:, 1]
@@ -204,7 +204,7 @@ def log_likelihood(games: Games, parameters: Array, fitted: Fit) -> Array:
         size = np.abs(half)
         weights = size + np.log1p(np.exp(-2 * size) + fitted.nu * np.exp(-size))  # log(exp(h) + nu + exp(-h))
         found[start : start + step] += surplus @ half - played @ weights
-        if fitted.likeness:
+        if fitted.similarity:
             found[start : start + step] -= decided @ (size + np.log1p(np.exp(-2 * size)))
     return found  # type: ignore[no-any-return]
 

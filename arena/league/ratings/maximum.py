@@ -34,8 +34,8 @@ _DENSE = 500  # parameters, up to which dense matrices are the faster
 _STEPS = 100
 _SUFFICIENT = 1e-4  # least share of its predicted decrease that a step has to reach
 _SLOW = 0.5  # of the last predicted decrease: up to it a factor is used again, as it takes as long as 50 solutions
-_TURNS = 20  # in which the likeness of draws may change
-_CLOSE, _SLIGHT = 0.1, 1e-3  # a likeness has settled if it changes by at most this share of itself, or of this
+_TURNS = 20  # in which the similarity of draws may change
+_CLOSE, _SLIGHT = 0.1, 1e-3  # a similarity has settled if it changes by at most this share of itself, or of this
 _NEAR = 1e-6  # predicted decrease, below which rounding hides the actual one
 EXACT = 1e-12  # predicted decrease of the last step, which squares the error once more
 
@@ -45,7 +45,7 @@ Solve: TypeAlias = Callable[[Array], Array]
 
 
 def is_close(now: float, before: float) -> bool:
-    """Whether a likeness is close to what it was."""
+    """Whether a similarity is close to what it was."""
     return abs(now - before) <= _CLOSE * max(before, _SLIGHT)
 
 
@@ -208,13 +208,13 @@ def most_likely(games: Games) -> Fit:
         return Fit(np.zeros(1), np.zeros((1, 1)), 0.0, False)
     prior = not has_maximum(games)
     problem = Problem(games, np.full(count, prior * PRIOR_DEVIATION**-2), prior=prior)
-    minimum, likeness = problem.minimum(), 0.0
+    minimum, similarity = problem.minimum(), 0.0
     for _ in range(_TURNS if games.drawn else 0):
         drawn, played = problem.chances(minimum.parameters)[:, 1], games.counts.sum(axis=1)
         now = alike(games.counts[:, 1] - played * drawn, played * drawn * (1 - drawn), played, 1.0)  # nu is fitted
-        if is_close(now, likeness):
+        if is_close(now, similarity):
             break
-        likeness, problem.games = now, games.with_alike_draws(now)
+        similarity, problem.games = now, games.with_alike_draws(now)
         minimum = problem.minimum(minimum.parameters)
     places = np.arange(count)
-    return problem.fit(minimum, places, places, prior=prior)._replace(likeness=likeness)
+    return problem.fit(minimum, places, places, prior=prior)._replace(similarity=similarity)

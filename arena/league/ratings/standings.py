@@ -72,9 +72,8 @@ class LeagueTable(NamedTuple):
     tables: list[list[Row]]
     prior: bool  # whether the strengths have a weak prior: see `Ratings`
     curtailed: CutGamesBias | None  # None if the bias is small
-    equal: Sequence[
-        OrderUncertainty
-    ] = ()  # neighbors that have proved to be as good as each other; none where policies learn
+    # Neighbors that have proved to be as good as each other; none where policies learn.
+    equal: Sequence[OrderUncertainty] = ()
     without_winner: Sequence[str] = ()  # a line for each game without winners: why it is not rated
     narrow: Narrow | None = None  # the leader of the first table, where its rating rests on few opponents
 

@@ -20,10 +20,10 @@ multilevel models"). Without the common part, the games of one policy say too li
 all have stopped, intervals are wider by a fifth, and strengths less exact by as much.
 
 Games of a pair in a round are alike: one policy may exploit the other, or play one side only. So n of them have the
-weight of n / (1 + likeness (n - 1)) games, as if chances varied from pair to pair and round to round. Games of each
+weight of n / (1 + similarity (n - 1)) games, as if chances varied from pair to pair and round to round. Games of each
 side are weighted as if there were as many of the other one, because quick games are many and long ones few. The
-likeness is estimated by the method of moments (see `davidson.alike`), alternating with the movements. Without it,
-surprising results would be taken for movement, and intervals would be too narrow. Draws have a likeness of their own:
+similarity is estimated by the method of moments (see `davidson.alike`), alternating with the movements. Without it,
+surprising results would be taken for movement, and intervals would be too narrow. Draws have a similarity of their own:
 if it is larger, their weight is smaller than that of wins, see `davidson`.
 
 Intervals at the maximum alone are too narrow if there are few rounds: in simulated leagues of 12 rounds they hold the
@@ -57,10 +57,8 @@ _MANY = 2000  # nodes, from which on movements are estimated with merged rounds
 _USUAL = 35 / ELO  # movement in a round's ticks, in nats: the mode of its gamma density, half of its mean
 _BOUNDS = (1 / ELO) ** 2, (400 / ELO) ** 2  # of its square
 _BEND = 6.0  # by how much the logarithm of the square changes over the run: the deviation of a normal density
-_OF_POLICY, _BEND_OF_POLICY = (
-    1.0,
-    1.5,
-)  # by how much a policy differs in the logarithm, and in its change over the run, likewise
+_OF_POLICY = 1.0  # by how much a policy differs in the logarithm, likewise
+_BEND_OF_POLICY = 1.5  # by how much it differs in the change over the run, likewise
 _SHARE = 3 / 16  # of the variance of a logarithm, added to it; like _BEND chosen for coverage in simulated leagues
 _FIRST = 20  # turns in which likenesses may change; after these, the movements settle
 _TURNS = 100  # of the estimation, after which the movements are taken as they are
@@ -112,21 +110,21 @@ class Meetings(NamedTuple):
     """float64 [M, 2], games won and lost in each row that were believed rather than played: they say nothing about
     draws."""
 
-    def weighted(self, games: Games, likeness: Similarity) -> Games:
-        """The games with the counts of all rows, weighted by the likeness of those of a pair in a round.
+    def weighted(self, games: Games, similarity: Similarity) -> Games:
+        """The games with the counts of all rows, weighted by the similarity of those of a pair in a round.
 
         Each side of a pair has its own weight, as if the other one had as many games: quick ones are many.
         """
         _, first = np.unique(self.meeting, return_index=True)
         sides = np.bincount(self.pair[first])[self.pair]
         played = np.bincount(self.meeting, self.counts.sum(axis=1))[self.meeting] * sides
-        whole, less = (1 / (1 + one * (played - 1))[:, None] for one in (likeness.wins, max(likeness)))
+        whole, less = (1 / (1 + one * (played - 1))[:, None] for one in (similarity.wins, max(similarity)))
         counts, decided = np.zeros((len(self.others), 3)), self.others.copy()
         np.add.at(counts, self.row, less * self.counts)
         np.add.at(decided, self.row, (whole - less) * self.counts[:, ::2])
         return games._replace(counts=counts, decided=decided)
 
-    def likeness(self, chances: Array, fitted: float) -> Similarity:
+    def similarity(self, chances: Array, fitted: float) -> Similarity:
         """How much alike the games of a pair in a round are.
 
         Both sides count together, because what a side is worth to a policy says little about its strength; so games of
@@ -193,7 +191,7 @@ class Estimate(NamedTuple):
     minimum: Minimum
     prior: bool  # whether the sets of tied nodes have a prior
     movement: Drift  # of the policies that learn
-    likeness: Similarity  # of the games of a pair in a round, see `Meetings`
+    similarity: Similarity  # of the games of a pair in a round, see `Meetings`
     unsure: Array
     """float64 [N, K], by how much each strength changes with K independent standard normal numbers, which stand for
     the uncertainty of the movements."""
@@ -230,10 +228,10 @@ def estimate(timeline: Timeline, players: tuple[str, ...], marks: tuple[int, ...
     logs[0] = 2 * math.log(_USUAL)
     movement = Drift(logs, np.zeros((len(logs), len(logs))))
     pace, before = np.ones_like(logs), np.zeros_like(logs)
-    likeness, settled, order, start = Similarity(), not count, None, None
+    similarity, settled, order, start = Similarity(), not count, None, None
     if nodes > _MANY and not coarse:  # the movements of an estimate with fewer nodes, and its strengths as a beginning
         rough = estimate.__wrapped__(timeline, players, (), coarse=True)
-        movement, likeness, settled = rough.movement, rough.likeness, True
+        movement, similarity, settled = rough.movement, rough.similarity, True
         known = rough.minimum.parameters
         start = np.concatenate([np.zeros(nodes), known[rough.history.games.players :]])
         for name, node in made.nodes.items():
@@ -244,7 +242,7 @@ def estimate(timeline: Timeline, players: tuple[str, ...], marks: tuple[int, ...
     turn = 0
     while True:
         scaled = sparse.diags_array((walk.rounds * movement.variance(factors)) ** -0.5) @ steps
-        weighted = made.meetings.weighted(games, likeness)
+        weighted = made.meetings.weighted(games, similarity)
         problem = Problem(weighted, sparse.csr_array(scaled.T @ scaled + sparse.diags_array(anchored)), prior=prior)
         problem.order = order
         minimum = problem.minimum(start, done=EXACT if settled else _ROUGH)
@@ -257,15 +255,15 @@ def estimate(timeline: Timeline, players: tuple[str, ...], marks: tuple[int, ...
             root = np.linalg.cholesky(movement.spread) if movement.spread.any() else movement.spread
             right = np.zeros((len(start), len(root)))
             right[:nodes] = scaled.T @ ((scaled @ start[:nodes])[:, None] * (changing @ root))
-            return Estimate(made, problem, minimum, prior, movement, likeness, minimum.solve(right)[:nodes])
+            return Estimate(made, problem, minimum, prior, movement, similarity, minimum.solve(right)[:nodes])
         slope, information, known_steps = _slope(scaled, minimum, looks, changing, logs)
         change = np.linalg.solve(information, slope).astype(np.float64)
         pace[change * before < 0] /= 2  # it has overshot
         change = np.clip(pace * change, -_LONGEST, _LONGEST)
         settled, before = bool((abs(change) < _SETTLED).all()) or turn >= _TURNS, change
-        now = made.meetings.likeness(problem.chances(start), problem.size - count + known_steps)
-        if turn < _FIRST and not all(map(is_close, now, likeness)):
-            likeness, settled, pace = now, False, np.ones_like(logs)
+        now = made.meetings.similarity(problem.chances(start), problem.size - count + known_steps)
+        if turn < _FIRST and not all(map(is_close, now, similarity)):
+            similarity, settled, pace = now, False, np.ones_like(logs)
         logs = logs + change
         movement = Drift(logs, np.linalg.inv(information).astype(np.float64) * settled)
         turn += 1

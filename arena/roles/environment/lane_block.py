@@ -107,7 +107,7 @@ class LaneBlock:
     def _open_seats(self, part: int, parts: int) -> None:
         """Opens the links to the workers of all seats, and describes their seats to them."""
         game, match = self._game.interface, self._match
-        welcomes = [
+        descriptions = [
             SeatDescription(
                 lanes=len(self._lanes),
                 interface=game.part(entities),
@@ -119,12 +119,14 @@ class LaneBlock:
             )
             for seat, entities in enumerate(self._seat_entities)
         ]
-        layouts = [welcome.layout() for welcome in welcomes]
+        layouts = [description.layout() for description in descriptions]
         peers = [self._run.address(Role(RoleKind.WORKER, match.match, seat)) for seat in range(len(match.seats))]
         links = self._endpoint.open_links(peers, [link_size(layout) for layout in layouts], part)
-        for peer, welcome in zip(peers, welcomes, strict=True):
-            self._endpoint.send(peer, Tag.WELCOME, pack(welcome))
-        self._seats = [SeatServer(*of) for of in zip(self._seat_entities, welcomes, layouts, links.links, strict=True)]
+        for peer, description in zip(peers, descriptions, strict=True):
+            self._endpoint.send(peer, Tag.WELCOME, pack(description))
+        self._seats = [
+            SeatServer(*of) for of in zip(self._seat_entities, descriptions, layouts, links.links, strict=True)
+        ]
         self._write_step = step_writer(self._seats, layouts, links.outboxes)
         self._all_actions = self._joint_actions(frozenset())  # views of the received requests
         self._ragged = any(server.ragged for server in self._seats)  # then joint actions are built on each tick

@@ -124,13 +124,13 @@ class Worker:
         block_order: BlockOrder | None = None
         parts = 1
         while len(seats) < parts:
-            welcome = expect(SeatDescription, self._endpoint.receive(environment, Tag.WELCOME))
-            parts = welcome.parts
+            description = expect(SeatDescription, self._endpoint.receive(environment, Tag.WELCOME))
+            parts = description.parts
             if parts > 1 and block_order is None:
                 block_order = BlockOrder(parts)
-            link = self._endpoint.link(environment, link_size(welcome.layout()), welcome.part)
+            link = self._endpoint.link(environment, link_size(description.layout()), description.part)
             seat = SeatClient(
-                welcome,
+                description,
                 link,
                 seed=self._group.seed,
                 start=self._run.leg.start,

@@ -26,7 +26,7 @@ from policies.networks.heads import FORBIDDEN, Decisions, OfferedActions, UnitHe
 from policies.networks.units.options import Transformer
 from policies.networks.units.packing import Layout
 from policies.networks.units.relative import Buckets, RelativePlaces
-from policies.networks.units.tokens import Reader, Shown, Tokens, UnitInputs, UnitParts, has_row_token
+from policies.networks.units.tokens import ChoiceTensors, Reader, Tokens, UnitInputs, UnitParts, has_row_token
 
 _BLOCK_DEVIATION = 0.02  # of initial weights in blocks: they begin close to the identity
 _CHOICE_GAIN = 0.01  # first policies are close to uniform
@@ -128,7 +128,7 @@ class ChoiceHead(nn.Module):
         super().__init__()
         self.linear = linear(d_model, labels, _CHOICE_GAIN, generator)
 
-    def forward(self, x: Tensor, tokens: Tokens, shown: Shown) -> OfferedActions:
+    def forward(self, x: Tensor, tokens: Tokens, shown: ChoiceTensors) -> OfferedActions:
         """What the actors choose from; `x` are all tokens [M, d_model]."""
         logits = self.linear(x.index_select(0, tokens.places(shown.actors)))
         if shown.mask is not None:
@@ -144,7 +144,7 @@ class SelectHead(nn.Module):
         self._scale = 1 / math.sqrt(d_qk)
         self.query, self.key = (linear(d_model, d_qk, 1.0, generator) for _ in range(2))
 
-    def forward(self, x: Tensor, tokens: Tokens, shown: Shown) -> OfferedActions:
+    def forward(self, x: Tensor, tokens: Tokens, shown: ChoiceTensors) -> OfferedActions:
         assert shown.actees is not None
         if not len(shown.actors.values):
             return OfferedActions(shown.actors, x.new_zeros(0, 1))

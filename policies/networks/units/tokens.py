@@ -24,7 +24,7 @@ from policies.networks.units.packing import Gather
 Integers = NDArray[np.int64]
 
 
-class Shown(NamedTuple):
+class ChoiceTensors(NamedTuple):
     """The actors of one action, and what they may do."""
 
     actors: RaggedTensor  # int64 [B], indices
@@ -38,7 +38,7 @@ class UnitParts(NamedTuple):
     globals: Tensor | None  # [B, G]
     units: list[RaggedTensor]  # by type [M, F]
     visible: list[RaggedTensor | None]  # by type; None: all are visible
-    shown: list[Shown]  # by action
+    shown: list[ChoiceTensors]  # by action
     extra: Sequence[RaggedTensor]  # leaves beyond those of the space
 
 
@@ -57,7 +57,7 @@ class Reader:
         for kind in space.actions.values():
             actors = next(remaining)
             actees = next(remaining) if isinstance(kind, Select) else None
-            shown.append(Shown(actors, actees, next(remaining) if kind.masked else None))  # type: ignore[arg-type]
+            shown.append(ChoiceTensors(actors, actees, next(remaining) if kind.masked else None))  # type: ignore[arg-type]
         return UnitParts(whole, units, visible, shown, list(remaining))  # type: ignore[arg-type]
 
 

@@ -60,7 +60,7 @@ class _Request(NamedTuple):
     settled: Settled
 
 
-class RequestTable:
+class RequestQueue:
     """The requests of the games of one match.
 
     Attributes:
@@ -279,10 +279,10 @@ class RequestTable:
 
 
 class ConnectedGames:
-    """Games whose requests go through a desk, base class of all but simulators; see `ExternalGames`.
+    """Games whose requests go through a queue, base class of all but simulators; see `ExternalGames`.
 
     Attributes:
-        desk: of the requests of all games.
+        requests: the queue of the requests of all games.
         rules: of the match, set before `open`.
         failure: what has ended the games' threads; None while all is well.
     """
@@ -292,7 +292,7 @@ class ConnectedGames:
 
     def __init__(self, interface: Interface) -> None:
         self.interface, self.rules = interface, TickRules()
-        self.desk = RequestTable(interface, self.forget)
+        self.requests = RequestQueue(interface, self.forget)
         self.failure: BaseException | None = None
 
     @property
@@ -306,23 +306,23 @@ class ConnectedGames:
     def fail(self, error: BaseException) -> None:
         """Notes the first failure, for the next `poll`; in any thread."""
         self.failure = self.failure or error
-        self.desk.ring()
+        self.requests.ring()
 
     def poll(self, table: Slots) -> float | None:
         """Passes the requests that have come to the table; raises what has ended the games' threads."""
         if self.failure is None:
-            self.desk.poll(table)  # a refusal may be a failure
+            self.requests.poll(table)  # a refusal may be a failure
         if self.failure is not None:
             raise self.failure
         return None
 
     def answer(self, actions: Answers) -> None:
         """Passes the actions on; does not wait for a game."""
-        self.desk.answer(actions)
+        self.requests.answer(actions)
 
     def drop(self, slot: int, reason: str) -> None:
         """Gives a game up; its next request is refused with the reason."""
-        self.desk.drop(slot, reason)
+        self.requests.drop(slot, reason)
 
     def pause(self, on: bool) -> None:
         """Nothing: requests wait until they are polled."""
