@@ -278,12 +278,6 @@ def test_recipe_of_the_page_makes_a_dictionary_game_of_several_agents() -> None:
         del gymnasium.registry["Pair-v0"]
 
 
-def test_first_example_of_the_page_is_repeatable() -> None:
-    made: dict[str, Any] = {}
-    exec(readme.PAGES["docs/environments.md"].files()["guess.py"], made)
-    check_batched_env(adapt(made["Guess"], {}, 2), ticks=40, again=adapt(made["Guess"], {}, 2))
-
-
 def test_vector_rewards_are_refused_with_a_remedy() -> None:
     class Objectives(Ticking):
         def step(self, action: Any) -> Any:

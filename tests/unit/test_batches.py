@@ -138,13 +138,6 @@ def test_written_episodes_are_read_back_across_parts(tmp_path: Path, monkeypatch
     assert [len(part) for part in batch.split_by_episode()] == [3, 4, 1, 9, 7, 20]
 
 
-def test_a_batch_of_a_run_can_be_written_as_samples_again(tmp_path: Path) -> None:
-    batch = open_dataset(recorded(tmp_path / "first", ticks=20, length=5)).batch("blue")
-    write_samples(tmp_path / "second", "copy", BOX, CHOICE, batch.split_by_episode())
-    again = open_dataset(tmp_path / "second").batch("copy")
-    assert all(np.array_equal(again[name], batch[name]) for name in batch if name not in ("eps_id", "agent_index"))
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -119,16 +119,6 @@ def test_without_a_barrier_workers_load_the_roots_newest_weights(data: Path, mon
     np.testing.assert_array_equal(flat_weights(first.network), flat_weights(other.network))
 
 
-@pytest.mark.slow
-def test_scripted_rule_is_imitated(tmp_path: Path) -> None:
-    home = record(tmp_path / "data", SEEN, CHOICE, rule, ticks=500)
-    bc = trained(home, ticks=25, gradient_steps=100, batch_size=64, hidden_sizes=(32,), learning_rate=0.01)
-    new = np.random.default_rng(9).uniform(-1, 1, (1000, 3)).astype(np.float32)
-    assert (bc.actor(greedy=True)(new, {}) == rule(new)).mean() > 0.95
-    assert bc.group.logged[-1]["agreement"] > 0.95
-    assert bc.group.logged[-1]["loss"] < bc.group.logged[0]["loss"]
-
-
 def test_forbidden_actions_have_no_gradient(tmp_path: Path) -> None:
     def masks(tick: int) -> Any:
         return np.eye(4, dtype=np.int8)[[tick % 4] * 4] | np.eye(4, dtype=np.int8)[[0] * 4]

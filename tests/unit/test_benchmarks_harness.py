@@ -15,8 +15,7 @@ sys.path.append(str(BENCHMARKS))  # benchmarks are scripts: their folder is wher
 import harness  # noqa: E402
 import processes  # noqa: E402
 import report  # noqa: E402
-import stamps  # noqa: E402
-from harness import Case, Measured, Promise, Report, Sample, Summary, Unavailable  # noqa: E402
+from harness import Case, Measured, Promise, Report, Sample, Summary  # noqa: E402
 
 
 def measured_of(**cases: list[float]) -> Measured:
@@ -42,19 +41,6 @@ def test_cases_take_turns() -> None:
     measured = harness.interleave([case("a"), case("b")], 3)
     assert order == ["a", "b", "a", "b", "a", "b"]
     assert measured.summary("b", "t").values == (2, 4, 6)
-
-
-def test_unavailable_case_is_tried_once_and_gives_its_reason() -> None:
-    asked: list[int] = []
-
-    def missing() -> Sample:
-        asked.append(1)
-        raise Unavailable("there is no such library")
-
-    measured = harness.interleave([Case("missing", missing), Case("there", lambda: {"t": 1.0})], 3)
-    assert asked == [1]
-    assert measured.unavailable == {"missing": "there is no such library"}
-    assert measured.summary("there", "t").values == (1.0, 1.0, 1.0)
 
 
 def test_ratios_are_computed_within_a_turn() -> None:
@@ -121,28 +107,7 @@ def test_stored_pages_are_those_of_the_results() -> None:
 # --------------------------------------------------------------------------------------------------- stretches of time
 
 
-def test_window_is_the_time_in_which_all_processes_work() -> None:
-    early = stamps.Progress([0.0, 10.0], [0, 100])  # 10 per second
-    late = stamps.Progress([5.0, 15.0], [0, 200])  # 20 per second
-    found = stamps.window([early, late], skip=0.0)
-    assert (found.begin, found.end) == (5.0, 10.0)
-    assert found.count == pytest.approx(50 + 100)
-    assert found.rate == pytest.approx(30.0)
-
-
 # ------------------------------------------------------------------------------------------------------- processes
-
-
-def test_a_process_may_have_any_name() -> None:
-    line = processes.parse_stat("42 (a) b (c) S 7 " + " ".join(str(number) for number in range(5, 25)))
-    tick = processes._TICK
-    assert line == processes.Line(parent=7, seconds=(14 + 15) * tick, started=22, state="S")
-
-
-def test_cpu_of_an_interval_is_the_cpu_used_in_it() -> None:
-    usage = processes.Usage(started=0, times=[10.0, 12.0, 14.0], seconds=[1.0, 3.0, 4.0])
-    assert usage.cpu(11.0, 13.0) == pytest.approx(1.5)
-    assert usage.cpu(0.0, 20.0) == pytest.approx(4.0)  # what it had used when it was first seen counts too
 
 
 BURN = "import time\nwhile time.process_time() < 0.4: pass\ntime.sleep(1)"  # so that there is a look afterwards

@@ -18,8 +18,8 @@ sys.path.append(str(BENCHMARKS))  # benchmarks are scripts: their folder is wher
 
 import default_options  # noqa: E402
 import harness  # noqa: E402
-from learning import CPU, POINTS, SB3, Results, curve_of, figure  # noqa: E402
-from learning_rows import OPTIONS, PLAYERS, ROWS, Goal, returns  # noqa: E402
+from learning import CPU, POINTS, SB3, Results, curve_of  # noqa: E402
+from learning_rows import OPTIONS, PLAYERS, ROWS  # noqa: E402
 from peer_sb3_learning import arguments  # noqa: E402
 
 ROW = ROWS["cartpole-ppo"]
@@ -40,11 +40,6 @@ def result(score: float, cpu: float, theirs: float | None = None, **changes: Any
 
 
 # ------------------------------------------------------------------------------------------------------- the figures
-
-
-def test_figure_is_the_mean_over_finished_episodes() -> None:
-    lines = [line(4.0, 6.0), line(1.0), {"tick": 1, "seats": []}]
-    assert figure(Goal("", 0, returns("p")), lines) == 3.0
 
 
 def test_curve_has_finished_episodes_at_their_end_ticks() -> None:
@@ -108,14 +103,6 @@ def test_evaluation_does_not_learn_and_plays_other_games(name: str) -> None:
 
 
 # ------------------------------------------------------------------------------------------------- default options
-
-
-def test_rows_of_default_options_set_none_on_either_side() -> None:
-    for row in default_options.ROWS.values():
-        (policy,) = row.policies.values()
-        assert policy.keys() == {"algorithm"}
-        assert row.peer is not None
-        assert row.peer.options == {}
 
 
 def test_row_claims_the_return_and_cpu_seconds_of_the_peer() -> None:

@@ -124,11 +124,6 @@ def test_check_lists_the_callbacks(
 # ------------------------------------------------------------------------------------------------------------- calls
 
 
-def test_callbacks_are_called_in_configuration_order() -> None:
-    Callbacks([of("RecordsAll", name="b"), of("RecordsAll", name="a")], Stop().ask).round(0, 10)
-    assert NOTES == [("b", "round", 0), ("a", "round", 0)]
-
-
 # ------------------------------------------------------------------------------------------------ lines on record
 
 

@@ -254,11 +254,6 @@ def checked(folder: Path, make: str, capsys: pytest.CaptureFixture[str]) -> list
     return [line for line in captured.out.splitlines() if "environment game" in line and "who has won" not in line]
 
 
-def test_check_compares_two_new_games(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (line,) = checked(folder, "own:Remembers", capsys)
-    assert line.endswith("keeps the interface")
-
-
 def test_check_warns_of_a_game_that_is_not_repeatable_and_of_its_cost(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -383,17 +378,6 @@ def test_game_of_another_interface_ends_check_and_training_with_exit_2(
 
 
 # mistakes that need no game
-
-
-def test_mistakes_of_the_file_end_with_exit_2(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert error_of(capsys, "check", "nothing.yaml").startswith("nothing.yaml: there is no such file")
-    assert error_of(capsys, "check", write(folder)[:1] + "og.yaml") == (
-        "dog.yaml: there is no such file; known: duel.yaml"
-    )
-    assert error_of(capsys, "plan", write(folder, tics=3)).startswith(
-        "duel.yaml: tics: unknown key 'tics'; did you mean"
-    )
-    assert "--set ticks=0: ticks: found 0" in error_of(capsys, "plan", write(folder), "--set", "ticks=0")
 
 
 @pytest.mark.parametrize(

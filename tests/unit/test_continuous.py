@@ -52,12 +52,6 @@ def test_actions_reach_and_never_exceed_the_bounds(space: spaces.Box) -> None:
         assert space.contains(np.asarray(action))
 
 
-def test_the_middle_of_the_actions_is_the_middle_of_the_bounds() -> None:
-    space = spaces.Box(np.array([-1.0, 2.0], np.float32), np.array([3.0, 8.0], np.float32))
-    played = UnitBox(space).to_env(np.array([[0.0, 0.0], [0.5, -0.5]], np.float32))
-    assert played.tolist() == [[1.0, 5.0], [2.0, 3.5]]
-
-
 # ------------------------------------------------------------------------------------------------- squashed Gaussians
 
 
@@ -98,18 +92,6 @@ def test_noise_has_its_deviation_and_autocorrelation(theta: float) -> None:
     np.testing.assert_allclose(seen.std(1), 0.4, rtol=0.03)
     for lag in range(1, 6):
         assert np.corrcoef(seen[0], seen[lag])[0, 1] == pytest.approx((1 - theta) ** lag, abs=0.03)
-
-
-def test_noise_is_reset_at_the_end_of_an_episode() -> None:
-    noise = ActionNoise(20_000, 1, std=1.0, theta=0.1, generator=draw())
-    ended = np.arange(20_000) < 10_000
-    before = noise.draw()[:, 0].numpy()
-    noise.restart(ended)
-    after, later = process(noise, 2)[:, :, 0]
-    assert np.corrcoef(before[ended], after[ended])[0, 1] == pytest.approx(0, abs=0.03)
-    assert np.corrcoef(before[~ended], after[~ended])[0, 1] == pytest.approx(0.9, abs=0.03)
-    assert np.corrcoef(after[ended], later[ended])[0, 1] == pytest.approx(0.9, abs=0.03)
-    assert after[ended].std() == pytest.approx(1, rel=0.03)
 
 
 # --------------------------------------------------------------------------------------------- choices and critics

@@ -62,19 +62,6 @@ def ticks(home: Path) -> list[list[int]]:
     return [part.tick.tolist() for part in match_of(home).parts()]
 
 
-def test_columns_hold_the_added_ticks(tmp_path: Path) -> None:
-    played(tmp_path, 1, 5, at=4, ends=((0, 0), (1, 0)))
-    (part,) = match_of(tmp_path).parts()
-    assert part.lane.tolist() == [2, 3]
-    assert part.observations[0][0][:, 0, 0].tolist() == [0, 1, 2, 3, 4], "the observation before the tick"
-    assert part.rewards[:, 1, 1].tolist() == [0.125, 0.25, 0.375, 0.5, 0.625]
-    assert part.actions[0][0][:, 0].tolist() == [1, 2, 3, 4, 5]
-    assert part.begins[:, 0].tolist() == [True, False, False, False, False]
-    (at, lane, (seen,)), no_rows = part.ends
-    assert (at.tolist(), lane.tolist(), seen.tolist()) == ([4], [3], [[4.0, 4.0]])
-    assert len(no_rows[0]) == 0
-
-
 @pytest.mark.slow
 @given(st.lists(st.integers(1, 7), min_size=1, max_size=6), st.integers(0, 30), st.integers(1, 9))
 @settings(max_examples=10)

@@ -76,15 +76,6 @@ def test_td_errors_are_the_priorities() -> None:
 # -------------------------------------------------------------------------------------------------------- exploration
 
 
-def test_exploration_adds_noise_within_the_bounds() -> None:
-    learner = worker(ScriptedEnv(VECTOR, NUMBERS, rows=5000), noise_std=0.3)
-    leaves = [torch.zeros(5000, 3)]
-    with torch.no_grad():
-        explored = learner.explore(leaves, None)
-    assert explored.std().item() == pytest.approx(0.3, rel=0.05)
-    assert float(explored.abs().max()) <= 1
-
-
 @pytest.mark.parametrize(("kind", "correlation"), [("gaussian", 0.0), ("correlated", 0.8)])
 def test_noise_has_its_correlation_and_is_reset_per_episode(kind: str, correlation: float) -> None:
     env = ScriptedEnv(VECTOR, NUMBERS, rows=1000, ticks=10, length=4)

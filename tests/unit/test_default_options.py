@@ -86,11 +86,6 @@ def test_dqn_intensity_follows_the_root_of_the_rows(rows: int, intensity: int) -
     assert replayed(DQN, rows=rows) == (intensity, 64)
 
 
-@pytest.mark.parametrize("algorithm", [SAC, TD3, DDPG, DQN])
-def test_the_intensity_depends_on_the_rows_of_all_workers(algorithm: Any) -> None:
-    assert replayed(algorithm, rows=1, workers=4)[0] == replayed(algorithm, rows=4)[0]
-
-
 @pytest.mark.parametrize(("workers", "size"), [(1, 256), (2, 128), (3, 86), (4, 64), (16, 64)])
 def test_the_workers_share_a_gradient_step_of_256_transitions(workers: int, size: int) -> None:
     assert replayed(SAC, rows=1, workers=workers)[1] == size

@@ -183,12 +183,6 @@ def test_unit_digests_differ_from_a_change_on_in_its_lane() -> None:
                 assert same[:2].all() and not same[2:, lane].any() and np.delete(same, lane, 1).all()
 
 
-def test_unit_digests_do_not_depend_on_other_lanes() -> None:
-    samples, actions = unit_story(4)
-    alone = [[row[1]] for row in samples], [[rows[1:2] for rows in of] for of in actions]
-    assert unit_digests(*alone).tolist() == unit_digests(samples, actions)[:, 1:2].tolist()
-
-
 def test_unit_digests_equal_those_of_existing_files() -> None:
     rows = stack(crowd.SPACE, [crowd.SPACE.complete(HERD)] * 2)
     made = Digests(UNITS, 2, actions=RAGGED_ACTIONS)

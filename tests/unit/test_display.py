@@ -8,12 +8,17 @@ import threading
 
 import pytest
 
+from arena.config import parse_config
+from arena.league.ratings.sprt import Verdict
+from arena.league.round_text import VERDICTS, claim_text, gate_text, round_text
+from arena.plan.build import make_plan
+from arena.records.faults import fault_text
 from arena.records.figures import results_of
 from arena.records.metrics import EpisodeRecord, SeatRecord, UpdateRecord
 from arena.records.outcome import Outcome
 from arena.records.scoreboard import Scoreboard
 from arena.roles.state import Display
-from arena.terminal.display import LiveDisplay, PlainDisplay, Rate, make_display, summary_lines
+from arena.terminal.display import LiveDisplay, PlainDisplay, make_display, summary_lines
 
 
 class Clock:
@@ -152,16 +157,6 @@ def test_names_with_markup_are_escaped() -> None:
     assert re.search(r"\[bold\] .* \[x\]_loss 0\.50", screen.fresh())
 
 
-def test_rate_covers_the_last_ten_seconds() -> None:
-    clock = Clock()
-    rate = Rate(clock)
-    assert rate.per_second is None
-    for second in range(31):
-        clock.seconds = 100.0 + second
-        rate.add(100 * second if second <= 15 else 1500 + 1000 * (second - 15))
-    assert rate.per_second == 1000.0
-
-
 @pytest.mark.parametrize(
     ("games", "words"),
     [
@@ -191,3 +186,37 @@ def test_summary_has_first_and_last_games_of_each_policy() -> None:
         "red   won 88 % of its first 100 games, 19 % of its last 100",
         "idle  finished no episode",
     ]
+
+
+# Small phrases of messages and tables: counts, rounds
+
+
+@pytest.mark.parametrize(
+    ("seats", "sides", "words"),
+    [
+        (["a", "b"], None, "a - b"),
+        (["a", "a", "b", "b"], None, "a - b"),
+        (["a", "a"], [[0], [1]], "a - a"),
+        (["a", "b", "b", "b"], [[0, 1], [2, 3]], "a + b - b"),
+        (["a", "b", "c", "c"], None, "a - b - c"),
+    ],
+    ids=["duel", "teams", "itself", "mixture", "no-sides"],
+)
+def test_round_line_lists_pairings_by_side(seats: list[str], sides: list[list[int]] | None, words: str) -> None:
+    data = {
+        "ticks": 10,
+        "rounds": 3,
+        "envs": {"game": {"make": "touchdown", "kwargs": {"team_size": len(seats) // 2}}},
+        "policies": {name: {"algorithm": "random"} for name in sorted({*seats})},
+        "matches": [{"env": "game", "seats": seats, "sides": sides, "copies": 2}],
+    }
+    assert round_text(make_plan(parse_config(data, source="league.yaml"))) == f"round 0 of 0 to 2: {words} x2"
+
+
+def test_unknown_kind_of_fault_is_shown_verbatim() -> None:
+    assert fault_text({"time": "2026-03-01", "kind": "weather", "wind": 9}) == "weather: wind 9"
+
+
+def test_every_gate_verdict_has_a_description() -> None:
+    assert {verdict.value for verdict in Verdict} == VERDICTS.keys()
+    assert (gate_text("odd"), claim_text("odd", policy="a", against="a@5")) == ("gate odd", "gate odd: a against a@5")

@@ -9,7 +9,6 @@ import pkgutil
 import re
 import runpy
 import shlex
-import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
@@ -87,16 +86,6 @@ def test_every_command_parses_and_names_an_existing_configuration() -> None:
 def test_pages_have_no_anonymous_persons() -> None:
     written = [page for page in readme.PAGES.values() if "Written by `make reference`" not in page.text]
     assert [(page.path, found[0]) for page in written for found in PERSONS.finditer(page.prose)] == []
-
-
-def test_configurations_and_diagrams_have_no_anonymous_persons() -> None:
-    files = [*(readme.ROOT / "configs").rglob("*.*"), *(readme.ROOT / "diagrams").glob("*.*")]
-    files += [readme.ROOT / "CONTRIBUTING.md", readme.ROOT / "CHANGELOG.md"]
-    texts = {
-        path.name: path.read_text(encoding="utf-8") for path in files if path.suffix in (".md", ".py", ".yaml", ".svg")
-    }
-    assert len(texts) > 20
-    assert [(name, found[0]) for name, text in texts.items() for found in PERSONS.finditer(text)] == []
 
 
 LEAGUES = readme.PAGES["docs/leagues.md"]
@@ -285,24 +274,12 @@ NAMES = (
     *("environment_process", "workers", "proxy", "match_2v2", "round_robin", "legs", "rounds", "external"),
     *("ragged_message", "hand_over", "imports"),
 )
-SVG = "{http://www.w3.org/2000/svg}"
 
 
 @pytest.mark.slow
 def test_picture_of_the_imports_is_up_to_date() -> None:
     drawn = runpy.run_path(str(DIAGRAMS / "draw.py"))["imports"]()
     assert drawn == (DIAGRAMS / "imports.svg").read_text(encoding="utf-8"), "run `make diagrams`"
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_nothing_is_drawn_outside_of_a_picture(name: str) -> None:
-    root = ElementTree.parse(DIAGRAMS / f"{name}.svg").getroot()
-    width, height = float(root.attrib["width"]), float(root.attrib["height"])
-    for box in root.iter(f"{SVG}rect"):
-        x, y, wide, high = (float(box.attrib[key]) for key in ("x", "y", "width", "height"))
-        assert min(x, y) >= 0
-        assert x + wide <= width
-        assert y + high <= height
 
 
 def test_pages_show_every_picture() -> None:

@@ -12,7 +12,6 @@ from gymnasium.vector.utils import batch_space
 from torch.nn import functional
 
 from fakes import ScriptedEnv, ThreadGroup, solo_group
-from learning_steps import run
 from policies.common.columns import to_leaves
 from policies.common.replay import Transitions
 from policies.dqn import DQN
@@ -165,30 +164,3 @@ def test_initial_actions_are_uniform_over_allowed_ones() -> None:
 
 
 # ----------------------------------------------------------------------------------------------------- a known optimum
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("prioritized", [pytest.param(False, marks=pytest.mark.long), True])
-def test_learns_immediate_and_delayed_rewards(prioritized: bool) -> None:
-    """The observation determines which of two actions pays; an episode has three ticks, so the values are known."""
-    coin = spaces.Discrete(2)
-    env = ScriptedEnv(
-        coin, spaces.Discrete(2), ticks=500, length=3, cut=False, reward=lambda seen, actions: (seen == actions) * 1.0
-    )
-    dqn = run(
-        worker(
-            env,
-            gamma=0.5,
-            learning_rate=5e-3,
-            prioritized=prioritized,
-            n_step=2,
-            target_update_interval=20,
-            training_intensity=4.0,
-            batch_size=32,
-        )
-    )
-    observations = np.array([0, 1, 0, 1])
-    assert dqn.actor(greedy=True)(observations, {}).tolist() == [0, 1, 0, 1]
-    with torch.no_grad():
-        values = dqn.network([torch.tensor([0, 1])])
-    assert (values.max(1).values - values.min(1).values).numpy() == pytest.approx([1.0, 1.0], abs=0.35)

@@ -28,7 +28,6 @@ from arena.entity_env import (
 )
 from arena.errors import ConfigError, GameError
 from arena.registry import adapt_environment
-from arena.testing import check_batched_env
 from entity_games import AIM, BOARDS, END, PICK, BoardGame, Told, seen
 from envs.adapters import adapt
 
@@ -373,19 +372,6 @@ def test_reset_of_some_lanes_keeps_the_others_observations() -> None:
     env.reset(np.array([True, False]))
     env.step([{"pick": Ragged([1], [0, 1])}])
     assert games[1].got[1]["pick"].actors == [("B", 0)]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("make", "kwargs"),
-    [("skirmish", {"team_size": 1}), ("unit_task", {"task": "not_hotdog"})],
-)
-def test_games_with_units_can_be_cut_by_a_time_limit(make: str, kwargs: dict[str, Any]) -> None:
-    games = [
-        adapt_environment(make, kwargs, 2, [("clip_reward", "sign"), ("time_limit", {"max_episode_steps": 4})])
-        for _ in range(2)
-    ]
-    check_batched_env(games[0], ticks=25, again=games[1])
 
 
 @pytest.mark.parametrize("wrapper", ["grayscale", {"resize": [8, 8]}, {"frame_stack": 2}])

@@ -87,14 +87,6 @@ def test_lengths_and_returns_are_the_sums_over_the_ticks_of_the_episode(lanes: i
     assert episodes.episodes.tolist() == finished
 
 
-@pytest.mark.parametrize(("terminated", "truncated"), [(True, False), (False, True)])
-def test_termination_and_truncation_are_kept_apart(terminated: bool, truncated: bool) -> None:
-    episodes = account()
-    episodes.tick(step([[0, 0]], [[terminated] * 2], [[truncated] * 2]))
-    record = finish_one(episodes, 0, 1)
-    assert (record.terminated, record.truncated) == (terminated, truncated)
-
-
 def test_idle_ticks_count_where_the_seat_should_have_acted() -> None:
     episodes = account(((0, 1), (2,)), lanes=3)
     episodes.add_idle(0, np.array([[1, 0], [0, 0], [1, 1]], np.bool_))  # of the seat's two entities
@@ -166,21 +158,6 @@ def test_truncation_by_the_game_is_not_a_cut() -> None:
     told, (record,) = cut_tick(episodes, step([[1, -1]], [[0, 0]], [[1, 1]]))
     assert told.truncated.all()
     assert (record.cut, record.truncated, record.seats[0].outcome) == (False, True, "win")
-
-
-@settings(max_examples=50)
-@given(st.integers(0, 2**32), st.integers(1, 4), st.integers(1, 12))
-def test_lengths_of_a_lanes_episodes_sum_to_the_ticks(seed: int, lanes: int, ticks: int) -> None:
-    rng = np.random.default_rng(seed)
-    episodes, lengths = account(lanes=lanes), np.zeros(lanes, int)
-    for tick in range(1, ticks + 1):
-        ends = rng.random((lanes, 2)) < 0.3
-        given = step(np.zeros((lanes, 2)), ends)
-        over, _ = episodes.tick(episodes.cut(given) if tick == ticks else given)
-        for record in episodes.finish(over, tick):
-            lengths[record.lane] += record.length
-            assert record.cut <= (tick == ticks)
-    assert lengths.tolist() == [ticks] * lanes
 
 
 # Metrics

@@ -70,27 +70,6 @@ def tick(
     lived.add(np.array(actions), seen, np.array(rewards), terminated, truncated, infos)
 
 
-def chain(ends: str, n_step: int) -> list[Transition]:
-    """One row that observes 0, 1, 2 and acts, earns 1, 2, 4 and then ends; its last observation is 9."""
-    lived = experience(1, n_step=n_step)
-    lived.begin(column(0), {})
-    tick(lived, [10], column(1), [1], "-", {})
-    tick(lived, [11], column(2), [2], "-", {})
-    tick(lived, [12], column(50), [4], ends, final(9))
-    return transitions(lived.cut())
-
-
-@pytest.mark.parametrize("ends", ["t", "b"])
-def test_terminated_chain_has_no_bootstrap(ends: str) -> None:
-    assert sorted(chain(ends, 2)) == [(0, 10, 1 + 2 / 2, 0.25, 2), (1, 11, 2 + 4 / 2, 0, 1), (2, 12, 4, 0, 2)]
-
-
-def test_truncated_chain_bootstraps_from_its_last_observation() -> None:
-    assert sorted(chain("c", 1)) == [(0, 10, 1, 0.5, 1), (1, 11, 2, 0.5, 2), (2, 12, 4, 0.5, 9)]
-    assert sorted(chain("c", 2)) == [(0, 10, 2, 0.25, 2), (1, 11, 4, 0.25, 9), (2, 12, 4, 0.5, 9)]
-    assert sorted(chain("c", 9)) == [(0, 10, 3, 0.125, 9), (1, 11, 4, 0.25, 9), (2, 12, 4, 0.5, 9)]
-
-
 @pytest.mark.parametrize("n_step", [1, 3])
 def test_void_transition_is_not_learned_from(n_step: int) -> None:
     """The second action is void: the first transition ends at the observation at which it was chosen."""

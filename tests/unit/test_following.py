@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -139,13 +138,6 @@ def test_folder_without_a_run_is_not_awaited(tmp_path: Path) -> None:
         await_start(tmp_path / "notes.txt", wait=lambda _: pytest.fail("it waits"))
 
 
-def test_a_run_that_has_ended_is_shown_once(folder: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["watch", str(folder.path)]) == 0
-    shown = capsys.readouterr().out.splitlines()
-    assert any(line.startswith("7000/7000 ticks of all matches  100 %") for line in shown)
-    assert f"run folder: {folder.path}" in shown
-
-
 @pytest.mark.parametrize(
     ("lock", "ticks", "said"),
     [
@@ -175,21 +167,6 @@ def test_briefly_free_lock_does_not_end_following(folder: RunFolder, looks: list
     answers = iter(looks)
     assert watch(folder.path, columns=0, wait=waited.append, running=lambda path: next(answers, False)) == 0
     assert len(waited) == waits
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (lambda text: text.replace('"version":1', '"version":2'), "has a line of version 2"),
-        (lambda text: text.partition("\n")[2], "line 1: is damaged: the rounds are not numbered one after the other"),
-    ],
-)
-def test_rounds_of_another_version_or_without_their_first_are_refused(
-    folder: RunFolder, change: Callable[[str], str], words: str
-) -> None:
-    folder.rounds.write_text(change(folder.rounds.read_text()))
-    with pytest.raises(ConfigError, match=words):
-        followed(folder).look()
 
 
 @pytest.mark.parametrize(

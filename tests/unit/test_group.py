@@ -422,18 +422,6 @@ def test_different_collectives_are_an_error_that_names_them(first: str, second: 
     assert said == [expected] * 3
 
 
-def test_only_the_root_logs_and_saves() -> None:
-    notes: dict[int, list[Any]] = {0: [], 1: []}
-
-    def main(endpoint: RoleEndpoint) -> None:
-        group = group_at(endpoint, (0, 1), notes[endpoint.address])
-        group.log(loss=float(group.rank))
-        group.save({"rank": group.rank})
-
-    RoleScheduler({0: "a", 1: "b"}).run({0: main, 1: main})
-    assert notes == {0: [("log", {"loss": 0.0}), ("save", {"rank": 0})], 1: []}
-
-
 def test_after_the_root_has_left_the_lowest_rank_is_writer() -> None:
     spoken: list[tuple[int, int]] = []
 

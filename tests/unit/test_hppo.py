@@ -10,8 +10,7 @@ import torch
 from gymnasium import spaces
 
 from fakes import ScriptedEnv, ThreadGroup, all_equal, solo_group, together
-from learning_steps import evaluate, play, run
-from policies.common.rollout import Batch
+from learning_steps import evaluate, play
 from policies.hppo import HPPO
 
 VECTOR = spaces.Box(-1, 1, (3,), np.float32)
@@ -87,15 +86,6 @@ def test_option_returns_of_a_chain_by_hand() -> None:
     assert returns_of(over) == pytest.approx({0: 2.875, 4: 1.5, 6: 2.875, 10: 1.5})
     longest = played(valued(worker(game(**ONES, length=99), **BY_HAND, gae_lambda=0.0), 16.0))
     assert returns_of(longest) == pytest.approx({0: 2.875, 4: 2.875, 8: 2.875})
-
-
-def test_with_lambda_1_option_return_is_the_discounted_sum() -> None:
-    hppo = played(disturbed(worker(game(cut=False), gamma=0.9, gae_lambda=1.0)))
-    rewards, found = hppo.rollout.rewards[:, 0], returns_of(hppo)
-    sums = {t: sum(0.9 ** (u - t) * rewards[u] for u in range(t, 6 if t < 6 else 12)) for t in (0, 4, 6, 10)}
-    assert found == pytest.approx(sums, abs=1e-5)
-    worker_alone = evaluate(hppo).returns.view(12, ROWS)[:, 0]
-    assert found == pytest.approx({t: float(worker_alone[t]) for t in sums}, abs=1e-5), "both levels mean the same"
 
 
 def test_waiting_row_discounts_options_by_its_own_actions() -> None:
@@ -213,30 +203,3 @@ def test_actor_keeps_its_option_and_has_no_side_effects() -> None:
 
 
 # ----------------------------------------------------------------------------------------------------------- learning
-
-
-@pytest.mark.slow
-def test_the_manager_learns_which_option_pays() -> None:
-    """The worker's weights stand still, and it plays a choice of its own in each option; choice 2 pays."""
-    reward = lambda observations, actions: (actions == 2).astype(np.float64)  # noqa: E731
-    options = {"n_steps": 32, "minibatch_size": 128, "learning_rate": 0.02, "n_epochs": 6, "hidden_sizes": (8,)}
-    hppo = worker(game(rows=16, ticks=32 * 7, length=8, reward=reward), **options)
-    backward = hppo.backward
-
-    def of_the_manager_alone(batch: Batch) -> torch.Tensor:
-        measured = backward(batch)
-        for part in (hppo.network.actor, hppo.network.critic):
-            for weight in part.parameters():
-                weight.grad.zero_()
-        return measured
-
-    hppo.backward = of_the_manager_alone  # type: ignore[method-assign]
-    with torch.no_grad():
-        first, last = hppo.network.actor[0], hppo.network.actor[-1]
-        for weight in (*first.parameters(), *last.parameters()):
-            weight.zero_()
-        first.weight[:3, 3:] = 3 * torch.eye(3)
-        last.weight[:3, :3] = 9 * torch.eye(3)
-    run(hppo)
-    policy = hppo.network.manager.policy([torch.from_numpy(game().reset()[0])])
-    assert policy.logits.softmax(-1)[:, 2].min() > 0.9

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import tracemalloc
 from fractions import Fraction
 from typing import Any
 
@@ -11,11 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arena.diagnostics.profile import RoleProfile
-from arena.records.figures import Spread
+from arena.records.figures import Spread, repeated
 from arena.records.iterations import Iterations, Steps, Totals
 from arena.records.metrics import EpisodeRecord, SeatRecord, UpdateRecord
-from arena.records.results import sampler_perf
 
 TICKS, LEG = 40, 20
 
@@ -96,13 +93,6 @@ def test_match_that_has_ended_early_holds_up_no_result() -> None:
     assert not list(found.known()), "the leg may have been cut short at tick 12"
 
 
-def test_cut_episodes_are_in_no_metric() -> None:
-    found = machine(10, 5)
-    found.episodes([episode(3, value=2.0), episode(10, value=99.0, cut=True)])
-    line = found.take(10)
-    assert (line["episodes_total"], line["episode_reward_max"]) == (1, 2.0 * 2 - 2.0)
-
-
 def test_nan_is_in_no_metric_and_an_overflowing_mean_is_infinite() -> None:
     found = machine(10, 5)
     found.episodes([episode(3, value=float("nan")), episode(4, value=1e308), episode(5, value=1e308)])
@@ -120,21 +110,6 @@ def test_means_are_of_all_new_episodes_or_of_enough_earlier_ones(smoothing: int,
     assert found.take(20)["policy_reward_mean"]["blue"] == mean
 
 
-def test_sampler_perf_leaves_out_learning_and_waiting_for_the_group() -> None:
-    spent = {
-        "waiting for the match": 0.2,
-        "inference": 0.3,
-        "learning": 4.0,
-        "waiting for the group": 1.0,
-        "starting": 0.1,
-    }
-    found = sampler_perf([RoleProfile(6.0, 0.0, spent), RoleProfile(2.0, 0.0, {"inference": 0.1})], 100)
-    assert found == pytest.approx(
-        {"mean_env_wait_ms": 1.0, "mean_inference_ms": 2.0, "mean_processing_ms": (0.5 + 1.9) * 1000 / 200}
-    )
-    assert sampler_perf([], 100) == {}
-
-
 @pytest.mark.parametrize("scale", [1.0, 1e300])
 @settings(max_examples=25)
 @given(st.lists(st.floats(-9, 9), min_size=1, max_size=20), st.integers(1, 300))
@@ -146,11 +121,41 @@ def test_spread_of_many_values_is_exact(scale: float, values: list[float], times
     assert spread.ends("") == ends
 
 
-def test_spread_is_bounded_in_memory() -> None:
-    spread, chance = Spread(), random.Random(0)
-    tracemalloc.start()
-    for _ in range(20_000):
-        spread.add(chance.gauss(0, 1))
-    held, _ = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert held < 100_000  # bytes, of 640,000 if it held all
+# Identical games are detected, and games that are equal by chance are not
+
+
+def line(
+    *players: str, length: int = 5, gain: float = 1.0, truncated: bool = False, cut: bool = False
+) -> EpisodeRecord:
+    seats = tuple(SeatRecord(name, (place,), gain * (-1) ** place, None) for place, name in enumerate(players))
+    return EpisodeRecord(0, 0, "game", 0, 0, length, length, not truncated, truncated, seats, cut)
+
+
+SAME = [line("a", "b")] * 8 + [line("b", "a", gain=-1.0, length=6)] * 8
+
+
+def test_identical_games_are_detected() -> None:
+    assert repeated(SAME) == [("a", "b")]
+    assert repeated([*SAME, line("a", "b", length=7)]) == []
+    assert repeated(SAME[4:12]) == [], "too few to tell"
+    assert repeated([*SAME, *[line("a", "c", length=n) for n in range(9)]]) == [("a", "b")]
+
+
+def test_few_games_of_each_policy_suffice_together() -> None:
+    few = [line("a", "a")] * 4 + [line("a", "b")] * 4 + [line("b", "b")] * 4
+    assert repeated(few) == [("a",), ("a", "b"), ("b",)]
+    assert repeated([*few, line("b", "b", length=9)]) == []
+
+
+def test_random_policy_is_not_called_repetitive() -> None:
+    assert repeated(SAME, random={"b"}) == []
+
+
+def test_full_length_solo_episodes_are_not_repetitive() -> None:
+    assert repeated([line("a", truncated=True)] * 20) == []
+    assert repeated([line("a")] * 20) == [("a",)]
+    assert repeated([line("a", "b", truncated=True)] * 20) == [("a", "b")]
+
+
+def test_cut_games_are_not_compared() -> None:
+    assert repeated([*SAME, line("a", "b", length=2, cut=True)]) == [("a", "b")]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from arena.game.api import Frame, Interface, Step
 from arena.game.lockstep import RequestKind
-from arena.game.spaces import empty_batch, flatten, leaves_of, mask_size
+from arena.game.spaces import empty_batch, flatten, mask_size
 from arena.seat.layout import ReplyView, RequestView, SeatLayout
 from random_spaces import bits, discretes, scramble, spaces
 from seat_ends import Seat
@@ -245,7 +245,3 @@ def test_last_masks_are_kept_apart_from_current_ones() -> None:
     everything = [1, 1]  # the last lane's mask is all zeros
     assert [masks.tolist() for _, masks in port.reply.final_masks()] == [[[0, 1], [1, 0], everything]] * 2
     assert [masks.tolist() for masks in port.reply.mask_rows] == [[everything] * LANES] * 2
-
-
-def test_leaves_of_the_game_spaces_are_bytes() -> None:
-    assert all(leaf.dtype.itemsize == 1 for space in GAME_SPACES for leaf in leaves_of(space))

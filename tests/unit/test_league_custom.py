@@ -13,7 +13,6 @@ from arena.errors import ConfigError
 from arena.league import LeagueView
 from arena.league.custom import check_custom
 from arena.league.next_round import first_round, next_round
-from arena.league.results import Results
 from arena.preflight.later_seats import later_plans
 from arena.testing import ContractBroken, check_pairings, check_rule
 from own_leagues import Above, Ladder
@@ -88,22 +87,6 @@ def test_own_pairings_pair_neighbors_in_the_ratings() -> None:
     pairs = [{frozenset(match.names) for match in made.matches} for made in found.rounds]
     assert pairs[0] == {frozenset("ab"), frozenset("cd")}
     assert pairs[1] == {frozenset("bd"), frozenset("ac")}, "the winners of the first round meet, and the losers"
-
-
-def test_round_planned_again_is_the_same_round() -> None:
-    config = league(own_rule(), own_pairings(), rounds=5)
-    results = Results()
-    for first, second in (("a", "b"), ("b", "c"), ("c", "d")):
-        results.add((first,), (second,), "loss", count=3)
-    first = first_round(config)
-    made = [next_round(config, [first], timeline(results, learners=config.learners), {}) for _ in range(2)]
-    assert made[0] == made[1]
-
-
-def test_own_opening_makes_the_first_round() -> None:
-    config = league(own_pairings(opening=[["d", "a"]]), rounds=3)
-    assert [match.names for match in first_round(config).matches] == [("d", "a"), ("a", "d")]
-    assert config.roles == 6
 
 
 def test_options_reach_the_class_and_survive_the_file() -> None:

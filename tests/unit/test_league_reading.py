@@ -13,7 +13,6 @@ import pytest
 from arena.cli.main import main
 from arena.config import load_config, parse_config
 from arena.config.load import resolved_yaml
-from arena.errors import ConfigError
 from arena.league.metagame import measures
 from arena.league.read_results import GameReader, read
 from arena.league.results import Encounter, Score
@@ -248,19 +247,6 @@ def test_incremental_reading_equals_reading_the_whole_file(folder: RunFolder) ->
 
 
 # --- damaged folders ------------------------------------------------------------------------------------------------
-
-
-def test_a_damaged_or_missing_plan_or_configuration_is_named(folder: RunFolder) -> None:
-    write_plan(folder, {"match": 0})
-    with pytest.raises(ConfigError, match=r"plan\.json: is damaged, or of another version of the arena.*sides"):
-        read(folder)
-    folder.plan.write_text("{")
-    with pytest.raises(ConfigError, match=r"plan\.json: is damaged"):
-        read(folder)
-    for path in (folder.plan, folder.config):
-        path.unlink()
-        with pytest.raises(ConfigError, match=path.name):
-            read(folder)
 
 
 def test_payoffs_of_a_run_without_rounds_follow_a_change_of_the_winner(

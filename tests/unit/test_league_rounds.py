@@ -244,11 +244,6 @@ def ended(run: Run, match: int, winners: list[str]) -> dict[str, Any]:
 # ------------------------------------------------------------------------------------------------ the end, and resuming
 
 
-def test_last_round_has_no_successor(tmp_path: Path) -> None:
-    run = at(begun(tmp_path / "run", config(DUEL, count=2)), 1)
-    assert rounds.next_round(played(run), RunState()) is None
-
-
 def plan_at(run: Run, tick: int) -> Plan:
     first = replace(run, plan=make_plan(run.plan.config))
     return rounds.again(first, run.plan.config, tick).plan
@@ -300,12 +295,6 @@ def test_league_with_missing_rounds_is_refused(change: Any, words: str, tmp_path
         run.folder.rounds.write_text("".join(change(run.folder.rounds.read_text().splitlines(keepends=True))))
     with pytest.raises(ConfigError, match=words):
         records.read_played(run.folder, known)
-
-
-def test_league_keeps_its_number_of_processes(tmp_path: Path) -> None:
-    run = following(begun(tmp_path / "run", config(DUEL, {**DUEL, "copies": 2}), ranks=3))
-    assert run.plan.processes == 3
-    assert run.plan.idle_ranks == ()
 
 
 @pytest.mark.parametrize(

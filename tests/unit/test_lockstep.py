@@ -63,29 +63,6 @@ def test_reset_costs_no_tick_and_names_its_seat() -> None:
     assert match.joint() == Joint(None, frozenset(), (0,))
 
 
-def test_match_is_over_when_all_seats_have_left() -> None:
-    match = Lockstep(2, budget=10)
-    match.put(0, LEAVE)
-    assert not match.over
-    match.put(1, LEAVE)
-    assert match.over
-    assert match.missing() == ()
-
-
-def test_a_match_that_is_ended_is_over_with_its_last_tick() -> None:
-    match = Lockstep(1, budget=10)
-    match.put(0, ACT)
-    match.joint()
-    match.end()
-    assert match.over
-    assert match.tick == 1
-
-
-def test_a_match_with_one_seat_is_alone() -> None:
-    assert Lockstep(1, budget=1).alone
-    assert not Lockstep(2, budget=1).alone
-
-
 @pytest.mark.parametrize(
     ("seats", "before", "seat", "words"),
     [

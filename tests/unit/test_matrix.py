@@ -26,14 +26,6 @@ def paid(game: str, *joint: tuple[int, int]) -> tuple[list[float], Any]:
     return sum(step.rewards[0] for step in steps).tolist(), steps[-1]
 
 
-@pytest.mark.parametrize("game", ["rock_paper_scissors", "matching_pennies"])
-def test_zero_sum_games_have_the_value_0_at_the_uniform_mixture(game: str) -> None:
-    pays = GAMES[game].table[0]
-    np.testing.assert_array_equal(pays[..., 0], -pays[..., 1])
-    np.testing.assert_allclose(pays[..., 0].mean(axis=0), 0)
-    np.testing.assert_allclose(pays[..., 0].mean(axis=1), 0)
-
-
 def test_two_step_game_has_the_optimum_8_and_a_safe_side_of_7() -> None:
     returns = {
         (first, *second): paid("two_step", (first, other), second)[0]

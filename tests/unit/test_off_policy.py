@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 from gymnasium import spaces
+from hypothesis import given
+from hypothesis import strategies as st
 
 from arena.errors import ConfigError
 from fakes import (
@@ -18,7 +20,7 @@ from fakes import (
     together,
 )
 from learning_steps import run
-from policies.common.replay import Transitions
+from policies.common.replay import ReplayRatio, Transitions
 from policies.dqn import DQN
 
 VECTOR = spaces.Box(-1, 1, (3,), np.float32)
@@ -182,10 +184,34 @@ def test_sizes_refuse_a_run_that_would_not_learn(options: dict[str, Any], ticks:
         DQN.sizes(options, rows=5, ticks=ticks, workers=2)
 
 
-def test_sizes_give_gradient_steps_and_batch() -> None:
-    given = {"batch_size": 32, "training_intensity": 8, "learning_starts": 1000, "log_every": 100}
-    assert DQN.sizes(given, rows=6, ticks=1000, workers=2) == {
-        "samples per gradient step": 64,
-        "gradient steps per run": 8 * 11_000 // 64,
-        "lines of metrics per run": 10,
-    }
+# Training intensity: replayed follow collected transitions exactly, for any number of workers
+
+
+@given(
+    rate=st.sampled_from([0.1, 0.25, 1, 1.5, 7.3, 256.0]),
+    starts=st.integers(0, 50),
+    blocks=st.lists(st.integers(0, 40), min_size=1, max_size=80),
+    minibatch=st.integers(1, 300),
+)
+def test_replayed_count_is_within_a_minibatch_of_the_due_count(
+    rate: float, starts: int, blocks: list[int], minibatch: int
+) -> None:
+    account, held, steps = ReplayRatio(rate, starts=starts), 0, 0
+    for collected in blocks:
+        held += collected
+        steps += account.due_steps(collected, added=held, minibatch=minibatch)
+        hundredths = round(100 * rate) * (account.collected - account.waited)
+        assert account.replayed == steps * minibatch
+        if held >= starts:
+            assert 100 * account.replayed <= hundredths < 100 * (account.replayed + minibatch)
+    assert account.collected == held
+    assert account.has_started == (held >= starts)
+
+
+@pytest.mark.parametrize("rate", [1.0, 64.0])
+def test_changed_ratio_applies_to_later_transitions(rate: float) -> None:
+    before, after = ReplayRatio(16.0, starts=0), ReplayRatio(rate, starts=0)
+    before.due_steps(10_000, added=10_000, minibatch=16)
+    after.load_state_dict(before.state_dict())
+    assert after.due_steps(320, added=10_320, minibatch=16) == 320 * rate / 16
+    assert after.collected == 10_320

@@ -7,7 +7,9 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from gymnasium import spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,12 +17,14 @@ from arena import registry
 from arena.config import Config, parse_config
 from arena.config.fields import ONLY_ACT
 from arena.errors import ConfigError
+from arena.game.api import Interface
 from arena.plan.build import make_plan
 from arena.plan.placement import cut, lightest_maximum
 from arena.plan.plan import Plan, Role, RoleKind, SeatPlan
 from arena.plan.seats import resolve_entities
-from arena.preflight.seats import choose_face
+from arena.preflight.seats import choose_face, seat_face
 from arena.roles.run import Run
+from arena.seat.layout import SeatLayout
 
 ENV = {"duel": {"make": "touchdown", "kwargs": {"team_size": 2, "max_steps": 9}, "idle_action": 0}}
 
@@ -67,16 +71,6 @@ def test_two_against_two_is_six_processes() -> None:
         *((Role(RoleKind.WORKER, 0, seat),) for seat in range(4)),
     ]
     assert plan.policies["red"].workers == ((0, 2), (0, 3))
-
-
-def test_the_four_policy_round_robin_in_five_copies_is_151_processes() -> None:
-    names = ["red", "blue", "green", "yellow"]
-    robin = {"round_robin": {"env": "duel", "policies": names, "team_size": 2, "copies": 5}}
-    plan = make_plan(config_of(robin, policies=" ".join(names)))
-    assert plan.processes == 151
-    assert len(plan.matches) == 30
-    sides = Counter((match.seats[0].policy, match.seats[2].policy) for match in plan.matches)
-    assert sides == dict.fromkeys(combinations(names, 2), 5)
 
 
 @pytest.mark.slow
@@ -335,3 +329,35 @@ def test_light_algorithms_are_those_without_weights() -> None:
 def test_no_rank_at_all_is_refused(ranks: int) -> None:
     with pytest.raises(ConfigError, match=f"from 1 to [0-9]+ processes, got {ranks}"):
         make_plan(roles_of((["random"], 1)), ranks=ranks)
+
+
+# Which faces a seat can have, given the spaces and masks of its entities
+
+
+NUMBERS, CHOICES = spaces.Box(-1, 1, (2,), np.float32), spaces.Discrete(3)
+
+
+class Vector:
+    face = "vector"
+
+
+class Either:
+    face = ("vector", "parallel")
+
+
+def seat_of(*mask_sizes: int) -> Interface:
+    count = len(mask_sizes)
+    names = tuple(f"e{index}" for index in range(count))
+    return Interface(names, (NUMBERS,) * count, (CHOICES,) * count, mask_sizes)
+
+
+@pytest.mark.parametrize(("mask_sizes", "face"), [((3, 3), "vector"), ((0, 0), "vector"), ((3, 0), "parallel")])
+def test_rows_are_uniform_if_all_entities_have_masks_or_none(mask_sizes: Any, face: str) -> None:
+    seat = seat_of(*mask_sizes)
+    assert seat_face(Either, seat, lanes=1) == face
+    assert seat.uniform == SeatLayout.of(1, seat).uniform == (face == "vector")
+
+
+def test_seat_with_some_masks_is_refused_for_the_vector_face() -> None:
+    with pytest.raises(ConfigError, match=r"'vector' needs equal spaces of .*, and masks of all or of none: give each"):
+        seat_face(Vector, seat_of(3, 0), lanes=1)

@@ -294,36 +294,6 @@ def near_70(observations: Any, actions: Any) -> Any:
     return -np.abs(actions - 70).mean(axis=1).astype(np.float64)
 
 
-def equal_bits(observations: Any, actions: Any) -> Any:
-    return (observations == actions).mean(axis=1).astype(np.float64)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("space", "reward", "at_least"),
-    [
-        (spaces.MultiDiscrete([2, 3]), equal_bits, 0.95),
-        pytest.param(spaces.Discrete(4), matching, 0.95, marks=pytest.mark.long),
-        pytest.param(spaces.MultiBinary(3), equal_bits, 0.95, marks=pytest.mark.long),
-        pytest.param(spaces.Box(-1, 1, (1,), np.float32), near, -0.15, marks=pytest.mark.long),
-    ],
-    ids=lambda value: getattr(value, "__name__", str(value)),
-)
-def test_learns_to_act_on_observations(space: Any, reward: Any, at_least: float) -> None:
-    def env(ticks: int) -> ScriptedEnv:
-        return ScriptedEnv(space, space, rows=16, ticks=ticks, length=50, reward=reward)
-
-    options = {"n_steps": 16, "minibatch_size": 64, "learning_rate": 0.01, "gamma": 0.0, "n_epochs": 6}
-    ppo = run(worker(env(16 * 20), **options, hidden_sizes=(32,)))
-    fresh = env(20)
-    act, (observations, infos) = ppo.actor(greedy=True), fresh.reset(seed=9)
-    rewards = []
-    for _ in range(20):
-        observations, reward_t, _, _, infos = fresh.step(act(observations, infos))
-        rewards.append(reward_t.mean())
-    assert np.mean(rewards) >= at_least
-
-
 def test_missing_device_is_refused_with_the_options(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     PPO.check_options({"device": "auto"})

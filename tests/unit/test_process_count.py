@@ -177,10 +177,6 @@ def test_other_hosts_are_refused(text: str) -> None:
         parse_hosts(text)
 
 
-def test_hosts_are_filled_one_after_the_other() -> None:
-    assert shares(parse_hosts("a:4,b:4,c:4"), 6) == (("a", range(4)), ("b", range(4, 6)))
-
-
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=9), st.data())
 def test_every_rank_is_on_one_host_and_no_host_has_more_than_its_slots(slots: list[int], data: st.DataObject) -> None:
     hosts = [Host(f"n{number}", count) for number, count in enumerate(slots)]

@@ -13,7 +13,6 @@ from pettingzoo import ParallelEnv
 
 from arena.errors import BudgetReached, ConfigError
 from arena.game.api import BatchedEnv
-from envs.cover import Cover
 from envs.matrix import Matrix
 from envs.touchdown import Touchdown
 from fakes import ScriptedEnv, all_equal, solo_group
@@ -277,16 +276,6 @@ def test_always_rock_loses_to_beat_last() -> None:
     assert (rewards[:, 1] == 10).all()
     scissors = match(game, [([0], lambda seen: always(seen) + 2), ([1], beat)], ticks=10)[0]
     assert (scissors[:, 1] == 8).all()  # paper on the first tick loses to scissors
-
-
-def test_greedy_players_cover_the_targets_and_others_do_not() -> None:
-    def total(act: Any) -> float:
-        rewards, _ = match(Cover(lanes=20), [([0, 1, 2], act)], ticks=60)
-        return float(rewards.mean())
-
-    greedy = total(lambda seen: scripts.greedy_cover(seen, {}))
-    still = total(lambda seen: np.zeros(len(seen), np.int64))
-    assert greedy > 0.5 * still  # both are negative
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import replace
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from arena.records.folder import RunFolder
@@ -28,7 +26,6 @@ EPISODE = EpisodeRecord(
     truncated=False,
     seats=(SeatRecord("blue", (0, "b"), 1.0, "win", 2), SeatRecord("red", (2,), -1.0, "loss")),
 )
-replaced = msgspec.structs.replace
 UPDATE = UpdateRecord("blue", 1, 64, 128, 0.5, {"policy_loss": -0.25, "value_loss": 2.0})
 
 
@@ -69,26 +66,6 @@ def test_update_line_has_the_fixed_keys_before_the_logged_ones(folder: RunFolder
         ("policy_loss", -0.25),
         ("value_loss", 2.0),
     ]
-
-
-def test_episodes_are_written_by_tick_and_counted_at_once(folder: RunFolder) -> None:
-    early, late = replaced(EPISODE, match=1, tick=40), replaced(EPISODE, tick=50)
-    with Recorder(folder, {1: 0, 3: 0}) as recorder:
-        assert list(recorder.episodes(3, 60, [late])) == ["blue", "red"]
-        recorder.flush()
-        assert folder.episodes.read_bytes() == b"", "match 1 may have an earlier one"
-        recorder.episodes(1, 45, [early])
-        recorder.flush()
-        assert [line["match"] for line in JournalReader(folder.episodes)] == [1]
-        recorder.episodes(1, 50, [])
-    assert [line["match"] for line in JournalReader(folder.episodes)] == [1, 3]
-
-
-def test_return_that_is_not_finite_is_null_in_the_file(folder: RunFolder) -> None:
-    with Recorder(folder, {3: 0}) as recorder:
-        recorder.episodes(3, 50, [replaced(EPISODE, seats=(SeatRecord("blue", (0,), math.nan, None),))])
-    (line,) = JournalReader(folder.episodes).lines(EpisodeRecord)
-    assert line.seats[0].return_ is None
 
 
 def test_a_logged_name_that_is_taken_is_refused() -> None:

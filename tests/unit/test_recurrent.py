@@ -19,7 +19,6 @@ from fakes import (
     ThreadGroup,
     all_equal,
     flat_weights,
-    hide_idle_rows,
     random_rewards,
     solo_group,
     together,
@@ -32,7 +31,6 @@ from policies.ppo import PPO
 VECTOR = spaces.Box(-1, 1, (3,), np.float32)
 CHOICE = spaces.Discrete(4)
 SMALL = {"n_steps": 12, "minibatch_size": 16, "hidden_sizes": (8,), "hidden_size": 6, "sequence_length": 4}
-PLAIN = {"recurrent": None, "hidden_size": 64, "sequence_length": 16}  # what a policy without memory says of one
 KINDS = sorted(RECURRENT)
 
 pytestmark = pytest.mark.parametrize("kind", KINDS)
@@ -209,14 +207,6 @@ def test_truncated_episode_bootstraps_with_memory(kind: str, cut: bool) -> None:
     returns = batch.returns.view(2, 3)  # one sequence of three transitions per row
     assert batch.lengths.tolist() == [3, 3]
     torch.testing.assert_close(returns[:, 2], expected)
-
-
-@pytest.mark.slow
-def test_rows_in_turns_learn_from_valid_values(kind: str) -> None:
-    env = ScriptedEnv(VECTOR, CHOICE, ticks=36, active=taking_turns)
-    ppo = run(worker(hide_idle_rows(env), kind))
-    assert ppo.updates == 3
-    assert np.isfinite(flat_weights(ppo.network)).all()
 
 
 # ------------------------------------------------------------------------------------------------------- groups, state

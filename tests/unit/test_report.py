@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime, timezone
 from functools import partial
@@ -131,16 +130,6 @@ def test_seconds_of_a_resumed_run_include_all_its_starts(own: RunFolder) -> None
     assert numbers(own)["summary"]["seconds"] == pytest.approx(1000)
 
 
-@pytest.mark.slow
-def test_results_of_a_policy_sum_over_its_seats(league: RunFolder, told: Any) -> None:
-    counts: Counter[tuple[str, str]] = Counter()
-    for line in lines(league.episodes):
-        counts.update((seat["policy"], seat["outcome"]) for seat in line["seats"] if not line.get("cut"))
-    for row in told["policies"]:
-        found = (row["wins"], row["draws"], row["losses"])
-        assert found == tuple(counts[row["name"], outcome] for outcome in ("win", "draw", "loss"))
-
-
 def test_the_standings_count_the_games_of_the_results(league: RunFolder, told: Any) -> None:
     found, told = read(league), told["standings"]
     assert told["games"] == found.results.games
@@ -249,21 +238,6 @@ def test_page_shows_whether_a_tournaments_order_is_decided(own: RunFolder, text:
     shown = re.sub("<[^>]+>", "", page(read_run(own.path)))
     words = "The order of all players is not decided, at an error of 0.10; differences below 20"
     assert words in shown.replace(THIN, "")
-
-
-def test_page_shows_whether_a_leagues_order_is_decided(own: RunFolder) -> None:
-    frozen = own.config.read_text().replace("frozen: false", "frozen: true")
-    own.config.write_text(frozen.replace("league: null", "league: {decided: {elo: 3000}}"))
-    order = numbers(own)["standings"]["order"]
-    assert (order["decided"], order["error"], order["elo"]) == (True, 0.05, 3000)
-
-
-@pytest.mark.slow
-def test_unfinished_tournament_batch_is_not_in_the_standings(own: RunFolder) -> None:
-    write_terms(own, Terms(greedy=True, error=0.05, elo=20))
-    assert numbers(own)["standings"]["games"] == read(own, last=2).results.games
-    (own.boundaries / "000000003000.json").rename(own.boundaries / "000000002000.json")
-    assert numbers(own)["standings"]["games"] == read(own, last=1).results.games
 
 
 def test_payoffs_equal_the_scores_of_the_pairs(league: RunFolder, told: Any) -> None:

@@ -133,6 +133,7 @@ def test_page_needs_the_key_of_its_address(server: PageServer, maker: Maker) -> 
     key = server.address.rstrip("/").rpartition("/")[2]
     for path in ("/", "/version", f"/{key}x/", f"/x{key}/version", f"/{key[:-1]}", f"/%2e/{key}/", "/é/"):
         assert status_of(server, path, "localhost") in (400, 403), path
+    assert status_of(server, path_of(server) + "config.yaml", "localhost") == 404, "nothing but the page"
     assert maker.made == 0
 
 
@@ -151,11 +152,6 @@ def status_of(server: PageServer, path: str, host: str | None) -> int:
         line = "" if host is None else f"Host: {host}\r\n"
         reader.sendall(f"GET {path} HTTP/1.1\r\n{line}\r\n".encode())
         return int(reader.recv(64).split()[1])
-
-
-def test_nothing_but_the_page_is_served(server: PageServer) -> None:
-    with pytest.raises(urllib.error.HTTPError, match="404"):
-        get(server, "config.yaml")
 
 
 def test_damaged_folder_is_reported_and_the_server_continues(server: PageServer, maker: Maker) -> None:

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete
 
-from arena.errors import ConfigError, GameError
+from arena.config import parse_config
+from arena.errors import ConfigError, GameError, PeerLost
 from arena.game.api import BatchedEnv, Frame, Interface, Step
+from arena.plan.build import make_plan
+from arena.roles.environment.environment import Environment
 from arena.roles.environment.restart import MOST_RESTARTS, WINDOW, RestartingGame, RestartLimit
+from arena.roles.run import Run
+from arena.roles.state import RunState
+from arena.transport.endpoint import LinkSet, LinkSize
+from arena.transport.scheduler import RoleEndpoint, RoleScheduler
+from faulty_games import Faulty
 
 ALL = np.ones(2, np.bool_)
 
@@ -55,11 +65,6 @@ def test_a_game_of_another_interface_is_not_restarted() -> None:
         guarded(Game("interface"), Game("interface"), limit=RestartLimit()).step([0])
 
 
-def test_failing_close_ends_the_run_without_restarts() -> None:
-    with pytest.raises(OSError, match="no close"):
-        guarded(Game("close")).close()
-
-
 def test_a_new_game_with_another_interface_is_refused() -> None:
     with pytest.raises(GameError, match="another interface after a restart"):
         guarded(Game("step"), Game(n=3), limit=RestartLimit()).new_game()
@@ -90,3 +95,37 @@ def test_exit_and_interrupt_are_never_restarted() -> None:
         game.step = lambda actions, stop=stop: (_ for _ in ()).throw(stop())  # type: ignore[method-assign]
         with pytest.raises(stop):
             guarded(game, limit=RestartLimit()).step([0])
+
+
+# The environment role: the games of a leg are closed if it cannot begin
+
+
+DATA = {
+    "name": "test",
+    "ticks": 20,
+    "envs": {"game": {"make": "faulty_games:Faulty", "kwargs": {"faulty": 0}}},
+    "policies": {"blue": {"algorithm": "random"}},
+    "matches": [{"env": "game", "seats": ["blue"], "lanes": 2, "pipeline": 2}],
+}
+
+
+class LosesPeer(RoleEndpoint):
+    """The endpoint of an environment; a process dies while the links of one part are opened."""
+
+    at_part = 0
+
+    def open_links(self, seats: Sequence[int], sizes: Sequence[LinkSize], part: int = 0) -> LinkSet:
+        if part == self.at_part:
+            raise PeerLost("rank 2 has ended")
+        return super().open_links(seats, sizes, part)
+
+
+@pytest.mark.parametrize("part", [0, 1])
+def test_games_are_closed_if_the_links_cannot_be_opened(part: int, tmp_path: Path) -> None:
+    plan = make_plan(parse_config(DATA, source="test"))
+    endpoint = LosesPeer(RoleScheduler({0: "root", 1: "environment", 2: "worker"}), 1)
+    endpoint.at_part = part
+    Faulty.forget()
+    with pytest.raises(PeerLost):
+        Environment(endpoint, Run(plan, tmp_path), plan.matches[0], RunState())
+    assert (Faulty.made, Faulty.closed) == (part + 1, part + 1)

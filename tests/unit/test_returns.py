@@ -86,19 +86,6 @@ def test_equals_the_slow_formula_with_and_without_turns(
     np.testing.assert_allclose(found.returns, np.where(valid, advantages + seen.values, 0), atol=1e-12)
 
 
-def test_monte_carlo_returns_of_a_chain_are_the_discounted_sums() -> None:
-    found = advantages_of(chain([1, 1, 1], terminated=[0, 0, 1]), gamma=0.5, gae_lambda=1.0)
-    np.testing.assert_allclose(found.returns[:, 0], [1.75, 1.5, 1.0])
-
-
-def test_only_truncation_bootstraps() -> None:
-    ends = {"final_values": [10.0], "last_value": 99.0}
-    terminated = advantages_of(chain([1], terminated=[1], **ends), gamma=0.5, gae_lambda=0.9)
-    truncated = advantages_of(chain([1], truncated=[1], **ends), gamma=0.5, gae_lambda=0.9)
-    assert terminated.returns[0, 0] == 1.0
-    assert truncated.returns[0, 0] == 1.0 + 0.5 * 10.0
-
-
 def test_rewards_of_the_others_turns_belong_to_the_last_own_action() -> None:
     seen = chain([1, 10, 100, 1000], active=[1, 0, 0, 1], terminated=[0, 0, 0, 1], values=[0, 9, 9, 5])
     found = advantages_of(seen, gamma=0.5, gae_lambda=0.0)

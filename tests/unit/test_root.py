@@ -7,15 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from arena.config import parse_config
 from arena.plan.build import make_plan
 from arena.plan.plan import Role, RoleKind
 from arena.records.folder import RunFolder
 from arena.records.recorder import Recorder
-from arena.roles.protocol import Done, Failed, Go, Next, Ready
-from arena.roles.root.root import RoleFailed, Root
+from arena.roles.protocol import Done, Go, Next, Ready
+from arena.roles.root.root import Root
 from arena.roles.run import Run
 from arena.roles.state import RunState
 from arena.terminal.display import PlainDisplay
@@ -69,21 +67,9 @@ def play(path: Path, messages: Sequence[Message]) -> list[tuple[int, str]]:
     return sorted(orders)
 
 
-def test_root_starts_all_roles_and_ends_when_all_are_done(tmp_path: Path) -> None:
-    messages = [(role, message) for message in (Ready, Done) for role in (RED, ENVIRONMENT, BLUE)]
-    assert play(tmp_path, messages) == ALL_ORDERS
-
-
 def test_root_keeps_a_done_that_precedes_another_ready(tmp_path: Path) -> None:
     messages = [(BLUE, Ready), (BLUE, Done), (ENVIRONMENT, Ready), (RED, Ready), (RED, Done), (ENVIRONMENT, Done)]
     assert play(tmp_path, messages) == ALL_ORDERS
-
-
-@pytest.mark.parametrize("before", [[], [(BLUE, Ready), (RED, Ready), (ENVIRONMENT, Ready), (BLUE, Done)]])
-def test_root_ends_the_run_with_the_message_of_a_failure(before: list[Any], tmp_path: Path) -> None:
-    with pytest.raises(RoleFailed, match=r"worker of policy 'red'\nit broke") as info:
-        play(tmp_path, [*before, (RED, Failed("worker of policy 'red'", "it broke", exit_code=1))])
-    assert info.value.failure.exit_code == 1
 
 
 # Receiving

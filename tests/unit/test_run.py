@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -79,25 +78,3 @@ def test_legs_have_new_streams_and_one_seed_of_initial_weights() -> None:
     seeds = [seed for run in runs for seed in (*environment_seeds(run).values(), *worker_seeds(run).values())]
     assert len(set(seeds)) == len(seeds)
     assert len({run.policy_seed("blue") for run in runs}) == 1
-
-
-def test_role_address_is_its_index_and_equals_its_rank() -> None:
-    run = run_of(DUEL, MIRROR)
-    assert [run.address(role) for role in run.roles] == list(range(7))
-    assert [run.plan.rank_of(role) for role in run.roles] == list(range(7))
-    assert run.roles[0].kind is RoleKind.ROOT
-
-
-def test_roles_have_descriptions() -> None:
-    run = run_of(MIRROR, DUEL)
-    assert run.describe(run.roles[0]) == "root"
-    assert run.describe(Role(RoleKind.ENVIRONMENT, 1)) == "environment of match 1 ('game')"
-    assert run.describe(Role(RoleKind.WORKER, 1, 1)) == "worker of policy 'red' in seat 1 of match 1"
-
-
-def test_run_is_sent_to_other_processes_unchanged() -> None:
-    run = run_of(DUEL, start=4)
-    assert run.address(run.roles[-1])  # cached properties do not prevent pickling
-    copy = pickle.loads(pickle.dumps(run))
-    assert copy == run
-    assert all_seeds(copy) == all_seeds(run)

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import stat
 from pathlib import Path
 
 import pytest
 
 from arena.errors import ConfigError
 from arena.records.folder import RunFolder
-from arena.records.formats import PlanFile, write_document
-
-
-def mode(path: Path) -> int:
-    return stat.S_IMODE(path.stat().st_mode)
 
 
 def started(path: Path) -> RunFolder:
@@ -22,35 +15,6 @@ def started(path: Path) -> RunFolder:
     folder = RunFolder.open(path)
     folder.write_config("name: x\n")
     return folder
-
-
-def test_a_new_run_gets_a_private_tree(tmp_path: Path) -> None:
-    folder = RunFolder.open(tmp_path / "runs" / "x")
-    folder.write_config("seed: 7\n")
-    write_document(folder.plan, PlanFile("x", 6, (), ()))
-    assert sorted(path.name for path in folder.path.iterdir()) == [
-        "checkpoints",
-        "checksums",
-        "config.yaml",
-        "logs",
-        "plan.json",
-    ]
-    assert {mode(path) for path in (folder.path, folder.logs, folder.checkpoints)} == {0o700}
-    assert {mode(path) for path in (folder.config, folder.plan)} == {0o600}
-    assert folder.config.read_text() == "seed: 7\n"
-    assert json.loads(folder.plan.read_text()) == {"name": "x", "processes": 6, "matches": [], "ranks": []}
-
-
-def test_paths_in_the_folder_follow_the_contract() -> None:
-    folder = RunFolder(Path("/runs/x"))
-    paths = (folder.episodes, folder.metrics, folder.log_path(3), folder.checkpoints_path("blue"), folder.report)
-    assert [str(path) for path in paths] == [
-        "/runs/x/episodes.jsonl",
-        "/runs/x/metrics.jsonl",
-        "/runs/x/logs/rank-0003.log",
-        "/runs/x/checkpoints/blue",
-        "/runs/x/report.html",
-    ]
 
 
 def test_runs_of_one_name_get_folders_of_their_own(tmp_path: Path) -> None:

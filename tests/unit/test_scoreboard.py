@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arena.records.figures import in_parts, results_of
-from arena.records.metrics import EpisodeRecord, Place, SeatRecord, UpdateRecord
+from arena.records.metrics import EpisodeRecord, Place, SeatRecord
 from arena.records.outcome import Outcome
 from arena.records.scoreboard import Scoreboard, Series
 from arena.run.evaluation import result_text
@@ -33,33 +33,6 @@ def places(count: int) -> list[Place]:
     return [(tick, 0, 0) for tick in range(count)]
 
 
-def test_episode_counts_once_per_policy() -> None:
-    board = Scoreboard()
-    board.add(
-        results_of([episode(seat("blue", 1, "win"), seat("blue", 1, "win"), seat("red", -1, "loss", 2), length=30)])
-    )
-    blue, red = board.policies["blue"], board.policies["red"]
-    assert (blue.episodes, blue.wins, blue.losses, blue.returns.mean, blue.lengths.mean) == (1, 1, 0, 1, 30)
-    assert (red.episodes, red.wins, red.losses, red.returns.mean, red.win_rate) == (1, 0, 1, -1, 0)
-
-
-def test_the_return_of_a_policy_is_the_mean_over_its_entities() -> None:
-    board = Scoreboard()
-    board.add(results_of([episode(seat("blue", 4.0, None, entities=3), seat("blue", 0.0, None))]))
-    assert board.policies["blue"].returns.mean == 3.0
-    board.add(results_of([episode(seat("red", math.nan, None, 3), seat("red", 2, None, 1))]))
-    assert board.policies["red"].returns.mean == 2, "seats that took no part do not count"
-
-
-def test_a_policy_on_both_sides_wins_and_loses_half_a_game() -> None:
-    board = Scoreboard()
-    for _ in range(3):
-        board.add(results_of([episode(seat("blue", 1, "win"), seat("blue", -1, "loss"))]))
-    board.add(results_of([episode(seat("blue", 0, "draw"), seat("blue", 0, "draw"))]))
-    blue = board.policies["blue"]
-    assert (blue.wins, blue.draws, blue.losses, blue.win_rate) == (1.5, 1, 1.5, 1.5 / 4)
-
-
 def test_draws_are_games_and_episodes_without_outcome_are_not() -> None:
     board = Scoreboard()
     for outcome in ("win", "draw", "draw", "loss"):
@@ -67,30 +40,6 @@ def test_draws_are_games_and_episodes_without_outcome_are_not() -> None:
     board.add(results_of([episode(seat("blue", 0, None))]))
     blue = board.policies["blue"]
     assert (blue.episodes, blue.games.count, blue.win_rate) == (5, 4, 0.25)
-
-
-def test_first_and_last_hundred_games_are_kept_apart() -> None:
-    board = Scoreboard()
-    for game in range(250):
-        board.add(results_of([episode(seat("blue", game, "win" if game >= 150 else "loss"))]))
-    blue = board.policies["blue"]
-    assert (sum(blue.games.first), blue.games.last_mean, blue.games.mean) == (0.0, 1.0, 0.4)
-    assert (sum(blue.returns.first) / 100, blue.returns.last_mean) == (49.5, 199.5)
-
-
-def test_policies_keep_their_order_and_start_without_numbers() -> None:
-    board = Scoreboard(["red", "blue"])
-    board.add(results_of([episode(seat("green", 1, None), seat("blue", 1, None))]))
-    assert list(board.policies) == ["red", "blue", "green"]
-    red = board.policies["red"]
-    assert (red.episodes, red.returns.mean, red.returns.last_mean, red.win_rate) == (0, None, None, None)
-
-
-def test_the_last_update_is_kept() -> None:
-    board = Scoreboard()
-    for number in (1, 2):
-        board.update(UpdateRecord("blue", number, 10, 10, 1.0, {"loss": float(number)}))
-    assert (board.policies["blue"].updates, board.policies["blue"].values) == (2, {"loss": 2.0})
 
 
 @given(st.lists(st.integers(-1000, 1000), max_size=350), st.integers(0, 350))

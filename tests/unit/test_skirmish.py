@@ -10,7 +10,7 @@ import pytest
 from arena import Ragged
 from arena.errors import ConfigError
 from arena.testing import check_batched_env
-from envs.skirmish import SPACE, Skirmish
+from envs.skirmish import Skirmish
 from policies.scripts import focus
 
 STAY, RIGHT, LEFT, UP, DOWN = range(5)
@@ -120,30 +120,6 @@ def test_focus_attacks_the_weakest_in_reach_and_walks_to_the_nearest() -> None:
     assert shown(blue, "Attack")["actees"] == [3, 4]
     assert chosen["Attack"].tolist() == [[1, 1]]
     assert chosen["Move"].tolist() == [[UP]]
-
-
-@pytest.mark.slow
-def test_focus_beats_random_play_and_itself_evenly() -> None:
-    assert 0.7 < np.mean([one == "win" for one in duels(focus_against_random=True)]) < 0.88  # simulated: 0.78 to 0.82
-    even = duels(focus_against_random=False)
-    assert abs(even.count("win") - even.count("loss")) < 4 * np.sqrt(len(even))
-
-
-def duels(*, focus_against_random: bool) -> list[str]:
-    """Blue's outcomes in the games of 60 ticks in 64 lanes; blue plays `focus`."""
-    env = Skirmish(lanes=64)
-    rng = np.random.default_rng(0)
-    outcomes, all_lanes = [], np.ones(64, np.bool_)
-    seen = list(env.reset(all_lanes, list(range(64))).observations)
-    for _ in range(60):
-        red = SPACE.action_space.draw(seen[1]["actions"], rng) if focus_against_random else focus(seen[1], {})
-        step = env.step([focus(seen[0], {}), red])
-        if (over := ~step.frame.active[:, 0]).any():
-            assert step.frame.infos is not None
-            outcomes += [infos[0]["outcome"] for infos in step.frame.infos if infos[0]]
-            env.reset(over)
-        seen = list(env._frame().observations)
-    return outcomes
 
 
 @pytest.mark.parametrize(

@@ -63,13 +63,6 @@ def test_bounds_are_exact_and_equal_ones_are_one_number() -> None:
     assert space_to_json(spaces.Box(0, 255, (84, 84, 4), np.uint8))["box"]["high"] == 255
 
 
-def test_the_order_of_a_dict_is_kept() -> None:
-    space = spaces.Dict([("z", spaces.Discrete(2)), ("a", spaces.Discrete(3))])
-    found = space_from_json(space_to_json(space))
-    assert isinstance(found, spaces.Dict)
-    assert list(found.spaces) == list(space.spaces)
-
-
 @pytest.mark.parametrize(
     "written",
     [

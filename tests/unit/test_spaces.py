@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from arena.game.spaces import (
     BatchWriter,
-    as_action,
     check_choices,
     copy_rows,
     empty_batch,
@@ -90,12 +89,6 @@ def test_no_op_of_a_multi_discrete_space_obeys_its_mask(space: MultiDiscrete, da
         begin += int(count)
 
 
-def test_a_mask_has_one_item_per_choice() -> None:
-    assert mask_size(Discrete(5, start=2)) == 5
-    assert mask_size(MultiDiscrete([[2, 3], [4, 1]])) == 10
-    assert [mask_size(space) for space in (Box(0, 1), MultiBinary(3), Tuple((Discrete(2),)))] == [0, 0, 0]
-
-
 FLAT = Box(-1, 1, (2,), np.float32)
 
 
@@ -125,45 +118,6 @@ def test_a_sample_of_another_kind_or_shape_is_refused(
 def test_copy_rows_refuses_a_shape_that_numpy_would_broadcast(shape: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match=r"has the shape \(3, 2\), got"):
         copy_rows(FLAT, np.zeros(shape, np.float32), empty_batch(FLAT, LANES), slice(None))
-
-
-@pytest.mark.parametrize(
-    ("space", "written", "expected"),
-    [
-        (Discrete(3, start=-1), -1, np.int64(-1)),
-        (Discrete(3), 1.0, np.int64(1)),
-        (MultiDiscrete([2, 3]), [1, 2], np.array([1, 2])),
-        (MultiBinary(2), [1, 0], np.array([1, 0], np.int8)),
-        (MultiBinary(2), [True, False], np.array([1, 0], np.int8)),
-        (FLAT, [0, 0], np.zeros(2, np.float32)),
-    ],
-    ids=str,
-)
-def test_an_action_of_a_configuration_gets_the_types_of_its_space(
-    space: Space[Any], written: Any, expected: Any
-) -> None:
-    action = as_action(space, written)
-    assert space.contains(action)
-    assert np.array_equal(action, expected)
-    assert action.dtype == expected.dtype
-
-
-@pytest.mark.parametrize(
-    ("space", "written"),
-    [
-        (Discrete(3), 3),
-        (Discrete(3), 1.5),
-        (Discrete(3), True),
-        (Discrete(3), None),
-        (FLAT, [0]),
-        (Dict(a=FLAT), {"b": [0, 0]}),
-        (Tuple((FLAT, FLAT)), [[0, 0]]),
-    ],
-    ids=str,
-)
-def test_invalid_action_is_refused(space: Space[Any], written: Any) -> None:
-    with pytest.raises(ValueError, match="is no action of"):
-        as_action(space, written)
 
 
 @pytest.mark.parametrize(

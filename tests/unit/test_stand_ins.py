@@ -178,15 +178,6 @@ def test_weights_that_do_not_fit_are_refused(
 
 
 @pytest.mark.slow
-def test_weights_for_other_observations_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    load = kept(tmp_path, "ppo", Box(-1, 1, (7,), np.float32))
-    config = configuration("ppo", {}, DUEL, ["blue", "red"], ticks=9000, lanes=1, load=load)
-    said = refused(tmp_path, capsys, config)
-    assert "policies.blue.load: " in said
-    assert "actor 7-64-64-5 stored, 4-64-64-5 here; they were learned with other spaces" in said
-
-
-@pytest.mark.slow
 def test_weights_that_fit_are_accepted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     load = kept(tmp_path, "sac", hidden_sizes=[8])
     config = configuration("sac", {"hidden_sizes": [8]}, DUEL, ["blue", "red"], ticks=90000, lanes=3, load=load)

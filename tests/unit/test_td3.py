@@ -9,7 +9,7 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from fakes import ScriptedEnv, all_equal, flat_weights, random_rewards, solo_group
+from fakes import ScriptedEnv, flat_weights, random_rewards, solo_group
 from learning_steps import run
 from minibatches import assert_gradients, disturb, made_up
 from policies import td3
@@ -92,15 +92,3 @@ def test_actor_is_updated_at_its_interval(delay: int) -> None:
     run(learner)
     assert len(moves) > 6
     assert moves == [((index + 1) % delay == 0, True) for index in range(len(moves))]
-
-
-def test_resume_keeps_the_actors_step_counter() -> None:
-    learner, fresh = worker(policy_delay=3), worker(policy_delay=3)
-    learner.gradient_steps = 4
-    fresh.load_state_dict(learner.state_dict())
-    due = []
-    for _ in range(5):
-        due.append(fresh.actor_is_due)
-        fresh.gradient_steps += 1
-    assert due == [False, True, False, False, True]
-    assert all_equal(worker().state_dict().keys(), learner.state_dict().keys())

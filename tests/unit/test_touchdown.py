@@ -146,22 +146,6 @@ def test_batched_lanes_equal_single_lanes(seeds: list[int], team_size: int, max_
         np.testing.assert_array_equal(together.positions, np.concatenate([env.positions for env in alone]))
 
 
-def test_seed_decides_the_start_and_the_stream_continues() -> None:
-    env, every = begun(lanes=2), np.ones(2, bool)
-    starts = []
-    for seeds in ([5, 5], [5, 6], None, [None, 6]):
-        env.reset(every, seeds)
-        starts.append(env.positions.copy())
-    np.testing.assert_array_equal(starts[0][0], starts[0][1])
-    np.testing.assert_array_equal(starts[0][0], starts[1][0])
-    assert not np.array_equal(starts[1], starts[2])
-    np.testing.assert_array_equal(starts[3][1], starts[1][1])
-    unseeded = [Touchdown(lanes=1) for _ in range(2)]
-    for env in unseeded:
-        env.reset(np.ones(1, bool))
-    assert not np.array_equal(*(env.positions for env in unseeded))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "options",

@@ -9,7 +9,7 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from arena import Ragged, UnitSpace, registry
+from arena import UnitSpace, registry
 from arena.config import yaml
 from arena.errors import ConfigError
 from arena.records.state_codec import decode, encode
@@ -156,20 +156,6 @@ def test_workers_on_one_full_batch_equal_one_worker(sync: str) -> None:
     assert mine[1] == yours[1] == pytest.approx(expected, abs=1e-5)
     lengths = np.concatenate([first.actions.lengths, second.actions.lengths])
     assert expected["decisions"] == pytest.approx(lengths.mean())
-
-
-@pytest.mark.slow
-def test_all_actions_are_allowed_ones() -> None:
-    env = Lanes(Minesweeper(lanes=8), ticks=8)
-    ppo = run(worker(env, n_steps=8, n_epochs=1))
-    act, (observations, infos) = ppo.actor(), env.reset()
-    for _ in range(20):
-        moves = act(observations, infos)["Move"]
-        shown = observations["actions"]["Move"]
-        assert moves.lengths.tolist() == shown["actors"].lengths.tolist()
-        assert shown["mask"].values[np.arange(moves.total), moves.values].all()
-        env.tick = 0
-        observations, *_, infos = env.step({"Move": moves, "Fire Orbital Cannon": Ragged.empty(8, np.int64)})
 
 
 # ------------------------------------------------------------------------------------------------------------- state

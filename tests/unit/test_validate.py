@@ -116,11 +116,6 @@ def test_anything_but_a_step_is_refused(given: Any, found: str, mask_size: int) 
         StepValidator(interface(mask_size=mask_size), LANES).check_step(given)
 
 
-def test_a_reset_that_returns_nothing_is_refused() -> None:
-    with pytest.raises(GameError, match="a NoneType as a frame"):
-        StepValidator(interface(), LANES).check_frame(None, np.ones(LANES, np.bool_))  # type: ignore[arg-type]
-
-
 def test_other_dtypes_that_keep_the_values_pass() -> None:
     seen = [np.zeros((LANES, 2), np.float64), np.zeros((LANES, 2), np.int64)]
     StepValidator(interface(), LANES).check_step(step(seen, rewards=np.zeros((LANES, ENTITIES), np.float32)))
