@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
+import torch
+from gymnasium import spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from policies.common.rollout import Trajectories, advantages_of
+from fakes import ScriptedEnv, solo_group
+from learning_steps import play
+from minibatches import disturb
+from policies.a2c import A2C
+from policies.common.rollout import Evaluation, Trajectories, advantages_of
+from policies.hppo import HPPO
+from policies.mappo import MAPPO
+from policies.ppo import PPO
 from trajectories import random_trajectories
 
 
@@ -92,3 +103,96 @@ def test_rewards_of_the_others_turns_belong_to_the_last_own_action() -> None:
     np.testing.assert_array_equal(found.valid[:, 0], [True, False, False, True])
     assert found.returns[0, 0] == 111 + 0.5 * 5  # one discount per own turn
     assert found.returns[3, 0] == 1000
+
+
+# Importance weights of stale samples: V-trace against its definition, and what a learner makes of it
+
+
+KINDS = [PPO, A2C, MAPPO, HPPO]
+GAMMA, LAMBDA = 0.9, 0.8
+
+
+def v_trace(rewards: Any, values: Any, following: Any, ratios: Any) -> list[float]:
+    """v_s of transitions that follow each other, by equation (1); `following` is the value after the last one."""
+    after, found = [*values[1:], following], []
+    for s in range(len(rewards)):
+        total = values[s]
+        for t in range(s, len(rewards)):
+            c = np.prod([LAMBDA * min(1.0, ratio) for ratio in ratios[s:t]])
+            delta = min(1.0, ratios[t]) * (rewards[t] + GAMMA * after[t] - values[t])
+            total += GAMMA ** (t - s) * c * delta
+        found.append(total)
+    return found
+
+
+@pytest.mark.parametrize("turns", [False, True])
+def test_returns_are_v_trace_by_its_definition(turns: bool) -> None:
+    for seed in range(20):
+        seen = random_trajectories(seed, acting=0.6 if turns else 1.1, ending=0.1)
+        ratios = np.random.default_rng(seed).lognormal(size=seen.rewards.shape)
+        found = advantages_of(seen, gamma=GAMMA, gae_lambda=LAMBDA, ratios=ratios)
+        for row in range(ratios.shape[1]):
+            begun: list[int] = []  # ticks of the transitions of this episode
+            rewards: list[float] = []
+
+            def compare(following: float, row: int = row, begun: list[int] = begun, rewards: Any = rewards) -> None:
+                values, weights = seen.values[begun, row], ratios[begun, row]  # noqa: B023
+                expected = v_trace(rewards, values, following, weights)
+                np.testing.assert_allclose(found.returns[begun, row], expected, rtol=1e-10)  # noqa: B023
+                np.testing.assert_allclose(found.advantages[begun, row], expected - values, atol=1e-12)  # noqa: B023
+                assert found.valid[begun, row].all()  # noqa: B023
+
+            for t in range(len(ratios)):
+                if seen.active[t, row]:
+                    begun.append(t)
+                    rewards.append(0.0)
+                if rewards:
+                    rewards[-1] += seen.rewards[t, row]
+                if seen.terminated[t, row] or seen.truncated[t, row]:
+                    compare(0.0 if seen.terminated[t, row] else seen.final_values[t, row])
+                    begun.clear()
+                    rewards.clear()
+            if begun and not seen.last_active[row]:  # the last one is open: those before look ahead to its beginning
+                following = seen.values[begun.pop(), row]
+                rewards.pop()
+                compare(following)
+            elif begun:
+                compare(seen.last_values[row])
+
+
+def stale(kind: Any, actions: Any, **options: Any) -> tuple[Any, Evaluation]:
+    env = ScriptedEnv(spaces.Box(-1, 1, (3,)), actions, ticks=60)
+    env.seat_entities = ("first", "second")  # type: ignore[attr-defined]
+    learner = kind(env, solo_group(), ticks=60, n_steps=12, hidden_sizes=(8,), **options)
+    learner.rollout.begin(*env.reset())
+    play(learner)
+    return learner, Evaluation.from_samples(learner.evaluate().to_samples())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("actions", [spaces.Discrete(3), spaces.Box(-1, 1, (2,))], ids=["choice", "numbers"])
+def test_samples_of_the_same_weights_stay_as_they_are(kind: Any, actions: Any) -> None:
+    learner, evaluation = stale(kind, actions)
+    found = learner.corrected(evaluation)
+    for name in ("log_probs", "values", "advantages", "returns"):
+        torch.testing.assert_close(getattr(found.batch, name), getattr(evaluation.batch, name), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_stale_samples_are_weighted_by_their_own_ratios(kind: Any) -> None:
+    learner, evaluation = stale(kind, spaces.Discrete(3), gae_lambda=0.0)
+    disturb(learner.network)
+    old, new = evaluation.batch, learner.corrected(evaluation).batch
+    ratios = (new.log_probs - old.log_probs).exp().clamp(max=1.0)
+    assert ratios.min() < 0.9
+    policy, values = learner.network.policy_and_value(old.observations, old.masks)
+    torch.testing.assert_close(new.log_probs, policy.log_prob(old.actions))
+    torch.testing.assert_close(new.values, values)
+    after = torch.cat([values, learner.network.value(evaluation.last)])[evaluation.valid.shape[1] :]
+    seen = evaluation.trajectories
+    ended = torch.from_numpy(seen.terminated | seen.truncated).flatten()
+    rewards = torch.from_numpy(seen.rewards).float().flatten()
+    expected = ratios * (rewards + 0.99 * after - values)
+    assert (~ended).sum() > 10
+    torch.testing.assert_close(new.advantages[~ended], expected[~ended].detach(), atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(new.returns, new.values + new.advantages)

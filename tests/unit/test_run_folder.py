@@ -1,13 +1,23 @@
-"""The run folder: its tree, its permissions, and exclusive use."""
+"""The run folder: its tree, and exclusive use of it by its lock."""
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import os
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from arena.errors import ConfigError
 from arena.records.folder import RunFolder
+from arena.records.lock import RunLock, is_left, refuse_locked
 
 
 def started(path: Path) -> RunFolder:
@@ -85,3 +95,124 @@ def test_resume_without_a_run_is_refused_and_creates_nothing(tmp_path: Path, giv
     ):
         RunFolder.open(tmp_path / "x", resume=True, named=given)
     assert list(tmp_path.iterdir()) == []
+
+
+# The lock of a run folder: a second process learns the holder, and the holder's death frees the folder
+
+
+ROOT = Path(__file__).resolve().parents[2]
+HOLDS = (
+    "import sys; from arena.records.lock import RunLock; lock = RunLock.take(sys.argv[1]); print('held', flush=True); "
+    "sys.stdin.read(); lock.release()"
+)
+
+
+@contextmanager
+def another(folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process that holds the lock until its stdin is closed."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDS, str(folder)],
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        yield process
+
+
+def test_second_holder_is_refused_until_the_first_one_is_killed(tmp_path: Path) -> None:
+    refuse_locked(tmp_path)
+    assert not (tmp_path / "lock").exists(), "asking has no effect"
+    with another(tmp_path) as process:
+        before = (tmp_path / "lock").read_bytes()
+        for take in (RunLock.take, refuse_locked):
+            with pytest.raises(ConfigError) as caught:
+                take(tmp_path)
+            assert f"process {process.pid} on host {socket.gethostname()!r} since '20" in str(caught.value)
+            assert str(caught.value).startswith(f"{tmp_path}: another run writes into this folder: ")
+        process.kill()
+    refuse_locked(tmp_path)
+    assert (tmp_path / "lock").read_bytes() == before and is_left(tmp_path), "the folder still shows the kill"
+    with RunLock.take(tmp_path) as lock:
+        assert lock.locked
+
+
+def test_lock_is_exclusive_within_a_process(tmp_path: Path) -> None:
+    with RunLock.take(tmp_path) as lock:
+        assert lock.locked
+        with pytest.raises(ConfigError, match=f"process {os.getpid()} on host"):
+            RunLock.take(tmp_path)
+    assert not lock.locked
+    RunLock.take(tmp_path).release()
+
+
+def test_forked_child_does_not_keep_the_lock(tmp_path: Path) -> None:
+    lock = RunLock.take(tmp_path)
+    ready, done = os.pipe(), os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(ready[1], b"x")
+        os.read(done[0], 1)
+        os._exit(0)
+    os.read(ready[0], 1)
+    with pytest.raises(ConfigError):
+        RunLock.take(tmp_path)
+    lock.release()
+    RunLock.take(tmp_path).release()
+    os.write(done[1], b"x")
+    os.waitpid(child, 0)
+    for descriptor in (*ready, *done):
+        os.close(descriptor)
+
+
+def test_the_lock_is_private_and_its_release_is_idempotent(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        lock = RunLock.take(tmp_path)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(lock.path.stat().st_mode) == 0o600
+    lock.release()
+    lock.release()
+    assert lock.path.read_text() == ""
+
+
+@pytest.mark.parametrize("text", ["", "[]", "\x00" * 9])
+def test_anonymous_holder_still_holds_the_lock(tmp_path: Path, text: str) -> None:
+    with RunLock.take(tmp_path) as lock:
+        lock.path.write_text(text)
+        with pytest.raises(ConfigError, match="an unnamed process"):
+            RunLock.take(tmp_path)
+
+
+def test_file_system_without_locks_allows_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(_descriptor: int, _how: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", unknown)
+    lock = RunLock.take(tmp_path)
+    assert not lock.locked
+    lock.release()
+
+
+def test_lock_works_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with RunLock.take(tmp_path) as lock:
+        assert lock.locked
+
+
+def test_missing_folder_and_symlink_lock_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be locked: No such file"):
+        RunLock.take(tmp_path / "nowhere")
+    (tmp_path / "elsewhere").write_text("precious")
+    (tmp_path / "lock").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ConfigError, match="cannot be locked: "):
+        RunLock.take(tmp_path)
+    assert (tmp_path / "elsewhere").read_text() == "precious"
