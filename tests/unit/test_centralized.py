@@ -230,16 +230,6 @@ def test_plays_and_learns_with_its_kinds_of_spaces(kind: Any, space: Any, action
 
 
 @both
-def test_waiting_entities_accept_choices_with_an_offset(kind: Any) -> None:
-    def turns(tick: int) -> Any:
-        return np.arange(2 * E) % E == tick % E
-
-    env = game(spaces.Tuple([spaces.Discrete(3, start=5), spaces.MultiDiscrete([2, 2], start=[1, 9])]), active=turns)
-    env.ticks = 12
-    assert run(worker(kind, env)).gradient_steps > 5
-
-
-@both
 def test_the_budget_of_a_run_is_counted_in_lanes(kind: Any) -> None:
     fits = {"train_every": 1, "n_step": 1, "buffer_size": 2 * 4 * 2}  # of 4 lanes, not of 12 rows
     learner = run(worker(kind, game(lanes=4, ticks=10), **fits))

@@ -10,7 +10,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from fakes import ScriptedEnv, ThreadGroup, random_rewards, solo_group
+from fakes import ScriptedEnv, ThreadGroup, solo_group
 from learning_steps import run
 from minibatches import assert_gradients, disturb, made_up
 from policies.common.replay import Transitions
@@ -87,21 +87,3 @@ def test_noise_has_its_correlation_and_is_reset_per_episode(kind: str, correlati
     within, across = (np.corrcoef(played[t], played[t + 1])[0, 1] for t in (1, 3))
     assert within == pytest.approx(correlation, abs=0.1)
     assert across == pytest.approx(0, abs=0.1)
-
-
-@pytest.mark.parametrize(
-    "space",
-    [
-        spaces.Box(-2.0, 2.0, (1,), np.float32),
-        spaces.Box(0.1, 0.3, (), np.float64),
-        spaces.Box(-3e38, 3e38, (2, 1, 2), np.float32),
-    ],
-    ids=str,
-)
-def test_odd_boxes_are_played_within_their_bounds(space: Any) -> None:
-    env = ScriptedEnv(VECTOR, space, rows=3, ticks=20, reward=random_rewards(0))
-    learner = run(worker(env, noise_std=2.0))
-    assert learner.gradient_steps > 0
-    assert all(env.action_space.contains(np.asarray(actions)) for actions in env.actions)
-    observations, infos = env.reset()
-    assert env.action_space.contains(np.asarray(learner.actor(greedy=True)(observations, infos)))

@@ -190,32 +190,6 @@ def test_agents_in_turn_that_share_an_array_see_their_own() -> None:
     assert step.terminated.all() and [seen.tolist() for seen in step.frame.observations] == [[[12]], [[22]]]
 
 
-def test_a_natively_batched_game_may_reuse_its_infos() -> None:
-    class Batched:
-        batched, lanes = True, 1
-
-        def __init__(self, lanes: int) -> None:
-            self._game = adapt(Bits, {}, lanes)
-            self.interface, self.close, self.render = self._game.interface, self._game.close, self._game.render
-            self.note = {"n": [0]}
-
-        def reset(self, *given: Any) -> Any:
-            self.note["n"][0] = 50
-            return self._game.reset(*given)._replace(infos=[[self.note]])
-
-        def step(self, actions: Any) -> Any:
-            step = self._game.step(actions)
-            self.note["n"][0] += 1
-            return step._replace(frame=step.frame._replace(infos=[[self.note]]))
-
-    game = RestartingGame(lambda: adapt(Batched, {}, 1), lanes=range(1), seeds=[1], limit=None)
-    game.begin()
-    for _ in range(5):
-        step = game.step([np.zeros(1, np.int64)])
-    game.reset(np.ones(1, np.bool_))
-    assert step is not None and step.frame.infos == [[{"n": [55]}]]
-
-
 def test_a_plain_vector_environment_states_what_gymnasiums_keys_say() -> None:
     env = gymnasium.vector.SyncVectorEnv(
         [lambda: Bits({"void": True}) for _ in range(2)], autoreset_mode=gymnasium.vector.AutoresetMode.SAME_STEP
