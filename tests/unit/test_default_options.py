@@ -214,15 +214,6 @@ def test_observations_without_numbers_cannot_be_normalized(name: str, seen: Any)
     made(name, spaces.Tuple([seen, NUMBERS]), CHOICES, {"normalize_observations": True})
 
 
-def test_mistake_names_the_path_of_the_policy() -> None:
-    with pytest.raises(ConfigError) as caught:
-        registry.configured_algorithm("ppo", {"hidden_size": 128}, acts=False, path="policies.blue")
-    assert str(caught.value) == (
-        "policies.blue.options.hidden_size: found 128, but hidden_size has no effect where recurrent is "
-        "null: leave it out, or set recurrent"
-    )
-
-
 @pytest.mark.parametrize("name", ["dqn", "sb3:DQN"])
 def test_exploration_that_rises_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match=r"got 0\.1, expected at least exploration_final_eps, 0\.5") as caught:

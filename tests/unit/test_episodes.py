@@ -112,13 +112,6 @@ def test_seat_takes_the_first_outcome_of_its_entities() -> None:
     assert outcomes(episodes) == ["win", "loss"]
 
 
-@pytest.mark.parametrize("said", [np.zeros(3), 1, None, {"winner": "blue"}, "blue"])
-def test_outcome_of_another_type_is_ignored(said: Any) -> None:
-    episodes = account()
-    episodes.tick(step([[1, -1]], [[1, 1]], infos=[[{"outcome": said}, {}]]))
-    assert outcomes(episodes) == [None, None]
-
-
 def test_return_of_a_seat_is_bit_equal_for_any_number_of_ends() -> None:
     lanes, entities = 5, 19
     rewards = np.random.default_rng(1).standard_normal((lanes, entities)) * 10.0 ** np.arange(entities)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import itertools
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -240,17 +238,6 @@ def test_long_value_is_sent_as_a_message() -> None:
     root, *others = somewhere(work, [0, 0, 1])
     assert root == (1.0, 10**5, [0, 10**5, 10**5], 3, 2.0)
     assert others == [(1.0, 10**5, [0, 10**5, 10**5], 0, 2.0)] * 2
-
-
-def test_a_group_that_has_ended_leaves_no_descriptor_open() -> None:
-    def work(group: Group, _: OnNode) -> None:
-        for turn, size in enumerate([10, 40000]):
-            average_of(group, turn, size)
-
-    gc.collect()  # so that garbage of earlier tests is not closed meanwhile
-    before = os.listdir("/proc/self/fd")
-    somewhere(work, [0, 0, 1])
-    assert len(os.listdir("/proc/self/fd")) == len(before)
 
 
 # --- numbers ------------------------------------------------------------------------------------------------------

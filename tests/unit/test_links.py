@@ -202,25 +202,6 @@ def cannot_map(memory: SharedMemory, part: slice | None = None) -> None:
     raise OSError("out of memory")
 
 
-@pytest.mark.parametrize("heaps", [False, True])
-def test_open_links_of_many_legs_holds_as_many_descriptors_as_one(heaps: bool) -> None:
-    transport = LocalTransport()
-    endpoint: Any = FakeEndpoint(0, transport)
-    remote: Any = transport
-    memory = LinkMemory({0}.__contains__, remote)
-    held: list[int] = []
-    for leg in range(5):
-        transport.near = {1, 2}
-        blocks = [memory.open_links(endpoint, [1, 2], [LinkSize(8, 24, heaps)] * 2, part) for part in range(2)]
-        seat = seat_of(1, transport)
-        blocks[0].outboxes[0] = leg
-        assert seat.inbox.tolist() == [leg] * 24
-        transport.messages.clear()
-        held.append(sum("arena-link" in os.readlink(path) for path in descriptors()))
-        del blocks, seat
-    assert held == held[:1] * 5
-
-
 def descriptors() -> list[Path]:
     """The open files of this process, without the listing's own descriptor."""
     return [path for path in Path("/proc/self/fd").iterdir() if path.is_symlink()]

@@ -166,16 +166,6 @@ def test_file_cut_anywhere_reads_whole_lines_and_can_be_continued(path: Path) ->
         assert list(JournalReader(path)) == [*lines[:whole], {"tick": 4}]
 
 
-def test_a_file_is_read_as_if_it_ended_before_a_byte(path: Path) -> None:
-    write(path, {"tick": 1}, {"tick": 22})
-    path.write_bytes(path.read_bytes() + b'{"tick"')
-    content = path.read_bytes()
-    for size in range(len(content) + 1):
-        reader = JournalReader(path, stop=size)
-        assert list(reader) == [{"tick": 1}, {"tick": 22}][: content[:size].count(b"\n")]
-        assert reader.unfinished == (not content[:size].endswith(b"\n") and size > 0)
-
-
 @pytest.mark.parametrize("middle", [b"{broken\n", b"[1]\n", b"\n", b"\xff\n"])
 def test_damage_before_the_end_names_file_and_line(path: Path, middle: bytes) -> None:
     path.write_bytes(b'{"tick":1}\n' + middle + b'{"tick":2}\n')
