@@ -86,8 +86,12 @@ class ListGame:
         )
 
     def _per_entity(self, what: str, values: Sequence[Any]) -> Sequence[Any]:
-        if len(values) != len(self.entities):
-            raise ValueError(f"the game gave {len(values)} {what} for {len(self.entities)} entities")
+        try:
+            count = len(values)
+        except TypeError:  # such as one float
+            raise ValueError(f"the game gave {values!r:.80} as {what}; expected a list, one per entity") from None
+        if count != len(self.entities):
+            raise ValueError(f"the game gave {count} {what} for {len(self.entities)} entities")
         return values
 
     def render(self) -> NDArray[np.uint8] | None:

@@ -687,6 +687,7 @@ def test_a_list_of_dones_ends_each_entity_once() -> None:
     [
         (([1], [1.0, -1.0], False, [{}, {}]), "1 observations for 2 entities"),
         (([1, 1], [1.0], False, [{}, {}]), "1 rewards for 2 entities"),
+        (([1, 1], 1.0, False, [{}, {}]), "1.0 as rewards; expected a list, one per entity"),
         (([1, 1], [1.0, -1.0], False, [{}, {}, {}]), "3 infos for 2 entities"),
         (([1, 1], [1.0, -1.0], [True], [{}, {}]), "1 values of done for 2 entities"),
     ],
