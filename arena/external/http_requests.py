@@ -31,14 +31,12 @@ _HEADERS = {
 class Requests:
     """Reads requests, checks what holds for all games, and sends the answers.
 
-    Args:
-        interface: the page `/interface`.
-        later: whether requests are of the later dialect.
+    `interface` is the page `/interface`.
     """
 
-    def __init__(self, sessions: Sessions, access: Access, interface: bytes, max_body: int, later: bool) -> None:
+    def __init__(self, sessions: Sessions, access: Access, interface: bytes) -> None:
         self._sessions, self._access, self._interface = sessions, access, interface
-        self._max_body, self._later = max_body, later
+        self._max_body, self._later = sessions.settings.max_body, sessions.settings.dialect == "later"
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Handles one request."""

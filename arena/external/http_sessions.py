@@ -15,12 +15,12 @@ from typing import Any
 
 import msgspec
 
-from arena.config.schema import TickRules
 from arena.external.access import Ends
 from arena.external.actor import Agent, Clone, EntityLink, RemoteBuffer, RemoteModel
 from arena.external.builtin_actors import BuiltinActor, GameStart
 from arena.external.errors import ExternalError
 from arena.external.http_metrics import Metrics
+from arena.external.http_settings import Settings
 from arena.external.request_queue import ConnectedGame, RequestQueue, Settled, entity_index
 from arena.external.threads import ActorThreads
 
@@ -70,19 +70,17 @@ class Sessions:
     """The games that clients play, and what becomes of each request."""
 
     requests: RequestQueue
+    settings: Settings
     actor: Any  # the class of the actors
-    config: Any  # given to each of them
     slots: int
-    rules: TickRules
-    queue: int  # requests of one game that wait
-    stateless: int  # actors for requests without a game
-    threads: ActorThreads  # for actors whose methods are functions
     deliver: Callable[[Callable[[], None]], None]  # calls a function on the loop, from any thread
     clone: Clone | None  # see `RemoteModel.clone`
     policies: Sequence[str]  # by entity
     metrics: Metrics
 
     def __post_init__(self) -> None:
+        self.threads = ActorThreads(self.settings.actor_threads or self.slots, self.deliver)
+        self._config = {} if self.settings.config is None else self.settings.config
         self._is_async = {name: inspect.iscoroutinefunction(getattr(self.actor, name)) for name in ("tick", "end")}
         self._is_builtin = issubclass(self.actor, BuiltinActor)
         self._sessions: dict[str, _Session] = {}
@@ -127,9 +125,9 @@ class Sessions:
         now = time.monotonic()
         for session in self._all() if self._paused_at is None else ():
             if session.tickets:
-                if now - session.tickets[0].since >= self.rules.answer_s:
+                if now - session.tickets[0].since >= self.requests.rules.answer_s:
                     self._lose(session, "timeout")
-            elif session.name and now - session.active_at >= self.rules.idle_s:
+            elif session.name and now - session.active_at >= self.requests.rules.idle_s:
                 self._lose(session, "expired")
 
     def drop(self, game: ConnectedGame) -> None:
@@ -160,7 +158,9 @@ class Sessions:
             if not self._playing:
                 raise RequestError("not_ready", "the run has not begun")
             if kind == "auto":  # the actor with the fewest requests
-                if len(self._unnamed) < self.stateless and all(session.tickets for session in self._unnamed):
+                if len(self._unnamed) < self.settings.stateless_actors and all(
+                    session.tickets for session in self._unnamed
+                ):
                     self._unnamed.append(_Session("", None))
                 session = min(self._unnamed, key=lambda session: len(session.tickets))
             else:
@@ -174,8 +174,8 @@ class Sessions:
             session = self._sessions[name]
         else:
             raise self._refusal(name)
-        if len(session.tickets) > self.queue:
-            raise RequestError("too_many_requests", f"{self.queue} requests of this game wait already")
+        if len(session.tickets) > self.settings.queue:
+            raise RequestError("too_many_requests", f"{self.settings.queue} requests of this game wait already")
         task = asyncio.current_task()
         assert task is not None, "a request is a task"
         ticket = _Ticket(task, since)
@@ -287,7 +287,7 @@ class Sessions:
         agents = {link.name: Agent(RemoteModel(link), RemoteBuffer(link)) for link in session.links if link.takes_part}
 
         async def make() -> None:
-            call = partial(self.actor, agents, self.config, session.name, data)
+            call = partial(self.actor, agents, self._config, session.name, data)
             session.actor = call() if self._is_async["tick"] else await self.threads.run(partial(session.run, call))
 
         await self._guarded(session, make)
@@ -375,7 +375,7 @@ class Sessions:
 
     def _refusal(self, name: str, reason: str = "", *, served: bool = False) -> RequestError:
         """The answer to a request without a game, which may be over since the request was `served`."""
-        late = f"no answer within {self.rules.answer_s:g} s"
+        late = f"no answer within {self.requests.rules.answer_s:g} s"
         if reason == "timeout" and served:
             return RequestError("timeout", f"{late}; the game is over")
         if reason == "policy_error" and served:

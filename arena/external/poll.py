@@ -15,7 +15,7 @@ from gymnasium.spaces import Space
 
 from arena.errors import GameError
 from arena.external.errors import ExternalError
-from arena.external.request_queue import ConnectedGame, ConnectedGames, Settled
+from arena.external.request_queue import ConnectedGame, RequestQueue, Settled
 from arena.external.slots import Answers, Ask, End, Slots
 from arena.external.thread import interface_of
 from arena.game.arrays import copied
@@ -82,7 +82,7 @@ class PollEnv(Protocol):
         ...
 
 
-class PolledGames(ConnectedGames):
+class PolledGames(RequestQueue):
     """The games of a `PollEnv`.
 
     Raises:
@@ -93,11 +93,9 @@ class PolledGames(ConnectedGames):
         super().__init__(interface_of(env))
         self._env = env
         self._indices = {name: index for index, name in enumerate(self.interface.entities)}
-        self._lock = threading.RLock()  # of the games
         self._games: dict[Hashable, _Polled] = {}
         self._actions: dict[Hashable, dict[str, Any]] = {}  # of the tick that is answered
         self._happened = threading.Event()  # actions were sent, or the table has taken requests
-        self._closed = False
         # By game that is being reset: the results of polls in the meantime, and when these polls returned.
         self._resetting: dict[Hashable, list[tuple[float, Parts]]] = {}
         self._reset_at: dict[Hashable, float] = {}  # results of polls that returned earlier are of the game before
@@ -111,7 +109,7 @@ class PolledGames(ConnectedGames):
 
     def open(self, slots: int, ring: Callable[[], None]) -> None:
         """Starts to poll."""
-        self.requests.ring = ring
+        self.ring = ring
         self._thread.start()
 
     def poll(self, table: Slots) -> float | None:
@@ -128,7 +126,7 @@ class PolledGames(ConnectedGames):
 
     def answer(self, actions: Answers) -> None:
         """Sends the actions."""
-        self.requests.answer(actions)
+        super().answer(actions)
         if self._actions:
             sent, self._actions = self._actions, {}
             self._env.send_actions(sent)
@@ -136,11 +134,11 @@ class PolledGames(ConnectedGames):
 
     def drop(self, slot: int, reason: str) -> None:
         """Gives a game up, and resets it unless the run is over."""
-        with self._lock:
+        with self.lock:
             polled = next((one for one in self._games.values() if one.game.slot == slot), None)
             if polled is not None and reason != "over":
                 self._resetting[polled.env_id] = []
-        self.requests.drop(slot, reason)
+        super().drop(slot, reason)
         if polled is None:
             return  # its end has come meanwhile, and the thread resets it
         self._report_dropped(polled.env_id, reason)
@@ -149,12 +147,11 @@ class PolledGames(ConnectedGames):
 
     def close(self, reason: str) -> None:
         """Stops the environment; waits for its last poll, at most `close_s`."""
-        if self._closed:
+        if self.closed:
             return
-        self._closed = True
-        with self._lock:
+        with self.lock:
             playing = list(self._games)
-        self.requests.close(reason)
+        super().close(reason)
         for env_id in playing:
             self._report_dropped(env_id, reason)
         self._env.stop()
@@ -171,7 +168,7 @@ class PolledGames(ConnectedGames):
 
     def forget(self, game: ConnectedGame) -> None:
         """A game is over."""
-        with self._lock:
+        with self.lock:
             for env_id, polled in list(self._games.items()):
                 if polled.game is game:
                     del self._games[env_id]
@@ -182,9 +179,9 @@ class PolledGames(ConnectedGames):
         pause = _FIRST_PAUSE_S
         most = _MOST_REQUESTS * len(self._indices)
         try:
-            while not self._closed:
+            while not self.closed:
                 self._happened.clear()
-                with self._lock:
+                with self.lock:
                     # A game that waits for a slot does not count: the end of another one, which a poll has to bring,
                     # may free it.
                     self._ahead = any(
@@ -199,7 +196,7 @@ class PolledGames(ConnectedGames):
                 happened = dict.fromkeys(env_id for by_game in result for env_id in by_game)
                 for env_id in happened:
                     parts = [by_game.get(env_id, {}) for by_game in result]
-                    with self._lock:
+                    with self.lock:
                         if env_id in self._resetting:
                             self._resetting[env_id].append((returned, parts))
                             continue
@@ -215,7 +212,7 @@ class PolledGames(ConnectedGames):
                     self._happened.wait(pause)
                     pause = min(2 * pause, _LONGEST_PAUSE_S)
         except BaseException as error:
-            if self._closed:
+            if self.closed:
                 _log.info("%s has raised %r after stop()", self._thread.name, error)
             else:
                 self.fail(error)
@@ -229,7 +226,7 @@ class PolledGames(ConnectedGames):
                 f"a {type(observation).__name__} from try_reset(); expected the observations by agent, or None if they "
                 "come in a later poll"
             )
-        with self._lock:
+        with self.lock:
             # If `try_reset` gave no observations, the first ones may be in a poll that has returned since the call.
             self._reset_at[env_id] = time.monotonic() if observation else called
             self._successors[env_id] = before
@@ -245,7 +242,7 @@ class PolledGames(ConnectedGames):
             self._reset(env_id, over)
 
     def _put(self, env_id: Hashable, parts: Parts) -> ConnectedGame | None:
-        """Passes on what has happened in one game; returns the game if it is over."""
+        """Passes on what has happened in one game, with `lock`; returns the game if it is over."""
         observations, rewards, terminateds, truncateds, infos, given = parts
         agents = dict.fromkeys((*observations, *rewards, *terminateds, *truncateds, *given))
         agents.pop(ALL, None)
@@ -255,32 +252,28 @@ class PolledGames(ConnectedGames):
         polled = self._games.get(env_id)
         if polled is None and not observations:
             return None  # of a game that is over
-        requests = self.requests
-        with requests.lock:
-            if polled is None:
-                game = ConnectedGame(
-                    str(env_id), tuple(self._indices.values()), after=self._successors.pop(env_id, None)
-                )
-                polled = self._games[env_id] = _Polled(env_id, game, set(self._indices))
-                self._waiting.setdefault(env_id, deque()).append(polled)
-                requests.begin(game, self._settled(polled, ALL))
-            all_over = bool(terminateds.get(ALL) or truncateds.get(ALL))
-            for agent in [*agents, *(sorted(polled.playing - set(agents)) if all_over else ())]:
-                terminated = bool(terminateds.get(agent) or (terminateds.get(ALL) and not truncateds.get(agent)))
-                truncated = bool(truncateds.get(agent) or truncateds.get(ALL)) and not terminated
-                reward, observation, index = rewards.get(agent, 0.0), observations.get(agent), self._indices[agent]
-                info = dict(infos.get(agent) or {})
-                mask, action = info.pop("action_mask", None), given.get(agent)
-                if (terminated or truncated) and (agent in polled.playing or agent in observations):
-                    polled.playing.discard(agent)
-                    end = End(observation, reward, truncated, info=info or None)
-                    requests.end(polled.game, index, end, self._settled(polled, agent))
-                elif agent in observations:
-                    ask = Ask(observation, reward, copied(mask), copied(action), info=info or None)
-                    answered = {index: partial(self._answered, env_id, agent)} if action is None else None
-                    requests.ask(polled.game, {index: ask}, self._settled(polled, agent), answered)
-                elif agent in rewards and agent in polled.playing and not (terminated or truncated):
-                    requests.pay(polled.game, index, reward, self._settled(polled, agent), info=info)
+        if polled is None:
+            game = ConnectedGame(str(env_id), tuple(self._indices.values()), after=self._successors.pop(env_id, None))
+            polled = self._games[env_id] = _Polled(env_id, game, set(self._indices))
+            self._waiting.setdefault(env_id, deque()).append(polled)
+            self.begin(game, self._settled(polled, ALL))
+        all_over = bool(terminateds.get(ALL) or truncateds.get(ALL))
+        for agent in [*agents, *(sorted(polled.playing - set(agents)) if all_over else ())]:
+            terminated = bool(terminateds.get(agent) or (terminateds.get(ALL) and not truncateds.get(agent)))
+            truncated = bool(truncateds.get(agent) or truncateds.get(ALL)) and not terminated
+            reward, observation, index = rewards.get(agent, 0.0), observations.get(agent), self._indices[agent]
+            info = dict(infos.get(agent) or {})
+            mask, action = info.pop("action_mask", None), given.get(agent)
+            if (terminated or truncated) and (agent in polled.playing or agent in observations):
+                polled.playing.discard(agent)
+                end = End(observation, reward, truncated, info=info or None)
+                self.end(polled.game, index, end, self._settled(polled, agent))
+            elif agent in observations:
+                ask = Ask(observation, reward, copied(mask), copied(action), info=info or None)
+                answered = {index: partial(self._answered, env_id, agent)} if action is None else None
+                self.ask(polled.game, {index: ask}, self._settled(polled, agent), answered)
+            elif agent in rewards and agent in polled.playing and not (terminated or truncated):
+                self.pay(polled.game, index, reward, self._settled(polled, agent), info=info)
         if polled.playing:
             return None
         if self._games.get(env_id) is polled:
@@ -301,7 +294,7 @@ class PolledGames(ConnectedGames):
         def settled(error: ExternalError | None) -> None:
             if not next(first, False):
                 return
-            with self._lock:
+            with self.lock:
                 polled.waiting -= 1
                 games = self._waiting[polled.env_id]
                 while len(games) > 1 and not games[0].waiting:

@@ -1,16 +1,15 @@
 """Requests of many games from many threads; the environment's thread passes them to the table of slots.
 
-A connection (threads, polls, HTTP) calls `begin`, `ask`, `pay`, `end` and `lose` in any thread; each request names
-the functions to be called with its outcome. `poll`, `answer` and `drop` are called by the environment's thread and call
-these functions. The requests of one game keep their order: one that comes too early (`not_yet`, `no_slot`) stays at the
-head of its game's queue.
+A game calls `begin`, `ask`, `pay`, `end` and `lose` in any thread; each request names the functions to be called with
+its outcome. `poll`, `answer` and `drop` are called by the environment's thread and call these functions. The requests
+of one game keep their order: one that comes too early (`not_yet`, `no_slot`) stays at the head of its game's queue.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -43,7 +42,6 @@ class ConnectedGame:
     slot: int | None = None  # None before it has begun
     over: str = ""  # why the game is over; empty while it goes on
     gone: str = ""  # why no more requests will come, although it is not over; empty if they may
-    _infos: dict[int, Info] = field(default_factory=dict)  # by entity, paid before its next observation
     _requests: deque[_Request] = field(default_factory=deque)
     _waiting: dict[int, tuple[Answered, Settled]] = field(default_factory=dict)  # by entity
 
@@ -61,22 +59,33 @@ class _Request(NamedTuple):
 
 
 class RequestQueue:
-    """The requests of the games of one match.
+    """The requests of the games of one match: base class of all connections but simulators; see `ExternalGames`.
 
     Attributes:
+        rules: of the match, set before `open`.
         ring: called when a request has come.
         lock: requests that a thread makes while it has this lock reach the table in one `poll`, with no tick between.
+        failure: what has ended the games' threads; None while all is well.
+        closed: the reason given to `close`; empty before.
     """
 
-    def __init__(self, interface: Interface, forget: Callable[[ConnectedGame], None] = lambda game: None) -> None:
-        self.interface = interface
+    address = ""
+    closed_loop = False
+
+    def __init__(self, interface: Interface) -> None:
+        self.interface, self.rules = interface, TickRules()
         self.ring: Callable[[], None] = lambda: None
-        self._forget = forget
+        self.lock = threading.RLock()
+        self.failure: BaseException | None = None
+        self.closed = ""
         self._arrived: deque[_Request] = deque()
         self._queues: dict[ConnectedGame, None] = {}  # games with requests that the table has not taken, in order
         self._by_slot: dict[int, ConnectedGame] = {}
-        self.lock = threading.RLock()
-        self._closed = ""
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether no game will come any more."""
+        return False
 
     @property
     def idle(self) -> bool:
@@ -84,6 +93,11 @@ class RequestQueue:
         return not (self._arrived or self._queues)
 
     # ----------------------------------------------------------------------------------------------------- any thread
+
+    def fail(self, error: BaseException) -> None:
+        """Notes the first failure, for the next `poll`."""
+        self.failure = self.failure or error
+        self.ring()
 
     def begin(self, game: ConnectedGame, settled: Settled) -> None:
         """Requests a slot for the game, and waits for it."""
@@ -97,7 +111,7 @@ class RequestQueue:
             game.slot = table.begin(game.name, game.entities, training=game.training, after=after)
             self._by_slot[game.slot] = game
 
-        self._put(_Request(game, do, settled))
+        self._request(game, do, settled)
 
     def ask(
         self,
@@ -119,49 +133,32 @@ class RequestQueue:
         }
 
         def do(table: Slots) -> None:
-            table.ask(
-                game.begun_slot,
-                {entity: ask._replace(info=_joined(game._infos.get(entity), ask.info)) for entity, ask in asks.items()},
-            )
-            for entity in asks:
-                game._infos.pop(entity, None)
-                if answered is not None and entity in answered:
-                    game._waiting[entity] = answered[entity], settled
+            table.ask(game.begun_slot, asks)
+            for entity, handler in (answered or {}).items():
+                game._waiting[entity] = handler, settled
 
-        self._put(_Request(game, do, settled))
+        self._request(game, do, settled)
 
     def pay(
         self, game: ConnectedGame, entity: int, reward: float, settled: Settled = ignore, *, info: Info | None = None
     ) -> None:
-        """Adds a reward, see `Slots.pay`; the info goes with the entity's next observation."""
+        """Adds a reward, see `Slots.pay`."""
         info = copied(info)
-
-        def do(table: Slots) -> None:
-            if info is not None and not isinstance(info, dict):
-                raise ExternalError("bad_body", f"the info {info!r} is no dict")
-            table.pay(game.begun_slot, entity, reward)
-            if info:
-                game._infos[entity] = {**game._infos.get(entity, {}), **info}
-
-        self._put(_Request(game, do, settled))
+        self._request(game, lambda table: table.pay(game.begun_slot, entity, reward, info), settled)
 
     def end(self, game: ConnectedGame, entity: int | None, end: End, settled: Settled) -> None:
         """Ends an entity, or all that have not ended (None); see `Slots.end`. The observation is copied here."""
-        sample = None if end.observation is None else copied(end.observation)
-        end = end._replace(observation=sample, info=copied(end.info))  # its owner may change it before the tick
+        end = end._replace(observation=copied(end.observation), info=copied(end.info))  # the owner may change them
 
         def do(table: Slots) -> None:
             slot = game.begun_slot
             ending = table.playing(slot) if entity is None else (entity,)
-            infos = {each: _joined(game._infos.get(each), end.info) for each in ending}
-            table.end(slot, {each: end._replace(info=infos[each]) for each in ending})
-            for each in ending:
-                game._infos.pop(each, None)
-                self._refuse_waiting(game, ExternalError("ended"), (each,))
+            table.end(slot, dict.fromkeys(ending, end))
+            self._refuse_waiting(game, ExternalError("ended"), ending)
             if not table.playing(slot):
                 self._leave(game, "ended")
 
-        self._put(_Request(game, do, settled))
+        self._request(game, do, settled)
 
     def lose(self, game: ConnectedGame, reason: str) -> None:
         """Ends a game whose client has gone, after its earlier requests."""
@@ -170,25 +167,27 @@ class RequestQueue:
         def do(table: Slots) -> None:
             if game.slot is not None:
                 table.lose(game.slot, reason)
-            self._refuse_waiting(game, ExternalError(_code(reason)))
-            self._leave(game, reason)
+            self._give_up(game, reason)
 
-        self._put(_Request(game, do, ignore))
+        self._request(game, do, ignore)
 
-    def _put(self, request: _Request) -> None:
+    def _request(self, game: ConnectedGame, do: Callable[[Slots], None], settled: Settled) -> None:
         with self.lock:
-            if not self._closed:
-                self._arrived.append(request)
+            if not self.closed:
+                self._arrived.append(_Request(game, do, settled))
                 self.ring()
                 return
-        request.settled(ExternalError("over", self._closed))
+        settled(ExternalError("over", self.closed))
+
+    def forget(self, game: ConnectedGame) -> None:
+        """A game is over."""
 
     # ------------------------------------------------------------------------------------ the environment's thread
 
-    def poll(self, table: Slots) -> None:
-        """Passes the requests that have come to the table, as far as it can take them."""
+    def poll(self, table: Slots) -> float | None:
+        """Passes the requests that have come to the table, as far as it can take them; raises `failure`."""
         with self.lock:
-            arrived = len(self._arrived)
+            arrived = len(self._arrived) if self.failure is None else 0
         for _ in range(arrived):
             request = self._arrived[0]  # stays until it is passed on: if the game fails here, `close` refuses the rest
             # Slots go to games in the order of their requests, so no request may overtake one that waits.
@@ -196,7 +195,7 @@ class RequestQueue:
                 request.game._requests.append(request)
                 self._queues[request.game] = None
             self._arrived.popleft()
-        slot_is_free = bool(self._queues)
+        slot_is_free = bool(self._queues) and self.failure is None
         while slot_is_free:  # an earlier game may now begin
             slot_is_free = False
             for game in list(self._queues):
@@ -208,51 +207,52 @@ class RequestQueue:
                 if table.free > free:
                     slot_is_free = True
                     break
+        if self.failure is not None:  # a refusal may be one
+            raise self.failure
+        return None
 
     def _pass_on(self, request: _Request, table: Slots) -> bool:
         """Passes a request to the table; False: it comes too early."""
         game = request.game
-        error: ExternalError | None = None
+        error = ExternalError("unknown_game", game.over) if game.over else None
         over = ""  # why the game is over with this request
-        if not game.over:
+        if error is None:
             try:
                 request.do(table)
             except ExternalError as refused:
                 error = refused
-            if error is not None and error.code in ("not_yet", "no_slot"):
-                if error.code == "not_yet" or not game.gone:
+                if error.code == "not_yet" or (error.code == "no_slot" and not game.gone):
                     return False
-                over = game.gone
-                error = ExternalError("unknown_game", game.gone)
-            if error is not None and game.slot is None:
-                over = over or error.code  # the game may not begin: its later requests get `unknown_game`
-        else:
-            error = ExternalError("unknown_game", game.over)
+                if error.code == "no_slot":
+                    error = ExternalError("unknown_game", game.gone)
+                if game.slot is None:  # the game may not begin: its later requests get `unknown_game`
+                    over = game.gone if refused.code == "no_slot" else refused.code
         request.settled(error)  # before `_leave`: the connection forgets a refused game without another message
         if over:
             self._leave(game, over)
         return True
 
-    def answer(self, answers: Answers) -> None:
-        """Passes the actions of a tick to the requests that wait for them."""
+    def answer(self, actions: Answers) -> None:
+        """Passes the actions of a tick to the requests that wait for them; does not wait for a game."""
         spaces = self.interface.action_spaces
-        for slot, entity in zip(answers.slots.tolist(), answers.entity.tolist(), strict=True):
+        for slot, entity in zip(actions.slots.tolist(), actions.entity.tolist(), strict=True):
             game = self._by_slot.get(slot)
             waiting = game._waiting.pop(entity, None) if game is not None else None
             if waiting is not None:
-                waiting[0](row(spaces[entity], answers.actions[entity], slot), answers.versions[entity])
+                waiting[0](row(spaces[entity], actions.actions[entity], slot), actions.versions[entity])
 
     def drop(self, slot: int, reason: str) -> None:
-        """The arena gives up the game in a slot."""
-        game = self._by_slot[slot]
-        self._refuse_waiting(game, ExternalError(_code(reason)))
-        self._leave(game, reason)
+        """Gives the game in a slot up; its next request is refused with the reason."""
+        self._give_up(self._by_slot[slot], reason)
+
+    def pause(self, on: bool) -> None:
+        """Nothing: requests wait until they are polled."""
 
     def close(self, reason: str) -> None:
         """Refuses all requests from now on, also waiting ones, with the reason."""
         with self.lock:
-            self._closed = reason
-        error = ExternalError("over", reason)
+            self.closed = self.closed or reason
+        error = ExternalError("over", self.closed)
         games = {request.game: None for request in self._arrived} | self._queues | dict.fromkeys(self._by_slot.values())
         while self._arrived:
             request = self._arrived.popleft()
@@ -261,10 +261,15 @@ class RequestQueue:
             self._refuse_waiting(game, error)
             while game._requests:
                 game._requests.popleft().settled(error)
-            self._leave(game, reason)
+            self._leave(game, self.closed)
         self._queues.clear()
 
-    def _refuse_waiting(self, game: ConnectedGame, error: ExternalError, entities: Sequence[int] | None = None) -> None:
+    def _give_up(self, game: ConnectedGame, reason: str) -> None:
+        code: Code = next((code for code in CODES if code == reason), "over")
+        self._refuse_waiting(game, ExternalError(code))
+        self._leave(game, reason)
+
+    def _refuse_waiting(self, game: ConnectedGame, error: ExternalError, entities: Iterable[int] | None = None) -> None:
         """Refuses the requests that wait for an answer: of some entities, or of all (None)."""
         for entity in list(game._waiting) if entities is None else entities:
             waiting = game._waiting.pop(entity, None)
@@ -275,66 +280,7 @@ class RequestQueue:
         game.over = reason
         if game.slot is not None and self._by_slot.get(game.slot) is game:
             del self._by_slot[game.slot]
-        self._forget(game)
-
-
-class ConnectedGames:
-    """Games whose requests go through a queue, base class of all but simulators; see `ExternalGames`.
-
-    Attributes:
-        requests: the queue of the requests of all games.
-        rules: of the match, set before `open`.
-        failure: what has ended the games' threads; None while all is well.
-    """
-
-    address = ""
-    closed_loop = False
-
-    def __init__(self, interface: Interface) -> None:
-        self.interface, self.rules = interface, TickRules()
-        self.requests = RequestQueue(interface, self.forget)
-        self.failure: BaseException | None = None
-
-    @property
-    def exhausted(self) -> bool:
-        """Whether no game will come any more."""
-        return False
-
-    def forget(self, game: ConnectedGame) -> None:
-        """A game is over."""
-
-    def fail(self, error: BaseException) -> None:
-        """Notes the first failure, for the next `poll`; in any thread."""
-        self.failure = self.failure or error
-        self.requests.ring()
-
-    def poll(self, table: Slots) -> float | None:
-        """Passes the requests that have come to the table; raises what has ended the games' threads."""
-        if self.failure is None:
-            self.requests.poll(table)  # a refusal may be a failure
-        if self.failure is not None:
-            raise self.failure
-        return None
-
-    def answer(self, actions: Answers) -> None:
-        """Passes the actions on; does not wait for a game."""
-        self.requests.answer(actions)
-
-    def drop(self, slot: int, reason: str) -> None:
-        """Gives a game up; its next request is refused with the reason."""
-        self.requests.drop(slot, reason)
-
-    def pause(self, on: bool) -> None:
-        """Nothing: requests wait until they are polled."""
-
-
-def _joined(first: Info | None, then: Info | None) -> Info | None:
-    """Two infos as one; values of the second prevail. A second one that is no dict is left for the table to refuse."""
-    return {**first, **then} if first and isinstance(then, dict) else then or first
-
-
-def _code(reason: str) -> Code:
-    return next((code for code in CODES if code == reason), "over")
+        self.forget(game)
 
 
 def entity_index(interface: Interface, entities: Sequence[int], entity: str | None) -> int:

@@ -15,7 +15,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from functools import wraps
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 from gymnasium.spaces import Box
@@ -33,6 +34,8 @@ from arena.game.spaces import check_choices, empty_batch, flatten, leaves_of
 _MOST_WAITS = 4096  # times from request to answer that are kept between two reports
 
 Flags = NDArray[np.bool_]
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class Ask(NamedTuple):
@@ -112,6 +115,20 @@ class Counts:
     asking: int = 0  # slots that have asked, over all ticks
 
 
+def _refuses(request: Callable[Concatenate[Slots, P], R]) -> Callable[Concatenate[Slots, P], R]:
+    """Counts the requests that a method of the table refuses."""
+
+    @wraps(request)
+    def counted(table: Slots, *args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return request(table, *args, **kwargs)
+        except ExternalError as error:
+            table.counts.refused += error.code != "not_yet"
+            raise
+
+    return counted
+
+
 class Slots:
     """The slots of one match; a slot holds one game from its beginning to its end, or is free.
 
@@ -168,6 +185,7 @@ class Slots:
         self._observations = [_Batch(space, slots, size) for space, size in spaces]
         self._last = [_Batch(space, slots, size) for space, size in spaces]  # of rows that end
         self._actions = [_Batch(space, slots) for space in interface.action_spaces]  # given ones
+        self._paid_infos: dict[tuple[int, int], Info] = {}  # of rewards, until the row's next observation or end
         self._infos: dict[tuple[int, int], Info] = {}  # of observations
         self._shown_infos: dict[tuple[int, int], Info] = {}  # of the newest tick's observations
         self._last_infos: dict[tuple[int, int], Info] = {}  # of ends
@@ -190,9 +208,10 @@ class Slots:
         return len(self._games) - int(np.count_nonzero(self._occupied))
 
     def game(self, slot: int) -> Game:
-        """The game in a slot that holds one."""
-        game = self._games[slot]
-        assert game is not None, "the slot holds a game"
+        """The game in a slot; `unknown_game` if it is free."""
+        game = self._games[slot] if 0 <= slot < len(self._games) else None
+        if game is None:
+            raise ExternalError("unknown_game", f"slot {slot} holds no game")
         return game
 
     def holds(self, slot: int) -> bool:
@@ -212,6 +231,7 @@ class Slots:
         """Says that nothing more can ask before there is an answer: the next tick is formed at once."""
         self._complete = True
 
+    @_refuses
     def begin(
         self, name: str, entities: Sequence[int] | None = None, *, training: bool = True, after: int | None = None
     ) -> int:
@@ -229,18 +249,18 @@ class Slots:
             ExternalError: `no_slot`, `unknown_entity`, `draining`.
         """
         if name and self.most is not None and self.counts.begun >= self.most:
-            raise self._refuse("draining", "no game may begin any more")
+            raise ExternalError("draining", "no game may begin any more")
         takes_part = np.zeros(len(self.interface.entities), np.bool_)
         for entity in range(len(takes_part)) if entities is None else entities:
             if not 0 <= entity < len(takes_part):
-                raise self._refuse("unknown_entity", f"there is no entity {entity}; there are {len(takes_part)}")
+                raise ExternalError("unknown_entity", f"there is no entity {entity}; there are {len(takes_part)}")
             takes_part[entity] = True
         if not takes_part.any():
-            raise self._refuse("unknown_entity", "a game needs at least one entity")
+            raise ExternalError("unknown_entity", "a game needs at least one entity")
         if after is not None and 0 <= after < len(self._occupied) and not self._occupied[after]:
             slot = after
         elif self._occupied.all():
-            raise self._refuse("no_slot", f"all {len(self._occupied)} slots hold a game")
+            raise ExternalError("no_slot", f"all {len(self._occupied)} slots hold a game")
         else:
             slot = int(np.argmin(self._occupied))
         self._games[slot] = Game(slot, name, training, takes_part)
@@ -255,6 +275,7 @@ class Slots:
         self.counts.begun += bool(name)
         return slot
 
+    @_refuses
     def ask(self, slot: int, asks: Mapping[int, Ask]) -> None:
         """Entities of a game, by index, show an observation each and want an action; for all of them or for none.
 
@@ -267,16 +288,18 @@ class Slots:
             game = self._game(slot, entity)
             if self._asks[slot, entity]:
                 if self._given[slot, entity]:
-                    raise self._refuse("not_yet", "the last given action is not part of a tick yet")
-                raise self._refuse("already_asking", f"{self._name(entity)} has a request without an answer")
+                    raise ExternalError("not_yet", "the last given action is not part of a tick yet")
+                raise ExternalError("already_asking", f"{self._name(entity)} has a request without an answer")
             self._check_info(ask.info)
-            reward = self._counted(checked_reward, ask.reward, self.interface.entities[entity])
+            reward = checked_reward(ask.reward, self.interface.entities[entity])
             leaves = self._sample(self._observations[entity], entity, ask.observation, "observation", "bad_observation")
-            allowed, action = self._mask(entity, ask.mask), None
+            allowed, action = self._allowed(entity, ask.mask), None
             if ask.given is not None:
                 action = self._sample(self._actions[entity], entity, ask.given, "action", "bad_action")
             checked.append((entity, leaves, allowed, action, reward, ask.void or not game.training, ask.info))
         for entity, leaves, allowed, action, reward, void, info in checked:
+            if self._paid_infos:
+                info = {**self._paid_infos.pop((slot, entity), {}), **(info or {})}
             if info:
                 self._infos[slot, entity] = info
             self._pay(slot, entity, reward)
@@ -284,6 +307,7 @@ class Slots:
             if void and not self._ends(slot, entity):  # otherwise the transition of the previous game would be void
                 self._make_void(slot, entity)
 
+    @_refuses
     def ask_rows(
         self,
         slots: NDArray[np.intp],
@@ -306,7 +330,7 @@ class Slots:
         slots, rewards = self._checked_rows(slots, entity, rewards, ends=False)
         batch = self._observations[entity]
         leaves = self._sample(batch, entity, observations, "observations", "bad_observation", len(slots))
-        allowed = self._mask(entity, masks, (len(slots),))
+        allowed = self._allowed(entity, masks, (len(slots),))
         actions = None
         if given is not None:
             actions = self._sample(self._actions[entity], entity, given, "actions", "bad_action", len(slots))
@@ -334,12 +358,20 @@ class Slots:
         self._asks[:, entity][slots] = True  # faster for many rows than indexing with both at once
         self._requested_at[:, entity][slots] = now
 
-    def pay(self, slot: int, entity: int, reward: float) -> None:
-        """Adds a reward between two requests of an entity; errors are some of those of `ask`."""
+    @_refuses
+    def pay(self, slot: int, entity: int, reward: float, info: Info | None = None) -> None:
+        """Adds a reward between two requests of an entity; errors are some of those of `ask`.
+
+        The info goes with the entity's next observation.
+        """
         self._game(slot, entity)
-        self._pay(slot, entity, self._counted(checked_reward, reward, self.interface.entities[entity]))
+        self._check_info(info)
+        self._pay(slot, entity, checked_reward(reward, self.interface.entities[entity]))
+        if info:
+            self._paid_infos[slot, entity] = {**self._paid_infos.get((slot, entity), {}), **info}
         self._active_at[slot] = self._clock()
 
+    @_refuses
     def end(self, slot: int, ends: Mapping[int, End]) -> None:
         """Ends the episodes of entities, by index, for all or for none; after the last one the game leaves its slot.
 
@@ -349,19 +381,20 @@ class Slots:
         for entity, end in ends.items():
             self._game(slot, entity)
             if not self.ready(slot, entity):
-                raise self._refuse("not_yet", "an earlier end or given action of this row is not part of a tick yet")
+                raise ExternalError("not_yet", "an earlier end or given action of this row is not part of a tick yet")
             self._check_info(end.info)
-            reward = self._counted(checked_reward, end.reward, self.interface.entities[entity])
+            reward = checked_reward(end.reward, self.interface.entities[entity])
             leaves = None
             if end.observation is not None:
                 leaves = self._sample(self._last[entity], entity, end.observation, "observation", "bad_observation")
-            checked.append((entity, end, leaves, self._mask(entity, end.mask), reward))
+            checked.append((entity, end, leaves, self._allowed(entity, end.mask), reward))
         for entity, end, leaves, allowed, reward in checked:
             self._pay(slot, entity, reward)
             unseen = end.truncated and leaves is None and not self._asks[slot, entity]
             self._end(slot, entity, leaves, allowed, end._replace(void=end.void or unseen))
         self._note(slot)
 
+    @_refuses
     def end_rows(
         self,
         slots: NDArray[np.intp],
@@ -384,15 +417,16 @@ class Slots:
             self._end(slot, entity, [leaf[row] for leaf in leaves], None, End(truncated=bool(truncated[row])))
         self._note(slots)
 
+    @_refuses
     def lose(self, slot: int, reason: str) -> None:
         """Ends a game whose client has gone, or that is given up; `unknown_game` if the slot is free.
 
         Entities that have not ended are truncated with what they have shown last; transitions under way are void.
         """
-        game = self._games[slot] if 0 <= slot < len(self._games) else None
-        if game is None:
-            raise self._refuse("unknown_game", f"slot {slot} holds no game")
+        game = self.game(slot)
         game.lost = reason
+        for entity in self.playing(slot):
+            self._paid_infos.pop((slot, entity), None)
         if self._left[slot]:  # the previous game ends in the next tick, so this one has not been in any tick
             self._vacate(slot)
             self._asks[slot] = self._given[slot] = False
@@ -612,6 +646,8 @@ class Slots:
             leaves, allowed = [leaf[slot] for leaf in shown.leaves], mask if allowed is None else allowed
         last.write(slot, leaves, allowed)
         shown.write(slot, leaves, mask)
+        if self._paid_infos:
+            info = {**self._paid_infos.pop((slot, entity), {}), **(info or {})}
         (self._truncated if end.truncated else self._terminated)[slot, entity] = True
         game.truncated |= end.truncated
         game.terminated |= not end.truncated
@@ -663,24 +699,17 @@ class Slots:
         elif self._acted[slot, entity]:
             self._rewards[slot, entity] += reward
 
-    def _refuse(self, code: Code, message: str) -> ExternalError:
-        if code != "not_yet":
-            self.counts.refused += 1
-        return ExternalError(code, message)
-
     def _name(self, entity: int) -> str:
         return repr(self.interface.entities[entity])
 
     def _game(self, slot: int, entity: int) -> Game:
         """The game in a slot, in which the entity plays."""
-        game = self._games[slot] if 0 <= slot < len(self._games) else None
-        if game is None:
-            raise self._refuse("unknown_game", f"slot {slot} holds no game")
+        game = self.game(slot)
         if not (0 <= entity < len(game.takes_part) and game.takes_part[entity]):
             found = self._name(entity) if 0 <= entity < len(game.takes_part) else f"entity {entity}"
-            raise self._refuse("unknown_entity", f"{found} takes no part in the game {game.name!r}")
+            raise ExternalError("unknown_entity", f"{found} takes no part in the game {game.name!r}")
         if not self._plays[slot, entity]:
-            raise self._refuse("ended", f"{self._name(entity)} has ended in the game {game.name!r}")
+            raise ExternalError("ended", f"{self._name(entity)} has ended in the game {game.name!r}")
         return game
 
     def _checked_rows(
@@ -697,42 +726,27 @@ class Slots:
                 self._game(slot, entity)
         asking = self._asks[:, entity][slots]  # faster than indexing with both at once
         if ends and any(not self.ready(slot, entity) for slot in listed):
-            raise self._refuse("not_yet", "an earlier end or given action of a row is not part of a tick yet")
+            raise ExternalError("not_yet", "an earlier end or given action of a row is not part of a tick yet")
         if not ends and asking.any():
             if self._given[slots[asking], entity].any():
-                raise self._refuse("not_yet", "the last given action is not part of a tick yet")
-            raise self._refuse("already_asking", f"{self._name(entity)} has a request without an answer")
+                raise ExternalError("not_yet", "the last given action is not part of a tick yet")
+            raise ExternalError("already_asking", f"{self._name(entity)} has a request without an answer")
         try:
             values = np.asarray(rewards, np.float64)
         except (OverflowError, TypeError, ValueError) as error:
-            raise self._refuse("bad_reward", f"the rewards are no numbers: {error}") from None
+            raise ExternalError("bad_reward", f"the rewards are no numbers: {error}") from None
         if values.shape != slots.shape or not np.isfinite(values).all():
-            raise self._refuse("bad_reward", f"rewards {values}; expected {len(slots)} finite numbers")
+            raise ExternalError("bad_reward", f"rewards {values}; expected {len(slots)} finite numbers")
         return slots, values
 
     def _check_info(self, info: Any) -> None:
         if info is not None and not isinstance(info, dict):
-            raise self._refuse("bad_body", f"the info {info!r} is no dict")
+            raise ExternalError("bad_body", f"the info {info!r} is no dict")
         if info and (refusal := refused_key(info)) is not None:
-            raise self._refuse("bad_body", refusal)
+            raise ExternalError("bad_body", refusal)
 
-    def _counted(self, check: Callable[..., Any], *arguments: Any) -> Any:
-        """The result of a check; a refusal is counted."""
-        try:
-            return check(*arguments)
-        except ExternalError:
-            self.counts.refused += 1
-            raise
-
-    def _mask(self, entity: int, mask: Any, axes: tuple[int, ...] = ()) -> NDArray[np.int8] | None:
-        """The checked mask of an entity, or the masks of a batch; None: all actions are allowed."""
-        if mask is None:
-            return None
-        interface = self.interface
-        checked: NDArray[np.int8] = self._counted(
-            fitted_mask, interface.mask_sizes[entity], mask, interface.entities[entity], axes
-        )
-        return checked
+    def _allowed(self, entity: int, mask: Any, axes: tuple[int, ...] = ()) -> NDArray[np.int8] | None:
+        return fitted_mask(self.interface.mask_sizes[entity], mask, self.interface.entities[entity], axes)
 
     def _pay_rows(self, slots: NDArray[np.intp], entity: int, rewards: NDArray[np.float64]) -> None:
         self._rewards[:, entity][slots] += rewards * self._acted[:, entity][slots]
@@ -757,7 +771,7 @@ class Slots:
                 raise KeyError(*unknown)
         except (KeyError, IndexError, OverflowError, TypeError, ValueError) as error:
             found = f"{what} of {self._name(entity)}: {type(sample).__name__} ({type(error).__name__} {error})"
-            raise self._refuse(code, f"{found}; expected a sample of {space}") from None
+            raise ExternalError(code, f"{found}; expected a sample of {space}") from None
         for number, (array, target) in enumerate(zip(arrays, batch.leaves, strict=True)):
             shape = target.shape[1:] if count is None else (count, *target.shape[1:])
             lost = None if array.dtype == target.dtype else lost_value(array, target.dtype)
@@ -766,14 +780,14 @@ class Slots:
                 path = "".join(f"[{key!r}]" for key in leaves_of(space)[number].path)
                 found = f"{array.dtype} {array.shape}" if not fits else "numbers that are not finite"
                 found = found if lost is None else f"the value {lost}"
-                raise self._refuse(
+                raise ExternalError(
                     code, f"{what}{path} of {self._name(entity)}: {found}; expected {target.dtype} {shape} of {space}"
                 )
         if batch.has_choices:
             try:
                 check_choices(space, sample)
             except ValueError as error:
-                raise self._refuse(code, f"{what} of {self._name(entity)}: {error}") from None
+                raise ExternalError(code, f"{what} of {self._name(entity)}: {error}") from None
         return arrays
 
 

@@ -14,7 +14,7 @@ from gymnasium.spaces import Space
 
 from arena.errors import ConfigError
 from arena.external.errors import ExternalClosed, ExternalError, check_outcome
-from arena.external.request_queue import ConnectedGame, ConnectedGames, Settled, entity_index
+from arena.external.request_queue import ConnectedGame, RequestQueue, Settled, entity_index
 from arena.external.slots import Ask, End
 from arena.game.api import Info, Interface
 
@@ -97,7 +97,7 @@ class ExternalEnv(ABC):
         """
         game = self._table.game(episode_id)
         index = entity_index(self._table.interface, game.entities, entity)
-        return self._table.ask(game, {index: observation}, {index: mask})[index]
+        return self._table.actions(game, {index: observation}, {index: mask})[index]
 
     def get_actions(
         self, episode_id: str, observations: Mapping[str, Any], masks: Mapping[str, Any] | None = None
@@ -107,7 +107,7 @@ class ExternalEnv(ABC):
         game = table.game(episode_id)
         indices = {name: entity_index(table.interface, game.entities, name) for name in observations}
         requests = {index: observations[name] for name, index in indices.items()}
-        actions = table.ask(game, requests, {indices[name]: mask for name, mask in (masks or {}).items()})
+        actions = table.actions(game, requests, {indices[name]: mask for name, mask in (masks or {}).items()})
         return {name: actions[index] for name, index in indices.items()}
 
     def log_action(
@@ -121,7 +121,7 @@ class ExternalEnv(ABC):
         table = self._table
         game = table.game(episode_id)
         asks = {entity_index(table.interface, game.entities, entity): Ask(observation, mask=mask, given=action)}
-        table.wait(lambda settled: table.requests.ask(game, asks, settled))
+        table.wait(lambda settled: table.ask(game, asks, settled))
 
     def log_returns(
         self, episode_id: str, reward: float, info: Info | None = None, *, entity: str | None = None
@@ -136,7 +136,7 @@ class ExternalEnv(ABC):
         table = self._table
         game = table.game(episode_id)
         index = entity_index(table.interface, game.entities, entity)
-        table.wait(lambda settled: table.requests.pay(game, index, reward, settled, info=info))
+        table.wait(lambda settled: table.pay(game, index, reward, settled, info=info))
 
     def end_episode(
         self,
@@ -163,7 +163,7 @@ class ExternalEnv(ABC):
         if isinstance(info, dict):  # else refused by the table
             check_outcome(info.get("outcome"))
         end = End(observation, truncated=truncated, info=info)
-        table.wait(lambda settled: table.requests.end(game, index, end, settled))
+        table.wait(lambda settled: table.end(game, index, end, settled))
         table.left_slot.number = game.slot
 
     @property
@@ -173,7 +173,7 @@ class ExternalEnv(ABC):
         return self._played_by
 
 
-class ThreadGames(ConnectedGames):
+class ThreadGames(RequestQueue):
     """The connection to an `ExternalEnv`.
 
     Attributes:
@@ -189,17 +189,16 @@ class ThreadGames(ConnectedGames):
         self._env, env._played_by = env, self
         self._games: dict[str, ConnectedGame] = {}  # by name
         self._lock = threading.Lock()
-        self._closed = ""
         self._drains = self._returned = False  # whether no episode may begin any more; whether `run` is over
 
         def run() -> None:
             try:
                 env.run()
             except BaseException as error:
-                if not ((self._closed or self._drains) and isinstance(error, ExternalClosed)):
+                if not ((self.closed or self._drains) and isinstance(error, ExternalClosed)):
                     self.failure = error
             self._returned = True
-            self.requests.ring()
+            self.ring()
 
         self._thread = threading.Thread(target=run, name=f"{type(env).__name__}.run", daemon=True)
 
@@ -215,7 +214,7 @@ class ThreadGames(ConnectedGames):
                 raise ExternalError("already_started", f"the episode {name!r} is running")
             self._games[name] = game
         try:
-            self.wait(lambda settled: self.requests.begin(game, settled))
+            self.wait(lambda settled: self.begin(game, settled))
         except ExternalError as error:
             self.forget(game)
             if error.code == "draining":
@@ -226,14 +225,14 @@ class ThreadGames(ConnectedGames):
 
     def game(self, name: str) -> ConnectedGame:
         """The episode of this name, which is running."""
-        if self._closed:
-            raise ExternalClosed(self._closed)
+        if self.closed:
+            raise ExternalClosed(self.closed)
         with self._lock:
             if name not in self._games:
                 raise ExternalError("unknown_game", f"no episode {name!r} is running: it has ended, or never began")
             return self._games[name]
 
-    def ask(self, game: ConnectedGame, observations: Mapping[int, Any], masks: Mapping[int, Any]) -> dict[int, Any]:
+    def actions(self, game: ConnectedGame, observations: Mapping[int, Any], masks: Mapping[int, Any]) -> dict[int, Any]:
         """Asks for several entities and waits for all answers."""
         answers: dict[int, Future[Any]] = {entity: Future() for entity in observations}
 
@@ -244,7 +243,7 @@ class ThreadGames(ConnectedGames):
 
         asks = {entity: Ask(observation, mask=masks.get(entity)) for entity, observation in observations.items()}
         handlers = {entity: partial(_answered, answer) for entity, answer in answers.items()}
-        self.requests.ask(game, asks, settled, handlers)
+        self.ask(game, asks, settled, handlers)
         return {entity: _result(answer) for entity, answer in answers.items()}
 
     def wait(self, put: Callable[[Settled], None]) -> None:
@@ -273,18 +272,17 @@ class ThreadGames(ConnectedGames):
     @property
     def exhausted(self) -> bool:
         """Whether `run` has returned, and none of its requests waits."""
-        return self._returned and self.requests.idle
+        return self._returned and self.idle
 
     def open(self, slots: int, ring: Callable[[], None]) -> None:
         """Starts the thread."""
-        self.requests.ring = ring
+        self.ring = ring
         self._thread.start()
 
     def close(self, reason: str) -> None:
         """Every blocked or later call raises `ExternalClosed`; waits for `run` to return, at most `close_s`."""
         self._env.closed = True
-        self._closed = self._closed or reason
-        self.requests.close(reason)
+        super().close(reason)
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(self.rules.close_s)
 

@@ -699,9 +699,9 @@ def test_raw_bodies_are_decoded_or_refused(wire: HttpWire) -> None:
         ),
         ({"entities": ONE, "host": "0.0.0.0"}, "token_file"),
         ({"entities": ONE, "port": 70000}, "65535"),
-        ({"entities": ONE, "port": "x"}, "whole number"),
-        ({"entities": ONE, "queue": -1}, "at least 0"),
-        ({"entities": ONE, "dialect": "old"}, "published or later"),
+        ({"entities": ONE, "port": "x"}, "expected"),
+        ({"entities": ONE, "queue": -1}, "queue: found -1"),
+        ({"entities": ONE, "dialect": "old"}, "known: later, published"),
         ({"entities": ONE, "token_file": "nowhere"}, "cannot be read"),
     ],
 )

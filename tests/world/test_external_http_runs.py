@@ -205,7 +205,7 @@ def test_wrong_argument_is_named_with_its_environment(tmp_path: Path, capsys: py
     error = refused(config(entities=entities_of(LINE), host="0.0.0.0"), tmp_path, capsys)
     assert ": matches[0]: environment 'live': host: 0.0.0.0 can be reached" in error
     error = refused(config(entities=entities_of(LINE), queu=1), tmp_path, capsys)
-    assert ": environment 'live': HttpGames: got an unexpected keyword argument 'queu'; did you mean 'queue'?" in error
+    assert ": environment 'live': queu: unknown key 'queu'; did you mean 'queue'?" in error
 
 
 def test_polled_environment_plays_a_run(tmp_path: Path) -> None:

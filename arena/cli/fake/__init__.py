@@ -8,7 +8,6 @@ driver, simulator
 from __future__ import annotations
 
 import argparse
-import inspect
 import json
 import signal
 import sys
@@ -86,11 +85,7 @@ def _run_actor(arguments: argparse.Namespace) -> int:
     from arena.serving.server import Server
 
     options = overrides.apply({}, arguments.overrides)[0]
-    known = [
-        key
-        for key in inspect.signature(HttpGames).parameters
-        if key not in ("port", "actor", "config", "entities", "like")
-    ]
+    known = set(HttpGames.Options.__struct_fields__) - {"port", "actor", "config", "entities", "like"}
     for key in options:
         if key not in known:
             raise ConfigError(f"there is no {key!r}; {nearest(key, known)}", path="--set")
