@@ -7,7 +7,8 @@
     thread         `ExternalEnv`: a user's loop in a thread of the environment's process
     client         `PolicyClient`: the methods of `ExternalEnv` over HTTP, in any process or machine
     poll           `PollEnv`: an asynchronous environment of many games, which is polled
-    http           games over HTTP; `http_loop`, `http_connection`, `http_requests`, `http_sessions`: the server
+    http           games over HTTP; `http_loop`, `http_connection`, `http_requests`, `http_sessions`: the server;
+                   `http_settings`: the arguments
     actor          `Actor`, `Agent`: translate between the bytes of a game and samples; `builtin_actors`, `threads`
     access         tokens, and the reasons why games have ended
     samples        samples written by hand: lists, numbers, mappings

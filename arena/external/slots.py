@@ -119,7 +119,7 @@ def _refuses(request: Callable[Concatenate[Slots, P], R]) -> Callable[Concatenat
     """Counts the requests that a method of the table refuses."""
 
     @wraps(request)
-    def counted(table: Slots, *args: P.args, **kwargs: P.kwargs) -> R:
+    def counted(table: Slots, /, *args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return request(table, *args, **kwargs)
         except ExternalError as error:

@@ -9,18 +9,17 @@ The algorithm is made as in a run, on an environment that has spaces and nothing
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
 import numpy as np
 from gymnasium.spaces import Space
 from numpy.typing import NDArray
 
 from arena import registry
 from arena.config.load import load_config
-from arena.config.schema import Config, PolicyConfig
+from arena.config.schema import Config
 from arena.errors import ConfigError, located, nearest
 from arena.game.api import Interface
 from arena.game.arrays import lost_value
@@ -150,10 +149,7 @@ def load_policy(
         ConfigError: no such run, policy or checkpoint; the weights are not for these spaces; or the policy has no seat
             with the spaces.
     """
-    folder = RunFolder.existing(run)
-    config = load_config(folder.config)
-    if name not in config.policies:
-        raise ConfigError(f"no policy {name!r} in this run; {nearest(name, config.policies)}", source=str(run))
+    folder, config = _run_with(run, name)
     return configured_policy(
         config, folder, name, checkpoint, observation_space=observation_space, action_space=action_space
     )
@@ -170,10 +166,8 @@ def configured_policy(
 ) -> Policy:
     """A policy of a configuration, with what it has learned in a run (None: as configured); see `load_policy`."""
     registry.import_plugins(config.imports)
-    configured = config.policies[name] if folder is None else with_learned_options(folder, name, config, checkpoint)
-    cls, options = registry.configured_algorithm(
-        configured.algorithm, configured.options, acts=configured.frozen, any_device=True, path=f"policies.{name}"
-    )
+    configured = config.policies[name]
+    cls, options = _algorithm(folder, name, config, checkpoint)
     if observation_space is None or action_space is None:
         seat = first_seat(config, name).interface
         observation_space = observation_space or seat.observation_spaces[0]
@@ -218,28 +212,33 @@ def first_seat(config: Config, name: str) -> FirstSeat:
                 if seat.policy == name:
                     whole = interface_of(match)
                     entities = resolve_entities(match.seats, whole.entities)[seat.index]
-                    mine = Interface(
-                        tuple(whole.entities[entity] for entity in entities),
-                        tuple(whole.observation_spaces[entity] for entity in entities),
-                        tuple(whole.action_spaces[entity] for entity in entities),
-                        tuple(whole.mask_sizes[entity] for entity in entities),
-                    )
-                    return FirstSeat(mine, plan.teams(plan.policies[name]))
+                    return FirstSeat(whole.part(entities), plan.teams(plan.policies[name]))
     raise ConfigError(
         f"{name!r} has no seat in this configuration; say of which spaces it is: observation_space, action_space",
         path=f"policies.{name}",
     )
 
 
-def with_learned_options(folder: RunFolder, name: str, config: Config, tick: int | None) -> PolicyConfig:
-    """The policy with the options of the round in which the checkpoint was learned: a fork has its source's."""
-    configured, saved = config.policies[name], boundary.checkpoints_of(folder, name)
-    if tick is None:
-        if not saved:
-            return configured
+def _run_with(run: Path | str, policy: str) -> tuple[RunFolder, Config]:
+    """The folder of a run that has this policy, and its configuration."""
+    folder = RunFolder.existing(run)
+    config = load_config(folder.config)
+    if policy not in config.policies:
+        raise ConfigError(f"no policy {policy!r} in this run; {nearest(policy, config.policies)}", source=str(run))
+    return folder, config
+
+
+def _algorithm(folder: RunFolder | None, name: str, config: Config, tick: int | None) -> registry.ConfiguredAlgorithm:
+    """The algorithm, with the options of the round in which the checkpoint was learned: a fork has its source's."""
+    configured = config.policies[name]
+    options: Mapping[str, Any] = configured.options
+    if folder is not None and tick is None and (saved := boundary.checkpoints_of(folder, name)):
         tick = checkpoints.ticks_of(saved[-1])
-    options = rounds_file.options_at(rounds_file.read_played(folder, config), tick).get(name, configured.options)
-    return msgspec.structs.replace(configured, options=options)
+    if folder is not None and tick is not None:
+        options = rounds_file.options_at(rounds_file.read_played(folder, config), tick).get(name, options)
+    return registry.configured_algorithm(
+        configured.algorithm, options, acts=configured.frozen, any_device=True, path=f"policies.{name}"
+    )
 
 
 class LoadedAlgorithm(NamedTuple):
@@ -258,13 +257,10 @@ def load_algorithm(run: Path | str, policy: str, checkpoint: str) -> LoadedAlgor
     Raises:
         ConfigError: no such run, policy or checkpoint; no `exported()`; or the algorithm cannot be made.
     """
-    folder = RunFolder.existing(run)
-    config = load_config(folder.config)
+    folder, config = _run_with(run, policy)
     registry.import_plugins(config.imports)
-    if policy not in config.policies:
-        raise ConfigError(f"no policy {policy!r} in this run; {nearest(policy, config.policies)}", source=str(run))
-    saved = boundary.checkpoints_of(folder, policy)
-    files, load, file = list(saved), config.policies[policy].load, None
+    configured, saved = config.policies[policy], boundary.checkpoints_of(folder, policy)
+    files, load, file = list(saved), configured.load, None
     if not files and load is not None:  # without checkpoints of its own in this run, the one that it was loaded from
         found = checkpoints.find(load, policy)
         files = checkpoints.list_checkpoints(found)[-1:] if found.is_dir() else [found]
@@ -280,10 +276,7 @@ def load_algorithm(run: Path | str, policy: str, checkpoint: str) -> LoadedAlgor
             )
         file = known[checkpoint]
     tick = checkpoints.ticks_of(file) if saved and file is not None else None
-    configured = with_learned_options(folder, policy, config, tick)
-    cls, options = registry.configured_algorithm(
-        configured.algorithm, configured.options, acts=configured.frozen, any_device=True, path=f"policies.{policy}"
-    )
+    cls, options = _algorithm(folder, policy, config, tick)
     if not spec_of(cls).exports:
         raise ConfigError(
             f"the algorithm {configured.algorithm!r} of {policy!r} cannot be exported: it has no exported()",

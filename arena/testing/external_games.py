@@ -10,10 +10,12 @@ from __future__ import annotations
 import copy
 import gc
 import os
+import queue
 import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, wait
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -189,10 +191,9 @@ class _Player(threading.Thread):
         """Checks that a call of the connection has ended the game, and that the game knows why."""
         error = self.error
         must(not self.is_alive(), f"{call} did not wake the game {self.game!r}", f"a caller that waits gets {reason!r}")
-        fits = isinstance(error, ExternalClosed) if reason == "over" else False
-        fits = fits or (isinstance(error, ExternalError) and error.code == reason)
-        if not fits and error is not None and not isinstance(error, (ExternalError, ExternalClosed)):
+        if error is not None and not isinstance(error, (ExternalError, ExternalClosed)):
             raise error
+        fits = error.code == reason if isinstance(error, ExternalError) else bool(error) and reason == "over"
         must(fits, f"after {call}, the game {self.game!r} got {error!r}", f"expected the reason {reason!r}")
 
 
@@ -211,19 +212,13 @@ class _WatchedTable(Slots):
     def ask(self, slot: int, asks: Mapping[int, Ask]) -> None:
         self._watch("ask", slot, asks)
         for entity, ask in asks.items():
-            self.shown[self.name_of(slot)][entity].append(copy.deepcopy(ask.observation))
+            self.shown[self.game(slot).name][entity].append(copy.deepcopy(ask.observation))
 
     def ask_rows(self, slots: NDArray[np.intp], entity: int, observations: Any, **rest: Any) -> None:
         self._watch("ask_rows", slots, entity, observations, **rest)
         space = self.interface.observation_spaces[entity]
         for number, slot in enumerate(slots.tolist()):
-            self.shown[self.name_of(slot)][entity].append(spaces.row(space, observations, number))
-
-    def name_of(self, slot: int) -> str:
-        """The name of the game in a slot."""
-        game = self._games[slot]
-        assert game is not None, "it has a request"
-        return game.name
+            self.shown[self.game(slot).name][entity].append(spaces.row(space, observations, number))
 
     def _watch(self, what: str, *arguments: Any, **rest: Any) -> Any:
         """A call of the connection; all games of the check keep the rules, so the table has nothing to refuse."""
@@ -248,10 +243,13 @@ class _Environment:
         self.closed_loop = bool(getattr(self.games, "closed_loop", False))
         self._play, self._limit_s, self._slots = play, limit_s, slots
         self.rung = threading.Event()
-        self._jobs: list[Callable[[], None]] = []
-        self._has_job = threading.Condition()
-        self._stopped = False
-        self._thread = threading.Thread(target=self._run_jobs, name="environment of the check", daemon=True)
+        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+
+        def run() -> None:
+            while (job := self._jobs.get()) is not None:
+                job()
+
+        self._thread = threading.Thread(target=run, name="environment of the check", daemon=True)
         self.table = _WatchedTable(self.games, slots, self._thread)
         self._random = np.random.default_rng(0)
         self._actors = [copy.deepcopy(space) for space in self.games.interface.action_spaces]
@@ -280,9 +278,7 @@ class _Environment:
             if error[0] is None:  # else the first breach is the one to raise
                 raise
         finally:
-            with self._has_job:
-                self._stopped = True
-                self._has_job.notify()
+            self._jobs.put(None)
             self._thread.join(self._limit_s)
             for player in self._players:
                 player.join()
@@ -295,37 +291,23 @@ class _Environment:
 
     def call(self, what: str, function: Callable[[], Result]) -> Result:
         """Calls a function in the environment's thread."""
-        results: list[Result] = []
-        errors: list[BaseException] = []
-        done = threading.Event()
+        result: Future[Result] = Future()
 
         def job() -> None:
             try:
-                results.append(function())
+                result.set_result(function())
             except BaseException as error:
-                errors.append(error)
-            done.set()
+                result.set_exception(error)
 
-        with self._has_job:
-            self._jobs.append(job)
-            self._has_job.notify()
-        must(done.wait(2 * self._limit_s), f"{what} has not returned after {2 * self._limit_s:g} s", "it must not wait")
+        self._jobs.put(job)
+        done = wait([result], 2 * self._limit_s).done
+        must(done, f"{what} has not returned after {2 * self._limit_s:g} s", "it must not wait")
         if self.table.breaches:
             raise self.table.breaches[0]
-        if errors:
-            if isinstance(errors[0], ContractBroken):
-                raise errors[0]
-            raise ContractBroken(f"{what} has raised {errors[0]!r}") from errors[0]
-        return results[0]
-
-    def _run_jobs(self) -> None:
-        while True:
-            with self._has_job:
-                self._has_job.wait_for(lambda: self._jobs or self._stopped)
-                if not self._jobs:
-                    return
-                job = self._jobs.pop(0)
-            job()
+        error = result.exception()
+        if error is not None and not isinstance(error, ContractBroken):
+            raise ContractBroken(f"{what} has raised {error!r}") from error
+        return result.result()
 
     # ---------------------------------------------------------------------------------- in the environment's thread
 
@@ -367,7 +349,7 @@ class _Environment:
         answers = self.table.answers(actions)
         for slot, entity in zip(answers.slots.tolist(), answers.entity.tolist(), strict=True):
             action = spaces.row(interface.action_spaces[entity], actions[entity], slot)
-            self.answered[self.table.name_of(slot)][entity].append(action)
+            self.answered[self.table.game(slot).name][entity].append(action)
         if len(answers.slots):
             self.games.answer(answers)
         fill()  # they are valid until `answer` returns, and not longer

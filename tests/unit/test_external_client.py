@@ -187,7 +187,7 @@ def test_a_call_that_waits_is_told_the_end() -> None:
             playing.stop()
             thread = threading.Thread(target=ask)
             thread.start()
-            while playing.games.requests.idle:
+            while playing.games.idle:
                 time.sleep(0.005)
             if end == "client":
                 client.close()

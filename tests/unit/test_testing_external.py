@@ -49,7 +49,18 @@ class AnswersOtherSlot(FakeGames):
 
 
 class AnswersUnasked(FakeGames):
-    """Sends an action to each entity of a game as soon as one entity is answered."""
+    """Sends an action to each entity of a game as soon as one entity is answered; one entity asks in each tick."""
+
+    def poll(self, table: Slots) -> float | None:
+        self.has_asked = False
+        super().poll(table)
+        return 0.0
+
+    def tell(self, table: Slots, kind: str, name: str, *arguments: Any) -> bool:
+        if kind == "ask" and self.has_asked:
+            return False
+        self.has_asked |= kind == "ask"
+        return super().tell(table, kind, name, *arguments)
 
     def answer(self, actions: Answers) -> None:
         slots = np.unique(actions.slots)
@@ -205,7 +216,7 @@ MUTANTS: dict[type[FakeGames], str] = {
     WaitsInPoll: "poll, while there is no game, has not returned",
     ReturnsText: "poll returned 'soon'",
     AnswersOtherSlot: "received actions, number",
-    AnswersUnasked: "received actions|already_asking",  # a game that has an action too early may ask again
+    AnswersUnasked: "received actions|already_asking|AssertionError",  # of a game that has an action too early
     KeepsViews: "received actions, number",
     DropsInSilence: "drop",
     DropsForAnotherReason: "expected the reason 'timeout'",
