@@ -20,10 +20,9 @@ from arena.game.units import UnitSpace
 from arena.records import checksums
 from arena.records.boundary import newest_tick
 from arena.records.faults import process_faults
-from arena.records.folder import RunFolder
+from arena.records.folder import RunFolder, lanes_in, start_and_lane
 from arena.records.journal import JournalReader
 from arena.records.metrics import EpisodeRecord
-from arena.replay.format import files_in, start_and_lane
 from arena.replay.playback import ReplayDiffers
 from arena.replay.reader import Episode, MatchReplays, Replays, read_replays
 from arena.replay.verify import TEXT, events_of, pictures_of, pieces_of, rendered, rendering, verify
@@ -124,7 +123,7 @@ def _place(episode: Episode) -> str:
 
 def _lines_of(folder: RunFolder, match: MatchReplays) -> dict[tuple[int, int], EpisodeRecord]:
     """The lines of a match in `episodes.jsonl`, by lane and episode."""
-    place = match.manifest[:2]
+    place = match.place
     return {(line.lane, line.episode): line for line in _lines(folder) if (line.round, line.match) == place}
 
 
@@ -151,14 +150,14 @@ def _verify_all(
     """Plays these replays again (of one lane, if given) and compares; returns the exit status."""
     match, lane = arguments.match, arguments.lane
     round = arguments.round if match is None else arguments.round or 0
-    recorded = {(*one.manifest[:2], episode.lane, episode.number) for one in matches for episode in one.episodes()}
+    recorded = {(*one.place, episode.lane, episode.number) for one in matches for episode in one.episodes()}
     missing = [
         line
         for line in _lines(folder)
         if match in (None, line.match) and round in (None, line.round) and lane in (None, line.lane)
         if (line.round, line.match, line.lane, line.episode) not in recorded
     ]
-    since = min((start_and_lane(path)[0] for one in replays.matches for path in files_in(one.path)), default=0)
+    since = min((start_and_lane(path)[0] for one in replays.matches for path in lanes_in(one.path)), default=0)
     status, absent = 0, Counter((line.round, line.match) for line in missing)
     if (
         any(line.tick - line.length >= since for line in missing)
@@ -182,9 +181,9 @@ def _verify_all(
             status = _FAILED
         else:
             say(f"{_title(replayed)}: {pluralize(episodes, 'episode')}, {ticks:,} ticks of lanes, all as recorded")
-        if more := absent[replayed.manifest[:2]]:
+        if more := absent[replayed.place]:
             say(f"  {pluralize(more, 'more episode')} of episodes.jsonl without a replay")
-    for place in sorted(absent.keys() - {replayed.manifest[:2] for replayed in matches}):
+    for place in sorted(absent.keys() - {replayed.place for replayed in matches}):
         episodes_on_record = pluralize(absent[place], "episode")
         say(f"round {place[0]}, match {place[1]}: no replays, though episodes.jsonl has {episodes_on_record}")
     return status

@@ -28,13 +28,14 @@ import numpy as np
 from gymnasium.spaces import Space
 from numpy.typing import NDArray
 
-from arena.dataset.format import MANIFEST, EntitySamples, Manifest, folder_of, part_path, read_arrays, write_arrays
+from arena.dataset.format import EntitySamples, Manifest, read_arrays, write_arrays
 from arena.dataset.writer import ticks_of_part
 from arena.errors import ConfigError
 from arena.game.arrays import lost_value
 from arena.game.spaces import leaves_of, mask_size
 from arena.records import checksums
 from arena.records.atomic import make_folder, replacing
+from arena.records.folder import MANIFEST, lanes_path, match_path
 
 Array = NDArray[Any]
 
@@ -165,7 +166,7 @@ def write_samples(
     size = mask_size(action_space) if masks else 0
     manifest = Manifest(0, "elsewhere", (EntitySamples("agent", policy, 0, observation_space, action_space, size),))
     home = Path(folder)
-    place = folder_of(home, 0)
+    place = match_path(home, 0)
     if place.exists():
         raise ConfigError("holds samples already; name another folder", source=str(home))
     home.parent.mkdir(parents=True, exist_ok=True)
@@ -200,7 +201,7 @@ def write_samples(
             arrays[f"0/action/{leaf_number}"] = part[name][:, None]
         if masks:
             arrays["0/mask"] = part["action_mask"].astype(np.int8)[:, None]
-        with replacing(part_path(place, start=start, lane=0)) as file:
+        with replacing(lanes_path(place, "npz", start=start, lane=0)) as file:
             write_arrays(file, arrays)
     return home
 

@@ -35,7 +35,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import struct
 import zipfile
 import zlib
@@ -43,6 +42,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+import msgspec
 import numpy as np
 from gymnasium.spaces import Space
 from numpy.typing import NDArray
@@ -54,12 +54,10 @@ from arena.records.state_codec import read_array
 
 VERSION = 2  # of samples of external games and of games with ragged leaves; those of other games have version 1
 LENGTHS = "/lengths"  # appended to the name of a ragged column: the column with its lengths
-MANIFEST = "manifest.json"
-_PART = re.compile(r"([0-9]+)\.lane-([0-9]+)\.npz", re.ASCII)
 _FLAG, _INT = np.dtype(np.bool_), np.dtype(np.int64)
 
 
-class EntitySamples(NamedTuple):
+class EntitySamples(msgspec.Struct, frozen=True):
     """The entity of some columns, with its policy and spaces."""
 
     name: str  # of the entity in its game
@@ -83,7 +81,7 @@ class Column(NamedTuple):
         return math.prod(self.shape) * self.dtype.itemsize
 
 
-class Manifest(NamedTuple):
+class Manifest(msgspec.Struct, frozen=True):
     """The content of a match's parts."""
 
     match: int
@@ -135,14 +133,7 @@ class Manifest(NamedTuple):
             "match": self.match,
             "env": self.env,
             **({"external": True} if self.external else {}),
-            "entities": [
-                {
-                    **entity._asdict(),
-                    "observation_space": space_to_json(entity.observation_space),
-                    "action_space": space_to_json(entity.action_space),
-                }
-                for entity in self.entities
-            ],
+            "entities": msgspec.to_builtins(self.entities, enc_hook=space_to_json),
             "columns": {
                 name: {
                     "axes": list(column.axes),
@@ -156,57 +147,14 @@ class Manifest(NamedTuple):
 
     @classmethod
     def from_json(cls, written: Any) -> Manifest:
-        """Reads the result of `to_json`."""
-        try:
-            entities = []
-            for listed in written["entities"]:
-                fields: dict[str, Any] = {name: listed[name] for name in EntitySamples._fields}
-                for name in ("observation_space", "action_space"):
-                    fields[name] = space_from_json(fields[name])
-                entity = EntitySamples(**fields)
-                kinds = ((entity.name, str), (entity.policy, str), (entity.seat, int), (entity.mask_size, int))
-                if not all(type(value) is kind for value, kind in kinds):
-                    raise ValueError(f"no entity: {listed!r:.200}")
-                if entity.mask_size not in (0, mask_size(entity.action_space)):
-                    raise ValueError(f"no mask of {entity.action_space} has {entity.mask_size} items")
-                entities.append(entity)
-            external = written.get("external", False) is True
-            found = cls(written["match"], written["env"], tuple(entities), written.get("round"), external)
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"not a manifest: {error!r}") from error
-        if type(found.match) is not int or type(found.env) is not str or type(found.round) not in (int, type(None)):
-            raise ValueError(f"no match: {found.match!r:.60} of {found.env!r:.60}, round {found.round!r:.60}")
+        """Reads the result of `to_json`; raises ValueError if it is something else."""
+        found = msgspec.convert(written, cls, dec_hook=lambda _, space: space_from_json(space))
+        for entity in found.entities:
+            if entity.mask_size not in (0, mask_size(entity.action_space)):
+                raise ValueError(f"no mask of {entity.action_space} has {entity.mask_size} items")
         if json.loads(json.dumps(found.to_json()))["columns"] != written.get("columns"):
             raise ValueError("the columns do not fit the entities' spaces")
         return found
-
-
-def folder_of(samples: Path, match: int, *, round: int | None = None) -> Path:
-    """The folder of a match's parts; `round` for a league."""
-    return (samples if round is None else samples / f"round-{round:04d}") / f"match-{match:04d}"
-
-
-def matches_in(samples: Path) -> list[Path]:
-    """The folders of all recorded matches, by rounds and matches."""
-    return [*sorted(samples.glob("match-*")), *sorted(samples.glob("round-*/match-*"))]
-
-
-def part_path(folder: Path, *, start: int, lane: int) -> Path:
-    """The part that begins after tick `start`, of the lanes from `lane` on."""
-    return folder / f"{start:012d}.lane-{lane:04d}.npz"
-
-
-def parts_in(folder: Path) -> list[Path]:
-    """The parts of a match, by lanes and ticks; their content is not checked."""
-    parts = (path for path in folder.glob("*.npz") if _PART.fullmatch(path.name))
-    return sorted(parts, key=lambda path: start_and_lane(path)[::-1])
-
-
-def start_and_lane(part: Path) -> tuple[int, int]:
-    """The number of ticks before a part and its first lane, from its name."""
-    match = _PART.fullmatch(part.name)
-    assert match is not None, f"{part} is no part"
-    return int(match[1]), int(match[2])
 
 
 def write_arrays(file: IO[bytes], arrays: Mapping[str, NDArray[Any]]) -> None:

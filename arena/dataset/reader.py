@@ -14,8 +14,7 @@ reading runs no code. A damaged part is a `ConfigError`, and so is the name of a
 from __future__ import annotations
 
 import itertools
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,18 +24,7 @@ from numpy.typing import NDArray
 
 from arena.config.load import load_config
 from arena.dataset.batch import Batch, column_names
-from arena.dataset.format import (
-    LENGTHS,
-    MANIFEST,
-    VERSION,
-    Column,
-    EntitySamples,
-    Manifest,
-    matches_in,
-    parts_in,
-    read_arrays,
-    start_and_lane,
-)
+from arena.dataset.format import LENGTHS, VERSION, Column, EntitySamples, Manifest, read_arrays
 from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError, nearest
 from arena.game.ragged import Ragged
@@ -44,7 +32,7 @@ from arena.game.spaces import check_choices, flatten, row, unflatten
 from arena.game.units import UnitActions, UnitSpace
 from arena.records import checksums
 from arena.records.atomic import refuse_links
-from arena.records.folder import RunFolder
+from arena.records.folder import MANIFEST, RunFolder, lanes_in, matches_in, read_manifest, start_and_lane
 
 _MOST_EMPTY_ITEMS = 2**26  # of a column: more than are ever in a part
 
@@ -130,7 +118,7 @@ class MatchSamples:
     def parts(self) -> Iterator[Part]:
         """All parts, block by block of lanes, each in the order of ticks."""
         columns = Manifest(self.match, self.env, self.entities, external=self.external).columns()
-        for path in parts_in(self.path):
+        for path in sorted(lanes_in(self.path), key=lambda path: start_and_lane(path)[::-1]):
             arrays = read_arrays(path)
             try:
                 if arrays.keys() != columns.keys():
@@ -185,25 +173,30 @@ class MatchSamples:
     def _episode(self, pieces: list[_Piece]) -> Episode:
         last, e = pieces[-1], pieces[-1].entity
         entity, tick, lane = self.entities[e], last.part.tick[last.end - 1], int(last.part.lane[last.lane])
-        acted = _joined(pieces, [piece.part.acted[:, :, e] for piece in pieces])
-        idle = _joined(pieces, [piece.part.active[:, :, e] for piece in pieces]) & ~acted
-        rewards = _joined(pieces, [piece.part.rewards[:, :, e] for piece in pieces])
+
+        def joined(column: Callable[[Any], Any]) -> Any:
+            """The ticks of the pieces in a column [T, L, ...] of their parts, or in a `Ragged` of T * L rows."""
+            found: list[Any] = []
+            for piece in pieces:
+                ticks = np.arange(piece.begin, piece.end)
+                read = column(piece.part)
+                is_ragged = isinstance(read, Ragged)
+                found.append(read[ticks * len(piece.part.lane) + piece.lane] if is_ragged else read[ticks, piece.lane])
+            return Ragged.concat(found) if isinstance(found[0], Ragged) else np.concatenate(found)
+
+        acted = joined(lambda part: part.acted[:, :, e])
+        idle = joined(lambda part: part.active[:, :, e]) & ~acted
+        rewards = joined(lambda part: part.rewards[:, :, e])
         turns = np.flatnonzero(acted)
         given = void = None
-        if last.part.given is not None and last.part.void is not None:
-            given = _joined(pieces, [piece.part.given[:, :, e] for piece in pieces if piece.part.given is not None])[
-                turns
-            ]
-            voids = _joined(pieces, [piece.part.void[:, :, e] for piece in pieces if piece.part.void is not None])
+        if last.part.given is not None:
+            given = joined(lambda part: part.given[:, :, e])[turns]
+            voids = joined(lambda part: part.void[:, :, e])
             void = np.logical_or.reduceat(voids, turns) if len(turns) else np.zeros(0, np.bool_)
-        masks = None if last.part.masks[e] is None else _joined(pieces, [p.part.masks[e] for p in pieces])[turns]
-        leaves = {
-            name: [_joined(pieces, columns)[turns] for columns in zip(*parts, strict=True)]
-            for name, parts in (
-                ("observations", [piece.part.observations[e] for piece in pieces]),
-                ("actions", [piece.part.actions[e] for piece in pieces]),
-            )
-        }
+        observations, actions = (
+            [joined(lambda part: getattr(part, name)[e][number])[turns] for number in range(len(leaves))]  # noqa: B023
+            for name, leaves in (("observations", last.part.observations[e]), ("actions", last.part.actions[e]))
+        )
         end_tick, end_lane, end_leaves = last.part.ends[e]
         (at,) = np.flatnonzero((end_tick == tick) & (end_lane == lane))
         final = unflatten(entity.observation_space, [leaf[at : at + 1] for leaf in end_leaves])
@@ -214,9 +207,9 @@ class MatchSamples:
             entity=entity.name,
             policy=entity.policy,
             tick=np.concatenate([piece.part.tick[piece.begin : piece.end] for piece in pieces])[turns],
-            observations=unflatten(entity.observation_space, leaves["observations"]),
-            masks=masks,
-            actions=unflatten(entity.action_space, leaves["actions"]),
+            observations=unflatten(entity.observation_space, observations),
+            masks=None if last.part.masks[e] is None else joined(lambda part: part.masks[e])[turns],
+            actions=unflatten(entity.action_space, actions),
             rewards=np.add.reduceat(rewards, turns) if len(turns) else np.zeros(0),
             rewards_before=float(rewards[: turns[0] if len(turns) else None].sum()),
             final_observation=row(entity.observation_space, final, 0),
@@ -263,13 +256,10 @@ class Samples:
         `cut` includes episodes that were cut at the end of a leg.
         """
         self.entity(policy)
-        return self._batches(cut, policy).get(policy, Batch({}))
+        return self.batches(cut=cut, of=policy).get(policy, Batch({}))
 
-    def batches(self, *, cut: bool = False) -> dict[str, Batch]:
-        """The episodes of every policy as columns; see `batch`."""
-        return self._batches(cut)
-
-    def _batches(self, cut: bool, policy: str | None = None) -> dict[str, Batch]:
+    def batches(self, *, cut: bool = False, of: str | None = None) -> dict[str, Batch]:
+        """The episodes of every policy as columns, or `of` one; see `batch`."""
         found: dict[str, list[Batch]] = {}
         number = -1
         for match in self.matches:
@@ -277,7 +267,7 @@ class Samples:
             for episode in match.episodes():
                 number += 1
                 count = len(episode.tick)
-                if policy not in (None, episode.policy) or (episode.cut and not cut) or not count:
+                if of not in (None, episode.policy) or (episode.cut and not cut) or not count:
                     continue
                 entity = match.entities[places[episode.entity]]
                 names = column_names("obs", entity.observation_space)
@@ -329,7 +319,7 @@ def open_dataset(path: Path | str) -> Samples:
     refuse_links(path, {"samples": None, "config.yaml": None} if of_run else None)
     home = path / "samples" if (path / "samples").is_dir() else path
     # A manifest is written before the first part.
-    found = [folder / MANIFEST for folder in matches_in(home) if parts_in(folder) or (folder / MANIFEST).exists()]
+    found = [folder for folder in matches_in(home) if lanes_in(folder) or (folder / MANIFEST).exists()]
     if not found:
         raise ConfigError(
             "no recorded samples here: name a run folder whose configuration says `record: samples`, or the folder "
@@ -344,23 +334,10 @@ def open_dataset(path: Path | str) -> Samples:
     learning = frozenset(name for name, policy in policies.items() if policy.learns)
     matches = []
     for path in found:
-        checksums.check(path)
-        try:
-            written = json.loads(path.read_bytes())
-            if written["version"] > VERSION:
-                raise ConfigError(
-                    f"has format version {written['version']}, this arena reads up to {VERSION}: install a newer one",
-                    source=str(path),
-                )
-            manifest = Manifest.from_json(written)
-        except ConfigError:
-            raise
-        except (OSError, ValueError, KeyError, TypeError, RecursionError, MemoryError) as error:
-            message = f"is not a manifest of recorded samples, or is damaged: {error}"
-            raise ConfigError(message, source=str(path)) from error
+        manifest = read_manifest(path, Manifest.from_json, newest=VERSION, what="recorded samples")
         matches.append(
             MatchSamples(
-                path.parent,
+                path,
                 manifest.match,
                 manifest.env,
                 manifest.entities,
@@ -461,14 +438,3 @@ def _pieces(part: Part, lane: int, entity: int, begun: list[_Piece]) -> Iterator
         end = next((t + 1 for t in ends if begin <= t < until), None)
         if end is not None or until == len(part.tick):  # otherwise a reset ended the episode, which is dropped
             yield [*before, _Piece(part, lane, entity, begin, end or until, ended=end is not None)]
-
-
-def _joined(pieces: list[_Piece], columns: Any) -> Any:
-    """The ticks of the pieces in their columns [T, L, ...], or in their `Ragged` of T * L rows; joined."""
-    parts: list[Any] = [
-        column[np.arange(piece.begin, piece.end) * len(piece.part.lane) + piece.lane]
-        if isinstance(column, Ragged)
-        else column[piece.begin : piece.end, piece.lane]
-        for piece, column in zip(pieces, columns, strict=True)
-    ]
-    return Ragged.concat(parts) if isinstance(parts[0], Ragged) else np.concatenate(parts)

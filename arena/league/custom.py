@@ -145,18 +145,17 @@ def _known(name: Any, players: Collection[str], who: str) -> str:
 
 def _made(entry: CustomRule | CustomPairings, path: str) -> Any:
     """An object of the class of a rule or a generator, which has the method of its interface."""
+    method, interface, target = "pairings", PairingGenerator, ""
     if isinstance(entry, CustomRule):
-        target, options, method, path = entry.class_, entry.options, "opponents", f"{path}.rule"
-        interface: Any = OpponentRule.opponents
+        method, interface, target, path = "opponents", OpponentRule, entry.class_, f"{path}.rule"
     else:
-        target, options, method = entry.generator, entry.options, "pairings"
-        interface = PairingGenerator.pairings
+        target = entry.generator
     with located(path=path):
         cls = registry.load_class(target)
         if not callable(getattr(cls, method, None)):
             raise ConfigError(f"{target!r} has no method {method}()")
-        registry.check_method(cls, method, [*inspect.signature(interface).parameters][1:])
-    return registry.made_object(cls, options, path=path)
+        registry.check_method(cls, method, [*inspect.signature(getattr(interface, method)).parameters][1:])
+    return registry.made_object(cls, entry.options, path=path)
 
 
 def _called(made: Any, method: str, *arguments: Any) -> Any:

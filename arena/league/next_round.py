@@ -14,6 +14,7 @@ is drawn comes from (seed of the run, number of the round, purpose).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from enum import IntEnum
 from pathlib import PurePath
 from typing import Any, Literal, NamedTuple
@@ -162,17 +163,32 @@ def view_of(config: Config, before: Sequence[Round], planned: Round, results: Ti
     timeline = results.begun(
         planned.snapshots, {name: one.source for name, one in planned.forks.items()}, planned.resets
     )
-    history = History(config, [*before, planned])
-    names, snapshots = players(config), {name: tuple(past) for name, past in history.snapshots.items() if past}
+    snapshots = {name: past for name, past in History(config, [*before, planned]).snapshots.items() if past}
+    matches = tuple(msgspec.to_builtins(match) for match in planned.matches)
+    names = players(config)
+    return replace(
+        _view(config, planned.number, names, names, snapshots, timeline), learns=config.learners, planned=matches
+    )
+
+
+def _view(
+    config: Config,
+    number: int,
+    policies: Sequence[str],
+    members: Sequence[str],
+    snapshots: Mapping[str, Sequence[str]],
+    timeline: Timeline,
+) -> LeagueView:
+    """A league before a round: the members play, and the snapshots that there are of policies."""
+    past = {name: tuple(names) for name, names in snapshots.items()}
     return LeagueView(
-        round=planned.number,
-        policies=names,
-        players=(*names, *(name for past in snapshots.values() for name in past)),
-        snapshots=snapshots,
+        round=number,
+        policies=tuple(policies),
+        players=(*members, *(name for names in past.values() for name in names)),
+        snapshots=past,
         results=timeline.results,
         timeline=timeline,
-        learns=config.learners,
-        planned=tuple(msgspec.to_builtins(match) for match in planned.matches),
+        learns=config.learners & {*members},
     )
 
 
@@ -296,19 +312,11 @@ def _written_out(
         if isinstance(generator, _TOURNAMENTS):
             made = generator.written_out(generators.teams(generator, pairings[place]))
         elif isinstance(generator, (MatchmakingConfig, CustomPairings)):
-            league = {name: tuple(pool.snapshots.get(name, ())) for name in generator.members}
+            league = {name: pool.snapshots.get(name, ()) for name in generator.members}
             timeline = pool.results
             assert isinstance(timeline, Timeline), "a league's rounds are planned from all of its games"
-            view = LeagueView(
-                round=history.number,
-                policies=generator.policies,
-                players=(*generator.members, *(name for past in league.values() for name in past)),
-                snapshots=league,
-                results=timeline.results,
-                timeline=timeline,
-                learns=config.learners & {*generator.members},
-                earlier=history.made_by(place),
-            )
+            view = _view(config, history.number, generator.policies, generator.members, league, timeline)
+            view = replace(view, earlier=history.made_by(place))
             if isinstance(generator, CustomPairings):
                 made = generator.written_out(make_pairings(generator, view, rng, path=place))
             else:

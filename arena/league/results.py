@@ -65,9 +65,9 @@ class Results:
     """Games of any number of players."""
 
     def __init__(self, encounters: Iterable[Encounter] = ()) -> None:
-        self._scores: dict[tuple[Team, Team], Score] = {}
-        self._by_side: dict[tuple[Team, Team], Score] = {}
-        self._without: dict[tuple[Team, Team], Score] = {}
+        self._scores: dict[
+            tuple[Team, Team, bool], Score
+        ] = {}  # by two teams, and whether the first has the first side
         for encounter in encounters:
             self.add(*encounter)
 
@@ -82,14 +82,11 @@ class Results:
     def add_score(self, first: Team, second: Team, score: Score, *, sided: bool = False) -> None:
         """Adds the games of a score, as `add`; unless they are `sided`, no team has had the first side."""
         first, second = tuple(sorted(first)), tuple(sorted(second))
-        if sided:
-            _count(self._by_side, first, second, score)
-        if first > second:
+        if not sided and first > second:
             first, second, score = second, first, score.reversed
-        if first != second:
-            _count(self._scores, first, second, score)
-            if not sided:
-                _count(self._without, first, second, score)
+        if score.games and (sided or first != second):
+            key = first, second, sided
+            self._scores[key] = self._scores.get(key, _NOTHING).plus(score)
 
     def update(self, other: Results) -> None:
         """Takes all games of other results."""
@@ -98,31 +95,37 @@ class Results:
 
     def pairs(self) -> Mapping[tuple[Team, Team], Score]:
         """Every pair of teams that has met, in sorted order, each once and with the smaller team first."""
-        return dict(sorted(self._scores.items()))
+        found: dict[tuple[Team, Team], Score] = {}
+        for first, second, score, _ in self._met():
+            pair, ordered = ((first, second), score) if first < second else ((second, first), score.reversed)
+            found[pair] = found.get(pair, _NOTHING).plus(ordered)
+        return dict(sorted(found.items()))
 
     def by_side(self) -> Mapping[tuple[Team, Team], Score]:
         """The games with sides, the team on the first one first; also those of teams with themselves."""
-        return dict(sorted(self._by_side.items()))
+        return {(first, second): score for (first, second, sided), score in sorted(self._scores.items()) if sided}
 
     def without_sides(self) -> Mapping[tuple[Team, Team], Score]:
         """The other games, as `pairs`."""
-        return dict(sorted(self._without.items()))
+        return {(first, second): score for (first, second, sided), score in sorted(self._scores.items()) if not sided}
 
     def scores(self) -> Iterator[tuple[Team, Team, Score, bool]]:
         """Two teams, what they have played, and whether the first one had the first side."""
-        for scores, sided in ((self._by_side, True), (self._without, False)):
-            for (first, second), score in scores.items():
-                yield first, second, score, sided
+        return ((first, second, score, sided) for (first, second, sided), score in self._scores.items())
+
+    def _met(self) -> Iterator[tuple[Team, Team, Score, bool]]:
+        """The `scores` without those of teams with themselves."""
+        return (one for one in self.scores() if one[0] != one[1])
 
     @property
     def players(self) -> tuple[str, ...]:
         """All players that have played, sorted."""
-        return tuple(sorted({name for pair in self._scores for team in pair for name in team}))
+        return tuple(sorted({name for first, second, *_ in self._met() for name in (*first, *second)}))
 
     def taken_part(self) -> Mapping[str, int]:
         """In how many games each player took part."""
         found: dict[str, int] = {}
-        for (first, second), score in self._scores.items():
+        for first, second, score, _ in self._met():
             for player in {*first, *second}:
                 found[player] = found.get(player, 0) + score.games
         return found
@@ -136,8 +139,8 @@ class Results:
     def tallies(self) -> Mapping[str, Score]:
         """The games of each player, by side: a game in which it is on both sides counts for both."""
         found: dict[str, Score] = {}
-        for teams, score in self.pairs().items():
-            for team, of_team in zip(teams, (score, score.reversed), strict=True):
+        for first, second, score, _ in self._met():
+            for team, of_team in ((first, score), (second, score.reversed)):
                 for player in {*team}:
                     found[player] = found.get(player, _NOTHING).plus(of_team)
         return found
@@ -145,7 +148,7 @@ class Results:
     @property
     def games(self) -> int:
         """How many there were."""
-        return sum(score.games for score in self._scores.values())
+        return sum(score.games for _, _, score, _ in self._met())
 
     def between(self, first: str, second: str) -> Score:
         """The games in which each of the two players alone filled a side, of whatever size."""
@@ -188,11 +191,6 @@ def encounters_of(
         return ()
     first, second = teams
     return (Encounter(first, second, mine),)
-
-
-def _count(scores: dict[tuple[Team, Team], Score], first: Team, second: Team, score: Score) -> None:
-    if score.games:
-        scores[first, second] = scores.get((first, second), _NOTHING).plus(score)
 
 
 _OTHER: Mapping[Outcome, Outcome] = {"win": "loss", "draw": "draw", "loss": "win"}

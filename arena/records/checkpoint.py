@@ -75,14 +75,12 @@ def save(
     ticks: int,
     update: int,
     boundary: int | None = None,
-    keep: int = KEPT,
 ) -> Path:
     """Writes a checkpoint, then removes old ones except the very first, with the initial weights, and the newest.
 
     Args:
         state: None, bool, int, float, str, arrays, tensors, and lists, tuples and dicts of these.
         boundary: names the file; None: the ticks.
-        keep: how many to keep beside the first one, at least 1.
 
     Raises:
         TypeError: a part of the state cannot be kept.
@@ -94,8 +92,9 @@ def save(
     write(written, content)
     # Incomplete files of single workers stay: another worker may be writing them, for any boundary.
     present = list_checkpoints(folder)
-    kept = {present[0], written, *present[-keep:]}
-    of_workers = [path for path in worker_files(folder) if ticks_of(path) < ticks_of(present[-keep:][0])]
+    newest = present[-KEPT:]
+    kept = {present[0], written, *newest}
+    of_workers = [path for path in worker_files(folder) if ticks_of(path) < ticks_of(newest[0])]
     unfinished = [
         path for path in _unfinished(folder) if _NAME.fullmatch(path.name.removeprefix(".").removesuffix(".part"))
     ]

@@ -7,7 +7,7 @@ together, column by column, and the loops over episodes run in C: `results_of`.
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, compress, groupby, islice
 from operator import attrgetter, mul
@@ -184,9 +184,9 @@ class Figures:
     def __init__(self) -> None:
         self.count = 0
         self._rewards, self._lengths = Spread(), Spread()
-        self._returns: dict[str, Spread] = {}  # per policy one number for each seat and episode
-        self._won: dict[str, Spread] = {}  # per policy the share of each decided game
-        self._metrics: dict[str, Spread] = {}
+        self._returns = defaultdict[str, Spread](Spread)  # per policy one number for each seat and episode
+        self._won = defaultdict[str, Spread](Spread)  # per policy the share of each decided game
+        self._metrics = defaultdict[str, Spread](Spread)
 
     def add(
         self, episodes: Collection[EpisodeRecord], measured: Mapping[EpisodeKey, Sequence[Metrics]] | None = None
@@ -206,18 +206,18 @@ class Figures:
                 if (value := seat.return_) is not None and math.isfinite(value):
                     reward += value * len(seat.entities)
                     seats += 1
-                    self._returns.setdefault(seat.policy, Spread()).add(value)
+                    self._returns[seat.policy].add(value)
             if seats and math.isfinite(reward):
                 self._rewards.add(reward)
         for of_match in by_match.values():
             for policy, results in results_of(of_match).items():
                 for share in results.won:
-                    self._won.setdefault(policy, Spread()).add(share)
+                    self._won[policy].add(share)
 
     def measure(self, metrics: Metrics) -> None:
         """Adds values of metrics."""
         for name, value in metrics.items():
-            self._metrics.setdefault(name, Spread()).add(value)
+            self._metrics[name].add(value)
 
     def metrics(self, known: Iterable[str] = ()) -> dict[str, float]:
         """`<name>_mean`, `_min` and `_max` of each metric; of those that are `known` even without a value."""

@@ -27,18 +27,26 @@ runs/<name>/
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any, TypeVar
 
 from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError, shown
 from arena.records import checksums
 from arena.records.atomic import Names, make_folder, refuse_links
 
+M = TypeVar("M")
+
 _UNBEGUN = {"logs", "checkpoints", "tensorboard", "boundaries", "checksums", "rounds.jsonl", "tournament.json", "lock"}
 """The files of a run that has not begun."""
+MANIFEST = "manifest.json"
+"""The file in the folder of a match that says what is recorded there."""
+_OF_LEG = re.compile(r"([0-9]+)\.lane-([0-9]+)\.(npz|replay)", re.ASCII)
 _FIRST_BOUNDARY = re.compile(r"0+\.json|\.0+\.json\.part")  # later boundaries exist only after ticks were played
 
 
@@ -198,6 +206,68 @@ NAMES: Names = dict.fromkeys(
     [path.name for path in vars(RunFolder("/")).values() if path.name] + ["evaluations", "snapshots"]
 )
 """What is read and written in a run folder; other programs may keep other files there, and links."""
+
+
+def match_path(home: Path, match: int, *, round: int | None = None) -> Path:
+    """The folder of what a match has recorded, in `samples` or `replays`; without a round that of a run without."""
+    return (home if round is None else home / f"round-{round:04d}") / f"match-{match:04d}"
+
+
+def matches_in(home: Path) -> list[Path]:
+    """The folders of all recorded matches, by rounds and matches."""
+    return [*sorted(home.glob("match-*")), *sorted(home.glob("round-*/match-*"))]
+
+
+def lanes_path(match: Path, suffix: str, *, start: int, lane: int) -> Path:
+    """The file of what was recorded after tick `start` in the lanes from `lane` on."""
+    return match / f"{start:012d}.lane-{lane:04d}.{suffix}"
+
+
+def start_and_lane(path: Path) -> tuple[int, int]:
+    """The ticks played before a file of `lanes_path`, and its first lane, from its name; ValueError: it is none."""
+    found = _OF_LEG.fullmatch(path.name)
+    if found is None:
+        raise ValueError(f"{path} holds no lanes of a match")
+    return int(found[1]), int(found[2])
+
+
+def lanes_in(match: Path) -> list[Path]:
+    """The files of `lanes_path` of a match, by ticks and lanes; their content is not checked."""
+    return sorted((path for path in match.glob("*.lane-*") if _OF_LEG.fullmatch(path.name)), key=start_and_lane)
+
+
+def forget_lanes(match: Path, tick: int) -> None:
+    """Removes what a match has recorded after a tick, at which a leg has ended: no file holds ticks of two legs.
+
+    No process may be writing it. Without a file the manifest goes too: another match may get this number next.
+    """
+    for path in [*match.glob(".*.part"), *(path for path in lanes_in(match) if start_and_lane(path)[0] >= tick)]:
+        path.unlink()
+    if not lanes_in(match):
+        checksums.drop(match / MANIFEST)
+        (match / MANIFEST).unlink(missing_ok=True)
+
+
+def read_manifest(match: Path, make: Callable[[Any], M], *, newest: int, what: str) -> M:
+    """What `make` makes of the manifest of a match, of which `what` was recorded in a version up to the newest.
+
+    Raises:
+        ConfigError: it cannot be read, is damaged, or of a newer arena.
+    """
+    path = match / MANIFEST
+    checksums.check(path)
+    try:
+        written = json.loads(path.read_bytes())
+        if written["version"] > newest:
+            raise ConfigError(
+                f"has format version {written['version']}, this arena reads up to {newest}: install a newer one",
+                source=str(path),
+            )
+        return make(written)
+    except ConfigError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, MemoryError) as error:
+        raise ConfigError(f"is not a manifest of {what}, or is damaged: {error}", source=str(path)) from error
 
 
 def plain_name(name: str) -> str:

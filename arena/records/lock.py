@@ -15,7 +15,7 @@ import socket
 import time
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from arena.errors import ConfigError
@@ -65,12 +65,7 @@ class RunLock:
             ConfigError: another process, which the message names, writes into it; or the lock file cannot be made.
         """
         path = Path(folder) / _NAME
-        descriptor = _opened(path, os.O_RDWR | os.O_CREAT)
-        try:
-            locked = _lock(descriptor, folder)
-        except ConfigError:
-            os.close(descriptor)
-            raise
+        descriptor, locked = _locked(path, os.O_RDWR | os.O_CREAT)
         if not locked:
             os.close(descriptor)
             return cls(path, None)
@@ -110,9 +105,8 @@ def sharing(folder: Path | str) -> Iterator[None]:
     Raises:
         ConfigError: another process, which the message names, writes into it; or the lock file cannot be made.
     """
-    descriptor = _opened(Path(folder) / _NAME, os.O_RDWR | os.O_CREAT)
+    descriptor, _ = _locked(Path(folder) / _NAME, os.O_RDWR | os.O_CREAT, shared=True)
     try:
-        _lock(descriptor, folder, shared=True)
         _write(descriptor, "")  # the text of a killed holder would be taken for that of a living one
         yield
     finally:
@@ -121,18 +115,8 @@ def sharing(folder: Path | str) -> Iterator[None]:
 
 def refuse_locked(folder: Path | str) -> None:
     """Refuses a folder into which a process writes now; leaves the lock and the text of a killed writer as they are."""
-    path = Path(folder) / _NAME
-    try:
-        path.lstat()
-    except (FileNotFoundError, NotADirectoryError):  # no process has ever written here
-        return
-    except OSError:
-        pass  # the error of `_opened` says why
-    descriptor = _opened(path, os.O_RDWR)
-    try:
-        _lock(descriptor, folder)
-    finally:
-        os.close(descriptor)
+    with suppress(FileNotFoundError, NotADirectoryError):  # no process has ever written here
+        os.close(_locked(Path(folder) / _NAME, os.O_RDWR)[0])
 
 
 def is_locked(folder: Path | str) -> bool:
@@ -159,29 +143,41 @@ def is_left(folder: Path | str) -> bool:
     return path.is_file() and path.stat().st_size > 0 and not is_locked(folder)
 
 
-def _opened(path: Path, flags: int) -> int:
+def _locked(path: Path, flags: int, *, shared: bool = False) -> tuple[int, bool]:
+    """Opens and locks the lock file of a run folder.
+
+    Returns:
+        its descriptor, and False on a file system without locks, which does not prevent training.
+
+    Raises:
+        FileNotFoundError: there is no such file, or NotADirectoryError, if it is not to be created.
+    """
     try:
-        return private(str(path), flags)
+        descriptor = private(str(path), flags)
     except OSError as error:
+        if isinstance(error, (FileNotFoundError, NotADirectoryError)) and not flags & os.O_CREAT:
+            raise
         raise ConfigError(f"the run folder cannot be locked: {error.strerror}", source=str(path)) from error
+    with ExitStack() as on_error:
+        on_error.callback(os.close, descriptor)
+        try:
+            locked = lock_descriptor(descriptor, shared=shared)
+        except OSError as error:
+            raise ConfigError(f"the run folder cannot be locked: {error.strerror}", source=str(path)) from error
+        if locked is False:
+            raise _other_writer(descriptor, path.parent)
+        on_error.pop_all()
+    return descriptor, bool(locked)
 
 
-def _lock(descriptor: int, folder: Path | str, *, shared: bool = False) -> bool:
-    """Locks a run folder; False on a file system without locks, which does not prevent training."""
-    try:
-        locked = lock_descriptor(descriptor, shared=shared)
-    except OSError as error:
-        source = str(Path(folder) / _NAME)
-        raise ConfigError(f"the run folder cannot be locked: {error.strerror}", source=source) from error
-    if locked is not False:
-        return bool(locked)
+def _other_writer(descriptor: int, folder: Path) -> ConfigError:
     try:
         text = json.loads(os.pread(descriptor, _MOST_BYTES, 0))
         process = f"process {text['pid']!r:.80} on host {text['host']!r:.80} since {text['since']!r:.80}"
     except (ValueError, KeyError, TypeError):  # it may not have been written yet
         process = "an unnamed process, such as a trial of an experiment that is run alone"
     found = f"another run writes into this folder: {process}; wait for its end, or name another folder"
-    raise ConfigError(found, source=str(folder))
+    return ConfigError(found, source=str(folder))
 
 
 def _write(descriptor: int, text: str) -> None:

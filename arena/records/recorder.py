@@ -5,10 +5,9 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -64,23 +63,6 @@ class InOrder:
         return ripe
 
 
-@dataclass
-class _Means:
-    """The mean of each logged value since the last flush, and the newest ticks."""
-
-    ticks: int = 0
-    sums: dict[str, float] = field(default_factory=dict)
-    counts: dict[str, int] = field(default_factory=dict)
-
-    def extend(self, name: str, values: Sequence[float]) -> None:
-        if values:
-            self.sums[name] = self.sums.get(name, 0.0) + float(sum(values))
-            self.counts[name] = self.counts.get(name, 0) + len(values)
-
-    def scalars(self, group: str) -> dict[str, float]:
-        return {f"{group}/{name}": total / self.counts[name] for name, total in self.sums.items()}
-
-
 class Recorder:
     """Writes what happens into a run folder, whose files are continued; a context manager, used by one thread.
 
@@ -118,9 +100,10 @@ class Recorder:
         self._metrics = Journal(folder.metrics)
         self._measures: Journal | None = None  # opened when something is measured
         self._scalar_files: dict[str, ScalarFile] = {}
-        self._played: dict[str, _Means] = {}  # of finished episodes, by policy
-        self._learned: dict[str, _Means] = {}  # of updates
         self._tick = 0
+        self._updated: dict[str, int] = {}  # by policy, the newest tick of its updates
+        #: By policy and group of curves (`episode`, `update`): the values of each curve since the last flush.
+        self._drawn: dict[tuple[str, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
         self._flushed = clock()
         self._closed = False
 
@@ -151,10 +134,10 @@ class Recorder:
         self._episodes.extend(records)
         self._tick = max(self._tick, tick)
         for policy, results in found.items() if self._has_scalars else ():
-            means = self._played.setdefault(policy, _Means())
-            means.extend("return", results.returns)
-            means.extend("length", results.lengths)
-            means.extend("win_rate", results.won)
+            drawn = self._drawn[policy, "episode"]
+            drawn["return"] += results.returns
+            drawn["length"] += results.lengths
+            drawn["win_rate"] += results.won
         self.poll()
         if self._on_episode is not None:
             for record in records:
@@ -169,10 +152,9 @@ class Recorder:
         line = update_line(record)
         self._metrics.append(line)
         if self._has_scalars:
-            means = self._learned.setdefault(record.policy, _Means())
-            means.ticks = max(means.ticks, record.ticks)
+            self._updated[record.policy] = max(self._updated.get(record.policy, 0), record.ticks)
             for name, value in record.values.items():
-                means.extend(name, (value,))
+                self._drawn[record.policy, "update"][name].append(value)
         self.poll()
         if self._on_update is not None:
             self._on_update(as_read(line))
@@ -210,13 +192,11 @@ class Recorder:
         self._flushed = self._clock()
         for journal in self._journals:
             journal.flush()
-        played, self._played = self._played, {}
-        learned, self._learned = self._learned, {}
-        for policy, means in played.items():
-            self._scalars(policy).add(self._tick, means.scalars("episode"))
-        for policy, means in learned.items():
-            if means.sums:
-                self._scalars(policy).add(means.ticks, means.scalars("update"))
+        drawn = [*self._drawn.items()]
+        self._drawn.clear()
+        for (policy, group), values in drawn:
+            means = {f"{group}/{name}": float(sum(found)) / len(found) for name, found in values.items() if found}
+            self._scalars(policy).add(self._tick if group == "episode" else self._updated[policy], means)
         for file in self._scalar_files.values():
             file.flush()
 

@@ -63,21 +63,17 @@ class Digests:
         edges = [0, *ends]
         self._spaces = interface.observation_spaces
         self._leaves = [leaves_of(space, ragged=True) for space in interface.observation_spaces]
-        self._rows = np.zeros((lanes, edges[-1]), np.uint8)
-        views = iter(
-            [
-                np.ndarray(
-                    (lanes, *shape),
-                    dtype,
-                    buffer=self._rows.data,
-                    offset=at,
-                    strides=(self._rows.strides[0], *np.zeros(shape, dtype).strides),
-                )
-                if size
-                else self._rows[:, :0]
-                for at, size, (dtype, shape) in zip(edges, sizes, layouts, strict=False)
-            ]
+        row = np.dtype(
+            {
+                "names": [*map(str, range(len(layouts)))],
+                "formats": layouts,
+                "offsets": edges[:-1],
+                "itemsize": edges[-1],
+            }
         )
+        rows = np.zeros(lanes, row)
+        self._rows = rows.view(np.uint8).reshape(lanes, edges[-1])
+        views = iter([rows[str(number)] for number in range(len(layouts))])
         self._observed = [[next(views) for _ in part] for part in observed]  # per entity its leaves, and its mask
         self._rest = list(views)
         first = np.cumsum([0, *map(len, observed)]).tolist()

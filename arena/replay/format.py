@@ -17,12 +17,11 @@ playback costs little: a game alone is much faster than a run that learns.
 from __future__ import annotations
 
 import json
-import re
 import struct
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -33,23 +32,20 @@ from numpy.typing import NDArray
 from arena.errors import ConfigError
 from arena.game.ragged import Ragged
 from arena.game.spaces import leaves_of
-from arena.records import checksums
-from arena.records.atomic import replacing
+from arena.records.folder import read_manifest
 from arena.records.space_json import space_from_json, space_to_json
 
 VERSION = 2  # of games with ragged leaves; those of other games have version 1
-MANIFEST = "manifest.json"
 _HEAD = struct.Struct("<III")
 _CHECKED = struct.Struct("<II")  # the part of the head that its checksum covers
 _MOST_BYTES = 2**28  # of an unpacked chunk: a file that asks for more is not one of ours
-_FILE = re.compile(r"([0-9]+)\.lane-([0-9]+)\.replay", re.ASCII)
 
 Array = NDArray[Any]
 Leaves = tuple[Any, ...]
 """Arrays [T, L, ...], and a `Ragged` of T * L rows in the order (tick, lane) in the place of each ragged leaf."""
 
 
-class EntityReplays(NamedTuple):
+class EntityReplays(msgspec.Struct, frozen=True):
     """The entity of some columns, with its policy and spaces."""
 
     name: str  # of the entity in its game
@@ -58,7 +54,7 @@ class EntityReplays(NamedTuple):
     action_space: Space[Any]
 
 
-class Manifest(NamedTuple):
+class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How a match is made, and the content of its chunks."""
 
     round: int
@@ -73,7 +69,7 @@ class Manifest(NamedTuple):
     copy: int = 0
     lanes: int = 0  # of the match; 0 in older files
     imports: tuple[str, ...] = ()  # modules that register the names above
-    screen: str | None = None  # the kind of virtual screen that the game needs
+    screen: Literal["xvfb"] | None = None  # the kind of virtual screen that the game needs
 
     def columns(self) -> tuple[tuple[Column, ...], ...]:
         """Per entity the columns of the leaves of its actions."""
@@ -81,10 +77,8 @@ class Manifest(NamedTuple):
 
     def to_bytes(self) -> bytes:
         """The content of manifest.json."""
-        entities = [
-            {**entity._asdict(), "action_space": space_to_json(entity.action_space)} for entity in self.entities
-        ]
-        return json.dumps({"version": self.version, **self._asdict(), "entities": entities}, indent=1).encode() + b"\n"
+        fields = msgspec.to_builtins(self, enc_hook=space_to_json)
+        return json.dumps({"version": self.version, **fields}, indent=1).encode() + b"\n"
 
 
 class Column(NamedTuple):
@@ -147,28 +141,6 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Chunk)
 
 
-def folder_of(replays: Path, *, round: int, match: int) -> Path:
-    """The folder of a match's replays."""
-    return replays / f"round-{round:04d}" / f"match-{match:04d}"
-
-
-def file_path(folder: Path, *, start: int, lane: int) -> Path:
-    """The file of the leg that begins after tick `start`, of the lanes from `lane` on."""
-    return folder / f"{start:012d}.lane-{lane:04d}.replay"
-
-
-def files_in(folder: Path) -> list[Path]:
-    """The files of a match, in the order of ticks and lanes."""
-    return sorted((path for path in folder.glob("*.replay") if _FILE.fullmatch(path.name)), key=start_and_lane)
-
-
-def start_and_lane(path: Path) -> tuple[int, int]:
-    """The number of ticks played before a file, and its first lane, from its name."""
-    match = _FILE.fullmatch(path.name)
-    assert match is not None, f"{path} is not a replay"
-    return int(match[1]), int(match[2])
-
-
 def framed(chunk: Chunk) -> bytes:
     """The bytes of a chunk in a file."""
     body = zlib.compress(_encoder.encode(chunk))
@@ -201,92 +173,21 @@ def chunks_in(path: Path) -> Iterator[Chunk]:
         at += _HEAD.size + size
 
 
-def discard_after(folder: Path, tick: int) -> None:
-    """Truncates the replays of a match to those up to a tick; does nothing if there are none.
-
-    No process may be writing them. A damaged file is left for its readers to report.
-    """
-    newest: dict[int, Path] = {}  # first lane -> the newest file that stays; older ones have no later ticks
-    for path in files_in(folder):
-        start, first = start_and_lane(path)
-        if start >= tick:
-            path.unlink()
-        else:
-            newest[first] = path
-    for path in newest.values():
-        try:
-            chunks = list(chunks_in(path))
-            if not any(chunk.tick + chunk.ticks > tick for chunk in chunks):
-                continue
-            columns = [column for of_entity in manifest_of(folder / MANIFEST).columns() for column in of_entity]
-            kept = []
-            for chunk in chunks:
-                if chunk.tick >= tick:
-                    continue
-                ticks = min(chunk.ticks, tick - chunk.tick)
-                actions, written = [], iter(chunk.actions)
-                for column in columns:
-                    stored = next(written, b"")
-                    actions.append(stored[: len(stored) // chunk.ticks * ticks])
-                    if column.ragged:
-                        items = int(np.frombuffer(actions[-1], np.uint32).sum(dtype=np.int64))
-                        actions.append(next(written, b"")[: items * column.item_bytes])
-                kept.append(
-                    msgspec.structs.replace(
-                        chunk,
-                        ticks=ticks,
-                        begins=[begin for begin in chunk.begins if begin.tick <= tick],
-                        failed=[failed for failed in chunk.failed if failed <= tick],
-                        actions=actions,
-                        digests=chunk.digests[: len(chunk.digests) // chunk.ticks * ticks],
-                    )
-                )
-        except (ConfigError, ZeroDivisionError, ValueError):
-            continue
-        with replacing(path) as file:
-            file.write(b"".join(map(framed, kept)))
-    if not files_in(folder):  # a different match may get this number next
-        checksums.drop(folder / MANIFEST)
-        (folder / MANIFEST).unlink(missing_ok=True)
-
-
 def damaged(path: Path, why: str) -> ConfigError:
     """The error for a file that is not valid."""
     return ConfigError(f"is not a replay, or is damaged: {why}", source=str(path))
 
 
-def manifest_of(path: Path) -> Manifest:
-    """Reads a manifest."""
-    checksums.check(path)
-    try:
-        written = json.loads(path.read_bytes())
-        if written["version"] > VERSION:
-            raise ConfigError(
-                f"has another format version than this arena, which reads up to {VERSION}: install a newer one",
-                source=str(path),
-            )
-        written["entities"] = tuple(
-            EntityReplays(**{**entity, "action_space": space_from_json(entity["action_space"])})
-            for entity in written["entities"]
-        )
-        written["wrappers"] = tuple((name, argument) for name, argument in written["wrappers"])
-        written["imports"] = tuple(written.get("imports", ()))
-        manifest = Manifest(**written)
-        numbers = dict.fromkeys(("version", "round", "match", "entry", "copy", "lanes"), int)
-        kinds = {**numbers, "env": str, "make": str, "kwargs": dict}
-        wrong = [name for name, kind in kinds.items() if type(getattr(manifest, name)) is not kind]
-        for entity in manifest.entities:
-            fits = zip((entity.name, entity.policy, entity.seat), (str, str, int), strict=True)
-            wrong += [f"entities: {entity.name!r}"] if not all(type(value) is kind for value, kind in fits) else []
-        wrong += [] if manifest.screen in (None, "xvfb") else ["screen"]
-        wrong += [] if all(type(module) is str for module in manifest.imports) else ["imports"]
-        if wrong or not manifest.entities:
-            raise ValueError(f"invalid: {', '.join(wrong) or 'no entities'}")
-        return manifest
-    except ConfigError:
-        raise
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, MemoryError) as error:
-        raise ConfigError(f"is not a manifest of replays, or is damaged: {error}", source=str(path)) from error
+def manifest_of(match: Path) -> Manifest:
+    """The manifest in the folder of a match; raises ConfigError as `read_manifest`."""
+
+    def made(written: Any) -> Manifest:
+        found = msgspec.convert(written, Manifest, dec_hook=lambda _, space: space_from_json(space))
+        if not found.entities:
+            raise ValueError("no entities")
+        return found
+
+    return read_manifest(match, made, newest=VERSION, what="replays")
 
 
 def _columns(space: Space[Any]) -> Iterator[Column]:

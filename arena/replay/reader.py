@@ -28,19 +28,9 @@ from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError
 from arena.game.ragged import Ragged
 from arena.records.atomic import refuse_links
-from arena.records.folder import NAMES
+from arena.records.folder import MANIFEST, NAMES, lanes_in, matches_in, start_and_lane
 from arena.registry import EXTERNAL
-from arena.replay.format import (
-    MANIFEST,
-    Begin,
-    Leaves,
-    Manifest,
-    chunks_in,
-    damaged,
-    files_in,
-    manifest_of,
-    start_and_lane,
-)
+from arena.replay.format import Begin, Leaves, Manifest, chunks_in, damaged, manifest_of
 
 
 @dataclass(frozen=True)
@@ -85,6 +75,11 @@ class MatchReplays:
     path: Path  # its folder
     manifest: Manifest
 
+    @property
+    def place(self) -> tuple[int, int]:
+        """Its round, and its number in it."""
+        return self.manifest.round, self.manifest.match
+
     @cached_property
     def playable(self) -> Manifest:
         """The manifest, with which the match can be played again: its game is the one that config.yaml names."""
@@ -106,7 +101,7 @@ class MatchReplays:
     @cached_property
     def recordings(self) -> tuple[Recording, ...]:
         """All files, in the order of ticks and lanes."""
-        found = (_recording(path, self.manifest) for path in files_in(self.path))
+        found = (_recording(path, self.manifest) for path in lanes_in(self.path))
         return tuple(recording for recording in found if recording is not None)
 
     def episodes(self) -> list[Episode]:
@@ -175,17 +170,17 @@ def read_replays(path: Path | str) -> Replays:
     refuse_links(path, NAMES)
     home = path / "replays"
     matches = []
-    for folder in home.glob("round-*/match-*"):
-        files, manifest = files_in(folder), folder / MANIFEST  # the manifest is written before the first file
+    for folder in matches_in(home):
+        files, manifest = lanes_in(folder), folder / MANIFEST  # the manifest is written before the first file
         if files and not manifest.exists():
             raise damaged(manifest, "it is missing, but there are replay files in its folder")
         if manifest.exists():
-            matches.append(MatchReplays(folder, manifest_of(manifest)))
+            matches.append(MatchReplays(folder, manifest_of(folder)))
     if not matches:
         raise ConfigError(
             "no replays here: name the folder of a run whose configuration says `record: replays`", source=str(path)
         )
-    return Replays(home, tuple(sorted(matches, key=lambda match: match.manifest[:2])))
+    return Replays(home, tuple(sorted(matches, key=lambda match: match.place)))
 
 
 def _recording(path: Path, manifest: Manifest) -> Recording | None:

@@ -26,18 +26,9 @@ from arena.game.ragged import Ragged
 from arena.game.spaces import flatten
 from arena.records import checksums
 from arena.records.atomic import make_folder, private, replacing, writing
+from arena.records.folder import MANIFEST, lanes_in, lanes_path, match_path, start_and_lane
 from arena.replay.digests import Digests
-from arena.replay.format import (
-    MANIFEST,
-    Begin,
-    Chunk,
-    Manifest,
-    file_path,
-    files_in,
-    folder_of,
-    framed,
-    start_and_lane,
-)
+from arena.replay.format import Begin, Chunk, Manifest, framed
 
 _MOST_TICKS = 256  # of a chunk
 _MOST_BYTES = 2**16  # of a chunk before compression, unless a single tick needs more
@@ -55,32 +46,28 @@ class ReplayWriter:
 
     def __init__(self, replays: Path, manifest: Manifest, interface: Interface, *, lanes: range, start: int) -> None:
         self._replays = replays
-        self._folder = folder_of(replays, round=manifest.round, match=manifest.match)
+        self._folder = match_path(replays, manifest.match, round=manifest.round)
         self._manifest = manifest.to_bytes()
         path = self._folder / MANIFEST
-        stays = any(start_and_lane(file)[0] < start for file in files_in(self._folder))  # later files are played again
+        stays = any(start_and_lane(file)[0] < start for file in lanes_in(self._folder))  # later files are played again
         if stays and path.exists() and path.read_bytes() != self._manifest:
             raise ConfigError(
                 "holds replays of another match than the one that has this number now (matches are renumbered when "
                 "copies change): restore the earlier configuration, move the replays folder away, or start a new run",
                 source=str(path),
             )
-        self._path = file_path(self._folder, start=start, lane=lanes[0])
+        self._path = lanes_path(self._folder, "replay", start=start, lane=lanes[0])
         self._lanes = lanes
         self._spaces = interface.action_spaces
         self._columns = manifest.columns()
         self._digests = Digests(interface, len(lanes), actions=self._columns)
         sizes = [_LENGTH_BYTES if column.ragged else column.item_bytes for of in self._columns for column in of]
         self._ticks = max(1, min(_MOST_TICKS, _MOST_BYTES // (len(lanes) * (sum(sizes) + _DIGEST_BYTES))))
-        self._actions: list[list[Any]] = [  # arrays, and of ragged leaves one `Ragged` per tick
-            [[] if column.ragged else np.zeros((self._ticks, len(lanes), *column.shape), column.dtype) for column in of]
-            for of in self._columns
-        ]
+        self._leaves: list[list[Any]] = []  # per tick of the chunk the leaves of all actions, as they are stored
+        self._kept: list[NDArray[np.uint16]] = []  # per tick of the chunk the digests
         self._ragged_bytes = 0  # of the chunk
-        self._kept = np.zeros((self._ticks, len(lanes)), np.uint16)
         self._active: Flags = np.zeros((len(lanes), len(interface.entities)), np.bool_)
         self._tick = start  # ticks played before the chunk
-        self._played = 0  # ticks of the chunk
         self._begins: list[Begin] = []
         self._failed: list[int] = []
         self._begun = False  # whether the file exists
@@ -111,7 +98,7 @@ class ReplayWriter:
             lost = "" if kept is mapping else f"{options!r:.200}"
         which = np.flatnonzero(lanes).tolist()
         begin = Begin(
-            tick=self._tick + self._played,
+            tick=self._tick + len(self._kept),
             lanes=which,
             episodes=episodes[lanes].tolist(),
             digests=self._digests.begin(frame, lanes)[lanes].tolist(),
@@ -124,50 +111,47 @@ class ReplayWriter:
 
     def add(self, actions: Sequence[Any], step: Step | None) -> None:
         """Adds a tick: per entity a batched sample [L, ...], and the game's result; None: the game has failed."""
-        if self._played == self._ticks or self._ragged_bytes > _MOST_BYTES:
+        if len(self._kept) == self._ticks or self._ragged_bytes > _MOST_BYTES:
             self.flush()
-        t = self._played
-        done = []
+        leaves: list[Any] = []
         for entity, action in enumerate(actions):
             acting = self._active[:, entity]
-            leaves = flatten(self._spaces[entity], action)
-            for kept, column, leaf in zip(self._actions[entity], self._columns[entity], leaves, strict=True):
+            found = flatten(self._spaces[entity], action)
+            for column, leaf in zip(self._columns[entity], found, strict=True):
                 if column.ragged:
-                    kept.append(column.packed(leaf.kept(acting)).copy())
-                    self._ragged_bytes += kept[-1].values.nbytes
+                    leaves.append(column.packed(leaf.kept(acting)).copy())
+                    self._ragged_bytes += leaves[-1].values.nbytes
                 else:
-                    kept[t] = column.packed(leaf)
-                    kept[t, ~acting] = 0  # games ignore actions of entities that are not to act
-                done.append(kept[t])
-        self._played = t + 1
+                    leaves.append(np.array(column.packed(leaf), column.dtype))
+                    leaves[-1][~acting] = 0  # games ignore actions of entities that are not to act
+        self._leaves.append(leaves)
         if step is None:
-            self._failed.append(self._tick + self._played)
-            self._kept[t] = 0
-            return
-        self._kept[t] = self._digests.add(done, step)
-        self._active[...] = step.frame.active
+            self._kept.append(np.zeros(len(self._lanes), np.uint16))
+            self._failed.append(self._tick + len(self._kept))
+        else:
+            self._kept.append(self._digests.add(leaves, step))
+            self._active[...] = step.frame.active
 
     def flush(self) -> None:
         """Writes the ticks since the last chunk, if there are any."""
-        if self._played == 0:
+        if not self._kept:
             return
         stored: list[bytes] = []
-        for columns in self._actions:
-            for kept in columns:
-                if isinstance(kept, list):
-                    rows = Ragged.concat(kept)
-                    stored += [rows.lengths.astype(np.uint32).tobytes(), rows.values.tobytes()]
-                else:
-                    stored.append(kept[: self._played].tobytes())
+        for ticks in zip(*self._leaves, strict=True):
+            if isinstance(ticks[0], Ragged):
+                rows = Ragged.concat(ticks)
+                stored += [rows.lengths.astype(np.uint32).tobytes(), rows.values.tobytes()]
+            else:
+                stored.append(np.stack(ticks).tobytes())
         chunk = Chunk(
             lane=self._lanes[0],
             lanes=len(self._lanes),
             tick=self._tick,
-            ticks=self._played,
+            ticks=len(self._kept),
             begins=self._begins,
             failed=self._failed,
             actions=stored,
-            digests=self._kept[: self._played].tobytes(),
+            digests=np.stack(self._kept).tobytes(),
         )
         # Appends to the file; on an error the file is left unchanged.
         data = framed(chunk)
@@ -189,13 +173,8 @@ class ReplayWriter:
                 with suppress(OSError):  # the first error is reported
                     os.truncate(self._path, size)
                 raise
-        self._tick += self._played
-        self._played, self._begins, self._failed = 0, [], []
-        self._ragged_bytes = 0
-        for columns in self._actions:
-            for kept in columns:
-                if isinstance(kept, list):
-                    kept.clear()
+        self._tick += len(self._kept)
+        self._leaves, self._kept, self._begins, self._failed, self._ragged_bytes = [], [], [], [], 0
 
     def close(self) -> None:
         """Flushes, and syncs the file to the disk."""

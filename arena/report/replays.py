@@ -16,9 +16,8 @@ import msgspec
 import numpy as np
 
 from arena.errors import ConfigError, shown
-from arena.records.folder import RunFolder
+from arena.records.folder import MANIFEST, RunFolder, match_path
 from arena.records.metrics import EpisodeRecord
-from arena.replay.format import MANIFEST, folder_of
 from arena.replay.playback import ReplayDiffers
 from arena.replay.reader import Episode, MatchReplays, read_replays
 from arena.replay.verify import Picture, Piece, pictures_of, pieces_of, rendering
@@ -105,7 +104,7 @@ def recorded_episodes(folder: RunFolder, lines: Iterable[EpisodeRecord]) -> list
     for line in lines:
         where = line.round, line.match
         if where not in kept:
-            kept[where] = (folder_of(folder.replays, round=line.round, match=line.match) / MANIFEST).is_file()
+            kept[where] = (match_path(folder.replays, line.match, round=line.round) / MANIFEST).is_file()
         if kept[where]:
             seats = [Seat(seat.policy, seat.outcome, seat.return_) for seat in line.seats]
             place = f"{line.round}/{line.match}/{line.lane}/{line.episode}"

@@ -20,6 +20,7 @@ from arena.errors import ConfigError, located
 from arena.plan.plan import Plan
 from arena.records import best, checkpoint, checksums, evaluations, journal
 from arena.records import boundary as boundaries
+from arena.records.folder import forget_lanes, matches_in
 from arena.records.formats import Boundary, ChangeLine, MeasureLine, Worker
 from arena.records.journal import JournalReader
 from arena.records.result_file import numbers, results_in
@@ -173,17 +174,8 @@ def forget(run: Run) -> int:
         # A policy that had finished before its leg was cut short has a checkpoint at the planned end of the leg.
         checkpoint.discard_after(folder.checkpoints_path(name), found.checkpoints.get(name, start))
     boundaries.cut_journals(folder, found)
-    if folder.samples.exists():
-        from arena.dataset import format as sample_format
-        from arena.dataset import writer
-
-        for match in sample_format.matches_in(folder.samples):
-            writer.discard_after(match, start)
-    if folder.replays.exists():
-        from arena.replay import format as replay_format
-
-        for match in folder.replays.glob("round-*/match-*"):
-            replay_format.discard_after(match, start)
+    for match in (*matches_in(folder.samples), *matches_in(folder.replays)):
+        forget_lanes(match, start)
     evaluations.forget_after(folder, start)
     # By their ticks: `on_checkpoint` may measure when the boundary is on the disk already.
     journal.forget_after(folder.measures, MeasureLine, lambda line: line.tick, start)

@@ -29,8 +29,8 @@ from arena.records.atomic import part_of
 from arena.records.state_codec import decode, encode
 
 
-def save(folder: Path, state: Any = None, *, ticks: int = 0, keep: int = 3) -> Path:
-    return checkpoint.save(folder, state, policy="blue", algorithm="ppo", ticks=ticks, update=ticks // 10, keep=keep)
+def save(folder: Path, state: Any = None, *, ticks: int = 0) -> Path:
+    return checkpoint.save(folder, state, policy="blue", algorithm="ppo", ticks=ticks, update=ticks // 10)
 
 
 def names(folder: Path) -> list[int]:
@@ -145,8 +145,8 @@ def test_newest_and_first_checkpoints_are_kept(tmp_path: Path) -> None:
     assert checkpoint.load(tmp_path).state == 900
     save(tmp_path, ticks=500)
     assert names(tmp_path) == [0, 500, 700, 800, 900], "the file that was just written stays beside newer ones"
-    save(tmp_path, 1000, ticks=1000, keep=1)
-    assert names(tmp_path) == [0, 1000]
+    save(tmp_path, 1000, ticks=1000)
+    assert names(tmp_path) == [0, 800, 900, 1000]
 
 
 def put(folder: Path, boundary: int) -> None:

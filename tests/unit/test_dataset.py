@@ -1,4 +1,4 @@
-"""Files of samples: parts that are truncated at a tick, manifests, and refusals."""
+"""Files of samples: parts, manifests, and refusals."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from gymnasium import spaces
@@ -16,12 +17,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from arena.dataset.format import MANIFEST, EntitySamples, Manifest, folder_of
+from arena.dataset.format import EntitySamples, Manifest
 from arena.dataset.reader import MatchSamples, open_dataset
-from arena.dataset.writer import SampleWriter, discard_after
+from arena.dataset.writer import SampleWriter
 from arena.errors import ConfigError
 from arena.game.api import Frame, Step
 from arena.records import checksums
+from arena.records.folder import MANIFEST, forget_lanes, match_path
 
 BLUE = EntitySamples("one", "blue", 0, spaces.Box(0, 99, (2,), np.float32), spaces.Discrete(9), 0)
 RED = EntitySamples("two", "red", 1, spaces.Discrete(100), spaces.MultiBinary(2), 0)
@@ -62,29 +64,17 @@ def ticks(home: Path) -> list[list[int]]:
     return [part.tick.tolist() for part in match_of(home).parts()]
 
 
-@pytest.mark.slow
-@given(st.lists(st.integers(1, 7), min_size=1, max_size=6), st.integers(0, 30), st.integers(1, 9))
-@settings(max_examples=10)
-def test_truncation_at_a_tick_equals_never_played(legs: list[int], until: int, size: int) -> None:
-    with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("arena.dataset.writer._MOST_TICKS", size)
-        home, start = Path(name), 0
-        for leg in legs:
-            played(home, start + 1, start + leg, at=start + leg, ends=((1, 1), (0, 1)))
-            start += leg
-        discard_after(folder_of(home, 3), until)
-        assert [number for part in ticks(home) for number in part] == list(range(1, min(until, start) + 1))
-        ended = [at for part in match_of(home).parts() for at in part.ends[1][0].tolist()]
-        assert ended == [end for end in np.cumsum(legs).tolist() for _ in LANES if end <= until]
-
-
-def test_samples_are_cut_and_unfinished_files_removed(tmp_path: Path) -> None:
-    played(tmp_path, 1, 5)
-    folder = folder_of(tmp_path, 3)
+def test_samples_of_later_legs_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("arena.dataset.writer._MOST_TICKS", 2)
+    for leg in range(3):
+        played(tmp_path, 5 * leg + 1, 5 * leg + 5, at=5 * leg + 5, ends=((1, 1), (0, 1)))
+    folder = match_path(tmp_path, 3)
     (folder / ".000000000005.lane-0002.npz.part").write_bytes(b"half")
-    discard_after(folder, 2)
-    assert ticks(tmp_path) == [[1, 2]]
-    assert sorted(path.name for path in folder.iterdir()) == ["000000000000.lane-0002.npz", "checksums", MANIFEST]
+    forget_lanes(folder, 10)
+    assert ticks(tmp_path) == [[1, 2], [3, 4], [5], [6, 7], [8, 9], [10]]
+    assert [at for part in match_of(tmp_path).parts() for at in part.ends[1][0].tolist()] == [5, 5, 10, 10]
+    forget_lanes(folder, 0)
+    assert not [path for path in folder.iterdir() if path.is_file()], "another match may get this number"
 
 
 def test_missing_ticks_split_episodes(tmp_path: Path) -> None:
@@ -95,7 +85,7 @@ def test_missing_ticks_split_episodes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("round", "place"), [(None, ["match-0003"]), (7, ["round-0007", "match-0003"])])
 def test_manifest_round_trip_is_exact(round: int | None, place: list[str], tmp_path: Path) -> None:
-    manifest = MANIFEST_OF_TWO._replace(round=round)
+    manifest = msgspec.structs.replace(MANIFEST_OF_TWO, round=round)
     writer = SampleWriter(tmp_path / "samples", manifest, LANES)
     writer.begin(frame(0), np.ones(2, np.bool_))
     tick(writer, 1)
@@ -114,7 +104,7 @@ def test_manifest_round_trip_is_exact(round: int | None, place: list[str], tmp_p
     ("change", "words"),
     [
         ({"version": 3}, "format version 3, this arena reads up to 2"),
-        ({"round": "three"}, "no match: 3 of 'game', round 'three'"),
+        ({"round": "three"}, r"got `str` - at `\$\.round`"),
         ({"entities": []}, "the columns do not fit"),
         ({"columns": {}}, "the columns do not fit"),
         *((it, "is damaged") for it in ({"entities": [{}]}, {"entities": None}, "", "{", "[]", '{"version": "1"}')),
@@ -124,7 +114,7 @@ def test_manifest_round_trip_is_exact(round: int | None, place: list[str], tmp_p
 )
 def test_invalid_manifest_is_refused(change: Any, words: str, tmp_path: Path) -> None:
     played(tmp_path, 1, 1)
-    path = folder_of(tmp_path, 3) / MANIFEST
+    path = match_path(tmp_path, 3) / MANIFEST
     checksums.drop(path)
     path.write_text(change if isinstance(change, str) else json.dumps({**json.loads(path.read_text()), **change}))
     with pytest.raises(ConfigError, match=words) as caught:
@@ -174,7 +164,7 @@ def arrays_of(path: Path) -> dict[str, NDArray[Any]]:
 )
 def test_columns_that_do_not_fit_are_refused(change: dict[str, Any], tmp_path: Path) -> None:
     played(tmp_path, 1, 3)
-    path = folder_of(tmp_path, 3) / "000000000000.lane-0002.npz"
+    path = match_path(tmp_path, 3) / "000000000000.lane-0002.npz"
     np.savez(path, **{**arrays_of(path), **change})
     with pytest.raises(ConfigError) as caught:
         list(match_of(tmp_path).parts())
@@ -183,7 +173,7 @@ def test_columns_that_do_not_fit_are_refused(change: dict[str, Any], tmp_path: P
 
 def test_actions_of_idle_rows_are_none(tmp_path: Path) -> None:
     played(tmp_path, 1, 3)
-    path = folder_of(tmp_path, 3) / "000000000000.lane-0002.npz"
+    path = match_path(tmp_path, 3) / "000000000000.lane-0002.npz"
     resting = {"0/action/0": np.full((3, 2), 9), "active": np.zeros((3, 2, 2), np.bool_)}
     np.savez(path, **{**arrays_of(path), **resting})
     assert ticks(tmp_path) == [[1, 2, 3]]
@@ -192,13 +182,13 @@ def test_actions_of_idle_rows_are_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["0x.lane-0y.npz", "00.lane-.npz", "000000000000.lane-0002.old.npz", "٣.lane-٣.npz"])
 def test_files_of_other_names_are_ignored(name: str, tmp_path: Path) -> None:
     played(tmp_path, 1, 3)
-    (folder_of(tmp_path, 3) / name).write_bytes(b"")
+    (match_path(tmp_path, 3) / name).write_bytes(b"")
     assert ticks(tmp_path) == [[1, 2, 3]]
 
 
 def test_check_reads_only_the_matches_of_the_policy(tmp_path: Path) -> None:
     played(tmp_path, 1, 3)
-    path = folder_of(tmp_path, 3) / "000000000000.lane-0002.npz"
+    path = match_path(tmp_path, 3) / "000000000000.lane-0002.npz"
     path.write_bytes(path.read_bytes()[:-200])
     samples = open_dataset(tmp_path)
     samples.check("green")
@@ -227,7 +217,7 @@ def test_mutated_part_is_read_or_refused(data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as name:
         home = Path(name)
         played(home, 1, 3, at=2, ends=((1, 1), (0, 1)))
-        path = folder_of(home, 3) / "000000000000.lane-0002.npz"
+        path = match_path(home, 3) / "000000000000.lane-0002.npz"
         with zipfile.ZipFile(path) as archive:
             members = {name: bytearray(archive.read(name)) for name in archive.namelist()}
         if data.draw(st.booleans(), "the file, or an array in it"):
@@ -259,7 +249,7 @@ class Bomb:
 def test_malicious_file_runs_no_code_and_allocates_no_excess(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     played(tmp_path, 1, 3)
-    path = folder_of(tmp_path, 3) / "000000000000.lane-0002.npz"
+    path = match_path(tmp_path, 3) / "000000000000.lane-0002.npz"
     arrays = arrays_of(path)
     np.savez(path, **{**arrays, "tick": np.array([Bomb()], object)})
     with pytest.raises(ConfigError):

@@ -1,10 +1,9 @@
-"""Files of replays: round trips, truncation at a tick, files of killed writers, and refusals."""
+"""Files of replays: round trips, files of killed writers, and refusals."""
 
 from __future__ import annotations
 
 import json
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -14,23 +13,12 @@ import msgspec
 import numpy as np
 import pytest
 from gymnasium import spaces
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from arena.errors import ConfigError, WriteError
 from arena.game.api import Frame, Interface, Step
 from arena.records import checksums
-from arena.replay.format import (
-    MANIFEST,
-    Chunk,
-    EntityReplays,
-    Manifest,
-    chunks_in,
-    discard_after,
-    files_in,
-    folder_of,
-    framed,
-)
+from arena.records.folder import MANIFEST, forget_lanes, lanes_in, match_path
+from arena.replay.format import Chunk, EntityReplays, Manifest, chunks_in, framed
 from arena.replay.reader import MatchReplays, Recording, read_replays
 from arena.replay.verify import rendered
 from arena.replay.writer import ReplayWriter
@@ -100,7 +88,7 @@ def recordings(home: Path) -> tuple[Recording, ...]:
 
 
 def folder(home: Path) -> Path:
-    return folder_of(home / "replays", round=2, match=3)
+    return match_path(home / "replays", 3, round=2)
 
 
 def places(home: Path) -> list[tuple[int, int, int, int]]:
@@ -153,32 +141,11 @@ def test_unfinished_episode_is_not_listed(tmp_path: Path) -> None:
     assert places(tmp_path) == expected(11)
 
 
-@pytest.mark.slow
-@given(st.lists(st.integers(1, 9), min_size=1, max_size=5), st.integers(0, 30), st.integers(1, 5))
-@settings(max_examples=12)
-def test_truncation_at_a_tick_equals_never_played(legs: list[int], until: int, size: int) -> None:
-    with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("arena.replay.writer._MOST_TICKS", size)
-        home, start = Path(name), 0
-        for leg in legs:
-            Writer(home, start=start, length=1000).play(leg).close()
-            start += leg
-        whole = [chunk for path in files_in(folder(home)) for chunk in chunks_in(path)]
-        discard_after(folder(home), until)
-        left = recordings(home) if until else ()
-        assert sum(recording.ticks for recording in left) == min(until, start)
-        digests = np.concatenate([np.frombuffer(chunk.digests, np.uint16) for chunk in whole])
-        kept = [recording.digests.ravel() for recording in left]
-        assert np.concatenate([*kept, np.zeros(0, np.uint16)]).tolist() == digests[: 2 * min(until, start)].tolist()
-        for recording in left:
-            assert recording.begins[0].new_game
-
-
 @pytest.mark.parametrize("left", [0, 1, 11, 12, 13])
 def test_partial_last_chunk_is_skipped(left: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("arena.replay.writer._MOST_TICKS", 8)
     Writer(tmp_path).play(24).close()
-    (path,) = files_in(folder(tmp_path))
+    (path,) = lanes_in(folder(tmp_path))
     sizes = [len(framed(chunk)) for chunk in chunks_in(path)]
     path.write_bytes(path.read_bytes()[: sum(sizes[:2]) + left])
     assert recordings(tmp_path)[0].ticks == 16
@@ -207,7 +174,7 @@ def test_missing_replays_name_the_remedy(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"version": 3}, "another format version"),
+        ({"version": 3}, "format version 3, this arena reads up to 2"),
         ({"entities": []}, "no entities"),
         ({"match": "3"}, "match"),
         ({"kwargs": 3}, "kwargs"),
@@ -229,7 +196,7 @@ def test_invalid_manifest_is_refused(change: Any, words: str, tmp_path: Path) ->
 @pytest.mark.slow
 def test_changed_byte_is_detected(tmp_path: Path) -> None:
     Writer(tmp_path).play(9).close()
-    (path,) = files_in(folder(tmp_path))
+    (path,) = lanes_in(folder(tmp_path))
     data = path.read_bytes()
     for at in range(0, len(data), 4):
         path.write_bytes(data[:at] + bytes([data[at] ^ 4]) + data[at + 1 :])
@@ -256,7 +223,7 @@ def bad_begins(chunk: Chunk) -> Iterator[Any]:
 
 def test_invalid_chunks_are_refused(tmp_path: Path) -> None:
     Writer(tmp_path, length=100).play(9).close()
-    (path,) = files_in(folder(tmp_path))
+    (path,) = lanes_in(folder(tmp_path))
     (chunk,) = chunks_in(path)
     wrong = [
         [changed(chunk, tick=1)],
@@ -279,7 +246,7 @@ def test_foreign_files_are_left_alone(tmp_path: Path) -> None:
     Writer(tmp_path).play(4).close()
     for name in ("notes.replay", "0x1.lane-1.replay", "000000000000.lane-0002.replay.part"):
         (folder(tmp_path) / name).write_bytes(b"mine")
-    discard_after(folder(tmp_path), 0)
+    forget_lanes(folder(tmp_path), 0)
     left = [path for path in folder(tmp_path).iterdir() if path.is_file()]
     assert [path.read_bytes() for path in left] == [b"mine"] * 3
 

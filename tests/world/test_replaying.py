@@ -21,7 +21,8 @@ from gymnasium.error import DependencyNotInstalled
 from PIL import Image
 
 from arena.errors import ConfigError
-from arena.replay.format import MANIFEST, Chunk
+from arena.records.folder import MANIFEST
+from arena.replay.format import Chunk
 from arena.replay.playback import Difference, ReplayDiffers
 from arena.replay.reader import MatchReplays, read_replays
 from arena.replay.verify import events_of, frames, verify

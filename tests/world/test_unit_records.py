@@ -15,7 +15,7 @@ import pytest
 from arena import ConfigError, Ragged
 from arena.cli.main import main
 from arena.dataset import open_dataset
-from arena.replay.format import Chunk, discard_after
+from arena.replay.format import Chunk
 from arena.replay.reader import read_replays
 from arena.replay.verify import verify
 from crowd import SPACE, FailingCrowd
@@ -103,15 +103,6 @@ def test_replays_with_wrong_lengths_are_refused(change: Any, words: str, replaye
     with pytest.raises(ConfigError, match=f"is damaged.*{words}"):
         differences(run)
     assert main(["replay", str(run), "--verify"]) == 2
-
-
-def test_replays_can_be_cut_at_any_tick(replayed: Path, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(replayed, run)
-    discard_after(run / "replays/round-0000/match-0000", 27)
-    assert differences(run) == []
-    (match,) = read_replays(run).matches
-    assert sum(recording.ticks for recording in match.recordings) == 27
 
 
 def test_decisions_are_described_in_words(replayed: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,21 +2,14 @@
 
     payoffs float64 [P, P]: row against column, so that [i, j] + [j, i] is the same for every pair
 
-**Nash averaging** (Balduzzi, Tuyls, Perolat, Graepel 2018, "Re-evaluating Evaluation", arXiv 1806.02643): how good each
-player is against the equilibrium of largest entropy, a mixture of players that no player beats. A plain mean over all
-opponents changes if copies of one of them, or weak players, are added. Here weak players have no weight, and copies
-share the weight of their original, if the equilibrium is unique but for the copies. (If there are several, as among
-players that all draw, a copy counts as one more player.) Only exactly equal players share the weight: for nearly equal
-ones the mixture jumps where a payoff passes through a draw. Its mean over the posterior of the payoffs does not.
+**Nash averaging** (Balduzzi, Tuyls, Perolat, Graepel 2018, arXiv 1806.02643): how good each player is against the
+equilibrium of largest entropy, a mixture of players that no player beats. Only exactly equal players share the weight:
+for nearly equal ones the mixture jumps where a payoff passes through a draw. Its mean over the posterior does not.
 
-**Alpha-rank** (Omidshafiei et al. 2019, "alpha-Rank: Multi-Agent Evaluation by Evolution", arXiv 1903.01373): a
-population of m all plays one strategy s; now and then a mutant r appears, and takes over with the probability rho(r, s)
-(their equation 12) or dies out. The rank of a strategy is how long the population plays it, in the stationary
-distribution of that Markov chain. Selection is as strong as can be, the limit alpha -> infinity, taken exactly: a
-mutant takes over if it beats the resident, never if it loses, and with probability 1/m, by drift, if they draw. In a
-general game the result can depend on the order of limits, because a chain may have several sets that it never leaves;
-one then takes a large alpha. Here one of any two players is replaced by the other, or each by the other, so there is a
-single such set. A finite alpha would add a constant without a natural choice, and powers of e that over- and underflow.
+**Alpha-rank** (Omidshafiei et al. 2019, arXiv 1903.01373, equation 12) with the limit alpha -> infinity, taken exactly:
+a mutant takes over if it beats the resident, never if it loses, and with probability 1/m, by drift, if they draw. One
+of any two players is replaced by the other, or each by the other, so a single set of strategies is never left. A finite
+alpha would add a constant without a natural choice, and powers of e that over- and underflow.
 """
 
 from __future__ import annotations

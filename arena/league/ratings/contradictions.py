@@ -15,12 +15,8 @@ contradicts A pair contradicts the order if the interval of its lower player lie
             player beats the upper one.
 
 Few games are enough for the second: the pair that closes a circle often has few, because strengths follow the games of
-the other pairs. In 40 simulated tournaments of a circle of 61 %, 61 % and 87 %, 1 was decided; 38 if only a lower
-player that beats the upper one contradicts.
-
-The intervals hold for one pair at one time. Of 66 pairs that are looked at after each batch some contradict the order
-by chance, so a contradiction is not a verdict: it postpones the decision until the pair has played more. Contradictions
-by chance go away with more games, circles stay.
+the other pairs. The intervals hold for one pair at one time, so a contradiction is not a verdict: it postpones the
+decision until the pair has played more. Contradictions by chance go away with more games, circles stay.
 """
 
 from __future__ import annotations

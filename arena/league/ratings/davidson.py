@@ -9,11 +9,10 @@ logarithms; with what the first side is worth, Davidson and Beaver 1977, "On ext
 incorporate within-pair order effects"). Without draws nu is 0 and this is the model of Bradley and Terry. As a
 multinomial logit in (strengths, side, log nu) its log-likelihood is concave: what the optimizer finds is the maximum.
 
-This is the likelihood of the winners of decided games (the model of Bradley and Terry, whatever nu is) times the
-likelihood of which games are drawn. One nu is wrong for some pairs if weak players draw nearly all games and strong
-ones hardly any, and strengths would be moved to explain draws. So draws may have a smaller weight V than decided games,
-1. The log-likelihood is then V times Davidson's and 1 - V times Bradley's and Terry's of the decided games: still
-concave, and with a maximum if Davidson's has one. V is 1 if draws vary from pair to pair as nu says, see `alike`.
+So that draws do not move strengths where one nu is wrong for some pairs, they may have a smaller weight V than
+decided games, 1. The log-likelihood is then V times Davidson's and 1 - V times Bradley's and Terry's of the decided
+games: still concave, and with a maximum if Davidson's has one. V is 1 if draws vary from pair to pair
+as nu says, see `alike`.
 
 A maximum does not always exist: if a player has never lost, its strength can grow without end, and if two groups never
 met, their distance has no effect. A weak normal prior then takes the place of the games that were not played. The side

@@ -1,32 +1,13 @@
 """Sequential ranking: the pair to play next, and the test of whether the order of all players is decided.
 
-Both look at neighbors in the standings: the order is right if all neighbors are in the right order. `elo` is the
-difference that the games are to resolve; for players that are closer than that, either order is right.
+Both look at neighbors in the standings, which are settled by the more certain of two sequential tests (Wald 1945), of
+their order and of their equality: docs/statistics.md. `elo` is the difference that the games are to resolve. All this
+assumes strengths, so no order is decided while a pair's own games contradict it, see `contradictions`.
 
-**When to stop.** Two neighbors are settled by the more certain of two sequential tests:
-
-    order   the upper one is `elo` better, or the lower one is. The likelihoods of the two cases are those of all
-            games, with all other players moved along as the covariance of the ratings says. Between two players alone
-            this is Wald's test (1945).
-    equal   nearly all games between the two are drawn, or won by the same side, whichever player has it. So few games
-            end otherwise that even a player that won all of these would score less than `elo` does in a game without
-            draws. This is Wald's test as well, of the share of games that end otherwise: a quarter of the largest share
-            for which that holds, against that share. If a side wins, the test is made for either side, and the less
-            certain one counts.
-
-With the ratio of the likelihoods r, a test is wrong with probability 1 / (1 + r). The order is decided when these
-probabilities, the smaller one for each pair of neighbors, add up to at most the error. All this assumes strengths, so
-no order is decided while a pair's own games contradict it, see `contradictions`. Players whose games all end alike can
-be settled by the second test alone: such games do not say who would win if they did not.
-
-Which players are neighbors also depends on chance. If several are equally good, and others just `elo` better, any of
-the first may become the neighbor of any of the others: with six and six, 3 of 230 simulated leagues ranked a worse
-player above a better one, at an error of 5 %.
-
-**What to play** is the pair whose game is expected to lower this sum most. A game adds its information to the posterior
-of all strengths, so it also tells of neighbors that do not take part in it. A difference below `elo` is taken for `elo`
-here: otherwise games between players that look equal would promise nothing. Of very many players only those that are
-near each other in the standings are considered.
+What to play is the pair whose game is expected to lower the sum of all doubts most. A game adds its information to the
+posterior of all strengths, so it also tells of neighbors that do not take part in it. A difference below `elo` is taken
+for `elo` here: otherwise games between players that look equal would promise nothing. Of very many players only those
+that are near each other in the standings are considered.
 """
 
 from __future__ import annotations

@@ -2,15 +2,10 @@
 
     H0: A is at most as strong as B        H1: A is at least d Elo stronger
 
-In Davidson's model (see `davidson`) the chance that a decided game is won by A is 1 / (1 + 10^(-d / 400)), whatever
-the share of draws; how many draws there are hardly depends on d, and near d = 0 not at all. So the test is on the
-decided games, and is not changed by draws, whose share it would have to assume. The likelihood ratio is Wald's (1945,
-"Sequential tests of statistical hypotheses"). Its bounds are 1 / alpha and beta, a little wider than his: by Ville's
-inequality (1939) a wrong `BETTER` has then a probability of at most alpha, and a wrong `NOT_BETTER` of at most beta,
-however often one looks, however many games are played between two looks, and even if strengths drift. But every game
-has to count, from the first one on: to forget the oldest is to begin one test after another, each with another chance
-to be wrong. And if one side of the game is better than the other, A has to have both equally often: see
-`snapshots.balanced`.
+The test is on the decided games, and is not changed by draws. Its bounds, 1 / alpha and beta, hold however often one
+looks (Wald 1945, Ville 1939; docs/statistics.md). But every game has to count, from the first one on: to forget the
+oldest is to begin one test after another, each with another chance to be wrong. And if one side of the game is better
+than the other, A has to have both equally often: see `snapshots.balanced`.
 """
 
 from __future__ import annotations

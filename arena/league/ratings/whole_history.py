@@ -1,36 +1,20 @@
-"""Strengths of players that learn: whole-history ratings with draws and sides.
+"""Strengths of players that learn: whole-history ratings with draws and sides (Coulom 2008).
 
 The strength of a policy that learns is a function of the ticks that it has played. It is estimated at nodes, one at the
-end of each period (see `arena.league.timeline`), and moves between two of them like a Wiener process (Coulom 2008,
-"Whole-History Rating: A Bayesian Rating System for Players of Time-Varying Strength"):
+end of each period (see `arena.league.timeline`), and moves between two of them like a Wiener process:
 
     s(t2) - s(t1)  ~  Normal(0, w(t)^2 (t2 - t1)),     log w(t)^2  =  u + u_p + (v + v_p) (t - mean)
 
-Games of a period are played at the mean of the nodes at its two ends. A player that does not learn is one node. A
-snapshot `p@t` is the node of `p` at tick t: the same weights, the same strength. A policy that is reset begins a new
-curve; the first node of a copy is the node of its source. Results follow Davidson's model as elsewhere, see `davidson`.
+The model, and how w and the similarity of games of a pair in a round are estimated: docs/statistics.md. In addition:
 
-w, the movement of a policy p in a round's ticks, changes with the age t of the policy: most learn fast first, and
-slowly later. u and v are common to all policies of a run, and estimated from the games of all of them; u_p and v_p are
-the deviations of each policy. They maximize the marginal likelihood of all games in Laplace's approximation, in which
-the curvature of the likelihood is held fixed while they vary, times a gamma density of shape 2 for exp(u / 2) and
-normal densities for the others. The gamma density keeps w from 0, where the maximum lies by chance if there are few
-games, and from infinity (Chung et al. 2013, "A nondegenerate penalized likelihood estimator for variance parameters in
-multilevel models"). Without the common part, the games of one policy say too little about its movement at the end: if
-all have stopped, intervals are wider by a fifth, and strengths less exact by as much.
-
-Games of a pair in a round are alike: one policy may exploit the other, or play one side only. So n of them have the
-weight of n / (1 + similarity (n - 1)) games, as if chances varied from pair to pair and round to round. Games of each
-side are weighted as if there were as many of the other one, because quick games are many and long ones few. The
-similarity is estimated by the method of moments (see `davidson.alike`), alternating with the movements. Without it,
-surprising results would be taken for movement, and intervals would be too narrow. Draws have a similarity of their own:
-if it is larger, their weight is smaller than that of wins, see `davidson`.
+The gamma density keeps w from 0, where the maximum lies by chance if there are few games, and from infinity (Chung et
+al. 2013). Without the common u and v, the games of one policy say too little about its movement at the end: if all have
+stopped, intervals are wider by a fifth. Without the similarity, surprising results would be taken for movement.
 
 Intervals at the maximum alone are too narrow if there are few rounds: in simulated leagues of 12 rounds they hold the
 truth in 90 % rather than in 95 %. So the covariance of the strengths has a second part, for the uncertainty of these
-parameters (Kass and Steffey 1989, "Approximate Bayesian inference in conditionally independent hierarchical models").
-The first part, which does not grow in proportion to w, is computed with a larger w: the logarithm of w^2 is raised by
-the share `_SHARE` of its own variance.
+parameters (Kass and Steffey 1989). The first part, which does not grow in proportion to w, is computed with a larger w:
+the logarithm of w^2 is raised by the share `_SHARE` of its own variance.
 """
 
 from __future__ import annotations
