@@ -145,11 +145,11 @@ def _known(name: Any, players: Collection[str], who: str) -> str:
 
 def _made(entry: CustomRule | CustomPairings, path: str) -> Any:
     """An object of the class of a rule or a generator, which has the method of its interface."""
-    method, interface, target = "pairings", PairingGenerator, ""
     if isinstance(entry, CustomRule):
-        method, interface, target, path = "opponents", OpponentRule, entry.class_, f"{path}.rule"
+        method, target, path = "opponents", entry.class_, f"{path}.rule"
+        interface: Any = OpponentRule
     else:
-        target = entry.generator
+        method, target, interface = "pairings", entry.generator, PairingGenerator
     with located(path=path):
         cls = registry.load_class(target)
         if not callable(getattr(cls, method, None)):

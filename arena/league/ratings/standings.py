@@ -141,25 +141,17 @@ def tables(
                 for title, side in zip(POPULATIONS, sides, strict=True)
                 if (members := [name for name in names if name in side])
             ]
-        middle = [0.0]  # the Elo of the mean of each table
+        middle = [0.0] * len(titled)  # the Elo of the mean of each table
         if len(titled) == 2:
             means = [float(np.mean([ratings.of(name).elo for name in members])) for _, members in titled]
             half = (means[0] - means[1] + ratings.side.value) / 2
             middle = [half, -half]
         for (title, members), mean in zip(titled, middle, strict=True):
             of_table = ratings.among(members)
-            found.append(
-                [
-                    Row(
-                        rank,
-                        player,
-                        *(mean + number for number in of_table.of(player)[:3]),
-                        score=scores.get(player, Score()),
-                        population=title,
-                        scale=scale,
-                        began=begun.get(player),
-                    )
-                    for rank, player in enumerate(of_table.order(), start=1)
-                ]
-            )
+            table: list[Row] = []
+            for rank, player in enumerate(of_table.order(), start=1):
+                elo, low, high = (mean + number for number in of_table.of(player)[:3])
+                score, began = scores.get(player, Score()), begun.get(player)
+                table.append(Row(rank, player, elo, low, high, score, title, scale, began))
+            found.append(table)
     return found
