@@ -337,7 +337,7 @@ def nearest_key(name: str, known: Iterable[str], *, listing: str = "") -> str:
         return f"{hint}known: {listed(names) if names else 'none'}"
     close = difflib.get_close_matches(meant or name, names, n=_NEAREST, cutoff=0)
     three = "" if meant is None and elsewhere is not None else f"nearest: {', '.join(close)}; "
-    return f"{hint}{three}`{listing}` shows all {len(names)}"
+    return f"{hint}{three}`{listing}` shows all"
 
 
 def listed(names: Sequence[str]) -> str:

@@ -37,10 +37,15 @@ class Parser(argparse.ArgumentParser):
         """Refuses unknown options here, so that a command shows its own usage and the nearest option."""
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:
-            options = [name for action in self._actions for name in action.option_strings if name.startswith("--")]
+            known = (action for action in self._actions if action.help != argparse.SUPPRESS)  # without removed ones
+            options = [name for action in known for name in action.option_strings if name.startswith("--")]
             hints = [f"{word}; {nearest(word.partition('=')[0], options)}" for word in unknown if word.startswith("-")]
             self.error(f"unrecognized arguments: {(hints or [' '.join(unknown)])[0]}")
         return found, unknown
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            raise argparse.ArgumentError(action, f"unknown {value!r}; {nearest(str(value), action.choices)}")
 
 
 # arguments of several commands

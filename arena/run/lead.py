@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from arena.callbacks import Callbacks
-from arena.errors import MISTAKE, ConfigError, Deadlock, pluralize, shorten, shown
+from arena.errors import ConfigError, Deadlock, pluralize, shorten, shown
 from arena.plan.build import on_ranks
 from arena.plan.plan import Role, RoleKind
 from arena.preflight.external import external_kinds
@@ -278,7 +278,7 @@ def play_legs(
         try:
             root.wait_until_ready(report=True)
         except RoleFailed as error:
-            if error.failure.exit_code == MISTAKE:
+            if "Traceback (" not in error.failure.message:  # else the logs of a bug are kept
                 abandon(run)
             raise
         with RunLock.take(run.folder.path) if state.lock is None else nullcontext():

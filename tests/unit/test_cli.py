@@ -383,7 +383,6 @@ def test_game_of_another_interface_ends_check_and_training_with_exit_2(
 @pytest.mark.parametrize(
     "argv",
     [
-        ["trian"],
         ["plan"],
         ["plan", "x.yaml", "--ranks", "0"],
         ["plan", "x.yaml", "--ranks", "1.5"],
@@ -600,15 +599,22 @@ def test_occupied_record_folder_is_refused_before_play(folder: Path, capsys: pyt
     assert said == "run/evaluations cannot be written: File exists. What was written before stays"
 
 
-def test_unknown_option_names_the_nearest_and_the_usage(
-    capsys: pytest.CaptureFixture[str],
+@pytest.mark.parametrize(
+    ("argv", "usage", "message"),
+    [
+        (["evaluate", "runs/a", "--episode=7"], "arena evaluate", "arguments: --episode=7; did you mean '--episodes'?"),
+        (["train", "a.yaml", "--allow-unprovd"], "arena train", "--allow-unprovd; known: --continue, --help"),
+        (["trian"], "arena", "unknown 'trian'; did you mean 'train'? known: check, "),
+        (["serve", "a", "--engine", "onxx"], "arena serve", "--engine: unknown 'onxx'; did you mean 'onnx'?"),
+    ],
+)
+def test_unknown_word_names_the_nearest_and_the_usage(
+    capsys: pytest.CaptureFixture[str], argv: list[str], usage: str, message: str
 ) -> None:
-    with pytest.raises(SystemExit) as caught:
-        main(["evaluate", "runs/a", "--episode=7"])
-    assert caught.value.code == 2
+    with pytest.raises(SystemExit, match="2"):
+        main(argv)
     said = capsys.readouterr().err
-    assert said.startswith("usage: arena evaluate ")
-    assert "unrecognized arguments: --episode=7; did you mean '--episodes'?" in said
+    assert said.startswith(f"usage: {usage} ") and message in said
 
 
 @pytest.mark.parametrize(

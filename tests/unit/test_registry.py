@@ -253,7 +253,7 @@ def test_unknown_option_names_the_nearest(name: str, option: str, hint: str) -> 
     with pytest.raises(ConfigError) as caught:
         registry.decode_options(registry.algorithm(name), {option: 1}, path="policies.blue")
     assert hint in caught.value.message
-    assert f"`arena list {name}` shows all " in caught.value.message
+    assert caught.value.message.endswith(f"`arena list {name}` shows all"), "no number: nested keys have rows too"
     assert caught.value.path == f"policies.blue.options.{option}"
 
 

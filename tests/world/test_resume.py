@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
 from arena import registry
@@ -24,6 +25,7 @@ from arena.records.lock import is_left
 from arena.roles.root.root import RoleFailed
 from arena.run.prepare import prepare
 from arena.run.resume import LENGTH_DEFAULTS, _length_text
+from faulty_games import Faulty
 from in_process import Played, one_match, play
 
 COUNTS = {"algorithm": "workers:Counts"}
@@ -345,6 +347,18 @@ def test_a_resume_that_cannot_begin_changes_nothing(tmp_path: Path) -> None:
     assert snapshot(folder.path) == before
 
 
+def test_state_that_does_not_fit_names_the_resume_and_not_load(tmp_path: Path) -> None:
+    sizes = [{"algorithm": "ppo", "options": {"n_steps": 10, "hidden_sizes": [size]}} for size in (4, 8)]
+    play(duel(ticks=20, blue=sizes[0]), tmp_path, given=True)
+    with pytest.raises(RoleFailed, match=r"policies\.blue: resumed from .*000020\.ckpt: the stored weights do not fit"):
+        resume(duel(ticks=40, blue=sizes[1]), tmp_path)
+
+
+def test_a_slow_start_counts_the_roles_as_the_plan_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("arena.roles.root.root._REPORT_SECONDS", -1.0)
+    assert "3 of 4 roles are ready" in play(duel(ticks=20), tmp_path).shown
+
+
 def test_configured_checkpoint_is_not_needed_for_a_resume(tmp_path: Path) -> None:
     first = play(duel(ticks=40), tmp_path)
     data = duel(ticks=40, blue={**COUNTS, "load": str(first.folder.path)})
@@ -355,11 +369,26 @@ def test_configured_checkpoint_is_not_needed_for_a_resume(tmp_path: Path) -> Non
     assert played.notes == [("loaded", 80), ("loaded", 100)]  # 40, and 40 and 60 of its own
 
 
-def test_a_new_run_that_cannot_begin_leaves_no_folder_or_an_empty_one(tmp_path: Path) -> None:
+class WrongAtFirst(Faulty):
+    """A game whose first observation is not finite."""
+
+    def reset(self, **given: Any) -> Any:
+        return super().reset(**given)[0] * np.float32(np.nan), {}
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (duel(blue={"algorithm": "odd_workers:Refuses"}), 2),
+        (one_match({"make": f"{__name__}:WrongAtFirst"}, {"blue": RANDOM}, ticks=20), 1),
+    ],
+    ids=["algorithm refuses", "first observation"],
+)
+def test_a_new_run_that_cannot_begin_leaves_no_folder_or_an_empty_one(data: Any, code: int, tmp_path: Path) -> None:
     for left in ([], ["run"]):
         with pytest.raises(RoleFailed) as caught:
-            play(duel(blue={"algorithm": "odd_workers:Refuses"}), tmp_path, given=True)
-        assert caught.value.failure.exit_code == 2
+            play(data, tmp_path, given=True)
+        assert caught.value.failure.exit_code == code
         assert [path.name for path in tmp_path.rglob("*")] == left
         (tmp_path / "run").mkdir(exist_ok=True)
 

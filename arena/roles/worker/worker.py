@@ -111,7 +111,9 @@ class Worker:
             # The root of the group reads the checkpoint and broadcasts it.
             loaded = self._group.broadcast_object(self._checkpoints.load(path) if self._group.is_root else None)
             check_checkpoint(loaded, path, self._policy, type(self._algorithm))
-            with located(path=f"{self._path}.load", who=str(path)):
+            own = run.path in path.parents  # where this run was, and not what its `load` names
+            place, who = (self._path, f"resumed from {path}") if own else (f"{self._path}.load", str(path))
+            with located(path=place, who=who):
                 self._algorithm.load_state_dict(loaded.state)
                 if self._spec.loads_worker and (private_state := self._checkpoints.load_worker_state()) is not None:
                     self._algorithm.load_worker_state_dict(private_state)
