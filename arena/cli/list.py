@@ -122,6 +122,14 @@ class Option(NamedTuple):
     name: str
     default: str  # as YAML would have it; `required` where there is none
     text: str  # what it means; empty where the source does not say
+    kind: Any = None  # its type, of a key
+
+
+def _registered() -> dict[str, tuple[str, Any]]:
+    """What users have registered: by name its kind and the object."""
+    return {
+        name: (kind, found) for kind, known in vars(registry.REGISTERED).items() for name, found in vars(known).items()
+    }
 
 
 def options_of(name: str) -> list[Option]:
@@ -131,11 +139,7 @@ def options_of(name: str) -> list[Option]:
         return keys_of(made.Options) if hasattr(made, "Options") else _arguments(made)
     if name in registry.WRAPPERS:
         return _fields(registry.wrapper(name))
-    registered = {
-        name: (kind, found)
-        for kind in vars(registry.REGISTERED)
-        for name, found in registry.registered_names(kind).items()
-    }
+    registered = _registered()
     if name in registered and registered[name][0] != "algorithm":
         return _arguments(registered[name][1])
     if name in _PARTS_OF_MATCHES:
@@ -180,7 +184,7 @@ def keys_of(kind: type[msgspec.Struct], *, inside: str = "", optional: bool = Fa
         if isinstance(field.default, msgspec.Struct):
             found += keys_of(type(field.default), inside=f"{key}.")
         else:
-            found.append(Option(key, _default(field), descriptions.get(field.name, "")))
+            found.append(Option(key, _default(field), descriptions.get(field.name, ""), field.type))
         for arm in get_args(hints.get(field.name)) if field.default is None else ():
             if isinstance(arm, type) and issubclass(arm, msgspec.Struct):
                 found += keys_of(arm, inside=f"{key}.", optional=True)
@@ -247,8 +251,7 @@ def listing() -> list[str]:
     width = max(map(len, _BUILT_IN))
     registered = {
         name: f"{kind}: {docstring(found).partition(chr(10))[0]}".removesuffix(": ").removesuffix(".")
-        for kind in vars(registry.REGISTERED)
-        for name, found in registry.registered_names(kind).items()
+        for name, (kind, found) in _registered().items()
     }
     return [
         line
@@ -318,15 +321,10 @@ _PAGE_SECTIONS: tuple[tuple[str, type[msgspec.Struct], str], ...] = (  # heading
 
 def _keys(struct: type[msgspec.Struct]) -> list[str]:
     """A row of a table for each key."""
-    rows = []
-    for path, default, text in keys_of(struct):
-        owner, field = struct, None
-        for part in path.split("."):  # `reset.after` is the key `after` of the struct at `reset`
-            owner = struct if field is None else type(field.default)
-            (field,) = (each for each in msgspec.structs.fields(owner) if each.encode_name == part)
-        kind = type_text(None if field is None else field.type)
-        rows.append(f"| `{path}` | {kind} | {_LOADED.get((struct, path), f'`{default}`')} | {_escaped(text)} |")
-    return rows
+    return [
+        f"| `{path}` | {type_text(kind)} | {_LOADED.get((struct, path), f'`{default}`')} | {_escaped(text)} |"
+        for path, default, text, kind in keys_of(struct)
+    ]
 
 
 def configuration() -> str:

@@ -31,15 +31,8 @@ _LIMIT_SECONDS = 300.0  # for the check of one configuration
 _MOST_LINES = 20  # of the end of the check's output
 
 
-class Mistake(msgspec.Struct):
-    """The first mistake in a list of configurations: which one has it, and the parts of the error."""
-
-    number: int
-    message: str
-    path: str
-    source: str
-
-
+Mistake = tuple[int, str, str, str]
+"""The number of the configuration that has the first mistake; message, path and source of the error."""
 FirstMistake = Callable[[Sequence["Config"]], Mistake | None]
 
 
@@ -110,7 +103,7 @@ def _checked(limit: float) -> Mistake | None:
             examine(plan, later=later, known=known)
             require_rules(config, plan, *later)
         except ConfigError as error:
-            return Mistake(number, error.message, error.path, error.source)
+            return number, error.message, error.path, error.source
     return None
 
 

@@ -365,9 +365,7 @@ class Driver:
                         self._processes[trial].kill()
 
     def _note(self, note: Note) -> None:
-        """Puts a change of state on record; RUNNING is put there by `_start`, with the process."""
-        if note.state is State.RUNNING:
-            return
+        """Puts a change of state on record."""
         record, order = self.records[note.trial], None
         if note.state.is_over:
             order, self._ended = self._ended, self._ended + 1

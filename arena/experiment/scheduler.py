@@ -88,14 +88,13 @@ Event = TrialAdded | TrialEnded | PruneRequested | EndRequested | TimePassed
 
 
 class Note(NamedTuple):
-    """Put a change of state on record."""
+    """Put a change of state on record, other than a start."""
 
     trial: int
     state: State
     attempt: int
     exit: int | None = None
     why: str = ""
-    place: Place | None = None
 
 
 class Start(NamedTuple):
@@ -127,7 +126,6 @@ class _Task:
     number: int
     processes: int
     gpus: float
-    state: State
     attempt: int
     place: Place | None = None
     deadline: float | None = None  # until which it has time to save; None: it was not asked
@@ -147,11 +145,6 @@ class Scheduler:
         self._errors = 0
         self._running: set[int] = set()
         self._ending = False
-
-    @property
-    def running(self) -> frozenset[int]:
-        """The trials whose processes have not ended."""
-        return frozenset(self._running)
 
     @property
     def is_over(self) -> bool:
@@ -182,7 +175,7 @@ class Scheduler:
         found: list[Instruction] = []
         match event:
             case TrialAdded(trial, processes, state, attempt, gpus):
-                self._tasks[trial] = _Task(trial, processes, gpus, state, attempt)
+                self._tasks[trial] = _Task(trial, processes, gpus, attempt)
                 self._errors += state is State.ERROR
                 if not state.is_over:
                     insort(self._waiting, trial)
@@ -224,7 +217,7 @@ class Scheduler:
         again = state is State.PENDING
         self._errors += state is State.ERROR
         task.attempt += again and event.exit != 0
-        task.state, task.place, task.deadline, task.pruned, task.killed = state, None, None, False, ""
+        task.place, task.deadline, task.pruned, task.killed = None, None, False, ""
         if again or (state is State.PAUSED and not self._ending):
             insort(self._waiting, task.number)
         return [Note(task.number, state, task.attempt, event.exit, why)]
@@ -241,7 +234,6 @@ class Scheduler:
             if place is None:
                 self._waiting.append(number)
                 continue
-            task.state, task.place = State.RUNNING, place
+            task.place = place
             self._running.add(number)
-            yield Note(number, State.RUNNING, task.attempt, place=place)
             yield Start(number, task.attempt, task.processes, place)

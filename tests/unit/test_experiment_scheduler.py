@@ -71,7 +71,7 @@ def test_failed_trial_is_retried_then_in_error(code: int) -> None:
     machine = scheduler(1, retries=1)
     add(machine, 2)
     found = machine.handle(TrialEnded(0, code), 1.0)
-    assert notes(found) == [(0, State.PENDING), (0, State.RUNNING)]
+    assert notes(found) == [(0, State.PENDING)]
     assert [done.attempt for done in found if isinstance(done, Start)] == [2]
     found = machine.handle(TrialEnded(0, code), 2.0)
     assert notes(found)[0] == (0, State.ERROR) and starts(found) == [1], "the others continue"
@@ -125,7 +125,7 @@ def test_trial_ended_by_another_user_is_continued() -> None:
     machine = scheduler(1)
     add(machine, 1)
     found = machine.handle(TrialEnded(0, 0, saved=True), 1.0)
-    assert notes(found) == [(0, State.PAUSED), (0, State.RUNNING)]
+    assert notes(found) == [(0, State.PAUSED)]
     assert [done.attempt for done in found if isinstance(done, Start)] == [1], "that was no failure"
 
 
@@ -186,7 +186,6 @@ def test_random_events_keep_slots_states_and_attempts_consistent(seed: int) -> N
                 taken[host.name] += host.slots
         assert all(taken[host.name] <= host.slots for host in hosts)
         assert at_once is None or len(held) <= at_once
-        assert machine.running == {*held}
         if machine.is_over:
             break
     assert machine.is_over and not held
@@ -256,6 +255,5 @@ def test_as_many_trials_start_as_the_plan_says(
     slots = slots_for(plan, hosts, {"CUDA_VISIBLE_DEVICES": ",".join(map(str, range(devices)))})
     assert (plan.processes(slots), plan.at_once(slots)) == (processes, together)
     machine = Scheduler(slots, at_once=plan.file.config.at_once)
-    for number in range(plan.number):
-        machine.handle(TrialAdded(number, processes, gpus=plan.file.config.gpus), now=0.0)
-    assert len(machine.running) == together
+    trials = [TrialAdded(number, processes, gpus=plan.file.config.gpus) for number in range(plan.number)]
+    assert len(starts([done for trial in trials for done in machine.handle(trial, 0.0)])) == together
