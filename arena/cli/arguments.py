@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from arena.errors import nearest
@@ -102,15 +103,16 @@ def add_ranks(parser: argparse.ArgumentParser) -> None:
 # types of values
 
 
-def positive_int(text: str) -> int:
+def _number(text: str, is_allowed: Callable[[float], bool], expected: str) -> float:
+    with suppress(ValueError):
+        if is_allowed(found := float(text)):
+            return found
+    raise argparse.ArgumentTypeError(f"expected {expected}, got {text!r}")
+
+
+def positive_int(text: str, expected: str = "an integer >= 1") -> int:
     """An integer >= 1, also as 1e6."""
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
-    if not (number.is_integer() and 1 <= number < _TOO_MANY):
-        raise argparse.ArgumentTypeError(f"expected an integer >= 1, got {text!r}")
-    return int(number)
+    return int(_number(text, lambda number: number.is_integer() and 1 <= number < _TOO_MANY, expected))
 
 
 def ranks(text: str) -> RankCount:
@@ -119,10 +121,7 @@ def ranks(text: str) -> RankCount:
         return "auto"
     if text == "one_per_role":
         return "one_per_role"
-    try:
-        return positive_int(text)
-    except argparse.ArgumentTypeError:
-        raise argparse.ArgumentTypeError(f"expected an integer >= 1, auto or one_per_role, got {text!r}") from None
+    return positive_int(text, "an integer >= 1, auto or one_per_role")
 
 
 def non_negative_int(text: str) -> int:
@@ -134,13 +133,7 @@ def non_negative_int(text: str) -> int:
 
 def non_negative_float(text: str) -> float:
     """A finite number >= 0."""
-    try:
-        number = float(text)
-    except ValueError:
-        number = -1.0
-    if not 0 <= number < float("inf"):
-        raise argparse.ArgumentTypeError(f"expected a number >= 0, got {text!r}")
-    return number
+    return _number(text, lambda number: 0 <= number < float("inf"), "a number >= 0")
 
 
 def names(text: str) -> list[str]:
@@ -161,14 +154,4 @@ def port(text: str) -> int:
 
 def number_up_to(high: float) -> Callable[[str], float]:
     """The type of numbers above 0, at most `high`: a probability of error, a difference in Elo, a speed."""
-
-    def number(text: str) -> float:
-        try:
-            found = float(text)
-        except ValueError:
-            found = 0.0
-        if not 0 < found <= high:
-            raise argparse.ArgumentTypeError(f"expected a number above 0, at most {high:g}, got {text!r}")
-        return found
-
-    return number
+    return lambda text: _number(text, lambda number: 0 < number <= high, f"a number above 0, at most {high:g}")

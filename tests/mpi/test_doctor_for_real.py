@@ -45,7 +45,7 @@ def test_another_launcher_than_the_librarys_is_a_problem(tmp_path: Path) -> None
     program = (
         "import sys; from arena.run import mpirun; from arena.cli.doctor import mpi\n"
         f"mpirun.find_launcher = lambda: {str(launcher)!r}\n"
-        "print(*[finding.line for finding in mpi.few_processes()])"
+        "print(*[finding.line for finding in mpi.processes()])"
     )
     ended = finish(start([sys.executable, "-c", program], tmp_path))
     assert ended.out.startswith("problem  2 processes: each believes that it is alone"), ended

@@ -167,7 +167,7 @@ def test_missing_package_is_a_problem_with_the_install_command(monkeypatch: pyte
 def test_without_mpi_each_trial_names_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     monkeypatch.setenv("PATH", str(tmp_path))
-    found = list(doctor.examine_machine([mpi.launcher, mpi.few_processes]))
+    found = list(doctor.examine_machine([mpi.launcher, mpi.processes]))
     assert [finding.level for finding in found] == [Level.PROBLEM] * 2
     assert all("no MPI launcher was found" in finding.found for finding in found)
 

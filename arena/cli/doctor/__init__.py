@@ -23,7 +23,7 @@ from arena.terminal.output import say
 
 CHECKS: tuple[Callable[[], Iterable[Finding]], ...] = (
     *(software.python, software.packages, software.installed_packages),
-    *(mpi.library, mpi.launcher, mpi.few_processes, mpi.many_processes),
+    *(mpi.library, mpi.launcher, mpi.processes),
     *(
         memory.shared,
         memory.segments,

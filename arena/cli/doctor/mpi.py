@@ -54,22 +54,11 @@ def launcher() -> Iterator[Finding]:
     )
 
 
-def few_processes() -> Iterator[Finding]:
-    """Two processes find each other: then library and launcher belong together."""
-    yield from _start(2)
-
-
-def many_processes() -> Iterator[Finding]:
-    """As many processes as cores."""
-    cores = min(len(os.sched_getaffinity(0)), _MOST)
-    if cores > 2:
-        yield from _start(cores)
-
-
-def _start(ranks: int) -> Iterator[Finding]:
-    subject = f"{ranks} processes"
-    line, settings = mpirun.command(mpirun.find_launcher(), ranks, python(_MEET))
-    yield meeting(subject, ranks, ask(line, seconds=_START_SECONDS, settings=settings))
+def processes() -> Iterator[Finding]:
+    """Two processes find each other: then library and launcher belong together; and as many processes as cores."""
+    for ranks in sorted({2, max(2, min(len(os.sched_getaffinity(0)), _MOST))}):
+        line, settings = mpirun.command(mpirun.find_launcher(), ranks, python(_MEET))
+        yield meeting(f"{ranks} processes", ranks, ask(line, seconds=_START_SECONDS, settings=settings))
 
 
 def meeting(subject: str, ranks: int, answer: ProcessOutput) -> Finding:
