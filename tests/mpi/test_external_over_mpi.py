@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from arena.records.journal import JournalReader
+from in_process import one_match
 from run_cli import finish, ranks_in, started, wait_for
 
 LINE = {"make": "external_games:Line", "kwargs": {"steps": 20}}
@@ -18,15 +19,8 @@ SILENT = {"make": "external_games:Silent"}
 
 
 def config(env: dict[str, Any], **changes: Any) -> dict[str, Any]:
-    return {
-        "name": "live",
-        "ticks": 3000,
-        "checkpoint_every": 500,
-        "envs": {"live": env},
-        "policies": {"blue": {"algorithm": "learners:VectorLearner"}},
-        "matches": [{"env": "live", "seats": ["blue"]}],
-        **changes,
-    }
+    policies = {"blue": {"algorithm": "learners:VectorLearner"}}
+    return one_match(env, policies, ticks=3000, name="live", checkpoint_every=500, **changes)
 
 
 def updates(run: Path) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 import sys
@@ -13,22 +12,15 @@ import pytest
 
 from arena.records import checkpoint
 from faulty_workers import name_of
+from in_process import one_match
 from run_cli import Ended, finish, has_played, newest_boundary, started, train, wait_for
 
 
 def run_of(*, blue: Any = None, env: Any = None, ticks: int = 60, **changes: Any) -> dict[str, Any]:
     """Two copies of a match of one seat, in legs of 20 ticks."""
-    return {
-        "name": "failing",
-        "seed": 5,
-        "ticks": ticks,
-        "checkpoint_every": 20,
-        "restarts": 0,
-        "envs": {"game": env or {"make": "games:Countdown"}},
-        "policies": {"blue": blue or {"algorithm": "faulty_workers:FailsAt"}},
-        "matches": [{"env": "game", "seats": ["blue"], "copies": 2, "lanes": 2}],
-        **changes,
-    }
+    policies, match = {"blue": blue or {"algorithm": "faulty_workers:FailsAt"}}, {"copies": 2, "lanes": 2}
+    given = {"name": "failing", "seed": 5, "checkpoint_every": 20, "restarts": 0}
+    return one_match(env or {"make": "games:Countdown"}, policies, ticks=ticks, match=match, **given) | changes
 
 
 def learner(where: str) -> dict[str, Any]:
@@ -90,16 +82,6 @@ def check_sentence(ended: Ended, words: str) -> None:
     assert words in ended.err, ended.err
     assert "Traceback" not in ended.err, ended.err
     assert ended.err.count("arena: the run has ended") == 1, ended.err
-
-
-def test_killed_simulator_is_restarted_and_reported(tmp_path: Path) -> None:
-    env = {"make": "faulty_games:External", "kwargs": {"dies_at": 33}}
-    ended = train(tmp_path, run_of(env=env, on_env_error="restart", checkpoint_every=60), ranks=3)
-    assert ended.code == 0, ended.err
-    assert "games that failed were made again 2 times, 4 unfinished episodes dropped: see faults.jsonl" in ended.out
-    faults = [json.loads(line) for line in (tmp_path / "run" / "faults.jsonl").read_text().splitlines()]
-    assert sorted((fault["match"], fault["tick"]) for fault in faults) == [(0, 33), (1, 33)]
-    assert "BrokenPipeError" in (tmp_path / "run" / "logs" / "rank-0000.log").read_text()
 
 
 @pytest.mark.parametrize(

@@ -9,20 +9,15 @@ from typing import Any
 
 import pytest
 
+from in_process import one_match
 from run_cli import TESTS, alone, by_hand, trained, write
 
 
 def learners(transport: str = "auto") -> dict[str, Any]:
     """Four workers of one policy in two matches: seven processes."""
-    return {
-        "name": "learners",
-        "seed": 5,
-        "ticks": 60,
-        "transport": transport,
-        "envs": {"game": {"make": "matrix", "kwargs": {"game": "rock_paper_scissors"}}},
-        "policies": {"blue": {"algorithm": "odd_workers:Averages"}},
-        "matches": [{"env": "game", "seats": ["blue", "blue"], "copies": 2}],
-    }
+    game = {"make": "matrix", "kwargs": {"game": "rock_paper_scissors"}}
+    given = {"seats": ["blue", "blue"], "match": {"copies": 2}, "seed": 5, "transport": transport}
+    return one_match(game, {"blue": {"algorithm": "odd_workers:Averages"}}, ticks=60, **given)
 
 
 def digests(run: Path) -> list[float]:

@@ -8,15 +8,12 @@ from typing import Any
 
 import pytest
 
+from in_process import one_match
 from run_cli import trained
 
-CONFIG = {
-    "ticks": 20,
-    "checkpoint_every": 10,
-    "envs": {"game": {"make": "gymnasium:CartPole-v1"}},
-    "policies": {"blue": {"algorithm": "late_import:ImportsLate"}},
-    "matches": [{"env": "game", "seats": ["blue"]}],
-}
+CONFIG = one_match(
+    {"make": "gymnasium:CartPole-v1"}, {"blue": {"algorithm": "late_import:ImportsLate"}}, ticks=20, checkpoint_every=10
+)
 
 
 def legs(folder: Path, **changes: str) -> list[dict[str, Any]]:

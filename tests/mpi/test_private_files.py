@@ -9,17 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from in_process import one_match
 from run_cli import ARENA, finish, start, write
 
 UNMASKED = "import os, sys; os.umask(0); os.execv(sys.argv[1], sys.argv[1:])"
-DUEL = {
-    "name": "duel",
-    "ticks": 120,
-    "checkpoint_every": 40,
-    "envs": {"game": {"make": "matrix", "kwargs": {"game": "rock_paper_scissors"}}},
-    "policies": {"blue": {"algorithm": "learners:LearnerWithActor"}, "red": {"algorithm": "random"}},
-    "matches": [{"env": "game", "seats": ["blue", "red"], "lanes": 2}],
-}
+POLICIES = {"blue": {"algorithm": "learners:LearnerWithActor"}, "red": {"algorithm": "random"}}
+GAME = {"make": "matrix", "kwargs": {"game": "rock_paper_scissors"}}
+DUEL = one_match(GAME, POLICIES, ticks=120, match={"lanes": 2}, name="duel", checkpoint_every=40)
 
 
 def arena(cwd: Path, *arguments: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import signal
@@ -10,10 +9,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from arena.records import checkpoint
+from in_process import one_match
 from run_cli import (
     TESTS,
     alone,
@@ -34,58 +32,67 @@ from run_cli import (
 CONFIGS = Path(__file__).parent.parent.parent / "configs"
 LEARNER = {"algorithm": "learners:VectorLearner"}
 PPO = {"algorithm": "ppo", "options": {"n_steps": 20, "n_epochs": 2, "minibatch_size": 16, "hidden_sizes": [8]}}
+DQN = {"n_step": 1, "learning_starts": 8, "batch_size": 8, "hidden_sizes": [8], "target_update_interval": 1}
 RANDOM = {"algorithm": "random"}
 
 
-def duel(blue: Any = None, *, ticks: int = 200, env: Any = None, copies: int = 1) -> dict[str, Any]:
-    return {
-        "name": "duel",
-        "seed": 4,
-        "ticks": ticks,
-        "envs": {"game": env or {"make": "matrix", "kwargs": {"game": "rock_paper_scissors"}}},
-        "policies": {"blue": blue or RANDOM, "red": RANDOM},
-        "matches": [{"env": "game", "seats": ["blue", "red"], "copies": copies}],
-    }
+def duel(blue: Any = None, *, ticks: int = 200, env: Any = None) -> dict[str, Any]:
+    game = env or {"make": "matrix", "kwargs": {"game": "rock_paper_scissors"}}
+    return one_match(game, {"blue": blue or RANDOM, "red": RANDOM}, ticks=ticks, seed=4)
 
 
 def teams(*, copies: int = 2, size: int = 1, **changes: Any) -> dict[str, Any]:
     """A policy of `copies` x `size` learning workers against random play."""
-    return {
-        "name": "teams",
-        "seed": 11,
-        "ticks": 80,
-        "envs": {"game": {"make": "touchdown", "kwargs": {"team_size": size, "max_steps": 12}}},
-        "policies": {"blue": PPO, "red": RANDOM},
-        "matches": [{"env": "game", "seats": ["blue"] * size + ["red"] * size, "copies": copies, "lanes": 2}],
-        **changes,
-    }
+    game = {"make": "touchdown", "kwargs": {"team_size": size, "max_steps": 12}}
+    seats, match = ["blue"] * size + ["red"] * size, {"copies": copies, "lanes": 2}
+    return one_match(game, {"blue": PPO, "red": RANDOM}, seats=seats, ticks=80, seed=11, match=match) | changes
 
 
-def weights_hash(run: Path) -> str:
-    """Of every array of the learner's network, at the end of the run."""
-    files = checkpoint.list_checkpoints(run / "checkpoints" / "blue")
-    network, first = (checkpoint.load(file).state["network"] for file in (files[-1], files[0]))
-    assert any((network[name] != first[name]).any() for name in network), "it has learned something"
-    parts = (name.encode() + np.ascontiguousarray(network[name]).tobytes() for name in sorted(network))
-    return hashlib.sha256(b"".join(parts)).hexdigest()
+def masked() -> dict[str, Any]:
+    """Learned values that depend on last masks: every episode is cut, by the time limit or by the end of the run."""
+    data = duel({"algorithm": "dqn", "options": DQN}, ticks=61)
+    data["envs"]["game"] = {"make": "games:Narrow", "kwargs": {"entities": 2, "length": 3}}
+    return {**data, "matches": [{"env": "game", "seats": [["blue", "blue"]], "lanes": 3}]}
 
 
-def test_games_and_weights_are_equal_on_any_number_of_ranks(tmp_path: Path) -> None:
-    expected = alone(tmp_path, teams())
-    for ranks, transport, said in ((None, "auto", "7 processes"), (3, "mpi", "7 roles on 3 processes")):
-        ended, run = train(tmp_path, teams(transport=transport), run=transport, ranks=ranks), tmp_path / transport
-        assert ended.code == 0, ended.err
-        assert ended.out.splitlines()[0].rpartition(", ")[2] == said
-        assert weights_hash(run) == weights_hash(expected)
-        assert episodes(run) == episodes(expected) != []
+def overlapped(blue: Any = PPO, env: Any = None, pipeline: int = 2) -> dict[str, Any]:
+    """A match that steps its lanes in two halves."""
+    data = teams(copies=1, policies={"blue": blue, "red": RANDOM})
+    data["matches"][0] |= {"lanes": 5, "pipeline": pipeline}
+    return {**data, "envs": {"game": env}} if env else data
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(("copies", "size", "ranks"), [(10, 1, 31), (2, 2, 11)])
-def test_games_and_weights_are_equal_on_many_ranks(copies: int, size: int, ranks: int, tmp_path: Path) -> None:
-    few, many = (trained(tmp_path, teams(copies=copies, size=size), run=f"{n}", ranks=n) for n in (3, ranks))
-    assert weights_hash(few) == weights_hash(many)
-    assert episodes(few) == episodes(many) != []
+@pytest.mark.parametrize(
+    ("config", "ranks", "transport", "said"),
+    [
+        (teams(), None, "auto", "7 processes"),
+        (teams(), 3, "mpi", "7 roles on 3 processes"),
+        (masked(), None, "mpi", "3 processes"),
+        (overlapped(), 4, "auto", "4 processes"),
+        pytest.param(masked(), None, "auto", "3 processes", marks=pytest.mark.long),
+        pytest.param(teams(copies=10), 31, "auto", "31 processes", marks=pytest.mark.long),
+        pytest.param(teams(size=2), 11, "auto", "11 processes", marks=pytest.mark.long),
+    ],
+    ids=lambda value: "" if isinstance(value, dict) else str(value),
+)
+def test_runs_are_equal_on_any_number_of_ranks(
+    config: dict[str, Any], ranks: int | None, transport: str, said: str, tmp_path: Path
+) -> None:
+    expected = alone(tmp_path, config)
+    ended = train(tmp_path, {**config, "transport": transport}, ranks=ranks)
+    assert ended.code == 0, ended.err
+    assert ended.out.splitlines()[0].rpartition(", ")[2] == said
+    assert differing(tmp_path / "run", expected) == []
+    updates = [json.loads(line) for line in (expected / "metrics.jsonl").read_text().splitlines()]
+    assert len(updates) > 1 and episodes(expected) != [], "it has learned something"
+
+
+@pytest.mark.parametrize("transport", [pytest.param("auto", marks=pytest.mark.long), "mpi"])
+def test_overlapped_match_equals_a_plain_one(transport: str, tmp_path: Path) -> None:
+    drawn = {"make": "games:RandomLengths"}
+    one = alone(tmp_path, overlapped(RANDOM, drawn, pipeline=1))
+    many = trained(tmp_path, overlapped(RANDOM, drawn) | {"transport": transport})
+    assert episodes(many) == episodes(one) and len(episodes(one)) > 20
 
 
 def test_run_started_by_hand_equals_one_in_a_process(tmp_path: Path) -> None:
@@ -156,20 +163,21 @@ def test_a_mistake_in_the_configuration_is_one_message_and_exit_2(tmp_path: Path
     assert ended.err.count("arena: error:") == 1, ended.err
 
 
-def test_a_game_that_changes_the_directory_trains_on_two_ranks(tmp_path: Path) -> None:
-    (tmp_path / "roams.py").write_text(
-        "import os, tempfile\nfrom games import Countdown\n"
-        "class Roams(Countdown):\n"
-        "    def reset(self, **settings):\n"
-        "        os.chdir(tempfile.mkdtemp())\n"
-        "        return super().reset(**settings)\n"
-    )
-    config = duel(ticks=40, env={"make": "roams:Roams"})
-    config |= {"checkpoint_every": 20, "matches": [{"env": "game", "seats": ["blue"]}]}
-    ended = train(tmp_path, config, run="runs/two", ranks=2)
+def test_own_names_are_known_in_every_process_and_a_game_may_change_its_directory(tmp_path: Path) -> None:
+    own = {
+        "ticks": 10,
+        "imports": ["own_names"],
+        "envs": {"game": {"make": "roaming", "kwargs": {"length": 3}, "wrappers": ["doubled"]}},
+        "policies": {"a": {"algorithm": "uniform"}},
+        "matches": [{"env": "game", "seats": ["a"]}],
+        "callbacks": ["counts"],
+        "loggers": ["writes"],
+    }
+    ended = train(tmp_path, own, run="runs/own", ranks=3)
     assert ended.code == 0, ended.err
-    assert "run folder: runs/two" in ended.out
-    assert len(episodes(tmp_path / "runs" / "two")) == 8
+    assert "run folder: runs/own" in ended.out
+    run = tmp_path / "runs" / "own"
+    assert (run / "written").read_text() == "10" and (run / "counted").read_text() == str(len(episodes(run))) != "0"
 
 
 @pytest.mark.parametrize("own", [False, True])

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from arena.cli.main import main
+from in_process import one_match
 from run_cli import Ended, alone, arena, by_hand, train, write
 
 WAYS: dict[str, Callable[..., Ended]] = {
@@ -51,15 +52,9 @@ def test_plan_and_refusal_load_torch_only_if_needed(tmp_path: Path) -> None:
 
 
 def duel(blue: str, **changes: Any) -> dict[str, Any]:
-    return {
-        "name": "duel",
-        "ticks": 16,
-        "checkpoint_every": 16,
-        "envs": {"game": {"make": "touchdown", "kwargs": {"max_steps": 9}}},
-        "policies": {"blue": {"algorithm": blue}, "red": {"algorithm": "random"}},
-        "matches": [{"env": "game", "seats": ["blue", "red"]}],
-        **changes,
-    }
+    game = {"make": "touchdown", "kwargs": {"max_steps": 9}}
+    policies = {"blue": {"algorithm": blue}, "red": {"algorithm": "random"}}
+    return one_match(game, policies, ticks=16, checkpoint_every=16) | changes
 
 
 @pytest.mark.parametrize(
@@ -113,13 +108,6 @@ def refused(folder: Path, data: dict[str, Any], capsys: pytest.CaptureFixture[st
     assert main(["train", str(folder / write(folder, data)), "--run-dir", str(folder / "run"), "--ranks", "1"]) == 2
     assert not (folder / "run").exists()
     return capsys.readouterr().err
-
-
-def test_unfit_evaluation_seats_are_refused_before_training(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    data = duel("ppo", evaluation={"every": 16, "seats": ["red", "blue"]})
-    data["envs"]["game"]["kwargs"]["red_obs"] = "image"
-    words = "config.yaml: evaluation.seats[1]: policy 'blue' (ppo): observes Box(0, 255"
-    assert words in refused(tmp_path, data, capsys)
 
 
 def test_damaged_samples_are_refused_before_training(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

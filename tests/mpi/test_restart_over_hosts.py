@@ -15,6 +15,7 @@ import pytest
 
 import hosts
 from arena.records.journal import JournalReader
+from in_process import one_match
 from run_cli import alone, differing, finish, newest_boundary, start, wait_for, write
 from system_programs import executable, unavailable
 
@@ -23,15 +24,10 @@ pytestmark = pytest.mark.long
 
 def config(seconds: float) -> dict[str, Any]:
     """Two matches of a learner against random play."""
-    return {
-        "name": "duel",
-        "seed": 4,
-        "ticks": 900,
-        "checkpoint_every": 300,
-        "envs": {"game": {"make": "games:SlowTouchdown", "kwargs": {"max_steps": 60, "seconds": seconds}}},
-        "policies": {"blue": {"algorithm": "learners:LearnerWithActor"}, "red": {"algorithm": "random"}},
-        "matches": [{"env": "game", "seats": ["blue", "red"], "lanes": 4, "copies": 2}],
-    }
+    game = {"make": "games:SlowTouchdown", "kwargs": {"max_steps": 60, "seconds": seconds}}
+    policies = {"blue": {"algorithm": "learners:LearnerWithActor"}, "red": {"algorithm": "random"}}
+    given = {"name": "duel", "seed": 4, "checkpoint_every": 300, "match": {"lanes": 4, "copies": 2}}
+    return one_match(game, policies, ticks=900, **given)
 
 
 @pytest.fixture

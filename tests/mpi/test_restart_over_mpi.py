@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from arena.records.journal import JournalReader
+from in_process import one_match
 from run_cli import (
     Ended,
     alone,
@@ -38,16 +39,9 @@ LAUNCHER = -1  # in the place of a rank: MPI's
 
 def duel(**changes: Any) -> dict[str, Any]:
     """Two matches of a learner against random play: seven roles."""
-    return {
-        "name": "duel",
-        "seed": 4,
-        "ticks": 1500,
-        "checkpoint_every": 1000,
-        "envs": {"game": {"make": "games:SlowTouchdown", "kwargs": {"max_steps": 60, "seconds": PAUSE}}},
-        "policies": {"blue": LEARNER, "red": RANDOM},
-        "matches": [{"env": "game", "seats": ["blue", "red"], "lanes": 4, "copies": 2}],
-        **changes,
-    }
+    game = {"make": "games:SlowTouchdown", "kwargs": {"max_steps": 60, "seconds": PAUSE}}
+    given = {"name": "duel", "seed": 4, "checkpoint_every": 1000, "match": {"lanes": 4, "copies": 2}}
+    return one_match(game, {"blue": LEARNER, "red": RANDOM}, ticks=1500, **given) | changes
 
 
 def killed(cwd: Path, config: dict[str, Any], *victims: int, when: str = "updates", **keys: Any) -> Ended:
@@ -210,7 +204,9 @@ def test_without_restarts_a_death_ends_a_resumable_run(victim: int, tmp_path: Pa
 
 def test_process_that_dies_again_and_again_ends_the_run(tmp_path: Path) -> None:
     ended = train(
-        tmp_path, duel(policies={"blue": {"algorithm": "odd_workers:Crashes"}, "red": RANDOM}, restarts=2), ranks=2
+        tmp_path,
+        duel(policies={"blue": {"algorithm": "faulty_workers:KillsItself"}, "red": RANDOM}, restarts=2),
+        ranks=2,
     )
     assert ended.code == 1
     assert "has died, 3 deaths without a new boundary, more than `restarts` allows; " in ended.err

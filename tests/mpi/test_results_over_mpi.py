@@ -10,23 +10,17 @@ from typing import Any
 import pytest
 
 from arena.records.journal import JournalReader
+from in_process import one_match
 from run_cli import alone, differing, finish, kill_all, ranks_in, started, trained, wait_for
 from slow_results import json_lines, without_clock
 
 
 def duel(seconds: float = 0.0) -> dict[str, Any]:
     game = {"make": "games:SlowTouchdown", "kwargs": {"max_steps": 60, "seconds": seconds}}
-    return {
-        "name": "duel",
-        "seed": 4,
-        "ticks": 1500,
-        "checkpoint_every": 500,
-        "record": "replays",
-        "results": {"every": 100, "smoothing": 7},
-        "envs": {"game": game},
-        "policies": {"blue": {"algorithm": "learners:VectorLearner"}, "red": {"algorithm": "random"}},
-        "matches": [{"env": "game", "seats": ["blue", "red"], "lanes": 4, "copies": 2}],
-    }
+    policies = {"blue": {"algorithm": "learners:VectorLearner"}, "red": {"algorithm": "random"}}
+    recorded = {"record": "replays", "results": {"every": 100, "smoothing": 7}}
+    given = {"name": "duel", "seed": 4, "checkpoint_every": 500, "match": {"lanes": 4, "copies": 2}}
+    return one_match(game, policies, ticks=1500, **given, **recorded)
 
 
 def results(run: Path) -> int:

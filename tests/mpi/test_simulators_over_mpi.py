@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from arena.records.journal import JournalReader
+from in_process import one_match
 from run_cli import PATIENCE, finish, left_behind, living, ranks_in, started, train, wait_for
 
 PROGRAMS = str(Path(__file__).parents[1] / "support" / "link_programs.py")
@@ -34,14 +35,9 @@ def _no_link_is_left_behind(tmp_path: Path) -> Iterator[None]:
 
 def config(folder: Path, kind: str = "plays", **changes: Any) -> dict[str, Any]:
     kwargs = {"command": [sys.executable, PROGRAMS, kind], "groups": GROUPS, "folder": str(folder), "close_s": 1.0}
-    return {
-        "name": "simulated",
-        "ticks": 100000,
-        "checkpoint_every": 100,
-        "envs": {"world": {"make": "shared_memory", "kwargs": {**kwargs, **changes}}},
-        "policies": {"blue": {"algorithm": "random"}, "red": {"algorithm": "random"}},
-        "matches": [{"env": "world", "seats": ["blue", "red"], "lanes": 5}],
-    }
+    game, random = {"make": "shared_memory", "kwargs": {**kwargs, **changes}}, {"algorithm": "random"}
+    policies = {"blue": random, "red": random}
+    return one_match(game, policies, ticks=100000, match={"lanes": 5}, name="simulated", checkpoint_every=100)
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +52,7 @@ def foreign(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def foreign_config(program: Path, folder: Path, ticks: int, **kwargs: Any) -> dict[str, Any]:
     """A run with `foreign_peer`, whose books are files of the folder."""
     written = {**config(folder), "ticks": ticks, "checkpoint_every": ticks // 3, "seed": 11}
-    written["envs"]["world"]["kwargs"] = {
+    written["envs"]["game"]["kwargs"] = {
         "command": [str(program), "--books", f"{folder}/books{{number}}", "--seed", "{seed}"],
         "groups": {
             "walker": {"agents": 8, "observations": [[3]], "continuous": 2},
@@ -143,7 +139,7 @@ def test_nothing_is_left_when_processes_are_killed_at_any_moments(seed: int, for
 
 def test_a_program_that_starts_slowly_is_waited_for(tmp_path: Path) -> None:
     written = {**config(tmp_path, "late"), "ticks": 50, "watchdog_s": 1.0}
-    written["envs"]["world"]["kwargs"]["command"].append("4")
+    written["envs"]["game"]["kwargs"]["command"].append("4")
     ended = train(tmp_path, written, ranks=2)
     assert ended.code == 0, ended.err
 
@@ -159,7 +155,7 @@ def test_a_program_that_starts_slowly_is_waited_for(tmp_path: Path) -> None:
 def test_a_simulator_that_fails_ends_the_run_with_one_message(kind: str, message: str, tmp_path: Path) -> None:
     written = config(tmp_path, kind)
     if kind == "cuts":
-        written["envs"]["world"]["kwargs"]["command"].append("200")
+        written["envs"]["game"]["kwargs"]["command"].append("200")
     ended = train(tmp_path, written, ranks=2)
     assert ended.code == 1
     assert message in ended.err

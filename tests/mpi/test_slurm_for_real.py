@@ -11,16 +11,14 @@ from typing import Any
 import pytest
 
 from arena.records.journal import JournalReader
+from in_process import one_match
 from run_cli import ARENA, Ended, finish, start, wait_for, write
 
-DUEL: dict[str, Any] = {
-    "name": "duel",
-    "ticks": 10_000,
-    "checkpoint_every": 500,
-    "envs": {"game": {"make": "matrix", "kwargs": {"game": "rock_paper_scissors"}}},
-    "policies": {"blue": {"algorithm": "random"}, "red": {"algorithm": "random"}},
-    "matches": [{"env": "game", "seats": ["blue", "red"]}],
-}
+DUEL: dict[str, Any] = one_match(
+    {"make": "matrix", "kwargs": {"game": "rock_paper_scissors"}},
+    {"blue": {"algorithm": "random"}, "red": {"algorithm": "random"}},
+    **{"ticks": 10_000, "name": "duel", "checkpoint_every": 500},
+)
 
 
 @pytest.fixture

@@ -47,13 +47,6 @@ def test_killed_and_resumed_tournament_is_bit_equal(tmp_path: Path) -> None:
         assert (tmp_path / "broken" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
-def test_mistake_is_reported_once_before_any_process_starts(tmp_path: Path) -> None:
-    ended = arena(tmp_path, "tournament", write(tmp_path, CONFIG), "--players", "one,two", "--ranks", "3")
-    assert ended.code == 2
-    assert ended.err.count("there is no player 'two'") == 1
-    assert not (tmp_path / "runs").exists()
-
-
 def test_a_responder_learns_on_several_processes(tmp_path: Path) -> None:
     alone(tmp_path, CONFIG, run="run")
     steps = ["--ticks", "64", "--set", "options.n_steps=16", "--episodes", "40"]

@@ -9,20 +9,15 @@ import pytest
 
 import arena
 import run_cli
+from in_process import one_match
 
 RANDOM = {"algorithm": "random"}
 
 
 def config(**changes: Any) -> dict[str, Any]:
-    return {
-        "name": "duel",
-        "seed": 1,
-        "ticks": 40,
-        "envs": {"g": {"make": "matrix", "kwargs": {"game": "rock_paper_scissors"}}},
-        "policies": {"blue": RANDOM, "red": RANDOM},
-        "matches": [{"env": "g", "seats": ["blue", "red"], "lanes": 2}],
-        **changes,
-    }
+    game = {"make": "matrix", "kwargs": {"game": "rock_paper_scissors"}}
+    policies = {"blue": RANDOM, "red": RANDOM}
+    return one_match(game, policies, ticks=40, match={"lanes": 2}, name="duel", seed=1) | changes
 
 
 def test_three_processes_play_the_run_of_one_and_print_nothing(
@@ -65,8 +60,8 @@ def test_a_line_of_a_game_that_looks_like_an_event_is_a_message(
         "        return super().reset(**settings)\n"
     )
     events: list[arena.Event] = []
-    matches = [{"env": "g", "seats": ["blue"]}]
-    alone = config(envs={"g": {"make": "prints:Prints"}}, policies={"blue": RANDOM}, matches=matches)
+    matches = [{"env": "game", "seats": ["blue"]}]
+    alone = config(envs={"game": {"make": "prints:Prints"}}, policies={"blue": RANDOM}, matches=matches)
     result = arena.train(alone, tmp_path / "run", ranks=2, on_event=events.append)
     assert len(run_cli.episodes(result.run_dir)) > 0
     assert "[1]" in [event.data.get("text", "").strip() for event in events if event.kind == "message"]

@@ -12,21 +12,17 @@ import pytest
 
 from arena import Trainer
 from arena.errors import ConfigError
-from run_cli import alone, differing, finish, living, start, trained, wait_for, write
+from in_process import one_match
+from run_cli import alone, differing, finish, living, start, wait_for, write
 from slow_results import json_lines, without_clock
 
 PPO = {"algorithm": "ppo", "options": {"n_steps": 16, "minibatch_size": 32, "hidden_sizes": [8]}}
-DUEL: dict[str, Any] = {
-    "name": "duel",
-    "seed": 5,
-    "ticks": 120,
-    "checkpoint_every": 20,
-    "results": {"every": 20, "smoothing": 7},
-    "evaluation": {"every": 60, "episodes": 2},
-    "envs": {"game": {"make": "touchdown", "kwargs": {"max_steps": 15}}},
-    "policies": {"blue": PPO, "red": {"algorithm": "random"}},
-    "matches": [{"env": "game", "seats": ["blue", "red"], "lanes": 2}],
-}
+DUEL: dict[str, Any] = one_match(
+    {"make": "touchdown", "kwargs": {"max_steps": 15}},
+    {"blue": PPO, "red": {"algorithm": "random"}},
+    **{"ticks": 120, "name": "duel", "seed": 5, "checkpoint_every": 20, "match": {"lanes": 2}},
+    **{"results": {"every": 20, "smoothing": 7}, "evaluation": {"every": 60, "episodes": 2}},
+)
 
 
 @pytest.fixture(autouse=True)
@@ -54,38 +50,6 @@ def test_iterations_leave_the_bytes_of_the_command(tmp_path: Path) -> None:
         assert again.done
     assert differing(tmp_path / "run", known) == []
     assert without_clock(tmp_path / "run") == without_clock(known)
-
-
-@pytest.mark.long
-def test_iterations_of_several_processes_leave_the_same_bytes(tmp_path: Path) -> None:
-    data = {**DUEL, "ticks": 400, "evaluation": {"every": 100, "episodes": 2}}
-    known = alone(tmp_path, data)
-    program = """
-import sys
-from arena import Trainer
-begin, end = map(int, sys.argv[1:3])
-trainer = Trainer("config.yaml", run_dir="run", ranks=None) if begin == 0 else Trainer.restore("run", ranks=None)
-with trainer:
-    assert trainer.ticks == begin
-    observation = None
-    while trainer.ticks < end:
-        result = trainer.train()
-        assert result["ticks"] == 20 * result["training_iteration"] == trainer.ticks
-        player = trainer.policy("blue")
-        observation = player.observation_space.sample() if observation is None else observation
-        assert trainer.compute_action(observation, policy="blue") == player.act(observation)
-        trainer.evaluate(2, greedy=result["training_iteration"] % 2 == 0)
-        trainer.set_state("blue", trainer.state("blue"))
-        if trainer.ticks == 160:
-            trainer.save("saved")
-"""
-    (tmp_path / "program.py").write_text(program)
-    for begin, end in ((0, 160), (160, 280), (280, 400)):  # a new process goes on each time
-        ended = finish(start([sys.executable, "program.py", str(begin), str(end)], tmp_path), timeout=400)
-        assert ended.code == 0, ended.err
-    for run in (trained(tmp_path, "config.yaml", "--resume", run="saved", ranks=2), tmp_path / "run"):
-        assert differing(run, known) == []
-        assert without_clock(run) == without_clock(known)
 
 
 INTERRUPTED = """

@@ -12,23 +12,17 @@ from typing import Any
 
 import pytest
 
+from in_process import one_match
 from run_cli import TESTS, Ended, by_hand, finish, living, silence_limit, started, train, wait_for, write
 
 LONG = {"make": "games:Dropout", "kwargs": {"lengths": [10**9, 10**9]}}  # its episodes do not end
 
 
 def duel(env: Any, blue: Any = None, **changes: Any) -> dict[str, Any]:
-    return {
-        "name": "duel",
-        "seed": 1,
-        "ticks": 10**7,
-        "checkpoint_every": 10**7,
-        "watchdog_s": silence_limit(3.0),  # an import takes more than a second
-        "envs": {"game": env},
-        "policies": {"blue": blue or {"algorithm": "random"}, "red": {"algorithm": "random"}},
-        "matches": [{"env": "game", "seats": ["blue", "red"]}],
-        **changes,
-    }
+    policies = {"blue": blue or {"algorithm": "random"}, "red": {"algorithm": "random"}}
+    limit = silence_limit(3.0)  # an import takes more than a second
+    given = {"name": "duel", "seed": 1, "checkpoint_every": 10**7, "watchdog_s": limit}
+    return one_match(env, policies, ticks=10**7, **given) | changes
 
 
 def hangs(way: str, where: str = "step", **changes: Any) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from arena import Choice, Frame, GlobalChoice, Interface, Ragged, Select, Step, UnitSpace
-from arena.game.spaces import empty_batch, stack
+from arena.game.spaces import stack
 
 SPACE = UnitSpace(
     {"Zebra": ["mark", "y"], "Ant": [], "Wolf": ["mark"]},
@@ -184,18 +184,6 @@ class CrowdEnv(gymnasium.Env[Any, Any]):
         return observation(self.np_random, self.most, mark=1.0, tick=self._ticks)
 
 
-class HerdEnv(CrowdEnv):
-    """The same with a fixed number of actors: Gymnasium's check draws an action before the reset."""
-
-    def _look(self) -> dict[str, Any]:
-        return {
-            "globals": [self._ticks],
-            "units": {"Zebra": self.np_random.random((3, 2)), "Wolf": [[self._ticks]]},
-            "visible": {"Wolf": [0]},
-            "actions": {"walk": {"actors": [2, 0]}, "bite": {"actors": [1], "actees": [0, 2]}},
-        }
-
-
 class BesideNumbers(Crowd):
     """The second entity sees a number, and chooses one of two: its seat has no units."""
 
@@ -221,7 +209,7 @@ class OtherActions(Crowd):
         self.interface = Interface(self.interface.entities, (SPACE,) * 2, (other,) * 2, (0, 0))
 
 
-class WrongEnv(HerdEnv):
+class WrongEnv(CrowdEnv):
     """Observes something wrong on its second tick."""
 
     def __init__(self, fault: str) -> None:
@@ -282,8 +270,3 @@ class ItemsEnv(gymnasium.Env[Any, Any]):
             "fixed": self.np_random.uniform(-1, 1, 2).astype(np.float32),
             "items": self.np_random.random((count, 3), np.float32),
         }
-
-
-def no_rows(lanes: int) -> Any:
-    """A batch without units."""
-    return empty_batch(SPACE, lanes)

@@ -31,10 +31,6 @@ class Rows(Player):
             NOTES.append((rewards.tolist(), terminated.tolist(), truncated.tolist(), final))
 
 
-class Entities(Rows):
-    """As `Rows`, in a seat of several entities."""
-
-
 class ResetsWithSeed(Player):
     """Requests an episode with its own seed, then plays."""
 

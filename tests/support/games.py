@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -47,20 +46,6 @@ class Slow(Countdown):
 
     def step(self, action: Any) -> Any:
         time.sleep(self.seconds)
-        return super().step(action)
-
-
-class Gated(Countdown):
-    """Waits in its tick `at` until there is a file, so that a test can act meanwhile."""
-
-    def __init__(self, length: int, gate: str, at: int) -> None:
-        super().__init__(length)
-        self.gate, self.until = Path(gate), at
-
-    def step(self, action: Any) -> Any:
-        self.until -= 1
-        while self.until == 0 and not self.gate.exists():
-            time.sleep(0.01)
         return super().step(action)
 
 

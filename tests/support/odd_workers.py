@@ -1,72 +1,18 @@
-"""Worker algorithms that do something unusual: leave in turn, fail, disagree, wait in a cycle."""
+"""Worker algorithms that do something unusual: disagree, forget, wait in a cycle."""
 
 from __future__ import annotations
 
 import hashlib
 import itertools
 import os
-import signal
 import time
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from arena.errors import ConfigError
-from in_process import NOTES
-from workers import Counts, Player
-
-
-class LeavesInTurn(Player):
-    """Worker r of the group makes 1 + 2 r updates, then its `run` returns."""
-
-    schedule = "ticks"
-
-    def run(self) -> None:
-        self.env.reset()
-        updates = 1 + 2 * self.group.rank
-        for _ in range(updates):
-            for _ in range(5):
-                _, _, terminated, truncated, _ = self.env.step(0)
-                if terminated or truncated:
-                    self.env.reset()
-            self.group.mean(1.0)
-            self.group.pool(np.arange(3))
-        NOTES.append((self.group.rank, updates))
-
-
-class Fails(Player):
-    """Raises in the given place; only the worker of group rank 0."""
-
-    face = "vector"
-    schedule = "ticks"
-
-    def __init__(self, env: Any, group: Any, *, ticks: int, where: str) -> None:
-        super().__init__(env, group, ticks=ticks)
-        self.where = where
-        self.calls = 0
-        self.fail("init")
-
-    def fail(self, where: str) -> None:
-        if self.where == where and self.group.is_root:
-            raise ZeroDivisionError(where)
-
-    def run(self) -> None:
-        self.env.reset()
-        self.fail("run")
-        for step in range(30):
-            self.env.step(np.zeros(self.env.num_envs, np.int64))
-            if step == 20:
-                self.fail("late")
-            if step % 5 == 0:
-                self.group.mean(1.0)
-        self.fail("leave")
-
-    def state_dict(self) -> dict[str, Any]:
-        self.calls += 1
-        if self.calls > 1:
-            self.fail("state")
-        return {}
+from leagues import AtEpisodes
+from workers import Player
 
 
 class Disagrees(Player):
@@ -83,49 +29,10 @@ class Disagrees(Player):
             self.group.pool(1)
 
 
-class PerEpisode(Player):
-    """Synchronizes after each of its episodes, which can deadlock."""
-
-    def run(self) -> None:
-        while True:
-            self.env.reset()
-            over = False
-            while not over:
-                _, _, terminated, truncated, _ = self.env.step(0)
-                over = terminated or truncated
-            self.group.mean(1.0)
-
-
-class SaysTicks(PerEpisode):
+class SaysTicks(AtEpisodes):
     """Synchronizes after each of its episodes, and declares otherwise: it is not refused, and deadlocks."""
 
     schedule = "ticks"
-
-
-class FailingCounter(Counts):
-    """Counts; raises when it has counted up to a tick, or returns at the count given for its rank."""
-
-    def __init__(
-        self, env: Any, group: Any, *, ticks: int, every: int = 10, fails_at: int = 0, leave: Sequence[int] = ()
-    ) -> None:
-        super().__init__(env, group, ticks=ticks, every=every)
-        self.fails_at = fails_at
-        self.leave_at = leave[group.rank] if leave else 0
-
-    def run(self) -> None:
-        self.env.reset()
-        while not self.leave_at or self.count < self.leave_at:
-            self.env.step(np.zeros_like(self.env.action_space.sample()))
-            self.count += 1
-            if self.count == self.fails_at:
-                raise ZeroDivisionError("brittle")
-            self.learn()
-
-    def learn(self) -> None:
-        if self.count % self.every == 0:
-            mean = self.group.mean(float(self.group.rank))
-            self.group.log(count=self.count, mean=mean)
-            self.group.save(self.state_dict)
 
 
 class Refuses(Player):
@@ -188,24 +95,6 @@ class Averages(Player):
             digest = hashlib.sha256(parameter.grad.numpy().tobytes() + np.float64(means["kl"]).tobytes()).digest()
             assert set(self.group.pool(digest)) == {digest}
             self.group.log(digest=float(int.from_bytes(digest[:6], "little")))
-
-
-class Crashes(Player):
-    """Its process is killed on its fiftieth step, every time."""
-
-    face = "vector"
-    schedule = "ticks"
-
-    def run(self) -> None:
-        self.env.reset()
-        for _ in range(50):
-            self.env.step(np.zeros(self.env.num_envs, np.int64))
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    def state_dict(self) -> dict[str, Any]:
-        return {}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None: ...
 
 
 class SlowConstruction(Player):

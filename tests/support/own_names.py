@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,6 +20,14 @@ class Doubled(gymnasium.Wrapper[Any, Any, Any, Any]):
     def step(self, action: Any) -> Any:
         observation, reward, *rest = super().step(action)
         return observation, 2 * float(reward), *rest
+
+
+class Roaming(Countdown):
+    """Changes the working directory."""
+
+    def reset(self, **settings: Any) -> Any:
+        os.chdir(tempfile.mkdtemp())
+        return super().reset(**settings)
 
 
 class Counts:
@@ -42,6 +52,7 @@ class Writes:
 
 
 arena.register_environment("countdown", Countdown)
+arena.register_environment("roaming", Roaming)
 arena.register_algorithm("uniform", Uniform)
 arena.register_wrapper("doubled", Doubled)
 arena.register_callback("counts", Counts)

@@ -78,13 +78,6 @@ class Fails(Stops):
         raise ZeroDivisionError(f"fails at {self.where}")
 
 
-class Leaves(Stops):
-    """Raises SystemExit in that call."""
-
-    def stop(self) -> None:
-        raise SystemExit(5)
-
-
 class Misspelled(Callback):
     """Has a method with a misspelled name."""
 

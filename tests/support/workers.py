@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import gymnasium
@@ -238,21 +239,31 @@ class LogsWithoutState(Player):
 
 
 class Counts(Player):
-    """Counts its ticks; has a state, an actor, and a group that adds up."""
+    """Counts its ticks; has a state, an actor, and a group that adds up.
+
+    Args:
+        fails_at: the count at which it raises.
+        leave: per group rank the count at which `run` returns; 0: never.
+    """
 
     face = "vector"
     schedule = "ticks"
 
-    def __init__(self, env: Any, group: Any, *, ticks: int, every: int = 10) -> None:
+    def __init__(
+        self, env: Any, group: Any, *, ticks: int, every: int = 10, fails_at: int = 0, leave: Sequence[int] = ()
+    ) -> None:
         super().__init__(env, group, ticks=ticks)
-        self.every = every
+        self.every, self.fails_at = every, fails_at
+        self.leave_at = leave[group.rank] if leave else 0
         self.count = 0
 
     def run(self) -> None:
         self.env.reset()
-        while True:
+        while not self.leave_at or self.count < self.leave_at:
             self.env.step(np.zeros_like(self.env.action_space.sample()))
             self.count += 1
+            if self.count == self.fails_at:
+                raise ZeroDivisionError("brittle")
             if self.count % self.every == 0:
                 mean = self.group.mean(float(self.group.rank))
                 self.group.log(count=self.count, mean=mean)

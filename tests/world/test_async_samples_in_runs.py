@@ -2,15 +2,64 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from arena.records import checkpoint
 from arena.records.journal import JournalReader
+from arena.records.state_codec import encode
 from fakes import all_equal
-from in_process import Played, play
+from in_process import NOTES, Played, one_match, play
+from policies.dqn import DQN
+from policies.ppo import PPO
+
+
+def mark_of(fragment: Any) -> str:
+    """A digest that identifies a fragment."""
+    structure, arrays = encode(fragment)
+    held = [np.ascontiguousarray(array).tobytes() for array in arrays]
+    return hashlib.sha256(b"".join([repr(structure).encode(), *held])).hexdigest()
+
+
+class NotesPPO(PPO):
+    """Records the marks and transition counts of the samples that it offers and learns from."""
+
+    def run(self) -> None:
+        samples: Any = self.group.async_samples
+        offer, take = samples.put, samples.get
+
+        def noted_offer(part: Any, count: int) -> None:
+            NOTES.append(("offered", mark_of(part), len(part["batch"]["actions"])))
+            offer(part, count)
+
+        def noted_take() -> Any:
+            parts = take()
+            if parts is not None:
+                NOTES.append(("learned", [(mark_of(part), len(part["batch"]["actions"])) for part in parts]))
+            return parts
+
+        samples.put, samples.get = noted_offer, noted_take
+        super().run()
+
+
+class NotesDQN(DQN):
+    """Records how many transitions it offers."""
+
+    def run(self) -> None:
+        samples: Any = self.group.async_samples
+        offer = samples.put
+
+        def noted_offer(part: Any, count: int) -> None:
+            NOTES.append(("collected", len(part["fragment"]["starts"])))
+            offer(part, count)
+
+        samples.put = noted_offer
+        super().run()
+
 
 PPO_OPTIONS = {"n_steps": 8, "minibatch_size": 16, "n_epochs": 2, "hidden_sizes": [8]}
 INTENSITY = 4
@@ -30,16 +79,10 @@ DQN_NORMALIZED = {**DQN_OPTIONS, "normalize_observations": True}
 
 def run_of(algorithm: str, options: Any, *, lanes: tuple[int, ...] = (2, 5), **more: Any) -> dict[str, Any]:
     """One policy with a worker in each of some matches, of unequal numbers of lanes."""
-    policy = {"algorithm": algorithm, "options": options, "sync": "samples", "max_lag": more.pop("max_lag", 2)}
-    return {
-        "seed": 3,
-        "ticks": 100,
-        "checkpoint_every": 25,
-        "envs": {"game": {"make": "touchdown", "kwargs": {"max_steps": 12}}},
-        "policies": {"blue": policy, "red": {"algorithm": "random"}},
-        "matches": [{"env": "game", "seats": ["blue", "red"], "lanes": count} for count in lanes],
-        **more,
-    }
+    blue = {"algorithm": algorithm, "options": options, "sync": "samples", "max_lag": more.pop("max_lag", 2)}
+    game, policies = {"make": "touchdown", "kwargs": {"max_steps": 12}}, {"blue": blue, "red": {"algorithm": "random"}}
+    matches = [{"env": "game", "seats": ["blue", "red"], "lanes": count} for count in lanes]
+    return one_match(game, policies, ticks=100, seed=3, checkpoint_every=25, matches=matches) | more
 
 
 def state_at(played: Played, tick: int) -> Any:
@@ -66,7 +109,7 @@ def test_single_worker_is_bit_equal_with_and_without_a_barrier(algorithm: str, o
 
 
 def test_every_fragment_is_learned_from_once_through_legs_and_a_resume(tmp_path: Path) -> None:
-    data = run_of("async_learners:NotesPPO", PPO_OPTIONS)
+    data = run_of("test_async_samples_in_runs:NotesPPO", PPO_OPTIONS)
     first = play(data, tmp_path, given=True)
     then = play({**data, "ticks": 175}, tmp_path, resume=True)
     notes = [*first.notes, *then.notes]
@@ -83,7 +126,7 @@ def test_every_fragment_is_learned_from_once_through_legs_and_a_resume(tmp_path:
 
 
 def test_replay_counts_transitions_once_through_legs_and_a_resume(tmp_path: Path) -> None:
-    data = run_of("async_learners:NotesDQN", DQN_OPTIONS)
+    data = run_of("test_async_samples_in_runs:NotesDQN", DQN_OPTIONS)
     first = play(data, tmp_path, given=True)
     then = play({**data, "ticks": 175}, tmp_path, resume=True)
     collected = sum(note[1] for note in [*first.notes, *then.notes] if note[0] == "collected")

@@ -74,11 +74,6 @@ def written(folder: Path, data: Any) -> str:
     return str(folder / "duel.yaml")
 
 
-def test_configuration_has_no_checkpoints(command: Command, tmp_path: Path) -> None:
-    said = mistake(command, written(tmp_path, duel()), "--checkpoints", "last")
-    assert "--checkpoints: a configuration has no checkpoints; name a run folder" in said
-
-
 @pytest.mark.parametrize("red", [ROCK, RANDOM], ids=["scripted", "random"])
 def test_identical_games_are_reported(command: Command, tmp_path: Path, red: Any) -> None:
     data = duel(
@@ -183,6 +178,8 @@ def test_a_policy_that_is_the_opponent_keeps_its_own_checkpoint(command: Command
         (["--against", "randm"], "--against: 'randm' is no policy and no algorithm; did you mean 'random'?"),
         (["--against", "workers:Stepper"], "an algorithm needs actor()"),
         (["--against", "scripted"], "the algorithm 'scripted' cannot take the other seats without options"),
+        (["--against", "blue@7"], "--against: there is no player 'blue@7'"),
+        (["--against", "blue@-0"], "--against: there is no player 'blue@-0'"),
         (["--checkpoints", "last", "7"], "--checkpoints: there is no checkpoint '7'; known: 0, "),
     ],
 )
@@ -211,16 +208,6 @@ def test_mistake_keeps_other_evaluations(command: Command, run: Path) -> None:
     assert [path.name for path in (run / "evaluations").iterdir()] == ["last"]
 
 
-def test_a_game_that_raises_ends_with_its_own_traceback_and_exit_1(command: Command, tmp_path: Path) -> None:
-    data = duel(envs={"game": {"make": "games:Raises", "kwargs": {"where": "step"}}}, policies={"blue": RANDOM})
-    data["matches"] = [{"env": "game", "seats": ["blue"]}]
-    with working_directory(tmp_path):
-        error = command("evaluate", written(tmp_path, data), code=1).err
-    assert error.startswith("arena: the run has ended: environment of match 0")
-    assert error.count("Traceback") == 1
-    assert "RuntimeError: the game cannot be stepped" in error
-
-
 def test_interrupt_is_reported_in_one_line(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt(signal.SIGTERM)
@@ -244,11 +231,6 @@ def test_opponent_may_be_a_policy_at_a_tick(command: Command, run: Path) -> None
     (records,) = (run / "evaluations").iterdir()
     loads = {name: policy["load"] for name, policy in configured(records)["policies"].items() if policy.get("load")}
     assert {checkpoint.ticks_of(Path(file)) for file in loads.values()} == {0, 20}
-
-
-@pytest.mark.parametrize("version", ["blue@7", "blue@", "green@0", "blue@-0"])
-def test_unknown_version_of_a_policy_is_named(command: Command, version: str, run: Path) -> None:
-    assert f"--against: there is no player {version!r}" in mistake(command, run, "--against", version)
 
 
 def test_opponent_of_the_name_of_an_algorithm_is_told(command: Command, tmp_path: Path) -> None:

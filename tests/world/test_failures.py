@@ -58,10 +58,6 @@ def check_told_once(failure: Failed, words: str, who: str) -> None:
     assert who in failure.who
 
 
-def test_base_run_of_these_tests_succeeds(tmp_path: Path) -> None:
-    assert len(play(run_of(), tmp_path).updates) == 3
-
-
 @pytest.mark.parametrize("where", WORKER_PLACES)
 def test_failing_algorithm_is_reported_with_policy_and_seat(where: str, tmp_path: Path) -> None:
     failure = failure_in(run_of(blue={"algorithm": f"faulty_workers:{name_of(where)}"}), tmp_path)
@@ -89,23 +85,18 @@ def test_exit_or_empty_error_ends_the_run(how: str, words: str, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("fault", "at", "words"),
+    ("kwargs", "words"),
     [
-        ("make", 5, "RuntimeError: the game cannot be made"),  # the first one of the second leg
-        ("reset", 4, "RuntimeError: the game cannot be reset"),
-        ("raise", 20, "RuntimeError: the game cannot be stepped"),
-        ("exit", 7, "SystemExit: 3"),
+        ({"fault": "make", "at": 5}, "RuntimeError: the game cannot be made"),  # the first one of the second leg
+        ({"fault": "reset", "at": 4}, "RuntimeError: the game cannot be reset"),
+        ({"fault": "raise", "at": 20}, "RuntimeError: the game cannot be stepped"),
+        ({"fault": "exit"}, "SystemExit: 3"),
+        ({"faulty": 0, "close": True}, "RuntimeError: the game cannot be closed"),
     ],
 )
-def test_failing_game_is_reported_with_its_match(fault: str, at: int, words: str, tmp_path: Path) -> None:
-    env = {"make": "faulty_games:Faulty", "kwargs": {"fault": fault, "at": at, "faulty": 8}}
+def test_failing_game_is_reported_with_its_match(kwargs: Any, words: str, tmp_path: Path) -> None:
+    env = {"make": "faulty_games:Faulty", "kwargs": {"faulty": 8, **kwargs}}
     check_told_once(failure_in(run_of(env=env), tmp_path), words, "environment of match")
-
-
-def test_failing_close_is_reported_with_its_match(tmp_path: Path) -> None:
-    env = {"make": "faulty_games:Faulty", "kwargs": {"faulty": 0, "close": True}}
-    failure = failure_in(run_of(env=env), tmp_path)
-    check_told_once(failure, "RuntimeError: the game cannot be closed", "environment of match")
 
 
 @pytest.mark.parametrize("key", ["envs", "policies"])

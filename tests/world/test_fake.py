@@ -18,9 +18,6 @@ sys.path.append(str(BENCHMARKS))  # benchmarks are scripts: their folder is wher
 
 import http_games  # noqa: E402
 
-POLE = "gymnasium:CartPole-v1"
-DATA = ("--start-data", "", "--end-data", "")
-
 
 class FakeActor:
     """`arena fake actor` in a process of its own."""

@@ -2,16 +2,43 @@
 
 from __future__ import annotations
 
+import gc
 import tracemalloc
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from arena.records import checkpoint
 from arena.records.journal import JournalReader
-from heavy_learner import BYTES
 from in_process import NOTES, train
+from learners import LearnerWithActor
+
+BYTES = 2**18
+"""Of the weights."""
+
+
+class Heavy(LearnerWithActor):
+    """The first worker of policy `p0` records the memory allocated by Python when all ranks are ready."""
+
+    def __init__(self, env: Any, group: Any, *, ticks: int) -> None:
+        super().__init__(env, group, ticks=ticks)
+        self.many = np.zeros(BYTES, np.uint8)
+
+    def run(self) -> None:
+        if self.group.policy == "p0" and self.group.is_root:
+            gc.collect()
+            NOTES.append(tracemalloc.get_traced_memory()[0])
+        super().run()
+
+    def state_dict(self) -> dict[str, Any]:
+        return {**super().state_dict(), "many": self.many}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        self.many = state["many"]
+
 
 LEARNERS, KEPT, ROUNDS = 3, 3, 6
 POLICIES = [f"p{number}" for number in range(LEARNERS)]
@@ -27,7 +54,7 @@ def league() -> dict[str, Any]:
         "rounds": ROUNDS,
         "checkpoint_every": 2,
         "envs": {"game": {"make": "matrix", "kwargs": {"game": "rock_paper_scissors"}}},
-        "policies": {name: {"algorithm": "heavy_learner:Heavy"} for name in POLICIES},
+        "policies": {name: {"algorithm": "test_league_memory:Heavy"} for name in POLICIES},
         "matches": [{"matchmaking": meets}],
         "league": {"snapshots": {"keep": KEPT}},
     }

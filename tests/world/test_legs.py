@@ -17,7 +17,7 @@ from arena.records import checkpoint
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.roles.root.root import RoleFailed
-from in_process import play
+from in_process import one_match, play
 from learners import MEETS_EVERY, VectorLearner
 
 RANDOM = {"algorithm": "random"}
@@ -65,14 +65,8 @@ def learner(name: str, **options: Any) -> dict[str, Any]:
 def league(
     *matches: Mapping[str, Any], env: Any = TOUCHDOWN, ticks: int = TICKS, every: int = LEG, **policies: Any
 ) -> dict[str, Any]:
-    return {
-        "ticks": ticks,
-        "seed": 3,
-        "checkpoint_every": every,
-        "envs": {"game": env},
-        "policies": policies,
-        "matches": [{"env": "game", **match} for match in matches],
-    }
+    entries = [{"env": "game", **match} for match in matches]
+    return one_match(env, policies, ticks=ticks, seed=3, checkpoint_every=every, matches=entries)
 
 
 def left_by(folder: RunFolder) -> dict[str, Any]:
@@ -398,16 +392,6 @@ def test_cut_in_a_turn_based_game_delivers_pending_rewards(ticks: int, tmp_path:
         assert told[-1][4:6] == (False, True)
         assert len(told) == moves[name]
     assert (episode["cut"], episode["truncated"], episode["terminated"]) == (True, True, False)
-
-
-def test_an_evaluation_of_several_matches_records_every_episode(tmp_path: Path) -> None:
-    data = league(
-        {**DUEL, "lanes": 2, "copies": 3}, env={"make": "games:RandomLengths"}, ticks=10**9, blue=RANDOM, red=RANDOM
-    )
-    played = play(data, tmp_path, episodes=5)
-    assert len(played.episodes) == 3 * 2 * 5
-    assert played.scoreboard.policies["blue"].episodes == 30
-    assert not any("cut" in episode for episode in played.episodes)
 
 
 def test_episodes_are_written_by_tick_then_match_then_lane(tmp_path: Path) -> None:

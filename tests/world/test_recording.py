@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,26 +17,47 @@ from arena.game.spaces import flatten
 from arena.roles.root.root import RoleFailed
 from faulty_games import Faulty
 from full_disk import full_above
-from in_process import Played, play
+from in_process import NOTES, Played, one_match, play
+from workers import Player
 
-RECORDS = {"algorithm": "recording_worker:Records"}
+
+class Records(Player):
+    """Draws its actions, within the mask if there is one; every step is appended to `in_process.NOTES`.
+
+    A note is (policy, seat's entities, observations, infos, actions, result of `step`).
+    """
+
+    face = "vector"
+    schedule = "ticks"
+
+    def run(self) -> None:
+        env = self.env
+        env.action_space.seed(self.group.seed % 2**31)
+        observations, infos = copy.deepcopy(env.reset())
+        while True:
+            actions = env.action_space.sample()
+            if "action_mask" in infos:
+                actions = np.asarray(infos["action_mask"]).argmax(axis=1).astype(actions.dtype)
+            told = copy.deepcopy(env.step(actions))
+            NOTES.append((self.group.policy, env.seat_entities, observations, infos, actions, told))
+            observations, infos = told[0], told[4]
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+
+
+RECORDS = {"algorithm": "test_recording:Records"}
 RANDOM = {"algorithm": "random"}
-SEEDED = {"seed": 5, "checkpoint_every": 20, "record": "samples"}
 
 
 def run_of(make: str, *seats: Any, ticks: int = 50, lanes: int = 3, blue: Any = RECORDS, **more: Any) -> dict[str, Any]:
     """Legs of 20 ticks."""
-    kwargs = more.pop("kwargs", {})
-    match = {"env": "game", "seats": list(seats or ["blue"]), "lanes": lanes, **more.pop("match", {})}
-    envs = {"game": {"make": make, "kwargs": kwargs}}
-    return {
-        **SEEDED,
-        "ticks": ticks,
-        "envs": envs,
-        "policies": {"blue": blue, "red": RECORDS},
-        "matches": [match],
-        **more,
-    }
+    game = {"make": make, "kwargs": more.pop("kwargs", {})}
+    match, policies = {"lanes": lanes, **more.pop("match", {})}, {"blue": blue, "red": RECORDS}
+    given = {"seats": seats or ["blue"], "seed": 5, "checkpoint_every": 20, "record": "samples"}
+    return one_match(game, policies, ticks=ticks, match=match, **{**given, **more})
 
 
 def recorded(played: Played, entity: int) -> Iterator[tuple[Part, int, int]]:
@@ -116,7 +138,7 @@ def check_returns(played: Played) -> list[Episode]:
 
 
 def test_observations_of_every_kind_come_back_to_the_bit(tmp_path: Path) -> None:
-    blue = {"algorithm": "recording_worker:Records"}
+    blue = {"algorithm": "test_recording:Records"}
     played = play(run_of("games:EverySpace", blue=blue), tmp_path)
     assert check_rows(played, entity=0, policy="blue", spaces=spaces_of(played)) == 50 * 3
     episodes = check_returns(played)
@@ -184,7 +206,7 @@ def test_a_reset_in_mid_episode_leaves_no_episode(tmp_path: Path) -> None:
 
 
 def test_abandoned_seat_is_recorded_as_idle(tmp_path: Path) -> None:
-    leaves = {"algorithm": "odd_workers:FailingCounter", "options": {"leave": [7]}}
+    leaves = {"algorithm": "workers:Counts", "options": {"leave": [7]}}
     data = run_of("games:RandomLengths", "blue", "red", lanes=1, blue=leaves)
     played = play({**data, "checkpoint_every": 50}, tmp_path)
     (match,) = open_dataset(played.folder.path).matches
@@ -233,8 +255,8 @@ def test_recording_does_not_change_the_run(tmp_path: Path) -> None:
 
 
 LEARNS = {"algorithm": "workers:Counts"}
-FAILS = {"algorithm": "odd_workers:FailingCounter", "options": {"fails_at": 70}}
-HOLDS = {"algorithm": "odd_workers:FailingCounter"}
+FAILS = {"algorithm": "workers:Counts", "options": {"fails_at": 70}}
+HOLDS = {"algorithm": "workers:Counts"}
 
 
 def test_resumed_run_has_the_same_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

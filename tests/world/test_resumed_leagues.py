@@ -189,20 +189,6 @@ def test_league_of_another_game_is_not_resumed(tmp_path: Path) -> None:
         prepared({**data, "matches": [{"matchmaking": entry}]}, folder.path, resume=True)
 
 
-@pytest.mark.parametrize("tick", [pytest.param(2 * TICKS, marks=pytest.mark.long), 3 * TICKS])
-def test_added_copies_take_over_partial_rollouts(tmp_path: Path, tick: int) -> None:
-    policies = {
-        name: {"algorithm": "ppo", "options": {"n_steps": steps, "minibatch_size": steps, "hidden_sizes": [4]}}
-        for name, steps in {"one": 7, "two": 5}.items()  # groups that would deadlock if some workers started with none
-    }
-    matches = [{"env": "game", "seats": ["one", "two"]}]
-    data = {"policies": policies, "matches": matches, "ticks": 2 * TICKS, "rounds": 2, "scale": True}
-    folder = play(data, tmp_path / "run", ranks=4)
-    discard_after(folder, tick)
-    assert len(prepared(data, folder.path, resume=True, ranks=7).plan.matches) == 2
-    play(data, folder.path, resume=True, ranks=7)
-
-
 def test_games_of_omitted_copies_still_count(tmp_path: Path) -> None:
     data = {
         "policies": {"one": {"algorithm": "random"}, "two": {"algorithm": "random"}},

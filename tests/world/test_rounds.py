@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import in_process
 from arena.dataset.reader import open_dataset
@@ -12,16 +12,59 @@ from arena.records import checkpoint
 from arena.records.boundary import discard_after
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
+from arena.records.state_codec import encode
 from arena.terminal.display import PlainDisplay
 from in_process import NOTES
-from leg_starts import Bits, LegStart
+from learners import LearnerWithActor
+from policies.ppo import PPO
+
+
+class Bits(NamedTuple):
+    """A state, to be compared to the bit."""
+
+    structure: Any
+    arrays: list[bytes]
+
+    @classmethod
+    def of(cls, state: Any) -> Bits:
+        return cls(*encode(state))
+
+
+class LegStart(NamedTuple):
+    """The state of a worker at the start of a leg."""
+
+    policy: str
+    worker: int  # its rank in the group
+    state: Bits
+    own: Bits
+    options: Any
+
+
+class _Notes:
+    """Records its state when `run` is called."""
+
+    def run(self) -> None:
+        learner: Any = self
+        states = Bits.of(learner.state_dict()), Bits.of(learner.worker_state_dict())
+        group = learner.group
+        NOTES.append(LegStart(group.policy, group.rank, *states, getattr(learner, "options", None)))
+        super().run()  # type: ignore[misc]
+
+
+class RecordsLegStarts(_Notes, LearnerWithActor):
+    """A learner of the tests."""
+
+
+class RecordsLegStartsOfPPO(_Notes, PPO):
+    """A learner with an optimizer and a partial rollout of its own."""
+
 
 TICKS = 20  # of a round
 PPO = {
-    "algorithm": "leg_starts:RecordsLegStartsOfPPO",
+    "algorithm": "test_rounds:RecordsLegStartsOfPPO",
     "options": {"n_steps": 16, "learning_rate": 1e-3, "hidden_sizes": [8]},
 }
-ALL = {"algorithm": "leg_starts:RecordsLegStarts"}
+ALL = {"algorithm": "test_rounds:RecordsLegStarts"}
 
 
 def league(*matches: Any, policies: Any, rounds: int = 3, **more: Any) -> dict[str, Any]:

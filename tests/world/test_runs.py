@@ -64,14 +64,6 @@ def test_workers_of_a_policy_are_one_group_over_all_matches(tmp_path: Path) -> N
     assert [update["mean"] for update in played.updates] == [1.0] * 4  # the mean of the group ranks 0, 1 and 2
 
 
-def test_group_continues_without_a_departed_worker(tmp_path: Path) -> None:
-    data = duel(blue={"algorithm": "workers:Counts"}, ticks=40)
-    data["matches"] = [{"env": "game", "seats": ["blue", "blue"], "copies": 1}]
-    data["policies"] = {"blue": {"algorithm": "odd_workers:LeavesInTurn"}}
-    played = play(data, tmp_path)
-    assert sorted(played.notes) == [(0, 1), (1, 3)], "worker 1 has updated on after worker 0 had left"
-
-
 def test_checkpoints_are_written_at_the_start_when_due_and_at_the_end(tmp_path: Path) -> None:
     played = play({**duel(ticks=45), "checkpoint_every": 20}, tmp_path)
     files = checkpoint.list_checkpoints(played.folder.checkpoints_path("blue"))
@@ -127,13 +119,6 @@ def test_unknown_name_is_refused_even_if_unused(key: str, entry: Any, message: s
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_argument_that_a_game_refuses_is_named_with_its_match(tmp_path: Path) -> None:
-    message = "matches\\[0\\]: environment 'game': team_size: got 0, expected a whole number of at least 1"
-    with pytest.raises(RoleFailed, match=message) as caught:
-        play(duel(team_size=0), tmp_path)
-    assert caught.value.failure.exit_code == 2
-
-
 def test_weights_of_other_spaces_are_refused_before_play(tmp_path: Path) -> None:
     data = duel(red={"algorithm": "workers:Counts"}, red_obs="image", copies=1)
     assert play(data, tmp_path).episodes, "each policy has its own spaces"
@@ -160,7 +145,7 @@ def test_different_collectives_are_reported(tmp_path: Path) -> None:
 
 def test_deadlock_is_an_error_that_names_the_waits(tmp_path: Path) -> None:
     data = duel(ticks=100)
-    data["policies"] = {name: {"algorithm": "odd_workers:PerEpisode"} for name in ("blue", "red")}
+    data["policies"] = {name: {"algorithm": "leagues:AtEpisodes"} for name in ("blue", "red")}
     data["envs"]["game"] = {"make": "games:Dropout", "kwargs": {"lengths": [3, 5]}}
     data["matches"] = [
         {"env": "game", "seats": ["blue", "red"]},

@@ -17,7 +17,7 @@ from arena.preflight.examine import examine
 from arena.records import boundary, checkpoint
 from arena.roles.root.root import RoleFailed
 from arena.run.planning import checked_plan
-from in_process import Played, play
+from in_process import Played, one_match, play
 from policies.sb3.member import ARCHIVE
 
 NET = {"policy_kwargs": {"net_arch": [16]}}
@@ -32,14 +32,9 @@ RANDOM = {"algorithm": "random"}
 
 
 def league(*matches: Mapping[str, Any], make: Any = None, **policies: Any) -> dict[str, Any]:
-    return {
-        "ticks": 120,
-        "seed": 3,
-        "checkpoint_every": 30,
-        "envs": {"game": make or {"make": "touchdown", "kwargs": {"max_steps": 60}}},
-        "policies": policies,
-        "matches": [{"env": "game", **match} for match in matches],
-    }
+    game = make or {"make": "touchdown", "kwargs": {"max_steps": 60}}
+    entries = [{"env": "game", **match} for match in matches]
+    return one_match(game, policies, ticks=120, seed=3, checkpoint_every=30, matches=entries)
 
 
 def left_by(played: Played) -> dict[str, Any]:

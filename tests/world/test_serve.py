@@ -27,7 +27,7 @@ from arena.records.journal import JournalReader
 from arena.serving import load_policy
 from arena.serving.models import PureModel
 from external_actors import HttpWire, request
-from in_process import play
+from in_process import one_match, play
 from run_cli import wait_for
 
 POLE = "gymnasium:CartPole-v1"
@@ -37,15 +37,9 @@ def trained(
     folder: Path, algorithm: str, make: str = POLE, *, kwargs: Any = None, seats: Any = ("blue",), **options: Any
 ) -> Path:
     """The folder of a short run."""
-    config = {
-        "seed": 3,
-        "ticks": 40,
-        "checkpoint_every": 20,
-        "envs": {"game": {"make": make, "kwargs": kwargs or {}}},
-        "policies": {"blue": {"algorithm": algorithm, "options": options}},
-        "matches": [{"env": "game", "seats": list(seats), "lanes": 2}],
-    }
-    return play(config, folder).folder.path
+    game, policies = {"make": make, "kwargs": kwargs or {}}, {"blue": {"algorithm": algorithm, "options": options}}
+    given = {"seats": seats, "match": {"lanes": 2}, "seed": 3, "checkpoint_every": 20}
+    return play(one_match(game, policies, ticks=40, **given), folder).folder.path
 
 
 @pytest.fixture(scope="module")

@@ -23,19 +23,15 @@ from arena.run.lead import Leader
 from arena.run.loop import in_one_process
 from arena.run.prepare import begin, prepare
 from arena.terminal.display import silent_display
+from in_process import one_match
 
 COUNTS = {"algorithm": "workers:Counts"}
 
 
-def duel(*, pipeline: int = 1, every: int = 4000, red: Any = COUNTS) -> dict[str, Any]:
-    return {
-        "name": "test",
-        "ticks": 4000,
-        "checkpoint_every": every,
-        "envs": {"game": {"make": "touchdown", "kwargs": {"max_steps": 15}}},
-        "policies": {"blue": COUNTS, "red": red},
-        "matches": [{"env": "game", "seats": ["blue", "red"], "lanes": 2, "copies": 2, "pipeline": pipeline}],
-    }
+def duel(*, pipeline: int = 1, red: Any = COUNTS) -> dict[str, Any]:
+    game, match = {"make": "touchdown", "kwargs": {"max_steps": 15}}, {"lanes": 2, "copies": 2, "pipeline": pipeline}
+    policies = {"blue": COUNTS, "red": red}
+    return one_match(game, policies, ticks=4000, match=match, name="test", checkpoint_every=4000)
 
 
 @pytest.fixture
@@ -167,7 +163,7 @@ def test_stopped_run_resumes_at_its_tick(tmp_path: Path) -> None:
 
 
 def test_a_policy_that_has_left_is_found_again(tmp_path: Path) -> None:
-    leaves = {"algorithm": "odd_workers:FailingCounter", "options": {"every": 5, "leave": [7, 7]}}
+    leaves = {"algorithm": "workers:Counts", "options": {"every": 5, "leave": [7, 7]}}
     result, folder = stopped(duel(red=leaves), tmp_path)
     found = boundary.newest(folder)
     assert found is not None

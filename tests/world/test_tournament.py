@@ -136,13 +136,6 @@ def test_equal_players_use_a_small_budget_and_are_reported_as_equal_with_a_large
     )
 
 
-@pytest.mark.parametrize(("chance", "told"), [([], True), (["--sample"], False)])
-def test_identical_games_are_reported_with_a_remedy(games: Games, chance: list[str], told: bool) -> None:
-    path = games.write(ladder({"one": plays(1), "other": plays(1)}))
-    out = games.text(path, "--episodes", "16", *chance)
-    assert ("all games between one and other were alike" in out and "--sample plays with chance" in out) is told
-
-
 def test_batches_are_rounds_with_streams_of_their_own(games: Games) -> None:
     path = games.write(ladder({"one": {"algorithm": "random"}, "other": {"algorithm": "random"}}))
     assert "weak prior" not in games.text(path, "--episodes", "128"), "both win some games"
@@ -209,11 +202,6 @@ def players(data: Any) -> set[str]:
     return {row["player"] for row in data["players"]}
 
 
-def test_players_of_runs_are_distinguished_and_duplicates_merged(games: Games, runs: tuple[str, str]) -> None:
-    data = games.data(*runs, "--episodes", "24")
-    assert players(data) == {"run.blue", "run-2.blue", "fixed"}
-
-
 def test_checkpoints_and_tournaments_are_sources_of_players(games: Games, runs: tuple[str, str]) -> None:
     data = games.data(runs[0], "--checkpoints", "first", "10", "last", "--episodes", "32")
     assert players(data) == {"blue@0", "blue@10", "blue@20", "fixed"}
@@ -245,13 +233,6 @@ def test_snapshots_of_a_league_play_with_their_own_options(games: Games, runs: t
     every = {name: policy.options["every"] for name, policy in found.items() if name != "fixed"}
     assert every == {"blue": 7, "blue@15": 3, "blue@10": 3}
     assert str(found["blue@15"].load).endswith("snapshots/blue/000000000015.ckpt")
-
-
-def test_a_configuration_adds_its_members(games: Games, runs: tuple[str, str]) -> None:
-    more = games.write(ladder({"high": plays(2), "dice": {"algorithm": "random"}}))
-    data = games.data(runs[0], more, "--players", "blue,high,dice", "--elo", "50", "--episodes", "400")
-    assert players(data) == {"blue", "high", "dice"}
-    assert data["players"][0]["player"] == "high"
 
 
 def runs_called(tmp_path: Path, *names: str, policies: dict[str, Any] | None = None) -> list[str]:
@@ -315,7 +296,7 @@ def test_data_has_the_statements_of_the_text(games: Games) -> None:
     arguments = [games.write(ladder()), "--episodes", "96"]
     words = games.text(*arguments)
     assert "the strengths have a weak prior" in words
-    assert "were alike" in words
+    assert "were alike" in words and "--sample plays with chance" in words
     data = games.data(*arguments, "--resume")
     assert data["prior"]
     assert ["high", "low"] in data["alike"]

@@ -13,21 +13,16 @@ import yaml
 import arena
 from arena.cli.main import main
 from arena.run import mpirun
+from in_process import one_match
 
 PPO = {"algorithm": "ppo", "options": {"n_steps": 16, "minibatch_size": 32, "hidden_sizes": [8]}}
 
 
 def config(**changes: Any) -> dict[str, Any]:
-    return {
-        "name": "duel",
-        "seed": 1,
-        "ticks": 40,
-        "checkpoint_every": 20,
-        "envs": {"g": {"make": "matrix", "kwargs": {"game": "rock_paper_scissors"}}},
-        "policies": {"blue": PPO, "red": {"algorithm": "random"}},
-        "matches": [{"env": "g", "seats": ["blue", "red"], "lanes": 2}],
-        **changes,
-    }
+    game = {"make": "matrix", "kwargs": {"game": "rock_paper_scissors"}}
+    policies = {"blue": PPO, "red": {"algorithm": "random"}}
+    given = {"name": "duel", "seed": 1, "checkpoint_every": 20, "match": {"lanes": 2}}
+    return one_match(game, policies, ticks=40, **given) | changes
 
 
 def test_function_plays_the_run_of_the_command_silently(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -64,7 +59,7 @@ def test_events_have_folder_progress_and_evaluations(tmp_path: Path) -> None:
 
 def test_a_mistake_is_raised_with_its_place_and_leaves_no_folder(tmp_path: Path) -> None:
     with pytest.raises(arena.ConfigError, match="matches") as caught:
-        arena.train(config(matches=[{"env": "g", "seats": ["blue", "green"]}]), tmp_path / "run", ranks=1)
+        arena.train(config(matches=[{"env": "game", "seats": ["blue", "green"]}]), tmp_path / "run", ranks=1)
     assert "green" in str(caught.value)
     late = {"blue": {"algorithm": "ppo", "options": {"n_steps": 16, "hidden_sizes": "wide"}}, "red": PPO}
     with pytest.raises(arena.ConfigError, match="hidden_sizes"):

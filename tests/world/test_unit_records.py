@@ -19,25 +19,19 @@ from arena.replay.format import Chunk
 from arena.replay.reader import read_replays
 from arena.replay.verify import verify
 from crowd import SPACE, FailingCrowd
-from in_process import Played, play
+from in_process import Played, one_match, play
 from tampered_replays import tamper
 
 
-def run_of(record: str, *, ticks: int = 60, make: str = "crowd:Crowd", **more: Any) -> dict[str, Any]:
+def run_of(record: str, *, make: str = "crowd:Crowd", **more: Any) -> dict[str, Any]:
     """Two policies in legs of 20 ticks, whose units carry the marks 1 and 2."""
-    return {
-        "seed": 5,
-        "checkpoint_every": 20,
-        "record": record,
-        "ticks": ticks,
-        "envs": {"game": {"make": make, "kwargs": more.pop("kwargs", {"alone": True})}},
-        "policies": {
-            name: {"algorithm": "unit_workers:VectorSampler", "options": {"mark": number + 1, "name": name}}
-            for number, name in enumerate("pq")
-        },
-        "matches": [{"env": "game", "seats": ["p", "q"], "lanes": 3}],
-        **more,
+    policies = {
+        name: {"algorithm": "unit_workers:VectorSampler", "options": {"mark": number + 1, "name": name}}
+        for number, name in enumerate("pq")
     }
+    game = {"make": make, "kwargs": {"alone": True}}
+    given = {"seed": 5, "checkpoint_every": 20, "record": record, "match": {"lanes": 3}}
+    return one_match(game, policies, ticks=60, **given) | more
 
 
 def differences(played: Played | Path) -> list[Any]:
