@@ -159,26 +159,20 @@ def test_trials_that_fail_in_any_way_leave_the_others_alone(tmp_path: Path, caps
     assert "killed by SIGKILL" in reported
 
 
-def test_a_signal_saves_all_trials_and_resume_goes_on(tmp_path: Path) -> None:
-    data, folder = sweep(ticks=400, every=400, seconds=0.01), tmp_path / "e"
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGUSR1, 0)])
+def test_a_signal_saves_all_trials_and_resume_goes_on(number: signal.Signals, status: int, tmp_path: Path) -> None:
+    data, folder = sweep(ticks=200, every=200, seconds=0.01), tmp_path / "e"
     process = start([*ARENA, "experiment", write(tmp_path, data), "--run-dir", "e"], tmp_path)
     wait_for(lambda: plays(folder))
-    process.send_signal(signal.SIGTERM)
+    process.send_signal(number)
     ended = finish(process)
-    assert ended.code == 143, ended.err
+    assert ended.code == status, ended.err
     assert "paused" in states_of(folder) and "running" not in states_of(folder)
-    assert "--resume --run-dir e goes on" in ended.err
-
-
-def test_sigusr1_leaves_a_mark_for_the_queue(tmp_path: Path) -> None:
-    data, folder = sweep(ticks=200, every=50, seconds=0.01), tmp_path / "e"
-    process = start([*ARENA, "experiment", write(tmp_path, data), "--run-dir", "e"], tmp_path)
-    wait_for(lambda: plays(folder))
-    process.send_signal(signal.SIGUSR1)
-    assert finish(process).code == 0
-    assert (folder / "requeue").exists()
-    assert experiment(tmp_path, data, "e", "--resume") == 0
-    assert not (folder / "requeue").exists() and {*states_of(folder)} == {"terminated"}
+    assert (folder / "requeue").exists() == (number is signal.SIGUSR1), "a mark for the queue"
+    assert "--resume --run-dir e goes on" in ended.err or not status
+    if number is signal.SIGUSR1:
+        assert experiment(tmp_path, data, "e", "--resume") == 0
+        assert not (folder / "requeue").exists() and {*states_of(folder)} == {"terminated"}
 
 
 def test_changed_file_adds_trials_and_keeps_finished_ones(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

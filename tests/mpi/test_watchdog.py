@@ -120,11 +120,6 @@ def test_cyclic_wait_is_reported_with_every_wait(ranks: int, transport: str, tmp
     assert ended.err.count("self.env.step(0)") == 2
 
 
-def test_cyclic_wait_in_one_process_is_reported_at_once(tmp_path: Path) -> None:
-    ended = train(tmp_path, circle(watchdog_s=60.0), ranks=1)
-    assert_named(ended, "every role waits for another one, 6 of them in a circle:", "self.group.mean(1.0)")
-
-
 @pytest.mark.parametrize("elsewhere", [pytest.param("3", marks=pytest.mark.long), "3,4"])
 def test_hanging_role_on_another_node_is_named_with_its_stack(elsewhere: str, tmp_path: Path) -> None:
     program, config = [sys.executable, str(TESTS / "cli_on_other_node.py")], write(tmp_path, hangs("hold_lock"))

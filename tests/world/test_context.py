@@ -13,19 +13,17 @@ from arena.dataset import open_dataset
 from arena.replay import playback
 from envs.adapters import adapt
 from games import ContextObserver
-from in_process import play
+from in_process import one_match, play
 
-DATA = {
-    "seed": 3,
-    "ticks": 12,
-    "checkpoint_every": 6,
-    "envs": {"game": {"make": "games:ContextObserver", "kwargs": {"length": 3}}},
-    "policies": {"a": {"algorithm": "random"}},
-    "matches": [
+DATA = one_match(
+    {"make": "games:ContextObserver", "kwargs": {"length": 3}},
+    {"a": {"algorithm": "random"}},
+    **{"ticks": 12, "seed": 3, "checkpoint_every": 6},
+    matches=[
         {"env": "game", "seats": ["a"]},
         {"env": "game", "seats": ["a"], "lanes": 2, "copies": 2, "pipeline": 2},
     ],
-}
+)
 
 
 def test_context_is_the_place_of_each_lane(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import yaml
 from arena.cli.main import main
 from arena.records import checkpoint
 from command import Command, Printed
+from in_process import one_match
 from run_cli import write
 
 TICKS = 60
@@ -31,18 +32,11 @@ def written(home: Path, data: dict[str, Any]) -> str:
 
 
 def league(**keys: Any) -> dict[str, Any]:
-    learner = {"algorithm": "learners:LearnerWithActor"}
+    learner, game = {"algorithm": "learners:LearnerWithActor"}, {"make": "touchdown", "kwargs": {"max_steps": 20}}
     met = {"env": "game", "policies": ["blue", "red"], "against": ["rock"], "rule": "fictitious", "copies": 2}
-    return {
-        "seed": 4,
-        "ticks": TICKS,
-        "rounds": 3,
-        "checkpoint_every": TICKS // 2,
-        "envs": {"game": {"make": "touchdown", "kwargs": {"max_steps": 20}}},
-        "policies": {"blue": learner, "red": learner, "rock": {"algorithm": "random"}},
-        "matches": [{"matchmaking": met}],
-        **keys,
-    }
+    given = {"seed": 4, "rounds": 3, "checkpoint_every": TICKS // 2, "matches": [{"matchmaking": met}]}
+    policies = {"blue": learner, "red": learner, "rock": {"algorithm": "random"}}
+    return one_match(game, policies, ticks=TICKS, **given) | keys
 
 
 OTHERS = {

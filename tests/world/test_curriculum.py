@@ -16,22 +16,19 @@ from arena.records import boundary, checkpoint
 from arena.records.folder import RunFolder
 from arena.run.planning import checked_plan
 from fakes import all_equal
-from in_process import NOTES
+from in_process import NOTES, one_match
 from slow_results import json_lines, without_clock
 from working_folder import working_directory
 
 LEG, START = 40, 10
 PPO = {"algorithm": "ppo", "options": {"n_steps": 16, "minibatch_size": 32, "hidden_sizes": [8]}}
-LONGER: dict[str, Any] = {
-    "seed": 5,
-    "ticks": 8 * LEG,
-    "checkpoint_every": LEG,
-    "envs": {"game": {"make": "touchdown"}},
-    "policies": {"blue": PPO, "red": RANDOM},
-    "matches": [{"env": "game", "seats": ["blue", "red"], "lanes": 2}],
-    "curriculum": {"class": "curricula:Longer", "options": {"start": START}},
-    "results": {"smoothing": 1},
-}
+LONGER: dict[str, Any] = one_match(
+    {"make": "touchdown"},
+    {"blue": PPO, "red": RANDOM},
+    **{"ticks": 8 * LEG, "seed": 5, "checkpoint_every": LEG, "match": {"lanes": 2}},
+    curriculum={"class": "curricula:Longer", "options": {"start": START}},
+    results={"smoothing": 1},
+)
 
 
 def weights(run: Path, tick: int) -> bytes | None:

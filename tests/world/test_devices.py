@@ -19,7 +19,7 @@ from arena.serving import load_policy
 from damaged_folders import without_checksums
 from fakes import all_equal
 from gpu import needs_cuda
-from in_process import play
+from in_process import one_match, play
 from policies.common.algorithm import device_of
 
 DUEL = {"make": "touchdown", "kwargs": {"team_size": 1, "max_steps": 20}}
@@ -40,17 +40,10 @@ GAMES: dict[str, tuple[Any, str, dict[str, Any]]] = {
 def learning(name: str, device: str) -> dict[str, Any]:
     """Two copies of one game; its second side, if there is one, plays at random."""
     game, algorithm, options = GAMES[name]
-    sides = ["learner", "random"][: 1 if game["make"].startswith("gymnasium:") else 2]
-    return {
-        "ticks": 80,
-        "checkpoint_every": 40,
-        "envs": {"game": game},
-        "policies": {
-            "learner": {"algorithm": algorithm, "options": {**options, "device": device}},
-            **({"random": {"algorithm": "random"}} if "random" in sides else {}),
-        },
-        "matches": [{"env": "game", "seats": sides, "lanes": 4, "copies": 2}],
-    }
+    policies: dict[str, Any] = {"learner": {"algorithm": algorithm, "options": {**options, "device": device}}}
+    if not game["make"].startswith("gymnasium:"):
+        policies["random"] = {"algorithm": "random"}
+    return one_match(game, policies, ticks=80, checkpoint_every=40, match={"lanes": 4, "copies": 2})
 
 
 @needs_cuda

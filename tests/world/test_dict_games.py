@@ -8,17 +8,15 @@ from typing import Any
 
 from arena.dataset import open_dataset
 from arena.records import read_results
-from in_process import play
+from in_process import one_match, play
 
 PPO = {"algorithm": "ppo", "options": {"n_steps": 16, "minibatch_size": 32, "hidden_sizes": [8]}}
-RELAY: dict[str, Any] = {
-    "ticks": 96,
-    "checkpoint_every": 48,
-    "record": "samples",
-    "envs": {"game": {"make": "dict_games:Relay"}},
-    "policies": {"taker": PPO, "guest": {"algorithm": "random"}, "ghost": {"algorithm": "random"}},
-    "matches": [{"env": "game", "seats": [["taker", "taker"], "guest", "ghost"], "lanes": 2}],
-}
+RELAY: dict[str, Any] = one_match(
+    {"make": "dict_games:Relay"},
+    {"taker": PPO, "guest": {"algorithm": "random"}, "ghost": {"algorithm": "random"}},
+    seats=[["taker", "taker"], "guest", "ghost"],
+    **{"ticks": 96, "checkpoint_every": 48, "record": "samples", "match": {"lanes": 2}},
+)
 
 
 def test_policies_play_agents_that_join_late_leave_and_take_turns(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from arena.serving import load_policy
 from arena.serving.onnx_model import load_model, sha256
 from arena.serving.policy import load_algorithm
 from command import Command
-from in_process import play
+from in_process import one_match, play
 from policies.exporting import Exported
 
 pytestmark = pytest.mark.slow
@@ -35,16 +35,11 @@ PPO = {"n_steps": 16, "minibatch_size": 32, "hidden_sizes": [16], "normalize_obs
 
 def duel(**blue: Any) -> dict[str, Any]:
     """A recorded run of a learner, and of algorithms that cannot be exported."""
-    others = {"red": {"algorithm": "random"}, "gray": {"algorithm": "hppo", "options": {"n_steps": 16}}}
-    return {
-        "seed": 5,
-        "ticks": 60,
-        "checkpoint_every": 20,
-        "record": "samples",
-        "envs": {"game": {"make": "touchdown", "kwargs": {"max_steps": 12}}},
-        "policies": {"blue": {"algorithm": "ppo", "options": PPO, **blue}, **others},
-        "matches": [{"env": "game", "seats": ["blue", "red"], "lanes": 4}, {"env": "game", "seats": ["gray", "red"]}],
-    }
+    game, gray = {"make": "touchdown", "kwargs": {"max_steps": 12}}, {"algorithm": "hppo", "options": {"n_steps": 16}}
+    ppo = {"algorithm": "ppo", "options": PPO, **blue}
+    matches = [{"env": "game", "seats": ["blue", "red"], "lanes": 4}, {"env": "game", "seats": ["gray", "red"]}]
+    given = {"seed": 5, "checkpoint_every": 20, "record": "samples", "matches": matches}
+    return one_match(game, {"blue": ppo, "red": {"algorithm": "random"}, "gray": gray}, ticks=60, **given)
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,7 @@ from external_actors import HttpWire, request
 from external_connections import entities_of
 from external_games import play_poles
 from http_client import played_from_outside
-from in_process import play
+from in_process import one_match, play
 
 POLE = "gymnasium:CartPole-v1"
 TICTACTOE = "pettingzoo:classic.tictactoe_v3"
@@ -35,14 +35,8 @@ LINE = Interface(("walker",), (Box(-1.0, 1e6, (1,), np.float32),), (Discrete(3),
 
 
 def config(*, lanes: int = 1, ticks: int = 512, external: Any = None, **kwargs: Any) -> dict[str, Any]:
-    entry = {"make": "http", "kwargs": {"port": 0, **kwargs}, "external": external or {}}
-    return {
-        "seed": 5,
-        "ticks": ticks,
-        "envs": {"live": entry},
-        "policies": {"blue": PPO},
-        "matches": [{"env": "live", "seats": ["blue"], "lanes": lanes}],
-    }
+    game = {"make": "http", "kwargs": {"port": 0, **kwargs}, "external": external or {}}
+    return one_match(game, {"blue": PPO}, ticks=ticks, seed=5, match={"lanes": lanes})
 
 
 def network(folder: RunFolder, policy: str = "blue", *, first: bool = False) -> dict[str, Any]:
@@ -58,7 +52,7 @@ def equal(one: dict[str, Any], other: dict[str, Any]) -> bool:
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [2, pytest.param(64, marks=pytest.mark.long)])
 def test_lockstep_games_learn_the_same_bits_as_ordinary_lanes(count: int, tmp_path: Path) -> None:
-    lanes = play({**config(lanes=count), "envs": {"live": {"make": POLE}}}, tmp_path / "ordinary")
+    lanes = play({**config(lanes=count), "envs": {"game": {"make": POLE}}}, tmp_path / "ordinary")
     seeds = [lanes.run.environment_seed(lanes.run.plan.matches[0], lane) for lane in range(count)]
 
     def outside(address: str) -> None:
@@ -80,9 +74,9 @@ def test_lockstep_games_learn_the_same_bits_as_ordinary_lanes(count: int, tmp_pa
 def test_turn_based_game_trains_the_same_bits_as_an_ordinary_one(tmp_path: Path) -> None:
     both = {
         "policies": {"blue": PPO, "red": PPO},
-        "matches": [{"env": "live", "seats": ["blue", "red"]}],
+        "matches": [{"env": "game", "seats": ["blue", "red"]}],
     }
-    ordinary = play({**config(ticks=256), **both, "envs": {"live": {"make": TICTACTOE}}}, tmp_path / "ordinary")
+    ordinary = play({**config(ticks=256), **both, "envs": {"game": {"make": TICTACTOE}}}, tmp_path / "ordinary")
     external = {"max_delay_s": 60.0}
     with played_from_outside(tmp_path / "run", play_tictactoe):
         found = play({**config(ticks=256, external=external, like={"make": TICTACTOE}), **both}, tmp_path)
@@ -195,21 +189,21 @@ def test_occupied_port_ends_the_run_before_play(tmp_path: Path, capsys: pytest.C
 
 
 def test_sockets_name_their_successor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    socket_config = {**config(), "envs": {"live": {"make": "socket", "kwargs": {"address": "127.0.0.1:0"}}}}
-    assert "envs.live.make: 'socket' is no longer supported: set `http`" in refused(socket_config, tmp_path, capsys)
+    socket_config = {**config(), "envs": {"game": {"make": "socket", "kwargs": {"address": "127.0.0.1:0"}}}}
+    assert "envs.game.make: 'socket' is no longer supported: set `http`" in refused(socket_config, tmp_path, capsys)
     assert main(["serve", str(tmp_path / "match.yaml"), "--socket", "127.0.0.1:0"]) == 2
     assert "--socket: is no longer supported: use --http [HOST:]PORT" in capsys.readouterr().err
 
 
 def test_wrong_argument_is_named_with_its_environment(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     error = refused(config(entities=entities_of(LINE), host="0.0.0.0"), tmp_path, capsys)
-    assert ": matches[0]: environment 'live': host: 0.0.0.0 can be reached" in error
+    assert ": matches[0]: environment 'game': host: 0.0.0.0 can be reached" in error
     error = refused(config(entities=entities_of(LINE), queu=1), tmp_path, capsys)
-    assert ": environment 'live': queu: unknown key 'queu'; did you mean 'queue'?" in error
+    assert ": environment 'game': queu: unknown key 'queu'; did you mean 'queue'?" in error
 
 
 def test_polled_environment_plays_a_run(tmp_path: Path) -> None:
-    polled = {"live": {"make": "external_connections:PolledLines", "kwargs": {"games": 2}}}
+    polled = {"game": {"make": "external_connections:PolledLines", "kwargs": {"games": 2}}}
     found = play({**config(ticks=200, lanes=2), "checkpoint_every": 70, "envs": polled}, tmp_path)
     lines = [(line["game"], line["length"], line["seats"][0]["return"]) for line in found.episodes]
     assert set(lines) == {("0", 5, 10.0), ("1", 5, 10.0)}

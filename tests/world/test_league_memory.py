@@ -12,7 +12,7 @@ import pytest
 
 from arena.records import checkpoint
 from arena.records.journal import JournalReader
-from in_process import NOTES, train
+from in_process import NOTES, one_match, train
 from learners import LearnerWithActor
 
 BYTES = 2**18
@@ -46,18 +46,11 @@ POLICIES = [f"p{number}" for number in range(LEARNERS)]
 
 def league() -> dict[str, Any]:
     """Each learner meets itself or one of its past selves."""
-    meets = {"env": "game", "policies": POLICIES, "rule": "past_selves"}
-    return {
-        "name": "league",
-        "seed": 2,
-        "ticks": 2,
-        "rounds": ROUNDS,
-        "checkpoint_every": 2,
-        "envs": {"game": {"make": "matrix", "kwargs": {"game": "rock_paper_scissors"}}},
-        "policies": {name: {"algorithm": "test_league_memory:Heavy"} for name in POLICIES},
-        "matches": [{"matchmaking": meets}],
-        "league": {"snapshots": {"keep": KEPT}},
-    }
+    game = {"make": "matrix", "kwargs": {"game": "rock_paper_scissors"}}
+    policies = {name: {"algorithm": "test_league_memory:Heavy"} for name in POLICIES}
+    matches = [{"matchmaking": {"env": "game", "policies": POLICIES, "rule": "past_selves"}}]
+    given = {"seed": 2, "rounds": ROUNDS, "checkpoint_every": 2, "league": {"snapshots": {"keep": KEPT}}}
+    return one_match(game, policies, ticks=2, matches=matches, **given)
 
 
 def loads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:

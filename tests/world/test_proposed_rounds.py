@@ -14,7 +14,7 @@ from arena.records.boundary import discard_after
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.roles.protocol import Failed
-from in_process import train
+from in_process import one_match, train
 
 TICKS = 20  # of a round
 GAME = {"make": "matrix", "kwargs": {"game": "rock_paper_scissors", "rounds": 4}}
@@ -37,19 +37,11 @@ class Fails(Callback):
         raise RuntimeError("no idea whom to seat")
 
 
-def league(callback: Any, **keys: Any) -> dict[str, Any]:
-    return {
-        "name": "league",
-        "seed": 3,
-        "ticks": TICKS,
-        "rounds": 3,
-        "checkpoint_every": TICKS,
-        "envs": {"game": GAME},
-        "policies": {name: {"algorithm": "learners:LearnerWithActor"} for name in ("one", "two", "three")},
-        "matches": [{"round_robin": {"env": "game", "policies": ["one", "two", "three"], "lanes": 2}}],
-        "callbacks": [callback],
-        **keys,
-    }
+def league(callback: Any) -> dict[str, Any]:
+    policies = {name: {"algorithm": "learners:LearnerWithActor"} for name in ("one", "two", "three")}
+    matches = [{"round_robin": {"env": "game", "policies": ["one", "two", "three"], "lanes": 2}}]
+    given = {"seed": 3, "rounds": 3, "checkpoint_every": TICKS, "callbacks": [callback], "matches": matches}
+    return one_match(GAME, policies, ticks=TICKS, **given)
 
 
 def play(data: dict[str, Any], path: Path, **given: Any) -> tuple[RunFolder, str]:

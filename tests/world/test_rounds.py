@@ -14,7 +14,7 @@ from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.records.state_codec import encode
 from arena.terminal.display import PlainDisplay
-from in_process import NOTES
+from in_process import NOTES, one_match
 from learners import LearnerWithActor
 from policies.ppo import PPO
 
@@ -70,16 +70,8 @@ ALL = {"algorithm": "test_rounds:RecordsLegStarts"}
 def league(*matches: Any, policies: Any, rounds: int = 3, **more: Any) -> dict[str, Any]:
     """Rounds of one leg each, in which episodes have 4 ticks."""
     game = {"make": "matrix", "kwargs": {"game": "rock_paper_scissors", "rounds": 4}}
-    return {
-        "seed": 3,
-        "ticks": TICKS,
-        "rounds": rounds,
-        "checkpoint_every": TICKS,
-        "envs": {"game": game},
-        "policies": policies,
-        "matches": list(matches),
-        **more,
-    }
+    given = {"seed": 3, "rounds": rounds, "checkpoint_every": TICKS, "matches": [*matches]}
+    return one_match(game, policies, ticks=TICKS, **given) | more
 
 
 def play(data: dict[str, Any], path: Path, **given: Any) -> RunFolder:

@@ -8,16 +8,15 @@ from typing import Any
 import pytest
 
 from arena.dataset import open_dataset
+from in_process import one_match
 from run_cli import arena, wait_for, write
 from system_programs import executable
 
-ALONE: dict[str, Any] = {
-    "ticks": 12,
-    "checkpoint_every": 6,
-    "envs": {"game": {"make": "games:WindowGame", "screen": "xvfb"}},
-    "policies": {"a": {"algorithm": "random"}},
-    "matches": [{"env": "game", "seats": ["a"], "lanes": 2}],
-}
+ALONE: dict[str, Any] = one_match(
+    {"make": "games:WindowGame", "screen": "xvfb"},
+    {"a": {"algorithm": "random"}},
+    **{"ticks": 12, "checkpoint_every": 6, "match": {"lanes": 2}},
+)
 
 
 def servers() -> set[str]:

@@ -14,7 +14,7 @@ import pytest
 from arena.cli.main import main
 from arena.external.shared_memory import Driver
 from arena.records.journal import JournalReader
-from in_process import play
+from in_process import one_match, play
 from link_programs import command, environment
 from working_folder import working_directory
 
@@ -35,14 +35,9 @@ def pursuit(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def config(pursuit: Path, folder: Path, **kwargs: Any) -> dict[str, Any]:
     command = [str(pursuit), "--worlds", "4", "--seed", "{seed}"]
-    return {
-        "seed": 3,
-        "ticks": 600,
-        "checkpoint_every": 250,
-        "envs": {"square": {"make": "shared_memory", "kwargs": {"command": command, "folder": str(folder), **kwargs}}},
-        "policies": {"chaser": {"algorithm": "random"}, "runner": {"algorithm": "random"}},
-        "matches": [{"env": "square", "seats": ["chaser", "runner"], "lanes": 8}],
-    }
+    game = {"make": "shared_memory", "kwargs": {"command": command, "folder": str(folder), **kwargs}}
+    policies = {"chaser": {"algorithm": "random"}, "runner": {"algorithm": "random"}}
+    return one_match(game, policies, ticks=600, seed=3, checkpoint_every=250, match={"lanes": 8})
 
 
 def told(episodes: list[dict[str, Any]]) -> list[Any]:
@@ -124,7 +119,7 @@ def test_the_plan_says_how_many_simulators_and_slots(
     file.write_text(json.dumps(config(pursuit, tmp_path, simulators=2, groups=groups)))
     assert main(["plan", str(file)]) == 0
     said = capsys.readouterr().out
-    assert "match 0: square (shared_memory, 2 simulators), 8 slots, 600 ticks: chaser runner\n" in said
+    assert "match 0: game (shared_memory, 2 simulators), 8 slots, 600 ticks: chaser runner\n" in said
     assert "\nup to 32 rows may come at once, and there are 8 slots: `lanes: 32` is enough; fewer are if" in said
 
 
@@ -135,7 +130,7 @@ def test_check_plays_some_hand_overs(tmp_path: Path, capsys: pytest.CaptureFixtu
         "walker": {"agents": 3, "observations": [[3], [2, 2]], "continuous": 2},
         "chooser": {"agents": 2, "observations": [[2], [1]], "branches": [3, 2]},
     }
-    written["envs"]["square"]["kwargs"].update(command=command("killed"), environment=environment(), groups=groups)
+    written["envs"]["game"]["kwargs"].update(command=command("killed"), environment=environment(), groups=groups)
     file.write_text(json.dumps(written))
     assert main(["check", str(file)]) == 2
     assert "was killed by SIGKILL after 5 hand-overs" in capsys.readouterr().err

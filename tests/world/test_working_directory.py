@@ -16,6 +16,7 @@ from arena.cli.main import main
 from arena.diagnostics.start_folder import anchored, started_here
 from arena.errors import ConfigError, shown
 from arena.records.folder import RunFolder
+from in_process import one_match
 from working_folder import working_directory
 
 ROAMING = """
@@ -67,16 +68,12 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 def config(places: list[str], **changes: Any) -> dict[str, Any]:
-    return {
-        "name": "roams",
-        "seed": 1,
-        "ticks": 40,
-        "checkpoint_every": 20,
-        "envs": {"game": {"make": "roaming:Roams", "kwargs": {"places": places}}},
-        "policies": {"a": {"algorithm": "ppo", "options": {"n_steps": 10}}},
-        "matches": [{"env": "game", "seats": ["a"], "lanes": 2}],
-        **changes,
-    }
+    game, ppo = (
+        {"make": "roaming:Roams", "kwargs": {"places": places}},
+        {"algorithm": "ppo", "options": {"n_steps": 10}},
+    )
+    given = {"name": "roams", "seed": 1, "checkpoint_every": 20, "match": {"lanes": 2}}
+    return one_match(game, {"a": {"algorithm": "ppo", "options": {"n_steps": 10}}}, ticks=40, **given) | changes
 
 
 def run(*arguments: str) -> None:

@@ -7,16 +7,12 @@ from typing import Any
 
 from arena.config import load_config, parse_config, resolved_yaml
 from arena.plan.build import make_plan
-from in_process import play
+from in_process import one_match, play
 
 
 def watched(**env: Any) -> dict[str, Any]:
-    return {
-        "ticks": 9,
-        "envs": {"game": {"make": "games:Countdown", "kwargs": {"length": 4}, **env}},
-        "policies": {"blue": {"algorithm": "wrappers:Frames"}},
-        "matches": [{"env": "game", "seats": ["blue"], "lanes": 2}],
-    }
+    game = {"make": "games:Countdown", "kwargs": {"length": 4}, **env}
+    return one_match(game, {"blue": {"algorithm": "wrappers:Frames"}}, ticks=9, match={"lanes": 2})
 
 
 def test_frame_stacks_do_not_cross_episodes(tmp_path: Path) -> None:
