@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
-from arena.cli.doctor import mpi
 from run_cli import arena, environment, finish, left_behind, start, wait_for
 
 WAITS = """
@@ -49,17 +47,6 @@ def test_another_launcher_than_the_librarys_is_a_problem(tmp_path: Path) -> None
     )
     ended = finish(start([sys.executable, "-c", program], tmp_path))
     assert ended.out.startswith("problem  2 processes: each believes that it is alone"), ended
-
-
-def test_each_trial_process_answers_in_one_write_also_unbuffered(tmp_path: Path) -> None:
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)  # a packet is what one write() has written
-    with ours, theirs:
-        program = [sys.executable, "-c", mpi._MEET]
-        changes = environment(PYTHONUNBUFFERED="1")
-        subprocess.run(program, cwd=tmp_path, env=changes, stdout=theirs, stderr=subprocess.DEVNULL, check=True)
-        theirs.close()
-        written = list(iter(lambda: ours.recv(4096), b""))
-    assert written == [b"\none of 1\n"]
 
 
 def test_sigusr1_reaches_every_process_through_us_and_the_launcher(tmp_path: Path) -> None:

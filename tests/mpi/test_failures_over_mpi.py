@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 from arena.records import checkpoint
 from faulty_workers import name_of
 from in_process import one_match
-from run_cli import Ended, finish, has_played, newest_boundary, started, train, wait_for
+from run_cli import Ended, train
 
 
 def run_of(*, blue: Any = None, env: Any = None, ticks: int = 60, **changes: Any) -> dict[str, Any]:
@@ -96,22 +95,6 @@ def test_full_disk_of_a_process_ends_the_run_with_a_message(parts: Any, file: st
     ended = train(tmp_path, run_of(ticks=10**6, **parts), ranks=3)
     check_sentence(ended, f"{file} cannot be written: File too large")
     assert checkpoint.load(tmp_path / "run" / "checkpoints" / "blue").ticks > 0
-
-
-def test_deleted_run_folder_ends_the_run_and_stays_deleted(tmp_path: Path) -> None:
-    process = started(tmp_path, run_of(ticks=10**9, checkpoint_every=10**8), ranks=2)
-    wait_for(lambda: has_played(tmp_path / "run"))
-    shutil.rmtree(tmp_path / "run")
-    check_sentence(finish(process), "is not there any more")
-    assert not (tmp_path / "run").exists()
-
-
-def test_callback_stop_ends_the_run_normally(tmp_path: Path) -> None:
-    stops = {"class": "recorders:Stops", "options": {"where": "update", "nth": 3}}
-    ended = train(tmp_path, run_of(ticks=10**6, blue={"algorithm": "workers:Counts"}, callbacks=[stops]), ranks=2)
-    assert ended.code == 0, ended.err
-    assert "asked to stop by callback recorders:Stops; --resume goes on from there" in ended.err
-    assert 0 < newest_boundary(tmp_path / "run") < 10**6
 
 
 def test_process_ends_although_the_abort_of_mpi_returns(tmp_path: Path) -> None:

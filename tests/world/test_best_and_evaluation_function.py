@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,12 @@ def best_tick(run: Path, metric: str, *, highest: bool = True) -> int:
     """By a plain search through the lines; the earliest of equals."""
     values = [(line["ticks"], dict(flat(line))[metric]) for line in json_lines(run / "result.json")]
     return (max if highest else min)(values, key=lambda one: (one[1], -one[0] if highest else one[0]))[0]
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run with a best checkpoint."""
+    return train({**SHORT, "best": {"metric": METRIC}}, tmp_path_factory.mktemp("kept") / "run")
 
 
 @pytest.mark.parametrize("mode", ["max", "min"])
@@ -73,21 +80,20 @@ def test_best_later_than_the_boundary_is_forgotten_on_resume(tmp_path: Path) -> 
     ("harm", "file"),
     [("value", "best.json"), ("no json", "best.json"), ("half", "best.json"), ("no checkpoint", "best.ckpt")],
 )
-def test_resume_refuses_a_best_result_that_is_not_known(harm: str, file: str, tmp_path: Path) -> None:
-    data = {**SHORT, "best": {"metric": METRIC}}
-    run = train(data, tmp_path / "run")
-    known, kept = run / "best.json", run / "checkpoints/blue/best.ckpt"
+def test_resume_refuses_a_best_result_that_is_not_known(harm: str, file: str, kept: Path, tmp_path: Path) -> None:
+    data, run = {**SHORT, "best": {"metric": METRIC}}, Path(shutil.copytree(kept, tmp_path / "run"))
+    known, best = run / "best.json", run / "checkpoints/blue/best.ckpt"
     if harm == "value":
         known.write_text(json.dumps({**json.loads(known.read_text()), "value": 0.0}))
     elif harm == "half":
         known.write_bytes(known.read_bytes()[:20])
     else:
-        (known if harm == "no json" else kept).unlink()
+        (known if harm == "no json" else best).unlink()
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file() and path.parent.name != "logs"}
     with pytest.raises(ConfigError, match=rf"{file}: (is|was) .*; put it back, or move best\.json and the files check"):
         train({**data, "ticks": 240}, run, resume=True)
     assert {path: path.read_bytes() for path in before} == before
-    for path in (known, kept):
+    for path in (known, best):
         path.unlink(missing_ok=True)
     config = parse_config({"name": "test", **data, "ticks": 240}, source="test")
     words = prepare(config, ranks=1, run_dir=str(run), resume=True).text

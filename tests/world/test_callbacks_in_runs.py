@@ -12,7 +12,6 @@ from arena.config import yaml
 from arena.records import boundary
 from arena.records.journal import JournalReader
 from arena.roles.protocol import Failed
-from arena.run.watchdog import RootWatchdog
 from in_process import NOTES, one_match, train
 
 TICKS, LEG = 300, 100
@@ -68,17 +67,6 @@ def test_stopping_callback_ends_the_run_normally(
     assert told("round") == []
     words = f"stopped at tick {found.tick}, asked to stop by callback recorders:Stops; --resume goes on from there"
     assert words in capfd.readouterr().err
-
-
-def test_end_of_a_stopped_run_is_not_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Watched(RootWatchdog):
-        def __exit__(self, *error: Any) -> None:
-            super().__exit__(*error)
-            NOTES.append(("unwatched",))
-
-    monkeypatch.setattr("arena.run.lead.RootWatchdog", Watched)
-    train(duel({"class": "recorders:Stops", "options": {"where": "result"}}), tmp_path / "run")
-    assert [note[0] for note in NOTES][-2:] == ["unwatched", "end"]
 
 
 def test_resumed_run_is_announced_to_callbacks(tmp_path: Path) -> None:

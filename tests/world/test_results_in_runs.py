@@ -33,15 +33,12 @@ RPS = {"make": "matrix", "kwargs": {"game": "rock_paper_scissors", "rounds": 4}}
 STAG = {"make": "matrix", "kwargs": {"game": "stag_hunt", "rounds": 3}}
 LEARNER = {"algorithm": "learners:LearnerWithActor"}
 RANDOM = {"algorithm": "random"}
-DUEL = {
-    "seed": 5,
-    "ticks": 120,
-    "checkpoint_every": 40,
-    "results": {"every": 40},
-    "envs": {"game": TOUCHDOWN},
-    "policies": {"blue": LEARNER, "red": RANDOM},
-    "matches": [{"env": "game", "seats": ["blue", "red"], "lanes": 2, "copies": 2}],
-}
+DUEL = in_process.one_match(
+    TOUCHDOWN,
+    {"blue": LEARNER, "red": RANDOM},
+    **{"ticks": 120, "seed": 5, "checkpoint_every": 40, "results": {"every": 40}},
+    match={"lanes": 2, "copies": 2},
+)
 SEVERAL = {
     **DUEL,
     "envs": {"game": TOUCHDOWN, "cover": COVER, "rps": RPS, "stag": STAG},
@@ -53,25 +50,11 @@ SEVERAL = {
         {"env": "stag", "seats": ["red", "idle"]},
     ],
 }
+MEETS = {"env": "game", "policies": ["blue"], "against": ["red", "green"]}
 LEAGUE = {
-    **DUEL,
-    "ticks": 30,
-    "rounds": 3,
-    "checkpoint_every": 30,
-    "results": {"every": 30},
+    **{**DUEL, "ticks": 30, "rounds": 3, "checkpoint_every": 30, "results": {"every": 30}},
     "policies": {"blue": LEARNER, "red": RANDOM, "green": RANDOM},
-    "matches": [
-        {
-            "matchmaking": {
-                "env": "game",
-                "policies": ["blue"],
-                "against": ["red", "green"],
-                "rule": {"past_selves": {}},
-                "lanes": 2,
-                "copies": 2,
-            }
-        }
-    ],
+    "matches": [{"matchmaking": {**MEETS, "rule": {"past_selves": {}}, "lanes": 2, "copies": 2}}],
 }
 
 

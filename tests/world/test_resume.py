@@ -173,14 +173,9 @@ OTHER_GAMES = {
         'policies.blue.algorithm was "workers:Counts", is "random"',
     ),
     "a policy more": ({"policies": {"blue": COUNTS, "red": RANDOM, "green": RANDOM}}, "policies.green is new"),
-    "a game": ({"envs": {"game": {"make": "cover"}}}, 'envs.game.make was "touchdown", is "cover"'),
     "a rule of the game": (
         {"envs": {"game": {"make": "touchdown", "kwargs": {"max_steps": 16}}}},
         'envs.game.kwargs was {"max_steps": 15}, is {"max_steps": 16}',
-    ),
-    "seats": (
-        {"matches": [{**SEATED, "seats": ["red", "blue"]}]},
-        'matches.0.seats was ["blue", "red"], is ["red", "blue"]',
     ),
     "entities": ({"matches": [{**SEATED, "entities": [1, 0]}]}, "matches.0.entities was null, is [1, 0]"),
     "a match more": ({"matches": [SEATED] * 2}, "matches: had 1 descriptions, has 2"),

@@ -68,12 +68,9 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 def config(places: list[str], **changes: Any) -> dict[str, Any]:
-    game, ppo = (
-        {"make": "roaming:Roams", "kwargs": {"places": places}},
-        {"algorithm": "ppo", "options": {"n_steps": 10}},
-    )
+    game, policy = {"make": "roaming:Roams", "kwargs": {"places": places}}, {"algorithm": "ppo"}
     given = {"name": "roams", "seed": 1, "checkpoint_every": 20, "match": {"lanes": 2}}
-    return one_match(game, {"a": {"algorithm": "ppo", "options": {"n_steps": 10}}}, ticks=40, **given) | changes
+    return one_match(game, {"a": {**policy, "options": {"n_steps": 10}}}, ticks=40, **given) | changes
 
 
 def run(*arguments: str) -> None:
