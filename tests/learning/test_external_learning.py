@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from arena.external import PolicyClient
-from external_games import play_poles
-from http_client import played_from_outside
-from in_process import play
+from external_games import play_poles, played_from_outside
+from in_process import one_match, play
 
 LANES = 8
 SEEDS = list(range(100, 100 + LANES))
@@ -52,20 +51,15 @@ def test_pole_is_balanced_after_100_000_samples(kind: str, algorithm: str, tmp_p
     if kind == "thread":
         make = {"make": "external_games:Poles", "kwargs": {"seeds": SEEDS}}
     policy = {"algorithm": algorithm, "options": OPTIONS[algorithm]}
-    data = {
-        "seed": 1,
-        "ticks": 100_000 // LANES,
-        "envs": {"live": {**make, "external": {"min_asking": LANES, "max_delay_s": 60.0}}},
-        "policies": {"blue": policy},
-        "matches": [{"env": "live", "seats": ["blue"], "lanes": LANES}],
-    }
+    game = {**make, "external": {"min_asking": LANES, "max_delay_s": 60.0}}
+    data = one_match(game, {"blue": policy}, ticks=100_000 // LANES, seed=1, match={"lanes": LANES})
     away = nullcontext() if kind == "thread" else played_from_outside(tmp_path / "run", outside)
     with away:
         played = play(data, tmp_path)
     frozen = {
         **data,
         "ticks": 10**9,
-        "envs": {"live": {"make": POLE}},
+        "envs": {"game": {"make": POLE}},
         "policies": {"blue": {**policy, "frozen": True, "load": str(played.folder.path)}},
     }
     games = play(frozen, tmp_path, episodes=48 // LANES, greedy=True).episodes

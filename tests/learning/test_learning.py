@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from arena.records import checkpoint
-from in_process import Played, play
+from in_process import Played, one_match, play
 
 pytestmark = pytest.mark.slow
 
@@ -35,16 +35,9 @@ def evaluated(played: Played, data: Any, path: Path, episodes: int, **changes: A
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.long
 def test_ppo_beats_random_play_at_touchdown_quickly(seed: int, tmp_path: Path) -> None:
-    data = {
-        "ticks": 9000,
-        "seed": seed,
-        "envs": {"touchdown": {"make": "touchdown"}},
-        "policies": {
-            "blue": {"algorithm": "ppo", "options": {**PPO, "ent_coef": 0.01}},
-            "red": {"algorithm": "random"},
-        },
-        "matches": [{"env": "touchdown", "seats": ["blue", "red"], "copies": 4}],
-    }
+    blue = {"algorithm": "ppo", "options": {**PPO, "ent_coef": 0.01}}
+    policies = {"blue": blue, "red": {"algorithm": "random"}}
+    data = one_match({"make": "touchdown"}, policies, ticks=9000, seed=seed, match={"copies": 4})
     games = evaluated(play(data, tmp_path), data, tmp_path, 200)
     assert len(games) == 200
     assert np.mean([game["seats"][0]["outcome"] == "win" for game in games]) >= 0.95
@@ -60,32 +53,23 @@ def test_ppo_balances_the_pole_after_100_000_steps_in_total(workers: int, lanes:
         "n_epochs": 10,
         "minibatch_size": 256 // workers,
     }
-    data = {
-        "ticks": 100_000 // (workers * lanes),
-        "seed": 1,
-        "envs": {"cartpole": {"make": "gymnasium:CartPole-v1"}},
-        "policies": {"p": {"algorithm": "ppo", "options": options}},
-        "matches": [{"env": "cartpole", "seats": ["p"], "copies": workers, "lanes": lanes}],
-    }
+    game, match = {"make": "gymnasium:CartPole-v1"}, {"copies": workers, "lanes": lanes}
+    policies = {"p": {"algorithm": "ppo", "options": options}}
+    data = one_match(game, policies, ticks=100_000 // (workers * lanes), seed=1, match=match)
     games = evaluated(play(data, tmp_path), data, tmp_path, 50)
     assert np.mean([game["seats"][0]["return"] for game in games]) >= 450
 
 
 def test_learners_beat_a_frozen_policy_whose_weights_stay(tmp_path: Path) -> None:
     learns = {"algorithm": "ppo", "options": {**PPO, "learning_rate": 1e-3, "n_steps": 64, "ent_coef": 0.01}}
-    data = {
-        "ticks": 2000,
-        "seed": 1,
-        "envs": {"touchdown": {"make": "touchdown", "kwargs": {"mirror": True}}},
-        "policies": {
-            "still": {"algorithm": "ppo", "options": {**PPO, "learning_rate": 0.0, "n_steps": 64}},
-            "quick": learns,
-            "steady": {"algorithm": "ppo", "options": {**learns["options"], "learning_rate": 5e-4}},
-        },
-        "matches": [
-            {"round_robin": {"env": "touchdown", "policies": ["still", "quick", "steady"], "lanes": 8}},
-        ],
+    policies = {
+        "still": {"algorithm": "ppo", "options": {**PPO, "learning_rate": 0.0, "n_steps": 64}},
+        "quick": learns,
+        "steady": {"algorithm": "ppo", "options": {**learns["options"], "learning_rate": 5e-4}},
     }
+    matches = [{"round_robin": {"env": "game", "policies": [*policies], "lanes": 8}}]
+    game = {"make": "touchdown", "kwargs": {"mirror": True}}
+    data = one_match(game, policies, ticks=2000, seed=1, matches=matches)
     played = play(data, tmp_path)
     for rival in ("quick", "steady"):
         games = [
@@ -105,12 +89,7 @@ def test_learners_beat_a_frozen_policy_whose_weights_stay(tmp_path: Path) -> Non
 @pytest.mark.long
 def test_centralized_critics_find_the_joint_optimum(algorithm: str, tmp_path: Path) -> None:
     """The two-step game: valuing actions one player at a time gets 7; the optimum is 8."""
-    data = {
-        "ticks": 2500,
-        "seed": 1,
-        "envs": {"game": {"make": "matrix", "kwargs": {"game": "two_step"}}},
-        "policies": {"p": {"algorithm": algorithm}},
-        "matches": [{"env": "game", "seats": [["p", "p"]], "lanes": 8}],
-    }
+    game, policies = {"make": "matrix", "kwargs": {"game": "two_step"}}, {"p": {"algorithm": algorithm}}
+    data = one_match(game, policies, seats=[["p", "p"]], ticks=2500, seed=1, match={"lanes": 8})
     games = evaluated(play(data, tmp_path), data, tmp_path, 50)
     assert np.mean([game["seats"][0]["return"] for game in games]) >= 7.5

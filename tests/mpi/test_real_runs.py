@@ -32,7 +32,14 @@ from run_cli import (
 CONFIGS = Path(__file__).parent.parent.parent / "configs"
 LEARNER = {"algorithm": "learners:VectorLearner"}
 PPO = {"algorithm": "ppo", "options": {"n_steps": 20, "n_epochs": 2, "minibatch_size": 16, "hidden_sizes": [8]}}
-DQN = {"n_step": 1, "learning_starts": 8, "batch_size": 8, "hidden_sizes": [8], "target_update_interval": 1}
+DQN = {
+    "n_step": 1,
+    "log_every": 20,
+    "learning_starts": 8,
+    "batch_size": 8,
+    "hidden_sizes": [8],
+    "target_update_interval": 1,
+}
 RANDOM = {"algorithm": "random"}
 
 
@@ -50,7 +57,7 @@ def teams(*, copies: int = 2, size: int = 1, **changes: Any) -> dict[str, Any]:
 
 def masked() -> dict[str, Any]:
     """Learned values that depend on last masks: every episode is cut, by the time limit or by the end of the run."""
-    data = duel({"algorithm": "dqn", "options": DQN}, ticks=61)
+    data = duel({"algorithm": "dqn", "options": {**DQN, "log_every": 20}}, ticks=61)
     data["envs"]["game"] = {"make": "games:Narrow", "kwargs": {"entities": 2, "length": 3}}
     return {**data, "matches": [{"env": "game", "seats": [["blue", "blue"]], "lanes": 3}]}
 

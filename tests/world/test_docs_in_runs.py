@@ -17,6 +17,7 @@ import yaml
 import readme
 from arena.cli.main import main
 from arena.records.journal import JournalReader
+from in_process import one_match
 from working_folder import working_directory
 
 DATA = "docs/data.md"
@@ -122,15 +123,9 @@ def test_loss_of_a_subclass_is_learned_from(tmp_path: Path) -> None:
     divergences = {}
     for algorithm in ("ppo", "kl_ppo:KLPenaltyPPO"):
         run = tmp_path / algorithm.partition(":")[0]
-        match = {
-            "ticks": 256,
-            "envs": {"game": {"make": "matrix", "kwargs": {"game": "prisoners_dilemma"}}},
-            "policies": {
-                "blue": {"algorithm": algorithm, "options": {"n_steps": 32, "learning_rate": 0.01}},
-                "red": {"algorithm": "random"},
-            },
-            "matches": [{"env": "game", "seats": ["blue", "red"], "lanes": 4}],
-        }
+        game = {"make": "matrix", "kwargs": {"game": "prisoners_dilemma"}}
+        blue = {"algorithm": algorithm, "options": {"n_steps": 32, "learning_rate": 0.01}}
+        match = one_match(game, {"blue": blue, "red": {"algorithm": "random"}}, ticks=256, match={"lanes": 4})
         (tmp_path / "match.yaml").write_text(yaml.safe_dump(match))
         with working_directory(tmp_path):
             assert main(["train", "match.yaml", "--ranks", "1", "--run-dir", str(run)]) == 0
@@ -143,15 +138,11 @@ def test_checkpoint_opens_with_stable_baselines3_whose_algorithms_work_unmodifie
     """One is a built-in member, the other one is wrapped by the worker that a page shows."""
     write_files(tmp_path, WRITING)
     other = {"algorithm": "DQN", "learning_starts": 20}
-    match = {
-        "ticks": 40,
-        "envs": {"game": {"make": "touchdown", "kwargs": {"max_steps": 20}}},
-        "policies": {
-            "blue": {"algorithm": "sb3:PPO", "options": {"n_steps": 16, "batch_size": 16}},
-            "red": {"algorithm": "sb3_worker:StableBaselines", "options": other},
-        },
-        "matches": [{"env": "game", "seats": ["blue", "red"]}],
+    policies = {
+        "blue": {"algorithm": "sb3:PPO", "options": {"n_steps": 16, "batch_size": 16}},
+        "red": {"algorithm": "sb3_worker:StableBaselines", "options": other},
     }
+    match = one_match({"make": "touchdown", "kwargs": {"max_steps": 20}}, policies, ticks=40)
     (tmp_path / "match.yaml").write_text(yaml.safe_dump(match))
     code = readme.PAGES["docs/algorithms/sb3.md"].files()["open_with_sb3.py"]
     with working_directory(tmp_path):

@@ -339,12 +339,10 @@ def test_policy_loaded_from_another_run_is_exported_from_there(run: Path, tmp_pa
 
 def test_actors_of_a_team_of_workers_are_restored(tmp_path: Path) -> None:
     options = {"learning_starts": 8, "batch_size": 4, "hidden_sizes": [8]}
-    data = {
-        "ticks": 20,
-        "envs": {"game": {"make": "touchdown", "kwargs": {"max_steps": 5, "team_size": 2}}},
-        "policies": {"blue": {"algorithm": "maddpg", "options": options}, "red": {"algorithm": "random"}},
-        "matches": [{"env": "game", "seats": ["blue", "blue", "red", "red"], "sides": [[0, 1], [2, 3]]}],
-    }
+    game = {"make": "touchdown", "kwargs": {"max_steps": 5, "team_size": 2}}
+    policies = {"blue": {"algorithm": "maddpg", "options": options}, "red": {"algorithm": "random"}}
+    seats = ["blue", "blue", "red", "red"]
+    data = one_match(game, policies, seats=seats, ticks=20, match={"sides": [[0, 1], [2, 3]]})
     folder = play(data, tmp_path).folder.path
     exported = load_algorithm(folder, "blue", "last").algorithm.exported()
     assert exported.inputs[-1] == {"name": "entity", "dtype": "int64", "shape": (), "n": 2}

@@ -24,8 +24,7 @@ from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from external_actors import HttpWire, request
 from external_connections import entities_of
-from external_games import play_poles
-from http_client import played_from_outside
+from external_games import play_poles, played_from_outside
 from in_process import one_match, play
 
 POLE = "gymnasium:CartPole-v1"

@@ -133,12 +133,9 @@ def test_a_seat_of_several_entities_has_the_rows_of_all_lanes_in_order(tmp_path:
 
 
 def test_vector_face_in_blocks_equals_gymnasiums_vector_environment(tmp_path: Path) -> None:
-    data = {
-        "ticks": 1000,
-        "envs": {"game": {"make": "gymnasium:CartPole-v1"}},
-        "policies": {"p": {"algorithm": "workers:MatchesSync", "options": {"env_id": "CartPole-v1", "steps": 450}}},
-        "matches": [{"env": "game", "seats": ["p"], "lanes": 3, "pipeline": 2}],
-    }
+    worker = {"algorithm": "workers:MatchesSync", "options": {"env_id": "CartPole-v1", "steps": 450}}
+    game, match = {"make": "gymnasium:CartPole-v1"}, {"lanes": 3, "pipeline": 2}
+    data = one_match(game, {"p": worker}, ticks=1000, match=match)
     assert play(data, tmp_path).notes[0] >= 3, "no episode has ended: nothing was compared"
 
 

@@ -18,7 +18,7 @@ from arena.report.live import LivePage, PageServer
 from arena.report.numbers import MINUS, NOTHING, THIN
 from arena.report.page import CONTENTS, write_report
 from browser import DESK, PHONE, Browser, Sheet, chromium, opened
-from in_process import play
+from in_process import one_match, play
 from league_folders import League, write_league
 
 SHEET = (720, 1000)  # A4 with narrow margins, at 96 dots in an inch
@@ -190,13 +190,9 @@ def test_payoff_cell_shows_its_interval_on_hover(phone: Sheet) -> None:
 
 
 def test_a_replay_is_played_on_a_canvas(browser: Browser, tmp_path: Path) -> None:
-    data = {
-        "ticks": 40,
-        "record": "replays",
-        "envs": {"game": {"make": "touchdown", "kwargs": {"team_size": 1, "max_steps": 20}}},
-        "policies": {"blue": {"algorithm": "random"}, "red": {"algorithm": "random"}},
-        "matches": [{"env": "game", "seats": ["blue", "red"]}],
-    }
+    game = {"make": "touchdown", "kwargs": {"team_size": 1, "max_steps": 20}}
+    policies = {"blue": {"algorithm": "random"}, "red": {"algorithm": "random"}}
+    data = one_match(game, policies, ticks=40, record="replays")
     page = write_report(play(data, tmp_path).folder.path)
     picture = "document.querySelector('canvas').toDataURL()"
     with opened(browser, page.as_uri()) as sheet:

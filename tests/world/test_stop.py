@@ -181,9 +181,7 @@ def test_main_leaves_no_handler_behind_and_runs_in_any_thread(
 ) -> None:
     game = {"make": "matrix", "kwargs": {"game": "rock_paper_scissors", "rounds": 2}}
     policies = {"blue": {"algorithm": "random"}, "red": {"algorithm": "random"}}
-    matches = [{"env": "game", "seats": ["blue", "red"]}]
-    data = {"ticks": 20, "envs": {"game": game}, "policies": policies, "matches": matches}
-    (tmp_path / "duel.yaml").write_text(yaml.dump(data))
+    (tmp_path / "duel.yaml").write_text(yaml.dump(one_match(game, policies, ticks=20)))
     monkeypatch.chdir(tmp_path)
 
     def run() -> None:

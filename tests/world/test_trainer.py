@@ -20,7 +20,7 @@ from arena import Trainer
 from arena.errors import BudgetReached, ConfigError, RunFailed
 from arena.records import checkpoint, read_results
 from faulty_games import Faulty
-from in_process import NOTES
+from in_process import NOTES, one_match
 from slow_results import json_lines, without_clock
 
 PPO = {"algorithm": "ppo", "options": {"n_steps": 16, "minibatch_size": 32, "hidden_sizes": [8]}}
@@ -324,12 +324,8 @@ def test_many_iterations_leave_nothing_behind(tmp_path: Path) -> None:
 
 
 def test_actions_are_computed_by_entity_names_and_with_masks(tmp_path: Path) -> None:
-    config = {
-        "ticks": 40,
-        "envs": {"game": {"make": "pettingzoo:classic.tictactoe_v3"}},
-        "policies": {"a": {"algorithm": "ppo", "options": {"n_steps": 10}}, "b": RANDOM},
-        "matches": [{"env": "game", "seats": ["a", "b"]}],
-    }
+    policies = {"a": {"algorithm": "ppo", "options": {"n_steps": 10}}, "b": RANDOM}
+    config = one_match({"make": "pettingzoo:classic.tictactoe_v3"}, policies, ticks=40)
     with Trainer(config, run_dir=tmp_path / "run", every=20) as trainer:
         trainer.train()
         seen = {"player_1": np.zeros((3, 3, 2), np.int8), "player_2": np.zeros((3, 3, 2), np.int8)}
