@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 
 from arena.records.faults import losses
 from arena.roles.environment.restart import MOST_RESTARTS
 from arena.roles.root.root import RoleFailed
+from command import Command
 from faulty_games import FAULTS, Faulty, InMemory
 from in_process import one_match, play
 
@@ -56,6 +58,12 @@ def test_restart_is_recorded_shown_and_summarized(tmp_path: Path) -> None:
     assert 0 <= line["seconds"] < 60
     assert losses(played.folder.faults) == (1, 3)
     assert "match 0, tick 7: the game was made again, 3 unfinished episodes dropped: RuntimeError" in played.shown
+
+
+def test_end_of_the_run_counts_restarted_games(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(alone(lanes=3, player={"algorithm": "random"})))
+    out = command("train", tmp_path / "config.yaml", "--ranks", "1", "--run-dir", tmp_path / "run").out
+    assert "games that failed were made again 1 time, 3 unfinished episodes dropped: see faults.jsonl" in out
 
 
 def test_restarted_game_gets_unused_seeds(tmp_path: Path) -> None:
