@@ -38,7 +38,7 @@ SHARED = (
     *("test_continued", "test_experiment_page", "test_export", "test_hostile_folders", "test_offline"),
     *("test_replaying", "test_report_in_browser", "test_serve", "test_unit_records"),
 )
-MPI_ROWS_MEET = "tests/mpi/test_re"
+MPI_ROWS_MEET = "tests/mpi/test_res"
 """The first module of the second row: both take about the same time."""
 
 
