@@ -119,7 +119,6 @@ def test_both_seats_may_be_human(played: Play) -> None:
 def test_advice_shows_probabilities_and_an_empty_line_takes_the_best(played: Play) -> None:
     status, shown = played(RPS, "\n\n", "--match", "1", "--advice", "green")
     assert status == 0
-    assert shown[0] == "tick 0, reward 0, return 0, value 0"
     asked = [line for line in shown if line.startswith("action")]
     assert len(asked) == 2
     for line in asked:
@@ -159,6 +158,18 @@ def test_global_choice_is_asked_with_the_global_features(played: Play) -> None:
     assert status == 0
     assert re.fullmatch("globals: negate=[01]", shown[1])
     assert "output: 0 0, 1 1" in shown
+
+
+@pytest.mark.slow
+def test_advice_of_a_policy_with_units_has_a_value(played: Play) -> None:
+    status, shown = played(CHERRIES, "\n\n", "--advice", "blue")
+    assert status == 0
+    assert shown[0] == "tick 0, reward 0, return 0, value 0"
+    assert re.fullmatch(
+        r"Pick Cherry of 4 Player at: 0 Cherry \d+ %\*?, 1 Cherry \d+ %\*?, 2 Cherry \d+ %\*?, 3 Cherry \d+ %\*?",
+        shown[6],
+    )
+    assert shown[6].count("*") == 1
 
 
 @pytest.mark.parametrize(
