@@ -35,15 +35,9 @@ settings.load_profile("arena")
 
 # Modules of `tests/world` whose tests share a browser, a process or the folders of runs.
 SHARED = (
-    *(
-        "test_best_and_evaluation_function",
-        "test_continued",
-        "test_experiment_page",
-        "test_export",
-        "test_hostile_folders",
-        "test_offline",
-    ),
-    *("test_replaying", "test_report_in_browser", "test_serve", "test_unit_records"),
+    *("test_best_and_evaluation_function", "test_continued", "test_experiment_page", "test_export"),
+    *("test_hostile_folders", "test_offline", "test_replaying", "test_report_in_browser", "test_serve"),
+    "test_unit_records",
 )
 MPI_ROWS_MEET = "tests/mpi/test_res"
 """The first module of the second row: both take about the same time."""
