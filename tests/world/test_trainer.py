@@ -315,8 +315,8 @@ def footprint() -> tuple[int, int, int]:
 
 @pytest.mark.slow
 def test_many_iterations_leave_nothing_behind(tmp_path: Path) -> None:
-    data = {**DUEL, "policies": dict.fromkeys(("blue", "red"), RANDOM), "loggers": ["csv"], "ticks": 300}
-    with Trainer({"name": "test", **data}, run_dir=tmp_path / "run", every=10) as trainer:
+    data = {**DUEL, "policies": dict.fromkeys(("blue", "red"), RANDOM), "loggers": ["csv"], "ticks": 600}
+    with Trainer({"name": "test", **data}, run_dir=tmp_path / "run", every=20) as trainer:
         found = [footprint() for number, _ in enumerate(trainer, 1) if number in (10, 29)]
     before, after = found
     assert after[:2] == before[:2]
