@@ -30,7 +30,7 @@ from arena.errors import ConfigError, Deadlock, pluralize
 from arena.plan.plan import MatchPlan, Plan, PolicyPlan, RoleKind, all_roles
 from arena.records.folder import RunFolder
 from arena.records.formats import ProfileFile, read_document
-from arena.roles.root.root import RoleFailed
+from arena.roles.protocol import RoleFailed
 from arena.roles.run import Run
 from arena.run.loop import in_one_process
 from arena.terminal.display import SilentDisplay

@@ -13,6 +13,7 @@ from arena.errors import (
     MISTAKE,
     CallbackFailed,
     ConfigError,
+    Deadlock,
     GameError,
     LinkError,
     NotZeroSum,
@@ -26,7 +27,7 @@ from arena.plan import seeding
 from arena.plan.plan import Role, RoleKind
 from arena.registry import load_object
 from arena.roles.process import seed_libraries
-from arena.roles.protocol import Failed, Next
+from arena.roles.protocol import Failed, Next, RoleFailed
 from arena.roles.run import Leg, Run
 from arena.roles.state import RunState
 from arena.transport import Endpoint, Tag
@@ -84,6 +85,10 @@ def run_role(
 
 def failure_of(error: BaseException, who: str, origin: Origin | None = None) -> Failed:
     """The message for the user: one sentence if it describes the error completely (a full disk), else the traceback."""
+    if isinstance(error, RoleFailed):
+        return error.failure
+    if isinstance(error, Deadlock):
+        return Failed("no role can go on", str(error), exit_code=1)
     if isinstance(error, CallbackFailed):
         return Failed(error.who, error.trace, exit_code=1)
     if isinstance(error, ConfigError):
@@ -96,4 +101,4 @@ def failure_of(error: BaseException, who: str, origin: Origin | None = None) -> 
         number: int = error.args[0] if error.args else signal.SIGINT
         return Failed(who, f"ended by {signal.Signals(number).name}", exit_code=128 + number)
     hint = load_object("envs.adapters.screen:screen_hint")(error)
-    return Failed(who, "".join(traceback.format_exception(error)).rstrip() + hint, exit_code=1)
+    return Failed(who, "".join(traceback.format_exception(error)).rstrip() + hint, 1, is_traceback=True)

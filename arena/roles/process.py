@@ -18,17 +18,17 @@ import numpy as np
 
 def limit_threads() -> None:
     """Limits torch to one thread per worker: more threads would compete for the cores of other workers."""
-    _apply_to_torch("threads", lambda torch: torch.set_num_threads(1))
+
+    def limit(torch: Any) -> None:
+        _torch_hook.threads = _torch_hook.threads or torch.get_num_threads()
+        torch.set_num_threads(1)
+
+    _apply_to_torch("threads", limit)
 
 
-def note_threads() -> list[int]:
-    """A list that gets torch's own number of threads when torch is imported, before `limit_threads` changes it."""
-    noted: list[int] = []
-    pending = {name: setting for name, setting in _torch_hook.settings.items() if name != "note"}
-    _torch_hook.settings.clear()
-    _apply_to_torch("note", lambda torch: noted.append(torch.get_num_threads()))
-    _torch_hook.settings.update(pending)  # applied after `note`
-    return noted
+def threads_before() -> int:
+    """The number of torch's threads before `limit_threads` first took effect; 0: it has not."""
+    return _torch_hook.threads
 
 
 def seed_libraries(seed: int) -> None:
@@ -54,6 +54,7 @@ class _TorchImportHook(MetaPathFinder):
 
     def __init__(self) -> None:
         self.settings: dict[str, Callable[[Any], object]] = {}  # pending, by name: a newer one replaces an older one
+        self.threads = 0  # see `threads_before`
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None

@@ -30,6 +30,7 @@ from dataclasses import dataclass
 import msgspec
 
 from arena.diagnostics.profile import RoleProfile
+from arena.errors import ArenaError
 from arena.plan.plan import Role
 from arena.records.metrics import EpisodeRecord
 from arena.roles.run import Leg
@@ -113,6 +114,15 @@ class Failed:
     who: str  # rank, role, match and policy
     message: str  # for the user: one sentence where it says everything, or a traceback
     exit_code: int  # 2 for an error in the configuration, 128 + its number for a signal, 1 for all other errors
+    is_traceback: bool = False  # so that logs are of use
+
+
+class RoleFailed(ArenaError):
+    """A role ended with an error; the run is over."""
+
+    def __init__(self, failure: Failed) -> None:
+        super().__init__(f"{failure.who}\n{failure.message}")
+        self.failure = failure
 
 
 @dataclass(frozen=True)

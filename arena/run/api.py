@@ -30,7 +30,7 @@ from arena.errors import MISTAKE, ConfigError, RunFailed, located
 from arena.plan.process_count import RankCount, process_count
 from arena.records.boundary import newest_tick
 from arena.records.folder import RunFolder
-from arena.roles.process import note_threads
+from arena.roles.process import threads_before
 from arena.roles.protocol import Failed
 from arena.roles.run import Run
 from arena.roles.state import Display
@@ -187,7 +187,7 @@ def untouched_process() -> Iterator[None]:
 
     streams = random.getstate(), np.random.get_state()
     torch = sys.modules.get("torch")
-    threads = [torch.get_num_threads()] if torch is not None else note_threads()
+    threads = 0 if torch is None else torch.get_num_threads()
     before = (False, False, True) if torch is None else algorithms(torch)  # torch's defaults
     try:
         with started_here(), restored_handlers(), restored_logging():
@@ -196,8 +196,8 @@ def untouched_process() -> Iterator[None]:
         random.setstate(streams[0])
         np.random.set_state(streams[1])
         torch = sys.modules.get("torch")
-        if torch is not None and threads:
-            torch.set_num_threads(threads[0])
+        if torch is not None and (threads := threads or threads_before()):
+            torch.set_num_threads(threads)
         if torch is not None and algorithms(torch) != before:  # a policy has learned on a GPU
             deterministic, warn_only, efficient = before
             torch.use_deterministic_algorithms(deterministic, warn_only=warn_only)

@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from arena.callbacks import Callbacks
-from arena.errors import ConfigError, Deadlock, pluralize, shorten, shown
+from arena.errors import ConfigError, pluralize, shorten, shown
 from arena.plan.build import on_ranks
 from arena.plan.plan import Role, RoleKind
 from arena.preflight.external import external_kinds
@@ -28,9 +28,9 @@ from arena.records.metrics import EpisodeRecord
 from arena.records.recorder import Recorder
 from arena.records.scoreboard import Scoreboard
 from arena.roles.perform import failure_of, run_role
-from arena.roles.protocol import Failed
+from arena.roles.protocol import Failed, RoleFailed
 from arena.roles.root.legs import NextStep
-from arena.roles.root.root import RoleFailed, Root
+from arena.roles.root.root import Root
 from arena.roles.run import Leg, Run
 from arena.roles.state import Display, RunState
 from arena.roles.stop import ENDING_SIGNALS
@@ -209,10 +209,6 @@ class Leader:
 
     def failure(self, run: Run, error: BaseException) -> Failed:
         """The message after an error; removes the folder of a run that a signal has ended before it has begun."""
-        if isinstance(error, RoleFailed):
-            return error.failure
-        if isinstance(error, Deadlock):
-            return Failed("no role can go on", str(error), exit_code=1)
         if not isinstance(error, KeyboardInterrupt):
             return failure_of(error, "root, rank 0", run.origin)
         number: int = error.args[0] if error.args else signal.SIGINT
@@ -278,7 +274,7 @@ def play_legs(
         try:
             root.wait_until_ready(report=True)
         except RoleFailed as error:
-            if "Traceback (" not in error.failure.message:  # else the logs of a bug are kept
+            if not error.failure.is_traceback:  # the logs of a bug are kept
                 abandon(run)
             raise
         with RunLock.take(run.folder.path) if state.lock is None else nullcontext():

@@ -23,10 +23,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from arena import registry
-from arena.errors import ArenaError, ConfigError, Origin
+from arena.errors import ConfigError, Origin
 from arena.plan.plan import Role, RoleKind
 from arena.roles.perform import failure_of, run_role
-from arena.roles.protocol import Failed
+from arena.roles.protocol import Failed, RoleFailed
 from arena.roles.run import Leg, Run
 from arena.roles.state import Display, RunState
 from arena.roles.stop import ignore_signals
@@ -55,53 +55,42 @@ class Hosting(NamedTuple):
     communicator: Any = None  # of the workers of a policy, if each of them has a rank of its own; for `group.comm`
 
 
-class OneProcess:
-    """A team of this process alone; see `Processes`."""
-
-    rank, size = 0, 1
-
-    def share(self, value: Any) -> Any:
-        return value
-
-    @contextmanager
-    def hosting(self, run: Run) -> Iterator[Hosting]:
-        yield Hosting(RoleScheduler(run.names(run.roles)), run.roles)
-
-
 class Processes:
-    """The processes `world` of a launcher; `mpi` is the module `arena.transport.mpi`."""
+    """The processes of a run: those of a launcher, over the module `arena.transport.mpi`; None: this one alone."""
 
-    def __init__(self, mpi: Any, world: World) -> None:
-        self._mpi, self.world = mpi, world
-        self.rank, self.size = world.rank, world.size
+    def __init__(self, mpi: Any = None, world: World | None = None) -> None:
+        self._mpi, self._world = mpi, world
+        self.rank, self.size = (0, 1) if world is None else (world.rank, world.size)
 
     def share(self, value: Any) -> Any:
         """The `value` of rank 0. A collective."""
+        if self._world is None:
+            return value
         # MPI waits for a broadcast in a busy loop, which would take the cores from rank 0 while it prepares the run, or
         # while a program controls the run.
-        self.world.wait_for_all()
-        return unpack(self.world.broadcast(pack(value)))
+        self._world.wait_for_all()
+        return unpack(self._world.broadcast(pack(value)))
 
     @contextmanager
     def hosting(self, run: Run) -> Iterator[Hosting]:
         """Inside this context, the roles of this process in a stage. A collective at its beginning and end."""
-        plan, roles = run.plan, run.plan.ranks[self.rank]
-        if self.size == 1:
-            yield Hosting(RoleScheduler(run.names(roles)), roles)
+        if self._world is None or self.size == 1:
+            yield Hosting(RoleScheduler(run.names(run.roles)), run.roles)
             return
+        plan, roles = run.plan, run.plan.ranks[self.rank]
         color: int | None = None  # of a policy's workers, if each of them has a rank of its own
         if len(roles) == 1 and roles[0].kind is RoleKind.WORKER:
             name = plan.seat(roles[0]).policy
             ranks = [plan.rank_of(Role(RoleKind.WORKER, *worker)) for worker in plan.policies[name].workers]
             color = list(plan.policies).index(name) if all(len(plan.ranks[rank]) == 1 for rank in ranks) else None
-        communicator = self.world.split(color)
+        communicator = self._world.split(color)
         hosts, shared_memory = [plan.rank_of(role) for role in run.roles], plan.config.transport == "auto"
-        with closing(self._mpi.MpiTransport(self.world, hosts, shared_memory=shared_memory)) as remote:
+        with closing(self._mpi.MpiTransport(self._world, hosts, shared_memory=shared_memory)) as remote:
             scheduler = RoleScheduler(run.names(roles), remote, size=len(run.roles))
             with closing(scheduler.link_memory):
                 yield Hosting(scheduler, roles, communicator)
                 # MPI may deliver a rank's last messages only while it takes part, so all ranks leave together.
-                self.world.wait_for_all()
+                self._world.wait_for_all()
                 if communicator is not None:
                     communicator.Free()
 
@@ -115,7 +104,7 @@ class RunLoop:
 
     def __init__(
         self,
-        team: OneProcess | Processes,
+        team: Processes,
         run: Run,
         state: RunState,
         leader: Leader | None,
@@ -166,15 +155,7 @@ def _play_role(hosting: Hosting, played: Run, state: RunState, role: Role, endpo
         end = time.monotonic() + _ABORT_SECONDS
         while (left := end - time.monotonic()) > 0:
             endpoint.listen(0, Tag.FROM_ROOT, left)
-        raise _UnansweredFailure(failure)
-
-
-class _UnansweredFailure(ArenaError):
-    """The root has not ended the run after the error of a role."""
-
-    def __init__(self, failure: Failed) -> None:
-        super().__init__(failure.message)
-        self.failure = failure
+        raise RoleFailed(failure)
 
 
 def run_single_process(
@@ -194,7 +175,7 @@ def run_single_process(
     leader = Leader(
         state, present, display=display, next_stage=next_stage, output=output, watched=watched, at_once=at_once
     )
-    loop = RunLoop(OneProcess(), run, state, leader)
+    loop = RunLoop(Processes(), run, state, leader)
     leader.listen(run)
     try:
         leader.begin(run)
@@ -217,7 +198,7 @@ def in_one_process(run: Run, display: Display, state: RunState | None = None) ->
 
     kept = state or RunState()
     try:
-        with OneProcess().hosting(run) as hosting:
+        with Processes().hosting(run) as hosting:
             return play_legs(hosting.scheduler, hosting.roles, run, kept, display)
     finally:
         if state is None:
@@ -325,8 +306,6 @@ class Rank:
             hint = "" if run is None else run.resume_hint("the newest boundary", resumable=self._state.resumable)
             # A message would be a reason, after which `arena train` does not start the run again.
             failure = None if mpirun.started_by_us() else Failed("a process of it has died", hint, exit_code=1)
-        elif isinstance(error, _UnansweredFailure):
-            failure = error.failure
         elif self._leader is not None and run is not None:
             failure = self._leader.failure(run, error)
             if mpirun.started_by_us() and failure.exit_code == 128 + signal.SIGTERM:

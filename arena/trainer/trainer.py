@@ -55,7 +55,7 @@ from arena.run.console import Output, log_to_folder
 from arena.run.evaluation import episodes_per_lane, is_due
 from arena.run.hooks import changed_config, check_change, lines_of, with_changes
 from arena.run.lead import Leader, scored
-from arena.run.loop import OneProcess, RunLoop, in_one_process
+from arena.run.loop import Processes, RunLoop, in_one_process
 from arena.run.opponents import labeled_versions, opponent_of, opposed, policy_at
 from arena.run.prepare import prepare
 from arena.run.resume import rolled_back, rule_met
@@ -179,7 +179,7 @@ class Trainer:
         run = replace(run, source=self._origin.source, overridden=self._origin.overridden, controlled=True)
         state = RunState(objects=self._objects)
         self._leader = Leader(state, display=silent_display(), output=self._output, watched=False)
-        self._loop = RunLoop(OneProcess(), run, state, self._leader)
+        self._loop = RunLoop(Processes(), run, state, self._leader)
         if self._ranks == "1":
             self._leader.lock(run)
         self._closed = self._is_over = self._interrupted = False

@@ -72,24 +72,15 @@ class LinkSize(NamedTuple):
     heaps: bool = False  # whether messages have parts of any length
 
 
-class LinkTags(NamedTuple):
-    """The tags of one end of a link: what it sends and what it receives."""
-
-    out: Tag
-    back: Tag
-    out_extra: Tag
-    back_extra: Tag
-
-
-def link_tags(side: Side, part: int) -> LinkTags:
-    """The tags of one end of the `part`-th link between an environment and a worker."""
+def link_tags(side: Side, part: int) -> tuple[Tag, Tag, Tag]:
+    """Of one end of the `part`-th link of two roles: the tag of what it receives, and of extra parts out and back."""
     request, reply, request_extra, reply_extra = (
         (Tag.REQUEST, Tag.REPLY, Tag.REQUEST_EXTRA, Tag.REPLY_EXTRA),
         (Tag.SECOND_REQUEST, Tag.SECOND_REPLY, Tag.SECOND_REQUEST_EXTRA, Tag.SECOND_REPLY_EXTRA),
     )[part]
     if side is Side.ENVIRONMENT:
-        return LinkTags(reply, request, reply_extra, request_extra)
-    return LinkTags(request, reply, request_extra, reply_extra)
+        return request, reply_extra, request_extra
+    return reply, request_extra, reply_extra
 
 
 class Link(Protocol):

@@ -71,9 +71,8 @@ class SharedLink:
         self._endpoint, self._peer, self._seat, self._wake, self._heaps = endpoint, peer, seat, wake, heaps
         self._out, self._back = counters if side is Side.SEAT else counters[::-1]
         self._posted = self._received = 0
-        tags = link_tags(side, part)
-        self._out_extra, self._back_extra = tags.out_extra, tags.back_extra
-        self._awaited = (endpoint.address, tags.back, peer)
+        back, self._out_extra, self._back_extra = link_tags(side, part)
+        self._awaited = (endpoint.address, back, peer)
 
     def post(self, nbytes: int) -> None:
         self._posted += 1

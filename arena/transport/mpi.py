@@ -29,15 +29,59 @@ from numpy.typing import NDArray
 from arena.diagnostics.remote_stacks import Process, this_process
 from arena.errors import PeerLost
 from arena.transport import doorbell
-from arena.transport.backoff import Backoff, wait_until
 from arena.transport.doorbell import Doorbell, DoorbellAddress, message_from
 from arena.transport.endpoint import PARTS, Bytes, Channel, Endpoint, Inbox, Link, Side, Tag, link_tags
 
 _ENVELOPE = struct.Struct("<iii4x")  # to, tag, from; 16 bytes keep what follows aligned
 _MESSAGE = 1  # MPI tag of messages; links have tags of their own
 _FIRST_LINK_TAG = 1000
-_LAST_PAUSE = 0.05  # seconds; the longest pause while waiting for all others
+_YIELDS = 30
+_FIRST_PAUSE = 20e-6  # seconds
+_LONGEST_PAUSE = 5e-3
+_GROWTH = 1.3
+_LAST_PAUSE = 0.05  # the longest pause while waiting for all others
 _log = logging.getLogger(__name__)
+
+
+class Backoff:
+    """The pauses of one wait that tests again and again: first `sched_yield`, then sleeps that grow.
+
+    Blocking MPI calls spin: an idle process costs a whole core, and with more processes than cores it takes the core
+    from the process that it waits for. Growing pauses cost nothing in a long wait and little in a short one, and
+    signals are handled.
+    """
+
+    def __init__(self, *, longest_pause: float = _LONGEST_PAUSE) -> None:
+        self._yields = _YIELDS
+        self._pause = _FIRST_PAUSE
+        self._longest = longest_pause
+
+    @property
+    def patient(self) -> bool:
+        """Whether the next pause is a sleep."""
+        return self._yields == 0
+
+    def next_pause(self) -> float:
+        """Seconds of the next sleep."""
+        pause, self._pause = self._pause, min(self._pause * _GROWTH, self._longest)
+        return pause
+
+    def pause(self) -> None:
+        """Yields the processor or sleeps."""
+        if self._yields:
+            self._yields -= 1
+            os.sched_yield()
+        else:
+            time.sleep(self.next_pause())
+
+
+def wait_until(done: Callable[[], bool], *, longest_pause: float = _LONGEST_PAUSE) -> None:
+    """Calls `done()` with growing pauses until it is true."""
+    if done():
+        return
+    backoff = Backoff(longest_pause=longest_pause)
+    while not done():
+        backoff.pause()
 
 
 class World:
@@ -242,7 +286,7 @@ class MpiLink:
     ) -> None:
         self.outbox, self.inbox = outbox, inbox
         self._comm, self._receives, self._endpoint, self._peer, self._rank = comm, receives, endpoint, peer, rank
-        _, back, self._out_extra, self._back_extra = link_tags(side, part)
+        back, self._out_extra, self._back_extra = link_tags(side, part)
         worker = peer if side is Side.ENVIRONMENT else endpoint.address  # a worker has links with one environment only
         self._tag = _FIRST_LINK_TAG + PARTS * worker + part
         self._receive = comm.Recv_init([self.inbox, MPI.BYTE], source=rank, tag=self._tag)

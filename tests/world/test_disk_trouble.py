@@ -12,7 +12,7 @@ import pytest
 from arena.errors import WriteError
 from arena.records import checkpoint
 from arena.records.recorder import Recorder
-from arena.roles.root.root import RoleFailed
+from arena.roles.protocol import RoleFailed
 from full_disk import full_above
 from in_process import one_match, play
 

@@ -12,7 +12,7 @@ import yaml
 
 from arena.records.faults import losses
 from arena.roles.environment.restart import MOST_RESTARTS
-from arena.roles.root.root import RoleFailed
+from arena.roles.protocol import RoleFailed
 from command import Command
 from faulty_games import FAULTS, Faulty, InMemory
 from in_process import one_match, play

@@ -17,7 +17,7 @@ from arena.preflight.examine import examine
 from arena.records import boundary, checkpoint
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
-from arena.roles.root.root import RoleFailed
+from arena.roles.protocol import RoleFailed
 from external_games import Line
 from in_process import NOTES, one_match, play
 from policies.offline.importance_sampling import estimate

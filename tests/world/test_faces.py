@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from arena.roles.root.root import RoleFailed
+from arena.roles.protocol import RoleFailed
 from in_process import one_match, play
 from reused_games import OURS
 

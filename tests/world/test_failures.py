@@ -17,8 +17,7 @@ from arena.records.journal import Journal
 from arena.records.recorder import Recorder
 from arena.records.scoreboard import Scoreboard
 from arena.roles.perform import failure_of
-from arena.roles.protocol import Failed
-from arena.roles.root.root import RoleFailed
+from arena.roles.protocol import Failed, RoleFailed
 from arena.terminal.display import PlainDisplay
 from faulty_games import Faulty
 from faulty_workers import ACTOR_PLACES, WORKER_PLACES, name_of

@@ -11,7 +11,7 @@ from test_legs import left_by
 from arena.cli.main import main
 from arena.records import boundary as boundaries
 from arena.records import checkpoint
-from arena.roles.root.root import RoleFailed
+from arena.roles.protocol import RoleFailed
 from in_process import Played, one_match, play
 from run_cli import write
 

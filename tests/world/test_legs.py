@@ -16,7 +16,7 @@ from arena.records import boundary as boundaries
 from arena.records import checkpoint
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
-from arena.roles.root.root import RoleFailed
+from arena.roles.protocol import RoleFailed
 from in_process import one_match, play
 from learners import MEETS_EVERY, VectorLearner
 

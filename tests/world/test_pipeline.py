@@ -11,7 +11,7 @@ import pytest
 
 from arena.errors import BudgetReached, Deadlock, RunStopped
 from arena.records import checkpoint
-from arena.roles.root.root import RoleFailed
+from arena.roles.protocol import RoleFailed
 from in_process import NOTES, Played, one_match, play
 from policies.ppo import PPO
 from workers import Player

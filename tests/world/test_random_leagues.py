@@ -9,7 +9,7 @@ import pytest
 from arena.config import parse_config
 from arena.plan.build import make_plan
 from arena.plan.deadlock import waiting_text
-from arena.roles.root.root import RoleFailed
+from arena.roles.protocol import RoleFailed
 from in_process import play
 from leagues import random_league
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from arena.dataset.reader import Episode, Part, open_dataset
 from arena.game.spaces import flatten
-from arena.roles.root.root import RoleFailed
+from arena.roles.protocol import RoleFailed
 from faulty_games import Faulty
 from full_disk import full_above
 from in_process import NOTES, Played, one_match, play

@@ -26,7 +26,7 @@ from arena.replay.format import Chunk
 from arena.replay.playback import Difference
 from arena.replay.reader import MatchReplays, read_replays
 from arena.replay.verify import events_of, frames, verify
-from arena.roles.root.root import RoleFailed
+from arena.roles.protocol import RoleFailed
 from command import Command
 from damaged_folders import without_checksums
 from faulty_games import Faulty

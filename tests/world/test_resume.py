@@ -22,7 +22,7 @@ from arena.records import boundary, checkpoint
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.records.lock import is_left
-from arena.roles.root.root import RoleFailed
+from arena.roles.protocol import RoleFailed
 from arena.run.prepare import prepare
 from arena.run.resume import LENGTH_DEFAULTS, _length_text
 from faulty_games import Faulty

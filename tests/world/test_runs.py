@@ -12,7 +12,7 @@ import pytest
 
 from arena.errors import ConfigError, Deadlock
 from arena.records import checkpoint
-from arena.roles.root.root import RoleFailed
+from arena.roles.protocol import RoleFailed
 from in_process import one_match, play
 
 

@@ -15,7 +15,7 @@ from arena.config import parse_config
 from arena.errors import ConfigError
 from arena.preflight.examine import examine
 from arena.records import boundary, checkpoint
-from arena.roles.root.root import RoleFailed
+from arena.roles.protocol import RoleFailed
 from arena.run.planning import checked_plan
 from in_process import Played, one_match, play
 from policies.sb3.member import ARCHIVE

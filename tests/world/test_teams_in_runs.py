@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from arena.records import checkpoint
-from arena.roles.root.root import RoleFailed
+from arena.roles.protocol import RoleFailed
 from fakes import all_equal
 from in_process import Played, one_match, play
 

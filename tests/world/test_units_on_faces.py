@@ -14,7 +14,7 @@ from arena.plan.build import make_plan
 from arena.preflight.examine import examine
 from arena.replay.reader import read_replays
 from arena.replay.verify import verify
-from arena.roles.root.root import RoleFailed
+from arena.roles.protocol import RoleFailed
 from in_process import one_match, play
 
 

@@ -16,7 +16,7 @@ from itertools import islice
 from typing import Any
 
 from arena.diagnostics.profile import Activity, RoleProfile, stopwatch
-from arena.errors import MISTAKE, ArenaError, ConfigError
+from arena.errors import MISTAKE, ConfigError
 from arena.league.round_text import change_text, round_text
 from arena.plan.plan import Role, RoleKind
 from arena.records import boundary as boundaries
@@ -38,6 +38,7 @@ from arena.roles.protocol import (
     Progress,
     Ready,
     Restarted,
+    RoleFailed,
     Stopping,
 )
 from arena.roles.root import legs
@@ -54,14 +55,6 @@ POLL_SECONDS = 0.25
 """The longest time for which the root waits for a message before it checks the watchdog and stop requests."""
 
 _REPORT_SECONDS = 5.0  # between two lines about a start that takes long
-
-
-class RoleFailed(ArenaError):
-    """A role ended with an error; the run is over."""
-
-    def __init__(self, failure: Failed) -> None:
-        super().__init__(f"{failure.who}\n{failure.message}")
-        self.failure = failure
 
 
 class Root:
