@@ -57,7 +57,8 @@ def checking(*, limit: float = _LIMIT_SECONDS) -> Iterator[FirstMistake]:
         errors.seek(0)
         lines = errors.read().decode(errors="replace").strip().splitlines()
         try:
-            return msgspec.json.decode(output.read().rpartition(b"\0")[2], type=Mistake | None)
+            found: Mistake | None = msgspec.json.decode(output.read().rpartition(b"\0")[2], type=Mistake | None)
+            return found
         except msgspec.DecodeError as error:
             late = [line for line in lines if line.startswith("Timeout (")]
             threads = [number for number, line in enumerate(lines) if line.startswith("Thread 0x")]  # the main one last
