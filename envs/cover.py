@@ -75,18 +75,13 @@ class Cover(Lanes):
         distances = self.targets[:, :, None] - self.positions[:, None]  # [L, target, player, 2]
         gaps: NDArray[np.float64] = np.sqrt(np.square(distances).sum(-1)).min(-1).mean(-1)  # [L]
         never, late = self.end()
-        return Step(
-            self._frame(), self._for_all(np.where(played, -gaps, 0.0)), self._for_all(never), self._for_all(late)
-        )
-
-    def _for_all(self, lanes: NDArray[Any]) -> NDArray[Any]:
-        return np.repeat(lanes[:, None], self.players, axis=1)
+        return Step(self._frame(), *map(self.for_all, (np.where(played, -gaps, 0.0), never, late)))
 
     def _frame(self) -> Frame:
         me = self.positions[:, :, None]  # [L, E, 1, 2]
         relative = np.concatenate([me, self.targets[:, None] - me, self.positions[:, self._others] - me], axis=2)
         by_player = relative.reshape(self.lanes, self.players, -1).swapaxes(0, 1).astype(np.float32, order="C")
-        return Frame(list(by_player), self._for_all(self.playing), (None,) * self.players)
+        return Frame(list(by_player), self.for_all(self.playing), (None,) * self.players)
 
     def render(self) -> NDArray[np.uint8]:
         """Lane 0 from above, `[480, 480, 3]`: targets are rings, green where a player is within a move of them."""

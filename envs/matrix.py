@@ -16,7 +16,6 @@ first tick, which pays nothing, player 0's action chooses state 2A or 2B; on the
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -31,19 +30,6 @@ from envs.common.lanes import Lanes
 Table = NDArray[np.float64]  # [states, actions of player 0, actions of player 1, 2 players]
 
 
-@dataclass(frozen=True)
-class MatrixGame:
-    """Pays `table[state, a_0, a_1]`. With one state it is repeated for `rounds` ticks; with three it is a two-step."""
-
-    table: Table
-    rounds: int
-
-    @property
-    def staged(self) -> bool:
-        """Whether player 0's first action chooses the table of the second tick."""
-        return len(self.table) > 1
-
-
 def _paying(first: Any, second: Any = None) -> Table:
     """One table from the payoffs of each player, `[n_0, n_1]`; without the second: zero-sum."""
     pays = np.asarray(first, np.float64)
@@ -51,12 +37,12 @@ def _paying(first: Any, second: Any = None) -> Table:
 
 
 _STAGES = [[0, 0], [0, 0]], [[7, 7], [7, 7]], [[0, 1], [1, 8]]  # of the two-step game; both players get the same
-GAMES: Final[Mapping[str, MatrixGame]] = {
-    "prisoners_dilemma": MatrixGame(_paying([[3, 0], [5, 1]], [[3, 5], [0, 1]]), rounds=100),
-    "rock_paper_scissors": MatrixGame(_paying([[0, -1, 1], [1, 0, -1], [-1, 1, 0]]), rounds=10),
-    "matching_pennies": MatrixGame(_paying([[1, -1], [-1, 1]]), rounds=10),
-    "stag_hunt": MatrixGame(_paying([[4, 0], [3, 3]], [[4, 3], [0, 3]]), rounds=10),
-    "two_step": MatrixGame(np.concatenate([_paying(table, table) for table in _STAGES]), rounds=2),
+GAMES: Final[Mapping[str, tuple[Table, int]]] = {  # tables, and ticks of an episode
+    "prisoners_dilemma": (_paying([[3, 0], [5, 1]], [[3, 5], [0, 1]]), 100),
+    "rock_paper_scissors": (_paying([[0, -1, 1], [1, 0, -1], [-1, 1, 0]]), 10),
+    "matching_pennies": (_paying([[1, -1], [-1, 1]]), 10),
+    "stag_hunt": (_paying([[4, 0], [3, 3]], [[4, 3], [0, 3]]), 10),
+    "two_step": (np.concatenate([_paying(table, table) for table in _STAGES]), 2),
 }
 DEFAULT_ROUNDS = 10  # of a game given by its payoffs
 PAST_SHOWN = 24  # last choices in a picture
@@ -85,7 +71,9 @@ class Matrix(Lanes):
         self, *, lanes: int, game: str | None = None, payoffs: Sequence[Any] | None = None, rounds: int | None = None
     ) -> None:
         if payoffs is None:
-            self.game = GAMES[options.choice("game", "prisoners_dilemma" if game is None else game, tuple(GAMES))]
+            self.table, default = GAMES[
+                options.choice("game", "prisoners_dilemma" if game is None else game, tuple(GAMES))
+            ]
         elif game is not None:
             raise ConfigError(f"got the game {game!r} and payoffs; give one of them", path="payoffs")
         else:
@@ -100,22 +88,21 @@ class Matrix(Lanes):
                     "zero-sum game",
                     path="payoffs",
                 )
-            self.game = MatrixGame(_paying(pays) if pays.ndim == 2 else pays[None], DEFAULT_ROUNDS)
-        if rounds is not None:
-            if self.game.staged:
-                raise ConfigError("the two-step game always has two ticks; leave `rounds` out", path="rounds")
-            self.game = MatrixGame(self.game.table, options.count("rounds", rounds))
-        super().__init__(lanes, self.game.rounds)
+            self.table, default = _paying(pays) if pays.ndim == 2 else pays[None], DEFAULT_ROUNDS
+        self._staged = len(self.table) > 1  # player 0's first action chooses the table of the second tick
+        if rounds is not None and self._staged:
+            raise ConfigError("the two-step game always has two ticks; leave `rounds` out", path="rounds")
+        super().__init__(lanes, default if rounds is None else options.count("rounds", rounds))
         unpaid = "none" if payoffs is None else None  # who has won where the payoffs do not say it
-        states, n_0, n_1, _ = self.game.table.shape
-        length = states if self.game.staged else n_0 + n_1 + 1
+        states, n_0, n_1, _ = self.table.shape
+        length = states if self._staged else n_0 + n_1 + 1
         self.interface = Interface(
             entities=("player_0", "player_1"),
             observation_spaces=(spaces.Box(0.0, 1.0, (length,), np.float32),) * 2,
             action_spaces=(spaces.Discrete(n_0), spaces.Discrete(n_1)),
             mask_sizes=(0, 0),
             colors=(drawing.hexadecimal(drawing.BLUE), drawing.hexadecimal(drawing.RED)),
-            outcome="zero_sum" if np.allclose(self.game.table.sum(axis=-1), 0.0) else unpaid,
+            outcome="zero_sum" if np.allclose(self.table.sum(axis=-1), 0.0) else unpaid,
         )
         self.state = np.zeros(self.lanes, np.int64)  # [L] which table is played
         self.last = np.full((self.lanes, 2), -1, np.int64)  # [L, 2] last actions; -1: none yet
@@ -133,30 +120,27 @@ class Matrix(Lanes):
         """One tick; `actions[e]` is int `[L]`."""
         played = self.playing
         self.last = chosen = np.where(played[:, None], np.stack(actions, axis=1), self.last)  # [L, 2]
-        paid = self.game.table[self.state, chosen[:, 0], chosen[:, 1]]  # [L, 2]
-        never, over = map(self._for_both, self.end())
+        paid = self.table[self.state, chosen[:, 0], chosen[:, 1]]  # [L, 2]
+        never, over = map(self.for_all, self.end())
         if played[0]:
             self._past.append((int(chosen[0, 0]), int(chosen[0, 1])))
-        if self.game.staged:
+        if self._staged:
             self.state = np.where(self.playing, 1 + chosen[:, 0], self.state)
-        terminated, truncated = (over, never) if self.game.staged else (never, over)
+        terminated, truncated = (over, never) if self._staged else (never, over)
         return Step(self._frame(), np.where(played[:, None], paid, 0.0), terminated, truncated)
 
-    def _for_both(self, lanes: Flags) -> Flags:
-        return np.repeat(lanes[:, None], 2, axis=1)
-
     def _frame(self) -> Frame:
-        if self.game.staged:
-            observations = [np.eye(len(self.game.table), dtype=np.float32)[self.state]] * 2
+        if self._staged:
+            observations = [np.eye(len(self.table), dtype=np.float32)[self.state]] * 2
         else:
             observations, lanes = [], np.arange(self.lanes)
-            for player, count in enumerate(self.game.table.shape[1:3]):
+            for player, count in enumerate(self.table.shape[1:3]):
                 mine, other = self.last[:, player], self.last[:, 1 - player]
-                one_hot = np.zeros((self.lanes, sum(self.game.table.shape[1:3]) + 1), np.float32)
+                one_hot = np.zeros((self.lanes, sum(self.table.shape[1:3]) + 1), np.float32)
                 one_hot[lanes, np.where(mine < 0, -1, mine)] = 1.0  # the last item: none yet
                 one_hot[lanes, np.where(mine < 0, -1, count + other)] = 1.0
                 observations.append(one_hot)
-        return Frame(observations, self._for_both(self.playing), (None, None))
+        return Frame(observations, self.for_all(self.playing), (None, None))
 
     def render(self) -> NDArray[np.uint8]:
         """Lane 0, `[480, 480, 3]`: the table in play, the last choice framed, and below it the last choices.
@@ -165,8 +149,8 @@ class Matrix(Lanes):
         what player 1 gets is red on the right.
         """
         canvas = drawing.Canvas(480, 480)
-        table = self.game.table[self.state[0]]
-        played = self._past[-1] if self._past and (not self.game.staged or len(self._past) > 1) else None
+        table = self.table[self.state[0]]
+        played = self._past[-1] if self._past and (not self._staged or len(self._past) > 1) else None
         height, width = 340 / len(table), 432 / len(table[0])
         low, span = table.min(), max(float(np.ptp(table)), 1e-9)
         for row, column in np.ndindex(table.shape[:2]):

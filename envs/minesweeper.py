@@ -28,8 +28,7 @@ from arena.game.api import Flags, Frame, Interface, ResetOptions, Seeds, Step
 from arena.game.ragged import Ragged
 from arena.game.units import Choice, Select, UnitSpace
 from envs.common import drawing, options
-from envs.common.lanes import Lanes
-from envs.common.units import STATES, grown, number_of_state, ranks, rows_of_state, spread, states_of
+from envs.common.lanes import Lanes, picked, ranks, spread
 
 LABELS: Final = ("+x", "-x", "+y", "-y", "Defuse Mines")
 _DEFUSE, _NOT_CHOSEN = 4, 5
@@ -45,8 +44,7 @@ SPACE: Final = UnitSpace(
 class Minesweeper(Lanes):
     """One player moves all robots; all lanes are computed together.
 
-    Entity: `player`. `reset(options={"states": [...]})` sets a state per lane: `mines` and `robots`, lists of cells
-    (x, y), `orbital_cannon`, and `cooldown`, the ticks until it may fire. The public arrays below are these states.
+    Entity: `player`.
 
     Args:
         lanes: games that step together.
@@ -77,14 +75,14 @@ class Minesweeper(Lanes):
         super().__init__(lanes, max_steps)
         self.width = options.count("width", width, most=MOST_CELLS)
         self.height = options.count("height", height, most=MOST_CELLS)
-        self._mine_count, self._robot_count = options.count("mines", mines), options.count("robots", robots)
+        options.count("mines", mines)
+        options.count("robots", robots)
         if mines + robots > width * height:
             raise ConfigError(
                 f"got {mines} mines and {robots} robots for {width * height} cells ({width} x {height}); each needs a "
                 "cell of its own",
                 path="mines",
             )
-        self._has_cannon = options.switch("orbital_cannon", orbital_cannon)
         self.period = options.count("cooldown", cooldown, least=0)
         self.interface = Interface(("player",), (SPACE,), (SPACE.action_space,), (0,))
         self._edge = np.array([self.width - 1, self.height - 1])
@@ -93,30 +91,17 @@ class Minesweeper(Lanes):
         self.mine_there = np.zeros((self.lanes, mines), np.bool_)  # [L, M]
         self.robots = np.zeros((self.lanes, robots, 2), np.int64)  # [L, R, 2]
         self.robot_there = np.zeros((self.lanes, robots), np.bool_)  # [L, R]
-        self.orbital_cannon = np.zeros(self.lanes, np.bool_)  # [L]
+        self.orbital_cannon = np.full(self.lanes, options.switch("orbital_cannon", orbital_cannon))  # [L]
         self.cooldown = np.zeros(self.lanes, np.int64)  # [L] ticks until the cannon may fire
 
     def reset(self, lanes: Flags, seeds: Seeds = None, options: ResetOptions = None) -> Frame:
-        """Draws the cells of mines and robots in these lanes, or sets the given states."""
-        states = states_of(options, self.lanes, ("mines", "robots"), ("orbital_cannon", "cooldown"))
+        """Draws the cells of mines and robots in these lanes; `options` are not used."""
+        count = self.mines.shape[1]
         for lane, stream in self.begin(lanes, seeds):
-            state, path = states[lane], f"{STATES}[{lane}]"
-            self.orbital_cannon[lane], self.cooldown[lane] = self._has_cannon, self.period
-            if state is None:
-                cells = stream.permutation(self.width * self.height)[: self._mine_count + self._robot_count]
-                places = np.stack(np.divmod(cells, self.height), axis=1)
-                mines, robots = places[: self._mine_count], places[self._mine_count :]
-            else:
-                board = self.width, self.height
-                mines = rows_of_state(state["mines"], f"{path}.mines", ("x", "y"), board)
-                robots = rows_of_state(state["robots"], f"{path}.robots", ("x", "y"), board)
-                self.orbital_cannon[lane] = bool(state.get("orbital_cannon", self._has_cannon))
-                self.cooldown[lane] = number_of_state(state.get("cooldown", self.period), f"{path}.cooldown")
-            self.mines, self.mine_there = grown(self.mines, len(mines)), grown(self.mine_there, len(mines))
-            self.robots, self.robot_there = grown(self.robots, len(robots)), grown(self.robot_there, len(robots))
-            self.mines[lane, : len(mines)], self.robots[lane, : len(robots)] = mines, robots
-            self.mine_there[lane] = np.arange(self.mines.shape[1]) < len(mines)
-            self.robot_there[lane] = np.arange(self.robots.shape[1]) < len(robots)
+            cells = stream.permutation(self.width * self.height)[: count + self.robots.shape[1]]
+            places = np.stack(np.divmod(cells, self.height), axis=1)
+            self.mines[lane], self.robots[lane] = places[:count], places[count:]
+        self.mine_there[lanes], self.robot_there[lanes], self.cooldown[lanes] = True, True, self.period
         return self._frame()
 
     def step(self, actions: Sequence[Any]) -> Step:
@@ -152,34 +137,29 @@ class Minesweeper(Lanes):
         return able
 
     def _frame(self) -> Frame:
-        mines, robots = self.mine_there, self.robot_there
-        mine_count, robot_count = mines.sum(axis=1), robots.sum(axis=1)
-        places = self.robots[robots]  # [all robots, 2]
-        actors = np.arange(robots.shape[1]) + mine_count[:, None]
-        acting = robot_count
-        chosen, actor = places, (np.arange(robots.shape[1]) < robot_count[:, None])
-        if not self.playing.all():
-            actor = actor & self.playing[:, None]
-            acting = np.where(self.playing, robot_count, 0)
-            chosen = self.robots[robots & self.playing[:, None]]
-        mask = np.ones((len(chosen), len(LABELS)), np.int8)
-        mask[:, 0:4:2], mask[:, 1:4:2] = chosen < self._edge, chosen > 0
-
+        mines, robots, cannons = self.mine_there, self.robot_there, self.orbital_cannon
+        mine_count = mines.sum(axis=1)
+        units = mine_count + robots.sum(axis=1)
+        movers = robots & self.playing[:, None]
+        places = self.robots[movers]
+        mask = np.ones((len(places), len(LABELS)), np.int8)
+        mask[:, 0:4:2], mask[:, 1:4:2] = places < self._edge, places > 0
         fires = self._may_fire()
-        units = mine_count + robot_count
-        cannons = self.orbital_cannon
         actees = Ragged.empty(self.lanes, np.int64)
         if fires.any():  # at any unit: 0, 1, ..., count - 1
             counts = np.where(fires, units, 0)
             actees = Ragged(np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts), counts)
         shown = {
             "units": {
-                "Mine": Ragged(self.mines[mines].astype(np.float32), mine_count),
-                "Robot": Ragged(places.astype(np.float32), robot_count),
+                "Mine": picked(self.mines.astype(np.float32), mines),
+                "Robot": picked(self.robots.astype(np.float32), robots),
                 "Orbital Cannon": Ragged(self.cooldown[cannons, None].astype(np.float32), cannons.astype(np.int64)),
             },
             "actions": {
-                "Move": {"actors": Ragged(actors[actor], acting), "mask": Ragged(mask, acting)},
+                "Move": {
+                    "actors": picked(ranks(robots) + mine_count[:, None], movers),
+                    "mask": Ragged(mask, movers.sum(axis=1)),
+                },
                 "Fire Orbital Cannon": {"actors": Ragged(units[fires], fires.astype(np.int64)), "actees": actees},
             },
         }

@@ -28,8 +28,7 @@ from arena.game.api import Flags, Frame, Interface, ResetOptions, Seeds, Step
 from arena.game.ragged import Ragged
 from arena.game.units import Choice, UnitSpace
 from envs.common import drawing, options
-from envs.common.lanes import Lanes
-from envs.common.units import STATES, number_of_state, rows_of_state, spread, states_of
+from envs.common.lanes import Lanes, spread
 
 LABELS: Final = ("up", "down", "left", "right")
 _DELTAS = np.array([[0, 1], [0, -1], [-1, 0], [1, 0]], np.int64)  # by label
@@ -45,8 +44,7 @@ SPACE: Final = UnitSpace(
 class MultiSnake(Lanes):
     """One player moves all snakes; all lanes are computed together.
 
-    Entity: `player`. `reset(options={"states": [...]})` sets a state per lane: `segments`, per snake its cells (x, y)
-    from tail to head, `food`, one cell per snake, and `ticks`. The public arrays below hold these states.
+    Entity: `player`.
 
     Args:
         lanes: games that step together.
@@ -83,33 +81,12 @@ class MultiSnake(Lanes):
         self._colors = np.broadcast_to(np.arange(self.snakes)[:, None], room[1:])  # [S, max_length]
 
     def reset(self, lanes: Flags, seeds: Seeds = None, options: ResetOptions = None) -> Frame:
-        """Draws the cells of snakes and food in these lanes, or sets the given states."""
-        states, board = states_of(options, self.lanes, ("segments", "food"), ("ticks",)), (self.size, self.size)
+        """Draws the cells of snakes and food in these lanes; `options` are not used."""
         for lane, stream in self.begin(lanes, seeds):
-            state, path = states[lane], f"{STATES}[{lane}]"
-            segments: Sequence[NDArray[np.int64]] | NDArray[np.int64]
-            if state is None:
-                cells = stream.permutation(self.size**2)[: 2 * self.snakes]
-                places = np.stack(np.divmod(cells, self.size), axis=1)
-                segments, food = places[: self.snakes, None], places[self.snakes :]
-            else:
-                snakes = state["segments"]
-                if not isinstance(snakes, (Sequence, np.ndarray)) or len(snakes) != self.snakes:
-                    raise ConfigError(f"found {snakes!r:.80}; expected {self.snakes} snakes", path=f"{path}.segments")
-                places_of = [f"{path}.segments[{snake}]" for snake in range(self.snakes)]
-                segments = [rows_of_state(*one, ("x", "y"), board) for one in zip(snakes, places_of, strict=True)]
-                for cells, place in zip(segments, places_of, strict=True):
-                    if not 1 <= len(cells) <= self.max_length:
-                        raise ConfigError(f"found {len(cells)} cells; expected 1 to {self.max_length}", path=place)
-                food = rows_of_state(state["food"], f"{path}.food", ("x", "y"), board)
-                if len(food) != self.snakes:
-                    message = f"found {len(food)} cells; expected {self.snakes}, one per snake"
-                    raise ConfigError(message, path=f"{path}.food")
-                self.ticks[lane] = number_of_state(state.get("ticks", 0), f"{path}.ticks")
-            for snake, cells in enumerate(segments):
-                self.lengths[lane, snake] = len(cells)
-                self.segments[lane, snake, : len(cells)] = cells
-            self.food[lane], self.food_there[lane] = food, True
+            cells = stream.permutation(self.size**2)[: 2 * self.snakes]
+            places = np.stack(np.divmod(cells, self.size), axis=1)
+            self.segments[lane, :, 0], self.food[lane] = places[: self.snakes], places[self.snakes :]
+        self.lengths[lanes], self.food_there[lanes] = 1, True
         return self._frame()
 
     def step(self, actions: Sequence[Any]) -> Step:

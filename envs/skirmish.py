@@ -25,8 +25,7 @@ from arena.game.api import Flags, Frame, Info, Interface, ResetOptions, Seeds, S
 from arena.game.ragged import Ragged
 from arena.game.units import Choice, Select, UnitSpace
 from envs.common import drawing, options
-from envs.common.lanes import Lanes
-from envs.common.units import STATES, picked, ranks, rows_of_state, spread, states_of
+from envs.common.lanes import Lanes, picked, ranks, spread
 
 LABELS: Final = ("stay", "+x", "-x", "+y", "-y")
 _DELTAS = np.array([[0, 0], [1, 0], [-1, 0], [0, 1], [0, -1]], np.int64)  # by label
@@ -44,8 +43,7 @@ SPACE: Final = UnitSpace(
 class Skirmish(Lanes):
     """Two players with `team_size` soldiers each; all lanes are computed together.
 
-    Entities: `blue` and `red`. `reset(options={"states": [...]})` sets a state per lane: `blue` and `red`, the soldiers
-    (x, y, health) of each team in absolute cells. The public arrays below hold these states.
+    Entities: `blue` and `red`.
 
     Args:
         lanes: games that step together.
@@ -92,25 +90,12 @@ class Skirmish(Lanes):
         self.health = np.zeros((2, self.lanes, self.team_size), np.int64)  # [team, L, T] 0: gone
 
     def reset(self, lanes: Flags, seeds: Seeds = None, options: ResetOptions = None) -> Frame:
-        """Draws the cells of all soldiers in these lanes, or sets the given states."""
-        states = states_of(options, self.lanes, TEAMS)
+        """Draws the cells of all soldiers in these lanes; `options` are not used."""
         for lane, stream in self.begin(lanes, seeds):
-            state = states[lane]
-            for team, name in enumerate(TEAMS):
-                if state is None:
-                    cells = stream.permutation(COLUMNS * self.height)[: self.team_size]
-                    x, y = np.divmod(cells, self.height)
-                    self.places[team, lane] = np.stack([x + team * (self.width - COLUMNS), y], axis=1)
-                    self.health[team, lane] = self.start_health
-                else:
-                    path, board = f"{STATES}[{lane}].{name}", (self.width, self.height)
-                    soldiers = rows_of_state(state[name], path, ("x", "y", "health"), board)
-                    if len(soldiers) > self.team_size:
-                        message = f"found {len(soldiers)} soldiers; expected {self.team_size} at most"
-                        raise ConfigError(message, path=path)
-                    self.health[team, lane] = 0
-                    self.places[team, lane, : len(soldiers)] = soldiers[:, :2]
-                    self.health[team, lane, : len(soldiers)] = soldiers[:, 2]
+            for team in (0, 1):
+                x, y = np.divmod(stream.permutation(COLUMNS * self.height)[: self.team_size], self.height)
+                self.places[team, lane] = np.stack([x + team * (self.width - COLUMNS), y], axis=1)
+        self.health[:, lanes] = self.start_health
         return self._frame()
 
     def step(self, actions: Sequence[Any]) -> Step:
@@ -145,8 +130,8 @@ class Skirmish(Lanes):
                 [{"outcome": word} for word in outcomes[won]] if ended else [{}, {}]
                 for ended, won in zip((over | late).tolist(), result.tolist(), strict=True)
             ]
-        flags = np.repeat(over[:, None], 2, axis=1), np.repeat(late[:, None], 2, axis=1)
-        return Step(self._frame()._replace(infos=infos), np.stack([blue, -blue], axis=1) + 0.0, *flags)
+        rewards = np.stack([blue, -blue], axis=1) + 0.0
+        return Step(self._frame()._replace(infos=infos), rewards, self.for_all(over), self.for_all(late))
 
     def _near(self) -> Flags:
         """Whether a blue and a red soldier, both alive, are within reach of each other: `[L, blue, red]`."""

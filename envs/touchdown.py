@@ -154,12 +154,7 @@ class Touchdown(Lanes):
             return Step(self._frame(), self._nothing, self._none, self._none)
         margin = np.where(decided, blue.astype(np.float64) - red, 0.0)  # [L] +1 blue wins, -1 red wins
         rewards = margin[:, None] * self._side + 0.0  # + 0.0: no negative zeros
-        return Step(self._frame(), rewards, self._for_all(decided), self._for_all(late))
-
-    def _for_all(self, lanes: Flags) -> Flags:
-        players = np.empty((self.lanes, 2 * self.team_size), np.bool_)
-        players[...] = lanes[:, None]
-        return players
+        return Step(self._frame(), rewards, self.for_all(decided), self.for_all(late))
 
     def _frame(self) -> Frame:
         points = self.positions.take(self._order, axis=1)  # [L, observing E, observed E, 2]
@@ -181,7 +176,7 @@ class Touchdown(Lanes):
             shaped = images.reshape(len(self._watchers), self.lanes, IMAGE, IMAGE, 1)
             for player, image in zip(self._watchers, shaped, strict=True):
                 observations[player] = image
-        return Frame(observations, self._for_all(self.playing), (None,) * len(observations))
+        return Frame(observations, self.for_all(self.playing), (None,) * len(observations))
 
     def render(self) -> NDArray[np.uint8]:
         """Lane 0 from above, `[480, 480, 3]`; discs that touch are as close as opponents may be."""

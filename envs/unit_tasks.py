@@ -41,7 +41,15 @@ from envs.common import options
 class Task(Environment):
     """A task with a random stream, `self.rng`, which a seed restarts."""
 
+    units: ObsSpace
+    actions: Mapping[str, Any]
     rng: np.random.Generator
+
+    def obs_space(self) -> ObsSpace:
+        return self.units
+
+    def action_space(self) -> dict[str, Any]:
+        return {**self.actions}
 
     def reset(self, *, seed: int | None = None) -> Observation:
         if seed is not None or not hasattr(self, "rng"):
@@ -62,11 +70,8 @@ class CherryPick(Task):
     def __init__(self, cherries: int = 32) -> None:
         self.count = options.count("cherries", cherries, least=2)
 
-    def obs_space(self) -> ObsSpace:
-        return ObsSpace(entities={"Cherry": Entity(["quality"]), "Player": Entity([])})
-
-    def action_space(self) -> dict[str, Any]:
-        return {"Pick Cherry": SelectEntityActionSpace()}
+    units = ObsSpace(entities={"Cherry": Entity(["quality"]), "Player": Entity([])})
+    actions = {"Pick Cherry": SelectEntityActionSpace()}
 
     def begin(self) -> Observation:
         qualities, picks = self.rng.normal(size=self.count), self.count // 2
@@ -94,11 +99,8 @@ class Count(Task):
     def __init__(self, masked_choices: int = 10) -> None:
         self.choices = options.count("masked_choices", masked_choices, most=10)
 
-    def obs_space(self) -> ObsSpace:
-        return ObsSpace(entities={"Player": Entity([]), "Bean": Entity([])})
-
-    def action_space(self) -> dict[str, Any]:
-        return {"count": CategoricalActionSpace([str(number) for number in range(10)])}
+    units = ObsSpace(entities={"Player": Entity([]), "Bean": Entity([])})
+    actions = {"count": CategoricalActionSpace([str(number) for number in range(10)])}
 
     def begin(self) -> Observation:
         self.beans = int(self.rng.integers(self.choices))
@@ -122,11 +124,8 @@ class Count(Task):
 class Xor(Task):
     """One choice for the whole observation: the exclusive or of two inputs and the global feature `negate`."""
 
-    def obs_space(self) -> ObsSpace:
-        return ObsSpace(global_features=["negate"], entities={"Input": Entity(["is_set"])})
-
-    def action_space(self) -> dict[str, Any]:
-        return {"output": GlobalCategoricalActionSpace(["0", "1"])}
+    units = ObsSpace(global_features=["negate"], entities={"Input": Entity(["is_set"])})
+    actions = {"output": GlobalCategoricalActionSpace(["0", "1"])}
 
     def begin(self) -> Observation:
         self.bits = self.rng.integers(2, size=3).tolist()
@@ -149,14 +148,11 @@ class Xor(Task):
 class NotHotdog(Task):
     """The player says whether the other unit is a hotdog: an `Object` tells by its feature, a `Hotdog` by its type."""
 
-    def obs_space(self) -> ObsSpace:
-        return ObsSpace(entities={"Player": Entity(["step"]), "Object": Entity(["is_hotdog"]), "Hotdog": Entity([])})
-
-    def action_space(self) -> dict[str, Any]:
-        return {
-            "classify": CategoricalActionSpace(["not_hotdog", "hotdog"]),
-            "unused": CategoricalActionSpace(["0", "1"]),
-        }
+    units = ObsSpace(entities={"Player": Entity(["step"]), "Object": Entity(["is_hotdog"]), "Hotdog": Entity([])})
+    actions = {
+        "classify": CategoricalActionSpace(["not_hotdog", "hotdog"]),
+        "unused": CategoricalActionSpace(["0", "1"]),
+    }
 
     def begin(self) -> Observation:
         self.is_hotdog, self.by_type = self.rng.integers(2, size=2).tolist()
@@ -181,11 +177,8 @@ class FloorIsLava(Task):
     WIDTH = 1000
     STEPS = ((0, 1), (1, 1), (1, 0), (1, -1), (0, -1), (-1, -1), (-1, 0), (-1, 1))
 
-    def obs_space(self) -> ObsSpace:
-        return ObsSpace(entities={name: Entity(["x", "y"]) for name in ("Player", "HighGround", "Lava")})
-
-    def action_space(self) -> dict[str, Any]:
-        return {"move": CategoricalActionSpace(["n", "ne", "e", "se", "s", "sw", "w", "nw"])}
+    units = ObsSpace(entities={name: Entity(["x", "y"]) for name in ("Player", "HighGround", "Lava")})
+    actions = {"move": CategoricalActionSpace(["n", "ne", "e", "se", "s", "sw", "w", "nw"])}
 
     def begin(self) -> Observation:
         self.player = self.rng.integers(-self.WIDTH, self.WIDTH + 1, size=2)
@@ -215,11 +208,8 @@ class RockPaperScissors(Task):
     def __init__(self, cheat: bool = False) -> None:
         self.cheat = options.switch("cheat", cheat)
 
-    def obs_space(self) -> ObsSpace:
-        return ObsSpace(entities={"Player": Entity([]), "Opponent": Entity(["rock", "paper", "scissors"])})
-
-    def action_space(self) -> dict[str, Any]:
-        return {"throw": CategoricalActionSpace(["rock", "paper", "scissors"])}
+    units = ObsSpace(entities={"Player": Entity([]), "Opponent": Entity(["rock", "paper", "scissors"])})
+    actions = {"throw": CategoricalActionSpace(["rock", "paper", "scissors"])}
 
     def begin(self) -> Observation:
         self.throw = int(self.rng.choice(3, p=[0.5, 0.3, 0.2]))
@@ -244,11 +234,8 @@ class ArmedBandit(Task):
 
     TICKS = 32
 
-    def obs_space(self) -> ObsSpace:
-        return ObsSpace(global_features=["step"])
-
-    def action_space(self) -> dict[str, Any]:
-        return {"pull": GlobalCategoricalActionSpace(["A", "B", "C", "D", "E"])}
+    units = ObsSpace(global_features=["step"])
+    actions = {"pull": GlobalCategoricalActionSpace(["A", "B", "C", "D", "E"])}
 
     def begin(self) -> Observation:
         self.step = 0
@@ -278,12 +265,10 @@ class MatchingBalls(Task):
     def __init__(self, balls: int = 32) -> None:
         self.count = options.count("balls", balls)
 
-    def obs_space(self) -> ObsSpace:
-        features = [*(f"color {number}" for number in range(self.COLORS)), "selected"]
-        return ObsSpace(entities={"Ball": Entity(features), "Player": Entity([])})
-
-    def action_space(self) -> dict[str, Any]:
-        return {"Pick Ball": SelectEntityActionSpace()}
+    units = ObsSpace(
+        entities={"Ball": Entity([*(f"color {number}" for number in range(COLORS)), "selected"]), "Player": Entity([])}
+    )
+    actions = {"Pick Ball": SelectEntityActionSpace()}
 
     def begin(self) -> Observation:
         self.colors = self.rng.integers(self.COLORS, size=self.count)

@@ -56,9 +56,7 @@ class A2C(PPO):
         """Adds the gradient of the loss to `grad` of the weights; returns the means of `metric_names`."""
         if self.has_gradient_by_hand(A2C):
             return add_gradient(self.network, batch, self.options).mean(1)
-        loss, metrics = self.loss(batch)
-        torch.autograd.backward([loss])
-        return metrics.detach()
+        return super().backward(batch)
 
     # perceptrons on the CPU use `add_gradient` below: change it with this
     def losses(self, network: ActorCritic, batch: Batch) -> Tensor:
@@ -78,11 +76,11 @@ class A2C(PPO):
 def add_gradient(network: ActorCritic, batch: Batch, options: Options) -> Tensor:
     """Adds the gradient of A2C's mean loss to `grad` of the weights; returns `A2C.losses`, [3, N]."""
     share = 1 / batch.size
-    features = network.encoder.parted(network.encoder(batch.observations))
-    policy, to_actor = network.policy_with_grad(features.actor, batch.masks)
+    of_actor, of_critic = network.encoder.parted(network.encoder(batch.observations))
+    policy, to_actor = network.policy_with_grad(of_actor, batch.masks)
     losses = -policy.log_prob(batch.actions) * batch.advantages
     to_actor(policy.gradient(batch.actions, batch.advantages * -share, -options.ent_coef * share))
-    outputs, to_critic = network.critic.forward_with_grad(features.critic)
+    outputs, to_critic = network.critic.forward_with_grad(of_critic)
     difference = outputs.squeeze(-1) - batch.returns
     to_critic((difference * (2 * options.vf_coef * share)).unsqueeze(-1))
     return torch.stack([losses, difference.square(), policy.entropy()])

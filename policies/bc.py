@@ -35,7 +35,6 @@ from arena.group.group import Group
 from policies.common.adam import Adam
 from policies.common.algorithm import EXPLORING, REPLAYING, Algorithm, Draws, Metrics, stream
 from policies.common.columns import per_transition
-from policies.common.normalization import ObservationNormalizer
 from policies.common.on_policy import drawn, env_log_prob
 from policies.common.options import (
     Activation,
@@ -112,13 +111,13 @@ class BehaviorCloning(Algorithm):
 
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
         super().__init__(env, group, ticks=ticks, **options)
-        space, generator = env.single_observation_space, torch.Generator().manual_seed(group.shared_seed)
+        space: Any = env.single_observation_space
+        generator = torch.Generator().manual_seed(group.shared_seed)
         self.actions = self.head = action_head(env.single_action_space)
         # Of a Box the mean is played, as the Gaussian's deviation was not learned.
         self.plays_mean = isinstance(self.head, BoxHead)
         parts = ["network", "optimizer"]
         if isinstance(self.head, UnitHead):
-            assert isinstance(space, UnitSpace), "a `UnitHead` belongs to one"
             transformer = self.options.transformer or Transformer()
             idle = ("hidden_sizes", "activation", "encoder", "extra_loss")
             check_idle(self.options, *idle, where="the seat sees units")
@@ -129,8 +128,7 @@ class BehaviorCloning(Algorithm):
             check_no_transformer(self.options.transformer, space)
             encoder = make_encoder(space, generator, self.options.encoder)
             self.network = Actor(encoder, self.head, **self.layers(generator)).to(self.device)
-        inputs = unit_inputs(space, self.options.transformer)
-        self.preprocess = ObservationNormalizer(space, enabled=False, inputs=inputs)
+        self.preprocess = unit_inputs(space, self.options.transformer) or (lambda leaves: leaves)
         self.optimizer = Adam(self.network, epsilon=self.options.adam_epsilon)
         self.updates = self.gradient_steps = self.played = 0  # played: ticks since the last update
         self.remedy = (
@@ -226,8 +224,7 @@ class BehaviorCloning(Algorithm):
         loss = -policy.log_prob(batch.actions)
         best, space = policy.mode(), self.env.single_observation_space
         counts: list[Tensor] = []
-        if self.plays_mean:
-            assert isinstance(self.head, BoxHead)
+        if isinstance(self.head, BoxHead):
             unit = torch.from_numpy(self.head.half_width.ravel()).to(best)
             likeness = ((best.detach() - batch.actions) * unit).abs().mean()
         elif isinstance(space, UnitSpace):

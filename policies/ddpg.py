@@ -71,7 +71,6 @@ class DDPG(OffPolicy):
         self.noise = noise_of(self.options, env.num_envs, outputs, self.generator)
 
     def explore(self, leaves: Sequence[Tensor], mask: Tensor | None) -> Tensor:
-        assert self.noise is not None
         return noisy(self.network(leaves).tanh(), self.noise.draw())
 
     def act(self, leaves: Sequence[Tensor], mask: Tensor | None, generator: torch.Generator | None) -> Tensor:

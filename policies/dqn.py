@@ -28,7 +28,6 @@ from typing_extensions import Self
 
 from arena.errors import ConfigError
 from arena.group.group import Group
-from policies.common.adam import Optimizer
 from policies.common.algorithm import Metrics
 from policies.common.off_policy import OffPolicy, OffPolicyOptions
 from policies.common.options import (
@@ -122,22 +121,12 @@ class DQN(OffPolicy):
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
         super().__init__(env, group, ticks=ticks, **options)
         self.check_actions(env.single_action_space)
-        assert isinstance(env.single_action_space, spaces.Discrete)
-        self.actions = DiscreteHead(env.single_action_space)
+        self.actions = DiscreteHead(env.single_action_space)  # type: ignore[arg-type]  # it is Discrete
         generator = torch.Generator().manual_seed(group.shared_seed)
         encoder = make_encoder(env.single_observation_space, generator, self.options.encoder)
         dueling, layers = self.options.dueling, self.layers(generator)
         self.network = QNetwork(encoder, self.actions.outputs, dueling=dueling, **layers).to(self.device)
         self.set_up({"optimizer": self.network}, {"network": "optimizer"})
-
-    @property
-    def optimizer(self) -> Optimizer:
-        """What moves the network."""
-        return self.optimizers["optimizer"]
-
-    @optimizer.setter
-    def optimizer(self, optimizer: Optimizer) -> None:
-        self.optimizers["optimizer"] = optimizer
 
     def explore(self, leaves: Sequence[Tensor], mask: Tensor | None) -> Tensor:
         return self._epsilon_greedy(leaves, mask, self.epsilon, self.generator)

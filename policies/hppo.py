@@ -316,7 +316,6 @@ class HPPO(PPO):
 
     def decisions(self, batch: Batch) -> Batch | None:
         """The manager's transitions of a minibatch; None where it has none."""
-        assert batch.decisions is not None
         made = batch.decisions[:, 0] > 0
         if not made.any():
             return None

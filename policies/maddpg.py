@@ -72,7 +72,6 @@ class MADDPG(Centralized):
     def explore(self, leaves: Sequence[Tensor], mask: Tensor | None) -> Tensor:
         if isinstance(self.actions, GumbelSoftmaxActions):
             return self.act(leaves, mask, self.generator)
-        assert self.noise is not None
         return noisy(self.act(leaves, mask, None), self.noise.draw())
 
     def act(self, leaves: Sequence[Tensor], mask: Tensor | None, generator: torch.Generator | None) -> Tensor:

@@ -19,12 +19,11 @@ from torch import Tensor
 from typing_extensions import Self
 
 from arena.game.units import UnitSpace
-from arena.group.collectives import describe
-from arena.group.group import Group, Moments
+from arena.group.group import Group, Moments, moments_alone
 from policies.common.algorithm import Metrics, check_autoreset, lags_of, moved
 from policies.common.columns import RaggedTensor
 from policies.common.normalization import joined
-from policies.common.on_policy import OnPolicy, OnPolicyOptions, check_budget, collect
+from policies.common.on_policy import OnPolicy, OnPolicyOptions, collect
 from policies.common.options import AUTO, Auto, Count, NonNegative, Positive, wrong
 from policies.common.rollout import (
     COUNTS,
@@ -86,7 +85,6 @@ class PPO(OnPolicy):
     def run(self) -> None:
         """Collects and learns until the environment raises `BudgetReached`."""
         check_autoreset(self.env, type(self).__name__)
-        check_budget(self.n_steps, self.ticks)
         rollout = self.rollout
         self.share_weights()
         rollout.begin(*self.env.reset())
@@ -188,8 +186,10 @@ class PPO(OnPolicy):
             yield metrics
             return
         found = joined([[tuple(one) for one in normalization.describe(rollout)]], self.group.policy)
-        with normalization.with_statistics(found):  # evaluated as the policy that has played it sees it
-            evaluation = self.evaluate()
+        before = normalization.rewards.statistics
+        normalization.update(found)  # evaluated as the policy that has played it sees it
+        evaluation = self.evaluate()
+        normalization.rewards.statistics = before  # until the group's statistics arrive
         slots = rollout.ticks * rollout.rows  # not transitions, as the number of rows that act differs
         samples.put({"statistics": [tuple(one) for one in found], **evaluation.to_samples()}, slots)
         for parts in self.parts_without_barrier(samples):
@@ -198,22 +198,24 @@ class PPO(OnPolicy):
             pairs = zip(evaluations, samples.lags, strict=True)
             evaluations = [self.corrected(one) if lag else one for one, lag in pairs]
             batch = Batch.cat([one.complete(self.sequence_length) for one in evaluations])
-            metrics = {}
-            if batch.size:
-                moments = {name: _moments(values) for name, values in batch.standardizable().items()}
-                batch = batch.weighted(moments, standardize=self.options.normalize_advantage)
-                metrics = self.update(batch.to(self.device), batch.size) | _described(moments) | lags_of(samples)
+            metrics = self.learn_from(batch)
+            metrics = metrics | lags_of(samples) if metrics else metrics
             normalization.advance()
             samples.publish(self.acting_state())
             yield metrics
 
     def learn_from(self, batch: Batch) -> Metrics:
-        """One update of the group's weights from one batch per worker, empty ones included; a collective."""
-        moments = self.group.moments_of(**{name: values.numpy() for name, values in batch.standardizable().items()})
+        """One update of the group's weights from one batch per worker, empty ones included.
+
+        A collective, unless there is no barrier: then the batch is that of all workers, at rank 0.
+        """
+        alone = self.group.async_samples is not None
+        numbers = {name: values.numpy() for name, values in batch.standardizable().items()}
+        moments = moments_alone(numbers) if alone else self.group.moments_of(**numbers)
         if moments["advantages"].count == 0:
             return {}
         batch = batch.weighted(moments, standardize=self.options.normalize_advantage)
-        if self.pools_samples:
+        if self.pools_samples and not alone:
             if (gathered := self.group.gather(batch.to_samples())) is not None:
                 batch = Batch.cat([Batch.from_samples(part) for part in gathered])
             metrics = self.update_at_rank_0(lambda: self.update(batch.to(self.device), batch.size))
@@ -306,8 +308,8 @@ def add_gradient(network: ActorCritic, batch: Batch, options: Options, share: fl
     The losses are differentiated by log pi(a|s) and V(s); distribution and perceptron continue from there.
     `tests/unit/test_closed_form.py` compares this with autograd.
     """
-    features = network.encoder.parted(network.encoder(batch.observations))
-    policy, backward = network.policy_with_grad(features.actor, batch.masks)
+    of_actor, of_critic = network.encoder.parted(network.encoder(batch.observations))
+    policy, backward = network.policy_with_grad(of_actor, batch.masks)
     log_ratio = policy.log_prob(batch.actions) - batch.log_probs
     ratio = log_ratio.exp()
     clipped = ratio.clamp(1 - options.clip_range, 1 + options.clip_range)
@@ -316,7 +318,7 @@ def add_gradient(network: ActorCritic, batch: Batch, options: Options, share: fl
     by_log_prob = gain.masked_fill_(gain > clipped_gain, 0.0).mul_(-share)  # as dr = r dlog pi; 0 where clipped
     backward(policy.gradient(batch.actions, by_log_prob, -options.ent_coef * share))
     divergence = (ratio - 1).sub_(log_ratio)
-    outputs, backward_value = network.critic.forward_with_grad(features.critic)
+    outputs, backward_value = network.critic.forward_with_grad(of_critic)
     values = outputs.squeeze(-1)
     difference = values - batch.returns
     errors = difference.square()
@@ -328,12 +330,6 @@ def add_gradient(network: ActorCritic, batch: Batch, options: Options, share: fl
         errors = torch.max(errors, clipped_errors)
     backward_value(difference.mul_(2 * options.vf_coef * share).unsqueeze(-1))
     return torch.stack([-surrogate, errors, policy.entropy(), divergence, (ratio != clipped).float()])
-
-
-def _moments(values: Tensor) -> Moments:
-    """Moments of one worker's values, to the bit those of `Group.moments_of` in a group of one."""
-    count, mean, squares, most = describe(values.double().numpy())
-    return Moments(mean, math.sqrt(squares / count) if count else 0.0, int(count), int(most))
 
 
 def _described(moments: Mapping[str, Moments]) -> Metrics:

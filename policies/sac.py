@@ -80,17 +80,17 @@ class SAC(OffPolicy):
         detached = features.detach()  # the critics' loss alone trains the encoder
         outputs = network.actor(detached)
         with frozen(network.critics):
-            soft = actions.soft_values(
+            soft_values, entropies = actions.soft_values(
                 outputs,
                 batch.masks,
                 lambda chosen: values.detach() if chosen is None else network.critics(detached, chosen),
                 alpha,
                 self.generator,
             )
-        actor_loss = -soft.values.mean()  # eq. (7)
-        loss, entropy = critic_loss + actor_loss, soft.entropies.mean()
+        actor_loss = -soft_values.mean()  # eq. (7)
+        loss, entropy = critic_loss + actor_loss, entropies.mean()
         if network.temperature is not None:
-            surplus = soft.entropies - target_entropy(actions, self.options.target_entropy, outputs, batch.masks)
+            surplus = entropies - target_entropy(actions, self.options.target_entropy, outputs, batch.masks)
             loss = loss + network.temperature.log_alpha.exp() * surplus.mean().detach()  # eq. (18)
         metrics = torch.stack([critic_loss, taken.mean(), actor_loss, entropy]).detach()
         return loss, metrics, errors.detach().abs().mean(0)
@@ -102,10 +102,8 @@ class SAC(OffPolicy):
         outputs, masks = network.actor(features), batch.next_masks
         if critics.encoder.learns:  # an encoder without weights has no copy that differs
             features = critics.encoder(batch.next_observations)
-        soft = self.actions.soft_values(
-            outputs, masks, lambda chosen: critics(features, chosen), self.alpha, self.generator
-        )
-        return soft.values  # type: ignore[no-any-return]
+        critic = lambda chosen: critics(features, chosen)  # noqa: E731
+        return self.actions.soft_values(outputs, masks, critic, self.alpha, self.generator)[0]  # type: ignore[no-any-return]
 
     def schedules(self) -> Metrics:
         return {**super().schedules(), "ent_coef": self.alpha}

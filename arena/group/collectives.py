@@ -34,7 +34,7 @@ from functools import cache
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from arena.errors import GroupError
 from arena.transport.endpoint import Endpoint, Tag
@@ -132,8 +132,9 @@ def _mean(terms: Sequence[tuple[NDArray[Any], float]], total: float, out: NDArra
         out[part] = mean
 
 
-def describe(values: NDArray[np.float64]) -> tuple[float, float, float, float]:
-    """One member's values [n] as (count, mean, sum of squared deviations, largest count of a member)."""
+def describe(numbers: ArrayLike) -> tuple[float, float, float, float]:
+    """One member's numbers, in float64, as (count, mean, sum of squared deviations, largest count of a member)."""
+    values = np.asarray(numbers, np.float64).ravel()
     if not values.size:
         return 0.0, 0.0, 0.0, 0.0
     mean = float(values.mean())

@@ -7,8 +7,9 @@ has ended leaves the group: it has no weight in later collectives and is not wai
 from __future__ import annotations
 
 import hashlib
+import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +33,17 @@ class Moments:
     std: float
     count: int
     max_count: int  # the number of values of the member that has the most
+
+    @classmethod
+    def of(cls, described: Sequence[float]) -> Moments:
+        """The moments of what `collectives.describe` says, of one member or merged."""
+        count, mean, squares, most = described
+        return cls(mean, math.sqrt(squares / count) if count else 0.0, int(count), int(most))
+
+
+def moments_alone(arrays: Mapping[str, ArrayLike]) -> dict[str, Moments]:
+    """What `Group.moments_of` gives, to the bit, in a group of one; no collective."""
+    return {name: Moments.of(collectives.describe(values)) for name, values in arrays.items()}
 
 
 class Group:
@@ -165,13 +177,9 @@ class Group:
     def moments_of(self, **arrays: ArrayLike) -> dict[str, Moments]:
         """The `moments` of several arrays in one exchange; all members pass the same names."""
         names = sorted(arrays)
-        rows = [collectives.describe(np.asarray(arrays[name], np.float64).ravel()) for name in names]
-        payload = collectives.table(names, rows)
+        payload = collectives.table(names, [collectives.describe(arrays[name]) for name in names])
         merged = collectives.rows_of(self._collective(Operation.MOMENTS, payload))
-        return {
-            name: Moments(mean, float(np.sqrt(squares / count)) if count else 0.0, int(count), int(most))
-            for name, (count, mean, squares, most) in zip(names, merged.tolist(), strict=True)
-        }
+        return {name: Moments.of(row) for name, row in zip(names, merged.tolist(), strict=True)}
 
     def gather(self, samples: Any) -> list[Any] | None:
         """All members' samples (containers of arrays) in the order of the group ranks, at the root; None elsewhere."""

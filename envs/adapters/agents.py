@@ -9,23 +9,21 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 from gymnasium import spaces
 from gymnasium.spaces import Space
-from numpy.typing import NDArray
 
 from arena.errors import ConfigError, GameError
 from arena.game.api import Info
 from arena.game.infos import MASK
 from arena.game.spaces import mask_size
-from envs.adapters.lane import LaneStep, picture
+from envs.adapters.lane import LaneGame, LaneStep
 
 _INNER = ("observation", "observations")  # the key of the observation itself in PettingZoo, and in RLlib
 COMMON = "__common__"  # the key of an info of no agent, as of RLlib's dictionaries
 
 
-class AgentGame:
-    """A `LaneGame` whose entities are the agents of a game; each agent lives once per episode.
+class AgentGame(LaneGame):
+    """A game whose entities are its agents; each agent lives once per episode.
 
     Attributes:
         agents: as the game names them.
@@ -36,7 +34,7 @@ class AgentGame:
     def __init__(
         self, env: Any, agents: Sequence[Any], observed: Sequence[Space[Any]], acted: Sequence[Space[Any]]
     ) -> None:
-        self._env = env
+        super().__init__(env)
         self.agents, self.index = tuple(agents), {agent: index for index, agent in enumerate(agents)}
         self.ended: set[Any] = set()
         self.entities = tuple(map(str, agents))
@@ -113,13 +111,6 @@ class AgentGame:
             truncated=[bool(truncated.get(agent, False)) for agent in self.agents],
             over=over,
         )
-
-    def render(self) -> NDArray[np.uint8] | str | None:
-        return picture(self._env)
-
-    def close(self) -> None:
-        if hasattr(self._env, "close"):
-            self._env.close()
 
 
 class PettingZooGame(AgentGame):

@@ -1,13 +1,4 @@
-"""Wrappers around batched games: each is a `BatchedEnv` that holds another one.
-
-IsolatedGame            keeps settings that the game makes for the process from all else in it
-TransformedReward       applies a function to the rewards
-TimeLimited             truncates each episode after a number of ticks
-SoftlyTimeLimited       likewise, but the next episode goes on where the game is
-WithoutTermination      truncates where the game terminates
-TransformedObservation  applies a function to the observations
-StackedObservation      stacks the last observations of each entity
-"""
+"""Wrappers around batched games: each is a `BatchedEnv` that holds another one."""
 
 from __future__ import annotations
 

@@ -8,18 +8,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import gymnasium
-import numpy as np
 from gymnasium.spaces import Space, Tuple
-from numpy.typing import NDArray
 
 from arena.errors import ConfigError
-from envs.adapters.lane import LaneStep, check_reset, picture, returned, several_agents
+from envs.adapters.lane import LaneGame, LaneStep, check_reset, returned, several_agents
 
 _OF_RESET = ("observation", "info")
 _OF_STEP = ("observation", "reward", "terminated", "truncated", "info")
 
 
-class GymnasiumGame:
+class GymnasiumGame(LaneGame):
     """Plays a Gymnasium environment; action masks come from `info["action_mask"]`."""
 
     entities: tuple[str, ...] = ("agent_0",)
@@ -27,7 +25,7 @@ class GymnasiumGame:
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
         check_reset(env)
-        self._env = env
+        super().__init__(env)
         self.observation_spaces: tuple[Space[Any], ...] = (env.observation_space,)
         self.action_spaces: tuple[Space[Any], ...] = (env.action_space,)
         sizes = {len(one.spaces) if isinstance(one, Tuple) else 0 for one in (env.observation_space, env.action_space)}
@@ -52,12 +50,6 @@ class GymnasiumGame:
         observation, reward, terminated, truncated, info = returned(self._env, "step", result, _OF_STEP)
         over = bool(terminated or truncated)
         return LaneStep((observation,), (not over,), (info,), (reward,), (terminated,), (truncated,))
-
-    def render(self) -> NDArray[np.uint8] | str | None:
-        return picture(self._env)
-
-    def close(self) -> None:
-        self._env.close()
 
 
 def _refuse_unpacked(error: Exception) -> None:

@@ -9,8 +9,9 @@ and that lanes that are over are not stepped.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from gymnasium.spaces import Space
@@ -35,7 +36,7 @@ class LaneStep(NamedTuple):
     over: bool = False  # the episode is over: remaining entities are truncated
 
 
-class LaneGame(Protocol):
+class LaneGame(ABC):
     """A single instance of a game with `E` entities."""
 
     entities: tuple[str, ...]
@@ -43,21 +44,25 @@ class LaneGame(Protocol):
     action_spaces: tuple[Space[Any], ...]
     mask_sizes: tuple[int, ...]  # as far as known from the spaces; infos may have more
 
+    def __init__(self, env: Any) -> None:
+        self._env = env
+
+    @abstractmethod
     def reset(self, seed: int | None, options: Mapping[str, Any] | None) -> LaneStep: ...
 
+    @abstractmethod
     def step(self, actions: Sequence[Any]) -> LaneStep: ...
 
-    def render(self) -> NDArray[np.uint8] | str | None: ...
+    def render(self) -> NDArray[np.uint8] | str | None:
+        """The game's picture or text, if its `render_mode` is "rgb_array" or "ansi"; else None, without a warning."""
+        if getattr(self._env, "render_mode", None) not in ("rgb_array", "ansi"):
+            return None
+        image = self._env.render()
+        return image if image is None or isinstance(image, str) else np.asarray(image, np.uint8)
 
-    def close(self) -> None: ...
-
-
-def picture(env: Any) -> NDArray[np.uint8] | str | None:
-    """The instance's picture or text, if its `render_mode` is "rgb_array" or "ansi"; else None, without a warning."""
-    if getattr(env, "render_mode", None) not in ("rgb_array", "ansi"):
-        return None
-    image = env.render()
-    return image if image is None or isinstance(image, str) else np.asarray(image, np.uint8)
+    def close(self) -> None:
+        if hasattr(self._env, "close"):
+            self._env.close()
 
 
 def returned(env: Any, call: str, result: Any, names: Sequence[str], remedy: str = "") -> Sequence[Any]:

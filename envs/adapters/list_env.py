@@ -23,18 +23,18 @@ from numpy.typing import NDArray
 from arena.errors import ConfigError
 from arena.game.context import begin
 from arena.game.spaces import no_op
-from envs.adapters.lane import LaneStep, returned
+from envs.adapters.lane import LaneGame, LaneStep, returned
 
 TRUNCATED = "TimeLimit.truncated"
 _OF_STEP = ("observations", "rewards", "done", "infos")
 _REMEDY = f"in the interface of lists an entity that is done is truncated if its info has a true {TRUNCATED!r}"
 
 
-class ListGame:
+class ListGame(LaneGame):
     """Plays an environment of the list interface; entities without names are `entity_0`, ..."""
 
     def __init__(self, env: Any) -> None:
-        self._env = env
+        super().__init__(env)
         self.observation_spaces: tuple[Space[Any], ...] = tuple(env.observation_spaces)
         self.action_spaces: tuple[Space[Any], ...] = tuple(env.action_spaces)
         names = getattr(env, "entities", None) or [f"entity_{i}" for i in range(len(self.action_spaces))]
@@ -97,7 +97,3 @@ class ListGame:
     def render(self) -> NDArray[np.uint8] | None:
         image = self._env.render() if hasattr(self._env, "render") else None
         return None if image is None else np.asarray(image, np.uint8)
-
-    def close(self) -> None:
-        if hasattr(self._env, "close"):
-            self._env.close()

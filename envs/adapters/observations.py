@@ -26,11 +26,11 @@ def translated(game: LaneGame) -> LaneGame:
     return ObservationLane(game) if any(isinstance(space, UnitSpace) for space in game.observation_spaces) else game
 
 
-class ObservationLane:
+class ObservationLane(LaneGame):
     """A `LaneGame` around another one."""
 
     def __init__(self, game: LaneGame) -> None:
-        self._game = game
+        super().__init__(game)
         self.entities = game.entities
         self.observation_spaces: tuple[Space[Any], ...] = game.observation_spaces
         self.action_spaces: tuple[Space[Any], ...] = game.action_spaces
@@ -42,14 +42,14 @@ class ObservationLane:
 
     def reset(self, seed: int | None, options: Mapping[str, Any] | None) -> LaneStep:
         self._shown = [None] * len(self.entities)
-        return self._as_samples(self._game.reset(seed, options))
+        return self._as_samples(self._env.reset(seed, options))
 
     def step(self, actions: Sequence[Any]) -> LaneStep:
         translated_actions = list(actions)
         for entity, (translator, shown) in enumerate(zip(self._translators, self._shown, strict=True)):
             if translator is not None and shown is not None:
                 translated_actions[entity] = translator.actions(shown, 0, translated_actions[entity] or {})
-        return self._as_samples(self._game.step(translated_actions))
+        return self._as_samples(self._env.step(translated_actions))
 
     def _as_samples(self, lane_step: LaneStep) -> LaneStep:
         observations, infos = list(lane_step.observations), list(lane_step.infos)
@@ -69,7 +69,4 @@ class ObservationLane:
         return lane_step._replace(observations=observations, infos=infos)
 
     def render(self) -> NDArray[Any] | str | None:
-        return self._game.render()
-
-    def close(self) -> None:
-        self._game.close()
+        return self._env.render()  # type: ignore[no-any-return]

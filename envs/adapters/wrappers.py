@@ -323,31 +323,21 @@ def wrapper_specs(entries: Sequence[tuple[str, Any]]) -> list[tuple[str, Wrapper
     return found
 
 
-def wrap_gymnasium(env: Env, around: Iterable[tuple[str, WrapperSpec]]) -> Env:
-    """Wraps a Gymnasium environment.
+def wrapped(game: Any, around: Iterable[tuple[str, WrapperSpec]]) -> Any:
+    """A Gymnasium environment, or a batched game that was made from any other interface, in its wrappers.
 
     Raises:
         ConfigError: a wrapper cannot go around it; the path is that of the entry, `wrappers[0]`.
     """
     for index, (name, spec) in enumerate(around):
         try:
-            env = spec.wrap_env(env)
+            game = spec.wrap_env(game) if isinstance(game, gymnasium.Env) else spec.wrap_lanes(game)
         except Exception as error:  # any error of its constructor means that a wrapper does not fit
-            raise _does_not_fit(index, name, f"observations {env.observation_space}", error) from error
-    return env
-
-
-def wrap_batched(game: BatchedEnv, around: Iterable[tuple[str, WrapperSpec]]) -> BatchedEnv:
-    """Wraps a batched game, made from any other interface; raises as `wrap_gymnasium`."""
-    for index, (name, spec) in enumerate(around):
-        try:
-            game = spec.wrap_lanes(game)
-        except Exception as error:
-            spaces = ", ".join(map(str, dict.fromkeys(map(str, game.interface.observation_spaces))))
-            raise _does_not_fit(index, name, f"entities that observe {spaces}", error) from error
+            what = (
+                f"observations {game.observation_space}"
+                if isinstance(game, gymnasium.Env)
+                else ("entities that observe " + ", ".join(dict.fromkeys(map(str, game.interface.observation_spaces))))
+            )
+            text = error.message if isinstance(error, ConfigError) else f"{type(error).__name__}: {error}"
+            raise ConfigError(f"{name} cannot go around {what}: {text}", path=f"wrappers[{index}]") from error
     return game
-
-
-def _does_not_fit(index: int, name: str, what: str, error: Exception) -> ConfigError:
-    text = error.message if isinstance(error, ConfigError) else f"{type(error).__name__}: {error}"
-    return ConfigError(f"{name} cannot go around {what}: {text}", path=f"wrappers[{index}]")

@@ -1,13 +1,18 @@
-"""What games that compute all lanes at once have in common, and the moves on the square [-1, 1]^2."""
+"""What games that compute all lanes at once have in common: lanes, moves on the square [-1, 1]^2, units from flags."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from arena.game.api import Flags, Seeds
+from arena.game.api import Flags, Interface, Seeds
+from arena.game.ragged import Ragged
 from envs.common import options
+
+Integers = NDArray[np.int64]
 
 STEP = 0.1  # length of a move
 MOVES = STEP * np.array([[0, 0], [1, 0], [-1, 0], [0, 1], [0, -1]], np.float64)  # stay, +x, -x, +y, -y
@@ -22,6 +27,7 @@ class Lanes:
     """
 
     batched = True
+    interface: Interface
 
     def __init__(self, lanes: int, max_steps: int) -> None:
         self.lanes, self.max_steps = options.count("lanes", lanes), options.count("max_steps", max_steps)
@@ -47,5 +53,34 @@ class Lanes:
         self.playing = going ^ late
         return ended, late
 
+    def for_all(self, lanes: NDArray[Any]) -> NDArray[Any]:
+        """What holds for lanes [L], for all their entities [L, E]."""
+        return np.repeat(lanes[:, None], len(self.interface.entities), axis=1)
+
     def close(self) -> None:
         """Nothing to release."""
+
+
+def picked(values: NDArray[Any], there: Flags) -> Ragged:
+    """The items `[L, N, *shape]` whose flag `[L, N]` is set, as one row per lane."""
+    return Ragged(values[there], there.sum(axis=1))
+
+
+def ranks(there: Flags) -> Integers:
+    """`[L, N]` the place of each item whose flag is set among such items of its lane; meaningless for other items."""
+    return np.cumsum(there, axis=1) - 1
+
+
+def spread(choices: Any, actors: Flags, default: int) -> Integers:
+    """`Ragged` choices of the actors, int64, as an array `[L, N]`, the default in other places.
+
+    The flags `actors` `[L, N]` say what was shown as an actor, in the order of the choices. A row that has no choices
+    for its actors is left at the default: a wrapper has ended the lane. Rows of lanes without actors are not read.
+    """
+    found = np.full(actors.shape, default, np.int64)
+    counts = actors.sum(axis=1)
+    if not np.array_equal(choices.lengths, counts):
+        complete = (choices.lengths == counts) & (counts > 0)
+        actors, choices = actors & complete[:, None], choices[complete]
+    found[actors] = choices.values
+    return found

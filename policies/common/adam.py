@@ -26,12 +26,11 @@ class Adam:
     writes into the other. The module stays on its device.
 
     Args:
-        betas: decay of the running means of gradient and squared gradient, beta_1 and beta_2.
         epsilon: added to the root of the mean squared gradient: where that is much less, steps get shorter.
     """
 
-    def __init__(self, module: nn.Module, *, epsilon: float, betas: tuple[float, float] = (0.9, 0.999)) -> None:
-        self.betas, self.epsilon = betas, epsilon
+    def __init__(self, module: nn.Module, *, epsilon: float) -> None:
+        self.epsilon = epsilon
         self.vector, self._gradient = flatten_parameters(list(module.parameters()))
         self.steps = 0
         self._mean = torch.zeros_like(self.vector)  # m_t
@@ -44,8 +43,7 @@ class Adam:
         return [self.vector]
 
     @property
-    def gradient(self) -> Tensor:
-        assert self.vector.grad is not None
+    def gradient(self) -> Any:
         return self.vector.grad
 
     def zero_grad(self) -> None:
@@ -70,8 +68,8 @@ class Adam:
             [],
             [self._count.fill_(self.steps)],
             lr=rate,
-            beta1=self.betas[0],
-            beta2=self.betas[1],
+            beta1=0.9,
+            beta2=0.999,
             weight_decay=0.0,
             eps=self.epsilon,
             amsgrad=False,

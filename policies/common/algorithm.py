@@ -21,7 +21,7 @@ import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -29,6 +29,7 @@ from gymnasium.spaces import Space
 from gymnasium.vector import AutoresetMode, VectorEnv
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from typing_extensions import Self
 
 from arena.errors import ConfigError
 from arena.game.batches import batched_space
@@ -43,7 +44,6 @@ from policies.common.options import wrong
 from policies.common.tensors import load_weights, to_arrays, to_tensors
 from policies.extensions import ExtraLoss
 from policies.networks.heads import action_head, check_choices
-from policies.networks.recurrent import RecurrentState
 
 
 def device_of(name: str) -> torch.device:
@@ -101,8 +101,6 @@ class Served(NamedTuple):
     act: Callable[[Any, NDArray[np.int8] | None, NDArray[np.float32], Random], tuple[Any, NDArray[np.float32]]]
 
 
-Kind = TypeVar("Kind", bound="Algorithm")
-
 Metrics = dict[str, float]
 """Numbers that describe an update, by name."""
 
@@ -124,7 +122,6 @@ class Algorithm(ABC):
         face: which kind of environment `run` is given.
         schedule: when the workers of a group synchronize, see `arena.plan.deadlock`.
         acting_parts: of the state, without which another worker cannot play as this one does.
-        optional_parts: of the state, which earlier versions did not always store.
         refused_options: those of `Options` that a subclass cannot use.
         takes_units: plays seats of a `UnitSpace`.
         network: whose weights the group shares; made by the subclass.
@@ -144,7 +141,6 @@ class Algorithm(ABC):
     Options: ClassVar[type[Any]]
     updates: int  # that the policy has made
     acting_parts: ClassVar[tuple[str, ...]]
-    optional_parts: ClassVar[tuple[str, ...]] = ()
     refused_options: ClassVar[tuple[str, ...]] = ()
     takes_units: ClassVar[bool] = False
     options: Any  # of the class's own type
@@ -174,9 +170,7 @@ class Algorithm(ABC):
         self._counters: dict[str, object] = {}
 
     @classmethod
-    def from_spaces(
-        cls: type[Kind], env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any
-    ) -> Kind:
+    def from_spaces(cls, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> Self:
         """An instance that cannot play, made from an environment that has nothing but spaces."""
         return cls(env, group, ticks=ticks, **options)
 
@@ -398,7 +392,7 @@ class Algorithm(ABC):
             ConfigError: the state is not this algorithm's, or its networks have other shapes.
         """
         known = [*self._parts, *self._counters]
-        if not {*known} - {*self.optional_parts} <= state.keys() <= {*known}:
+        if state.keys() != {*known}:
             found, expected = ", ".join(map(str, state)) or "nothing", ", ".join(known)
             raise ConfigError(f"this is no state of {type(self).__name__}: it has {found}; expected {expected}")
         for name in self._parts:
@@ -409,7 +403,7 @@ class Algorithm(ABC):
                     f"{', '.join(state[name])}; expected {', '.join(part)}"
                 )
         for name in known:
-            self._load(name, state.get(name, {}))
+            self._load(name, state[name])
 
     def _stored(self, name: str) -> Any:
         """A part or counter of the state, as arrays and plain values."""
@@ -465,13 +459,24 @@ class Algorithm(ABC):
 
     def player(self, draws: Draws) -> Callable[[Any, Mapping[str, Any]], Any]:
         """The function of `actor`, whose actions are drawn from these streams."""
-        state = RecurrentState(self.memory_size)
+        memory = torch.zeros(0, self.memory_size)
 
         @torch.inference_mode()
         def act(observations: Any, infos: Mapping[str, Any]) -> Any:
-            leaves, mask = self.network_inputs(observations, fields_of(infos).action_mask)
-            actions, memory = self.choose(state.beside(leaves, infos), mask, draws)
-            state.keep(memory, infos)
+            nonlocal memory
+            fields = fields_of(infos)
+            leaves, mask = self.network_inputs(observations, fields.action_mask)
+            if self.memory_size:
+                memory = memory if len(memory) == len(leaves[0]) else torch.zeros(len(leaves[0]), self.memory_size)
+                if fields.ended is not None:
+                    memory[torch.from_numpy(np.asarray(fields.ended, np.bool_))] = 0.0
+                leaves = [*leaves, moved(memory, self.device)]
+            actions, after = self.choose(leaves, mask, draws)
+            if after is not None:
+                acts = (
+                    torch.ones(len(memory), dtype=torch.bool) if fields.active is None else torch.tensor(fields.active)
+                )
+                memory = torch.where(acts[:, None], after.cpu(), memory)
             return self.actions.to_env(actions.cpu().numpy())
 
         return act

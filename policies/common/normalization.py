@@ -15,8 +15,7 @@ otherwise the policy that learns would differ from the one that acted.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -269,8 +268,8 @@ class Normalization:
     normalization.rewards(rewards)           rewards from which advantages are computed
     normalization.advance()                  after learning: from now on, this rollout counts for observations too
 
-    Without a barrier, the statistics of `describe` travel with a rollout's transitions, which are evaluated
-    `with_statistics` of it; rank 0 calls `update` with the statistics that have arrived.
+    Without a barrier, the statistics of `describe` travel with a rollout's transitions; rank 0 calls `update` with the
+    statistics that have arrived.
     """
 
     def __init__(self, space: Space[Any], rows: int, options: Any) -> None:
@@ -301,16 +300,6 @@ class Normalization:
         self._newest = list(found[:observed])
         self.rewards.update(found[observed:])
 
-    @contextmanager
-    def with_statistics(self, found: Sequence[Statistics]) -> Iterator[None]:
-        """In this context, rewards are scaled by the result of `describe` as well."""
-        before = self.rewards.statistics
-        self.rewards.update(found[len(self.observations.statistics) :])
-        try:
-            yield
-        finally:
-            self.rewards.statistics = before
-
     def advance(self) -> None:
         """From now on, observations are scaled by the statistics of the last rollout as well."""
         self.observations.update(self._newest)
@@ -319,6 +308,5 @@ class Normalization:
         return {"observations": self.observations.state_dict(), "rewards": self.rewards.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on from a stored state; an empty one is that of a policy that had no normalization."""
-        self.observations.load_state_dict(state.get("observations", {}))
-        self.rewards.load_state_dict(state.get("rewards", {}))
+        self.observations.load_state_dict(state["observations"])
+        self.rewards.load_state_dict(state["rewards"])

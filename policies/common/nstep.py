@@ -86,7 +86,7 @@ class NStepBuilder:
     """
 
     def __init__(self, layout: RowLayout, *, rows: int, n_step: int, gamma: float) -> None:
-        self.layout, self.rows, self.ticks = layout, rows, 0
+        self.layout, self.rows = layout, rows
         self.worker_rows = rows  # of this worker's environment
         self._leaves, reward_shape = layout.leaves, layout.reward_shape
         self._powers = np.power(gamma, np.arange(n_step + 1), dtype=np.float64)
@@ -129,7 +129,6 @@ class NStepBuilder:
         if np.count_nonzero(ended):
             self._end(ended, terminated, fields)
         self._see(observations, fields)
-        self.ticks += 1
 
     def cut(self) -> NStepBatch:
         """The points and the complete transitions since the last cut."""

@@ -57,7 +57,6 @@ from policies.common.options import (
 from policies.common.replay import Replay, ReplayRatio, Transitions
 from policies.exporting import Exported, decoding_of, exported
 from policies.extensions import Extension
-from policies.networks.reparameterized import ActionNoise
 
 _MINIBATCH = 256  # transitions of the group in a gradient step with `batch_size: auto`,
 _LEAST = 64  # but no fewer of each worker
@@ -129,7 +128,7 @@ class OffPolicy(Algorithm):
 
     Attributes:
         export_as: how actions follow from the network's outputs, arguments of `decoding_of`.
-        noise: added to actions while exploring; None: none.
+        noise: an `ActionNoise`, added to actions while exploring; None: none.
         generator: this worker's random stream for exploration.
         intensity: how many gradient steps are due. `training_intensity` is how many transitions the group replays per
             transition that it collects, at any number of workers: more workers learn from more transitions, not longer
@@ -144,7 +143,7 @@ class OffPolicy(Algorithm):
     export_as: Mapping[str, Any]
     metric_names: tuple[str, ...]
     remedy = "are all observations finite, and of moderate size? If they are, lower learning_rate"
-    noise: ActionNoise | None = None
+    noise: Any = None
 
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
         super().__init__(env, group, ticks=ticks, **options)
@@ -184,7 +183,7 @@ class OffPolicy(Algorithm):
         rows, steps = self.env.num_envs, {"n_step": o.n_step, "gamma": o.gamma}
         self.experience = experience or NStepBuilder(self.layout_of_row(), rows=rows, **steps)
         size, pooled = size or group.size, self.pools_samples
-        self.replay = None
+        self.replay: Any = None
         if group.is_root or not pooled:
             self.replay = Replay(
                 self.experience.layout,
@@ -222,7 +221,6 @@ class OffPolicy(Algorithm):
     def run(self) -> None:
         """Plays and learns until the environment raises `BudgetReached`."""
         check_autoreset(self.env, type(self).__name__)
-        check_budget(self.options, rows=self.experience.rows, ticks=self.ticks, workers=self.size)
         self.share_weights()
         self.experience.begin(*self.env.reset())
         while True:
@@ -275,7 +273,6 @@ class OffPolicy(Algorithm):
             return
         self.normalization.update(pooled(group, statistics))
         if not self.pools_samples:
-            assert self.replay is not None
             collected, batch_size = self.replay.extend(new), int(self.options.batch_size)
             each = [self.replay.added] if self.replay.size else []
             added, ready = sum(each), len(each)
@@ -299,7 +296,6 @@ class OffPolicy(Algorithm):
 
     def _learn_from(self, gathered: Sequence[Mapping[str, Any]], *, workers: int) -> int:
         """Rank 0 adds the experience of some workers and learns for all; returns the number of gradient steps."""
-        assert self.replay is not None
         parts = [(NStepBatch.from_samples(part["fragment"]), int(part["worker"])) for part in gathered]
         collected = sum(self.replay.extend(new, worker) for new, worker in parts)
         minibatch, added = int(self.options.batch_size) * workers, self.replay.added
@@ -310,7 +306,6 @@ class OffPolicy(Algorithm):
 
     def _step(self, size: int) -> None:
         """One gradient step on a minibatch of this worker's replay."""
-        assert self.replay is not None
         batch = self.replay.sample(size, self._replaying, beta=self.priority_beta)
         if self.gradient_steps == 0 and not self.normalization.enabled:
             self.check_magnitude(self.experience.layout.space, batch.observations)
@@ -412,7 +407,7 @@ class OffPolicy(Algorithm):
         return exported(self.network, self.env.single_observation_space, decoding, normalization=self.normalization)
 
     @classmethod
-    def from_spaces(cls, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> OffPolicy:
+    def from_spaces(cls, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> Self:
         """An instance that cannot play, with as small a replay as its options allow."""
         o = cls.Options(**options).settled(rows=group.rows or env.num_envs, workers=group.size)
         room = max(int(o.batch_size), o.learning_starts, o.n_step)
@@ -422,35 +417,30 @@ class OffPolicy(Algorithm):
     def sizes(cls, options: Mapping[str, Any], *, rows: int, ticks: int, workers: int) -> dict[str, int]:
         """What `arena plan` shows, for rows that act on every tick.
 
-        A line of metrics covers all gradient steps since the one before, so it is no update.
+        Refuses a run that is too short to learn, and a replay too small for what comes between two meetings. A line of
+        metrics covers all gradient steps since the one before, so it is no update.
         """
-        o = cls.Options(**options)
-        check_budget(o, rows=rows, ticks=ticks, workers=workers)
+        o, collected = cls.Options(**options), rows * ticks * workers
+        players = f"by {workers} worker{'s' * (workers > 1)} with {rows} row{'s' * (rows > 1)}{' each' * (workers > 1)}"
+        if o.learning_starts >= collected:
+            raise ConfigError(
+                f"{collected} transitions are collected in {ticks} ticks ({players}), and learned from after "
+                f"{o.learning_starts}: nothing would be learned; set learning_starts to less, or raise ticks",
+                path="options.learning_starts",
+            )
+        least = 2 * rows * (o.train_every + o.n_step) * workers
+        if o.buffer_size < least:
+            raise ConfigError(
+                f"got {o.buffer_size}, expected at least {least}: that much is seen between two meetings, or while "
+                f"transitions are under way ({players}); raise buffer_size, or lower train_every",
+                path="options.buffer_size",
+            )
         settled = o.settled(rows=rows, workers=workers)
         intensity, minibatch = float(settled.training_intensity), int(settled.batch_size) * workers
-        due = intensity * (rows * ticks * workers - o.learning_starts)
+        due = intensity * (collected - o.learning_starts)
         return {
             **({"replays per sample": round(intensity)} if o.training_intensity == AUTO else {}),
             "samples per gradient step": minibatch,
             "gradient steps per run": math.floor(due / minibatch),
             "lines of metrics per run": ticks // o.train_every * o.train_every // max(o.log_every, o.train_every),
         }
-
-
-def check_budget(options: OffPolicyOptions, *, rows: int, ticks: int, workers: int) -> None:
-    """Refuses a run that is too short to learn, and a replay too small for what comes between two meetings."""
-    collected = rows * ticks * workers
-    players = f"by {workers} worker{'s' * (workers > 1)} with {rows} row{'s' * (rows > 1)}{' each' * (workers > 1)}"
-    if options.learning_starts >= collected:
-        raise ConfigError(
-            f"{collected} transitions are collected in {ticks} ticks ({players}), and learned from after "
-            f"{options.learning_starts}: nothing would be learned; set learning_starts to less, or raise ticks",
-            path="options.learning_starts",
-        )
-    least = 2 * rows * (options.train_every + options.n_step) * workers
-    if options.buffer_size < least:
-        raise ConfigError(
-            f"got {options.buffer_size}, expected at least {least}: that much is seen between two meetings, or while "
-            f"transitions are under way ({players}); raise buffer_size, or lower train_every",
-            path="options.buffer_size",
-        )

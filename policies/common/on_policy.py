@@ -112,19 +112,14 @@ class OnPolicyOptions(AlgorithmOptions, frozen=True, kw_only=True):
     def rollout_sizes(self, *, rows: int, workers: int, ticks: int) -> dict[str, int]:
         """What `arena plan` shows of an algorithm that learns from each rollout once."""
         n_steps = int(self.settled(rows=rows, workers=workers, ticks=ticks).n_steps)
-        check_budget(n_steps, ticks)
+        if n_steps > ticks:
+            raise ConfigError(
+                f"a rollout of {n_steps} ticks does not fit into a run of {ticks}, so nothing would be learned; "
+                f"set n_steps to {ticks} or less, or ticks to {n_steps} or more",
+                path="options.n_steps",
+            )
         sizes = {"samples per update": n_steps * rows * workers, "updates per run": ticks // n_steps}
         return {"ticks per rollout": n_steps, **sizes} if self.n_steps == AUTO else sizes
-
-
-def check_budget(n_steps: int, ticks: int) -> None:
-    """Refuses, with a ConfigError, a run that is too short for one rollout."""
-    if n_steps > ticks:
-        raise ConfigError(
-            f"a rollout of {n_steps} ticks does not fit into a run of {ticks}, so nothing would be learned; "
-            f"set n_steps to {ticks} or less, or ticks to {n_steps} or more",
-            path="options.n_steps",
-        )
 
 
 # ------------------------------------------------------------------------------------------------------------ playing
@@ -203,7 +198,6 @@ class OnPolicy(Algorithm):
 
     Options: ClassVar[type[Any]]
     acting_parts = ("network", "normalization")
-    optional_parts = ("normalization",)
 
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
         super().__init__(env, group, ticks=ticks, **options)
@@ -233,9 +227,9 @@ class OnPolicy(Algorithm):
 
     def make_network(self, generator: torch.Generator) -> Any:
         """Actor and critic, with the same initial weights at every worker: an `ActorCritic`, or an equivalent."""
-        space, o = self.env.single_observation_space, self.options
+        space: Any = self.env.single_observation_space
+        o = self.options
         if isinstance(self.head, UnitHead):
-            assert isinstance(space, UnitSpace), "a `UnitHead` belongs to one"
             return UnitActorCritic(space, self.head, o.transformer or Transformer(), generator)
         if o.recurrent is None:
             return ActorCritic(make_encoder(space, generator, o.encoder), self.head, **self.layers(generator))
@@ -298,7 +292,7 @@ class OnPolicy(Algorithm):
 
         def outputs(network: ActorCritic, inputs: list[Tensor]) -> Tensor | tuple[Tensor, ...]:
             features, memory = network.encoder.ticked(inputs)
-            found: Tensor = network.actor(network.encoder.parted(features).actor)
+            found: Tensor = network.actor(network.encoder.parted(features)[0])
             return found if memory is None else (found, memory)
 
         more: dict[str, Any] = {}

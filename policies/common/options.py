@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from typing import Annotated, Any, Final, Literal
 
@@ -88,15 +88,11 @@ def check_unused(options: Any, *names: str, **unless: object) -> None:
     found = getattr(options, other)
     if idle(found) if callable(idle) else found == idle:
         value = found if isinstance(found, str) else json.dumps(found, default=str)
-        _check_default(options, names, f"{other} is {value}", f", or set {other}")
+        check_idle(options, *names, where=f"{other} is {value}", instead=f", or set {other}")
 
 
-def check_idle(options: Any, *names: str, where: str) -> None:
+def check_idle(options: Any, *names: str, where: str, instead: str = "") -> None:
     """Refuses options that were set although they have no effect `where`, such as "the actions are Discrete(3)"."""
-    _check_default(options, names, where)
-
-
-def _check_default(options: Any, names: Iterable[str], where: str, instead: str = "") -> None:
     defaults = defaults_of(options.__class__)
     for name in names:
         value = getattr(options, name)

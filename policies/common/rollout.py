@@ -204,7 +204,7 @@ class Batch(Columns, frozen=True):
     values: Tensor  # [N] when it acted
     advantages: Tensor  # [N]
     returns: Tensor  # [N]
-    decisions: Tensor | None = None  # [N, 5] of a manager that picks options, see `policies.hppo`
+    decisions: Any = None  # [N, 5] of a manager that picks options, see `policies.hppo`
     lengths: Tensor | None = None  # [S], int64, of the sequences; None: every transition for itself
     weights: Tensor | None = None  # [N] of each decision: 1 / (mean number of decisions per transition)
     units: Tensor | None = None  # [N] how many units each saw; None: the game has none
@@ -406,7 +406,7 @@ class Rollout:
         self._space, self._mask_size = space, head.mask_size
         memory = [Leaf(("memory",), np.dtype(np.float32), (memory_size,))] if memory_size else []
         self._observed = Storage([*kept_leaves(space, double=double), *memory], head.mask_size, ticks + 1, rows)
-        self._memory = self._observed.leaves[-1].zero_() if memory_size else None
+        self._memory: Any = self._observed.leaves[-1].zero_() if memory_size else None
         self.remembers = memory_size > 0
         self._actions: Any = (
             RaggedStorage(ticks, rows, np.dtype(np.int64), head.shape)
@@ -460,7 +460,6 @@ class Rollout:
 
     def remember(self, t: int, memory: Tensor, rows: Rows = _ALL) -> None:
         """Takes the memory [B, memory_size] of rows that have acted on tick `t`; the others' stays as it was."""
-        assert self._memory is not None
         active = torch.from_numpy(self.active[t, rows])
         self._memory[t + 1, rows] = torch.where(active[:, None], memory, self._memory[t, rows])
 

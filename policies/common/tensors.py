@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,17 +15,12 @@ _FROM_INPUTS, _FROM_MEMORY = ".from_inputs", ".from_memory"  # see `policies.net
 _KINDS = {4: "lstm", 3: "gru"}  # by the gates of a layer
 
 
-class ShapeMismatch(NamedTuple):
-    """A difference between stored weights and a network, and the option that would fit."""
-
-    text: str  # "actor 4-32-5 stored, 4-64-64-5 here"
-    option: str  # of the algorithm, as it was when the weights were learned; empty where no single option explains it
-
-
-def misfit(module: nn.Module, weights: Mapping[str, Any]) -> ShapeMismatch | None:
+def misfit(module: nn.Module, weights: Mapping[str, Any]) -> tuple[str, str] | None:
     """The first difference between stored weights, tensors by name, and those of a module; None if there is none.
 
-    Linear layers in a row are a *chain*, as `actor 4-64-64-5`: inputs of the first, then outputs of each.
+    As a text such as `actor 4-32-5 stored, 4-64-64-5 here`, and the option of the algorithm as it was when the weights
+    were learned; empty where no single option explains the difference. Linear layers in a row are a *chain*, as
+    `actor 4-64-64-5`: inputs of the first, then outputs of each.
     """
     # None, which fits nothing, stands for what is no tensor.
     shapes = [
@@ -53,19 +48,18 @@ def misfit(module: nn.Module, weights: Mapping[str, Any]) -> ShapeMismatch | Non
         then, now = ("no memory" if one is None else "a memory ({} of {})".format(*one) for one in memories)
         kind = memories[0]
         option = "options.recurrent: {}, options.hidden_size: {}".format(*kind) if kind else "no options.recurrent"
-        return ShapeMismatch(f"{then} stored, {now} here", option)
+        return f"{then} stored, {now} here", option
     for name in {**chains[1], **chains[0]}:
         before, after = (each.get(name, ()) for each in chains)
         if before != after:
             then, now = ("-".join(map(str, chain)) or "none" for chain in (before, after))
             # Layers with the same inputs and outputs and other sizes in between: one option differs.
             alike = before and after and (before[0], before[-1]) == (after[0], after[-1])
-            return ShapeMismatch(
-                f"{name} {then} stored, {now} here", f"options.hidden_sizes: {list(before[1:-1])}" if alike else ""
-            )
+            option = f"options.hidden_sizes: {list(before[1:-1])}" if alike else ""
+            return f"{name} {then} stored, {now} here", option
     last = (each.get(differ[0]) for each in shapes)
     then, now = ("none" if shape is None else "x".join(map(str, shape)) or "one number" for shape in last)
-    return ShapeMismatch(f"{differ[0]} {then} stored, {now} here", "")
+    return f"{differ[0]} {then} stored, {now} here", ""
 
 
 _AS_LEARNED = (
@@ -108,6 +102,7 @@ def load_weights(module: nn.Module, weights: Mapping[str, Any]) -> None:
     tensors = to_tensors(weights)
     found = misfit(module, tensors)
     if found is not None:
-        remedy = f"they were learned with {found.option}" if found.option else _AS_LEARNED
-        raise ConfigError(f"the stored weights do not fit this network: {found.text}; {remedy}")
+        text, option = found
+        remedy = f"they were learned with {option}" if option else _AS_LEARNED
+        raise ConfigError(f"the stored weights do not fit this network: {text}; {remedy}")
     module.load_state_dict(tensors)

@@ -21,7 +21,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -71,33 +71,6 @@ def normal(shape: Sequence[int], generator: torch.Generator) -> Tensor:
 # ------------------------------------------------------------------------------------------------------ distributions
 
 
-class Distribution(Protocol):
-    """A batch of distributions over actions."""
-
-    def sample(self, noise: Tensor) -> Tensor:
-        """Actions [N, ...] that follow the distribution when the noise is that of the space's `ActionHead`."""
-
-    def mode(self) -> Tensor:
-        """The most probable actions [N, ...]."""
-
-    def log_prob(self, actions: Tensor) -> Tensor:
-        """Log-probability, or log-density, [N] of actions as `sample` gives them."""
-
-    def entropy(self) -> Tensor:
-        """Entropy [N] in nats."""
-
-    def gradient(self, actions: Tensor, log_prob: Tensor, entropy: float) -> Tensor:
-        """The gradient of a loss with respect to the actor's outputs, [N, outputs].
-
-        Parameters beside the outputs have their gradient added to their `grad`.
-
-        Args:
-            actions: [N, ...], as `log_prob` takes them.
-            log_prob: the loss's derivatives with respect to their log-probabilities, [N].
-            entropy: its derivative with respect to the entropy of any row.
-        """
-
-
 class Categorical:
     """One choice out of `n`, by logits [N, n] that are not normalized; actions are indices [N], int64."""
 
@@ -105,9 +78,11 @@ class Categorical:
         self.logits = logits
 
     def sample(self, noise: Tensor) -> Tensor:
+        """Actions [N, ...] that follow the distribution when the noise is that of the space's `ActionHead`."""
         return (self.logits + noise).argmax(-1)  # the Gumbel-max trick; noise: `gumbel`, [N, n]
 
     def mode(self) -> Tensor:
+        """The most probable actions [N, ...]."""
         return self.logits.argmax(-1)
 
     def log_prob(self, actions: Tensor) -> Tensor:
@@ -117,6 +92,11 @@ class Categorical:
         return self._entropy
 
     def gradient(self, actions: Tensor, log_prob: Tensor, entropy: float) -> Tensor:
+        """The gradient of a loss with respect to the actor's outputs, [N, outputs].
+
+        `log_prob` [N] and `entropy` are the loss's derivatives with respect to the log-probabilities of the actions,
+        and to the entropy of any row. Parameters beside the outputs have their gradient added to their `grad`.
+        """
         gradient = self._probs * -log_prob  # of log p_a by z_i: [i = a] - p_i
         gradient.scatter_add_(0, actions.unsqueeze(0), log_prob.unsqueeze(0))
         if entropy:
@@ -234,6 +214,9 @@ class DiagonalGaussian:
             by_log_std = (weight * (scaled.square() - 1) + entropy).sum_to_size(self.log_std.shape)
             self.log_std.grad = by_log_std if self.log_std.grad is None else self.log_std.grad.add_(by_log_std)
         return weight * scaled * deviation
+
+
+Distribution = Categorical | MultiCategorical | Bernoulli | DiagonalGaussian
 
 
 class OfferedActions(NamedTuple):

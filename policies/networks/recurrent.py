@@ -17,7 +17,7 @@ there is no padding and no mask.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -26,8 +26,7 @@ from gymnasium.spaces import Space
 from torch import Tensor, nn
 from torch.nn import functional
 
-from arena.game.infos import fields_of
-from policies.networks.actor_critic import Encoder, Features
+from policies.networks.actor_critic import Encoder
 
 _TWINS = 2  # layers side by side: the actor's and the critic's
 
@@ -151,9 +150,9 @@ class RecurrentEncoder(Encoder):
             outputs.append(now[0])
         return _by_row(torch.cat(outputs, 1).index_select(1, index.argsort()))
 
-    def parted(self, features: Tensor) -> Features:
+    def parted(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """The features of actor and critic: each has its half of [N, features]."""
-        return Features(*features.chunk(_TWINS, 1))
+        return features.chunk(_TWINS, 1)  # type: ignore[return-value]  # of two parts
 
     def _encoded(self, leaves: Sequence[Tensor]) -> Tensor:
         return super().forward(leaves) if self.own is None else self.own(leaves)
@@ -165,29 +164,3 @@ class RecurrentEncoder(Encoder):
 def _by_row(twins: Tensor) -> Tensor:
     """[2, N, size] as [N, 2 * size]."""
     return twins.transpose(0, 1).flatten(1)
-
-
-class RecurrentState:
-    """The memory of an actor's rows, `size` numbers each, from tick to tick; empty for a policy without memory."""
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._memory = torch.zeros(0, size)
-
-    def beside(self, leaves: list[Any], infos: Mapping[str, Any]) -> list[Any]:
-        """The leaves [B, ...] that the rows see, followed by their memory if they have one."""
-        if self._size == 0:
-            return leaves
-        if len(self._memory) != len(leaves[0]):
-            self._memory = torch.zeros(len(leaves[0]), self._size)
-        ended = fields_of(infos).ended
-        if ended is not None:
-            self._memory[torch.from_numpy(np.asarray(ended, np.bool_))] = 0.0
-        return [*leaves, self._memory.to(leaves[0].device)]
-
-    def keep(self, memory: Tensor | None, infos: Mapping[str, Any]) -> None:
-        """Takes the memory of the rows that act; the other rows keep theirs."""
-        if memory is not None:
-            active = fields_of(infos).active
-            acts = torch.ones(len(memory), dtype=torch.bool) if active is None else torch.tensor(active)
-            self._memory = torch.where(acts[:, None], memory.cpu(), self._memory)

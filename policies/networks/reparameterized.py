@@ -2,15 +2,8 @@
 
     outputs, noise --sample--> inputs of a critic, differentiable by the outputs
 
-There is a class for each kind of actions.
-
-    TanhActions              a Box: tanh of the outputs, without noise
-    SquashedGaussianActions  a Box: a Gaussian that tanh squashes
-    GumbelSoftmaxActions     a Discrete space: straight-through Gumbel-softmax (Jang et al. 2017, arXiv 1611.01144)
-    SoftNumbers              a Box, for soft values: an expectation over actions is one sample
-    SoftChoices              a Discrete space, for soft values: the expectation is an exact sum
-
-Numbers of a Box are learned in [-1, 1], and `to_env` brings them between the game's bounds. Of choices,
+There is a class for each kind of actions. Numbers of a Box are learned in [-1, 1], and `to_env` brings them between the
+game's bounds. Choices are relaxed by the straight-through Gumbel-softmax (Jang et al. 2017, arXiv 1611.01144),
 
     y_i = exp((z_i + g_i) / tau) / sum_j exp((z_j + g_j) / tau),   g: standard Gumbel noise               eq. (2)
 
@@ -22,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -157,13 +150,6 @@ class ActionNoise:
         self._keep[torch.from_numpy(rows)] = 0.0
 
 
-class Sample(NamedTuple):
-    """Actions that can be differentiated."""
-
-    inputs: Tensor  # [N, inputs], as critics take them
-    entropies: Tensor  # [N] of the actor there, in nats; an estimate, or exact; 0 of an actor without noise
-
-
 class TanhActions(UnitBox):
     """A Box with bounds, without noise; actions are [N, d] in [-1, 1].
 
@@ -184,9 +170,12 @@ class TanhActions(UnitBox):
         """The critics' inputs [..., inputs] for actions [..., *shape]."""
         return actions
 
-    def sample(self, outputs: Tensor, mask: Tensor | None, generator: torch.Generator) -> Sample:
-        """Actions for outputs [N, outputs], which can be differentiated; mask bool [N, mask_size]."""
-        return Sample(outputs.tanh(), outputs.new_zeros(len(outputs)))
+    def sample(self, outputs: Tensor, mask: Tensor | None, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Actions [N, inputs] as critics take them, for outputs [N, outputs], by which they can be differentiated.
+
+        And the actor's entropies [N] there, in nats: exact, or an estimate; 0 of an actor without noise.
+        """
+        return outputs.tanh(), outputs.new_zeros(len(outputs))
 
     def default_entropy(self, outputs: Tensor, mask: Tensor | None) -> Tensor:
         """The entropy [N], in nats, that soft actors aim at by default."""
@@ -204,9 +193,9 @@ class SquashedGaussianActions(TanhActions):
         policy = SquashedGaussian(outputs)
         return policy.mode() if generator is None else policy.sample(self.noise(outputs, generator))
 
-    def sample(self, outputs: Tensor, mask: Tensor | None, generator: torch.Generator) -> Sample:
+    def sample(self, outputs: Tensor, mask: Tensor | None, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         policy, noise = SquashedGaussian(outputs), self.noise(outputs, generator)
-        return Sample(policy.sample(noise), -policy.log_prob(noise))
+        return policy.sample(noise), -policy.log_prob(noise)
 
     def default_entropy(self, outputs: Tensor, mask: Tensor | None) -> Tensor:
         return outputs.new_full((len(outputs),), -float(self.inputs))
@@ -233,14 +222,14 @@ class GumbelSoftmaxActions(DiscreteHead):
     def to_critics(self, actions: Tensor) -> Tensor:
         return functional.one_hot(actions, self.inputs).float()
 
-    def sample(self, outputs: Tensor, mask: Tensor | None, generator: torch.Generator) -> Sample:
+    def sample(self, outputs: Tensor, mask: Tensor | None, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         logits = allow(outputs, mask)
         disturbed = self._disturbed(logits, generator)
         relaxed = (disturbed / self._temperature).softmax(-1)  # y
         log_probs = logits.log_softmax(-1)
         entropies = -(log_probs.exp() * log_probs).sum(-1)
         chosen = self.to_critics(disturbed.argmax(-1))
-        return Sample(chosen + (relaxed - relaxed.detach()), entropies)  # the value of the one, the gradient of y
+        return chosen + (relaxed - relaxed.detach()), entropies  # the value of the one, the gradient of y
 
     def default_entropy(self, outputs: Tensor, mask: Tensor | None) -> Tensor:
         return _OF_UNIFORM_IN_TEAMS * uniform_entropy(outputs, mask)
@@ -257,13 +246,6 @@ Critic = Callable[[Tensor | None], Tensor]
 """Q [k, N, values] of actions as the critics take them, see `SoftNumbers.to_critics`."""
 
 
-class SoftValues(NamedTuple):
-    """Soft values of states, and the policy's entropies there."""
-
-    values: Tensor  # V(s) [N]
-    entropies: Tensor  # of the policy [N], in nats; of numbers an estimate
-
-
 class SoftNumbers(SquashedGaussianActions):
     """A Box, whose critics value one action, Q(s, a)."""
 
@@ -275,12 +257,15 @@ class SoftNumbers(SquashedGaussianActions):
 
     def soft_values(
         self, outputs: Tensor, mask: Tensor | None, critics: Critic, alpha: float, generator: torch.Generator
-    ) -> SoftValues:
-        """V(s) = E [min Q(s, a) - alpha log pi(a|s)] [N], a of the policy with these outputs: equation (3) of SAC."""
+    ) -> tuple[Tensor, Tensor]:
+        """V(s) = E [min Q(s, a) - alpha log pi(a|s)] [N], a of the policy with these outputs: equation (3) of SAC.
+
+        And the policy's entropies [N] there, in nats; of numbers an estimate.
+        """
         policy, noise = SquashedGaussian(outputs), self.noise(outputs, generator)
         least = critics(policy.sample(noise)).squeeze(-1).min(0).values
         log_probs = policy.log_prob(noise)
-        return SoftValues(least - alpha * log_probs, -log_probs)
+        return least - alpha * log_probs, -log_probs
 
 
 class SoftChoices(DiscreteHead):
@@ -306,11 +291,11 @@ class SoftChoices(DiscreteHead):
 
     def soft_values(
         self, outputs: Tensor, mask: Tensor | None, critics: Critic, alpha: float, generator: torch.Generator
-    ) -> SoftValues:
+    ) -> tuple[Tensor, Tensor]:
         log_probs = allow(outputs, mask).log_softmax(-1)
         probs = log_probs.exp()
         values = (probs * (critics(None).amin(0) - alpha * log_probs)).sum(-1)
-        return SoftValues(values, -(probs * log_probs).sum(-1))
+        return values, -(probs * log_probs).sum(-1)
 
     def default_entropy(self, outputs: Tensor, mask: Tensor | None) -> Tensor:
         return _OF_UNIFORM * uniform_entropy(outputs, mask)

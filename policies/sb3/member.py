@@ -43,11 +43,11 @@ from torch.optim import Optimizer
 from arena.errors import ConfigError
 from arena.game.spaces import leaf_spaces
 from arena.group.group import Group
-from policies.common.algorithm import ACTING, EXPLORING, check_no_units
+from policies.common.algorithm import ACTING, EXPLORING, check_no_units, device_of
 from policies.common.tensors import misfit
 from policies.networks.heads import check_choices
 from policies.sb3.archive import pack, unpack
-from policies.sb3.options import check_spaces, check_values, made, options_class
+from policies.sb3.options import check_spaces, made, options_class
 from policies.sb3.vec_env import GlobalStreams, Rows, check_counted_from_zero, check_no_masks, masks_refused, to_env
 
 ARCHIVE = "stable_baselines3.zip"
@@ -222,7 +222,7 @@ class Member:
                     if here != there:
                         raise ValueError(f"{type(part).__name__} has other parameters than the stored optimizer")
                 elif (differs := misfit(part, parameters)) is not None:
-                    raise ConfigError(f"the stored weights do not fit this network: {differs.text}; {_AS_LEARNED}")
+                    raise ConfigError(f"the stored weights do not fit this network: {differs[0]}; {_AS_LEARNED}")
                 part.load_state_dict(parameters)
             with torch.no_grad():
                 for name, value in found.variables.items():
@@ -273,8 +273,8 @@ class Member:
 
     @classmethod
     def check_options(cls, options: Mapping[str, Any]) -> None:
-        """Checks that the library's class can be made with these options, and this machine has the device."""
-        check_values(cls.library, cls.Options(**options))
+        """Refuses a device that this machine does not have."""
+        device_of(cls.Options(**options).device)
 
     @classmethod
     def check(cls, observation_space: Space[Any], action_space: Space[Any]) -> None:

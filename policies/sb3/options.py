@@ -1,21 +1,8 @@
 """What a configuration may say about an algorithm of Stable-Baselines3: the parameters of the library's own class.
 
 They have the library's names and defaults. Left out is what the arena knows or does itself (`env`, `seed`, displays),
-and what only a program can give. Some parameters are objects in Python; in a configuration they are written so:
-
-    policy          null: MlpPolicy, CnnPolicy or MultiInputPolicy, as the observations ask for
-    learning_rate, clip_range, clip_range_vf
-                    a number, or {start: 3e-4, end: 0.0}: in a straight line over the whole run
-    train_freq      a number of ticks
-    action_noise    {kind: normal, sigma: 0.1}, or {kind: ornstein_uhlenbeck, sigma: 0.2, theta: 0.15}, both of a mean
-                    of 0, on actions scaled to [-1, 1]
-    policy_kwargs   classes in it as text: {activation_fn: "torch.nn:ReLU"}
-
-Two are the arena's own:
-
-    log_every       a line of metrics for the first update in each so many ticks; by default 1, every update, and 100
-                    for the off-policy algorithms, which may learn on every tick
-    check_every     lines between checks that all workers hold equal weights; 0: never
+and what only a program can give. Parameters that are objects in Python are written in another way, see `_DESCRIPTIONS`;
+`log_every` and `check_every` are the arena's own.
 """
 
 from __future__ import annotations
@@ -40,7 +27,6 @@ from stable_baselines3.common.utils import LinearSchedule
 
 from arena.errors import ConfigError, located, nearest
 from arena.registry import load_object
-from policies.common.algorithm import device_of
 from policies.common.options import (
     AlgorithmOptions,
     Count,
@@ -142,22 +128,6 @@ def options_class(library: type[BaseAlgorithm]) -> type[Any]:
     )
     made.__doc__ = f"What a configuration may say about Stable-Baselines3's {library.__name__}: its own parameters."
     return made
-
-
-def check_values(library: type[BaseAlgorithm], options: Any) -> None:
-    """Makes the algorithm on stand-in spaces that its `policy` can take, and throws it away.
-
-    Raises:
-        ConfigError: the library does not take the options, or the machine has no such device.
-    """
-    device_of(options.device)
-    vector = spaces.Box(-1, 1, (3,), np.float32)
-    observations: dict[Any, Space[Any]] = {
-        "CnnPolicy": spaces.Box(0, 255, (3, 64, 64), np.uint8),
-        "MultiInputPolicy": spaces.Dict(vector=vector),
-    }
-    actions = spaces.Discrete(2) if library.__name__ == "DQN" else vector
-    from_spaces(library, options, observations.get(options.policy, vector), actions)
 
 
 def check_spaces(library: type[BaseAlgorithm], observation_space: Space[Any], action_space: Space[Any]) -> None:

@@ -115,9 +115,9 @@ class Centralized(OffPolicy):
         critic_loss = (batch.weights.unsqueeze(-1) * errors.square()).mean((1, 2)).sum()  # eq. (6)
         detached = joint.detach()  # the critics' loss alone trains the encoder
         outputs = self.network.actors(self.network.encoder.by_entity(detached)).flatten(0, 1)  # [N * E, outputs]
-        sample = self.actions.sample(outputs, masks, self.generator)
-        current = sample.inputs.view(replayed.shape) * acts.unsqueeze(-1)
-        entropies = sample.entropies.view(acts.shape) * acts
+        sampled, of_rows = self.actions.sample(outputs, masks, self.generator)
+        current = sampled.view(replayed.shape) * acts.unsqueeze(-1)
+        entropies = of_rows.view(acts.shape) * acts
         # min Q_i [N, E] of i's current action beside the others' replayed ones: the critics value E * N joint actions,
         # in each of which one entity's is current; of the E values there the one of that entity counts.
         each = torch.arange(self.entities, device=current.device)
@@ -127,7 +127,7 @@ class Centralized(OffPolicy):
             valued = self.network.critics(detached.repeat(self.entities, 1), joint_actions.flatten(0, 1).flatten(1))
         least = valued.view(-1, *joint_actions.shape[:3])[:, each, :, each].min(1).values.t()  # from [E, k, N]
         actor_loss = -(least * acts + self.alpha * entropies).mean()  # eq. (5)
-        loss = critic_loss + actor_loss + self.further_loss(outputs, sample.entropies, acts.flatten(), masks)
+        loss = critic_loss + actor_loss + self.further_loss(outputs, of_rows, acts.flatten(), masks)
         entropy = entropies.sum() / acts.sum()
         metrics = torch.stack([critic_loss, values.mean(), actor_loss, entropy]).detach()
         return loss, metrics, errors.detach().abs().mean((0, 2))
@@ -137,10 +137,10 @@ class Centralized(OffPolicy):
         critics, acts = self.targets["critics"].module, batch.next_observations[-1]
         joint = critics.encoder(batch.next_observations)
         outputs = self.next_outputs(batch, joint).flatten(0, 1)
-        sample = self.actions.sample(outputs, self._rows(batch.next_masks), self.generator)
-        inputs = sample.inputs.view(*acts.shape, -1) * acts.unsqueeze(-1)
+        sampled, entropies = self.actions.sample(outputs, self._rows(batch.next_masks), self.generator)
+        inputs = sampled.view(*acts.shape, -1) * acts.unsqueeze(-1)
         least: Tensor = critics(joint, inputs.flatten(1)).amin(0)
-        return least + self.alpha * sample.entropies.view(acts.shape) * acts
+        return least + self.alpha * entropies.view(acts.shape) * acts
 
     @property
     def alpha(self) -> float:

@@ -18,11 +18,16 @@ from envs.minesweeper import Minesweeper
 RIGHT, LEFT, UP, DOWN, DEFUSE = range(5)
 
 
-def begun(*states: Mapping[str, Any] | None, **options: Any) -> tuple[Minesweeper, dict[str, Any]]:
-    """A game of one lane per state, on boards of 3 x 3, and its first observation."""
-    env = Minesweeper(lanes=len(states), **{"width": 3, "height": 3, "mines": 3, "robots": 1, **options})
-    frame = env.reset(np.ones(env.lanes, np.bool_), [7] * env.lanes, {"states": list(states)})
-    return env, frame.observations[0]
+def begun(*boards: Mapping[str, Any], **options: Any) -> tuple[Minesweeper, dict[str, Any]]:
+    """A game of one lane per board of 3 x 3, and its first observation."""
+    most = {name: max(len(one[name]) for one in boards) for name in ("mines", "robots")}
+    env = Minesweeper(lanes=len(boards), **{"width": 3, "height": 3, **most, **options})
+    env.reset(np.ones(env.lanes, np.bool_))
+    for lane, one in enumerate(boards):
+        for cells, there, name in ((env.mines, env.mine_there, "mines"), (env.robots, env.robot_there, "robots")):
+            cells[lane, : len(one[name])], there[lane] = one[name], np.arange(most[name]) < len(one[name])
+        env.orbital_cannon[lane], env.cooldown[lane] = one["orbital_cannon"], one["cooldown"]
+    return env, env._frame().observations[0]
 
 
 def played(env: Minesweeper, moves: list[list[int]], targets: list[list[int]] | None = None) -> Step:

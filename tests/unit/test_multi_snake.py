@@ -19,8 +19,11 @@ UP, DOWN, LEFT, RIGHT = range(4)
 def begun(segments: list[Any], food: list[Any], ticks: int = 0, **options: Any) -> tuple[MultiSnake, dict[str, Any]]:
     """A game of one lane with this state, and its first observation."""
     env = MultiSnake(lanes=1, **{"size": 5, "snakes": len(segments), "max_length": 4, **options})
-    state = {"segments": segments, "food": food, "ticks": ticks}
-    return env, env.reset(np.ones(1, np.bool_), [3], {"states": [state]}).observations[0]
+    env.reset(np.ones(1, np.bool_), [3])
+    for snake, cells in enumerate(segments):
+        env.segments[0, snake, : len(cells)], env.lengths[0, snake] = cells, len(cells)
+    env.food[0], env.ticks[0] = food, ticks
+    return env, env._frame().observations[0]
 
 
 def played(env: MultiSnake, *moves: int) -> Step:

@@ -20,8 +20,12 @@ def begun(blue: list[Any], red: list[Any], **options: Any) -> tuple[Skirmish, li
     """A game of one lane with these soldiers (x, y, health), and what both see."""
     size = max(len(blue), len(red))
     env = Skirmish(lanes=1, **{"width": 8, "height": 6, "team_size": size, **options})
-    frame = env.reset(np.ones(1, np.bool_), [1], {"states": [{"blue": blue, "red": red}]})
-    return env, list(frame.observations)
+    env.reset(np.ones(1, np.bool_))
+    env.health[:] = 0
+    for team, units in enumerate((blue, red)):
+        env.places[team, 0, : len(units)] = [unit[:2] for unit in units]
+        env.health[team, 0, : len(units)] = [unit[2] for unit in units]
+    return env, list(env._frame().observations)
 
 
 def choices(moves: list[int], targets: list[int]) -> dict[str, Ragged]:

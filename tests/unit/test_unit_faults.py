@@ -18,7 +18,6 @@ from arena.errors import ConfigError
 from arena.game.api import Interface
 from arena.game.batches import action_leaves
 from arena.game.spaces import check_unit_spaces
-from arena.registry import adapt_environment
 from arena.testing import ContractBroken, check_entity_env
 from entity_games import Told, seen
 from envs.adapters import adapt
@@ -178,30 +177,6 @@ ITEMS = spaces.Sequence(spaces.Discrete(3), stack=True)
 def test_single_actions_of_a_wrong_form_are_refused(space: Any, given: Any, error: Any, message: str) -> None:
     with pytest.raises(error, match=message):
         action_leaves(space, [given], None, first_row=0)
-
-
-STATES: list[tuple[str, dict[str, Any], str]] = [
-    ("minesweeper", {"robots": [(0, 0)]}, r"states\[0\]: mines is missing"),
-    ("minesweeper", {"mines": [(0, 6)], "robots": [(0, 0)]}, r"states\[0\].mines: found \(0, 6\).*board of 6 x 6"),
-    ("minesweeper", {"mines": [(0, 0, 0)], "robots": []}, r"states\[0\].mines: .*expected a list of \(x, y\)"),
-    ("minesweeper", {"mines": [], "robots": [], "cooldown": -1}, r"states\[0\].cooldown: found -1"),
-    ("minesweeper", {"mines": [], "robots": [], "robot": []}, r"states\[0\]: there is no 'robot'.*'robots'"),
-    ("multi_snake", {"segments": [[(0, 0)]], "food": [(1, 1)] * 2}, r"states\[0\].segments: .*expected 2 snakes"),
-    ("multi_snake", {"segments": [[(0, 0)], []], "food": [(1, 1)] * 2}, r"segments\[1\]: found 0 cells; expected 1"),
-    ("multi_snake", {"segments": [[(0, 0)], [(0, -1)]], "food": [(1, 1)] * 2}, r"segments\[1\]: found \(0, -1\)"),
-    ("multi_snake", {"segments": [[(0, 0)], [(2, 2)]], "food": [(1, 1)]}, r"states\[0\].food: found 1 cells"),
-    ("skirmish", {"blue": [(0, 0, 1)]}, r"states\[0\]: red is missing"),
-    ("skirmish", {"blue": [(0, 0, 1)] * 6, "red": []}, r"states\[0\].blue: found 6 soldiers; expected 5 at most"),
-    ("skirmish", {"blue": [(12, 0, 1)], "red": []}, r"states\[0\].blue: found \(12, 0, 1\)"),
-    ("skirmish", {"blue": [(0.5, 0, 1)], "red": []}, r"states\[0\].blue: .*whole numbers"),
-]
-
-
-@pytest.mark.parametrize(("make", "state", "message"), STATES)
-def test_invalid_states_are_named(make: str, state: dict[str, Any], message: str) -> None:
-    env = adapt_environment(make, {}, 1, [])
-    with pytest.raises(ConfigError, match=message):
-        env.reset(np.ones(1, np.bool_), None, {"states": [state]})
 
 
 def test_a_checked_game_is_closed_after_a_breach_and_its_seed_is_found() -> None:

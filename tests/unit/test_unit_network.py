@@ -21,7 +21,7 @@ from policies.networks.units.network import UnitActorCritic
 from policies.networks.units.options import Center, Relative, Transformer
 from policies.networks.units.packing import Layout
 from policies.networks.units.relative import RelativePlaces
-from policies.networks.units.tokens import Reader, Tokens, UnitInputs
+from policies.networks.units.tokens import Tokens, UnitInputs, parts_of
 from unit_games import EVERYTHING, observed, random_observations, without_actors
 
 torch.set_num_threads(1)  # as in every worker
@@ -316,7 +316,7 @@ def bucket_shares(
     places = RelativePlaces(options, space, 4, torch.Generator().manual_seed(0))
     units = np.array([[*from_, angle], [*to, 0.0]], np.float32)
     sample = {"units": {"Unit": units}, "actions": {"Go": {"actors": np.zeros(0, np.int64)}}}
-    seen = Reader(space)(leaves(space, [sample], Transformer(relative=options)))
+    seen = parts_of(space, leaves(space, [sample], Transformer(relative=options)))
     tokens = Tokens(seen, space, torch.device("cpu"))
     found = places.buckets_of(seen, tokens, Layout(tokens.lengths, None, torch.device("cpu")))
     shares: dict[int, float] = {}
@@ -367,7 +367,7 @@ def test_relative_attention_equals_the_formula(options: Relative) -> None:
     samples = random_observations(EVERYTHING, 6, seed=7)
     transformer = Transformer(d_model=8, heads=1, relative=options)
     places = RelativePlaces(options, EVERYTHING, 8, torch.Generator().manual_seed(0))
-    seen = Reader(EVERYTHING)(leaves(EVERYTHING, samples, transformer))
+    seen = parts_of(EVERYTHING, leaves(EVERYTHING, samples, transformer))
     tokens = Tokens(seen, EVERYTHING, torch.device("cpu"))
     layout = Layout(tokens.lengths, tokens.hidden, torch.device("cpu"))
     buckets = places.buckets_of(seen, tokens, layout)

@@ -18,7 +18,7 @@ from arena.testing import check_batched_env
 from envs.adapters import adapt, gymnasium_factory, pettingzoo_factory
 from envs.adapters.batch import BatchedLanes
 from envs.adapters.gymnasium_env import GymnasiumGame
-from envs.adapters.wrappers import wrap_batched, wrapper_specs
+from envs.adapters.wrappers import wrapped, wrapper_specs
 from envs.matrix import Matrix
 from envs.touchdown import Touchdown
 from games import Dropout
@@ -29,7 +29,7 @@ Wrappers = list[tuple[str, Any]]
 
 def of_any_kind(make: Callable[[], Any], lanes: int, wrappers: Wrappers) -> BatchedEnv:
     """Gymnasium's environments as if they were games of another interface: all lanes are wrapped at once."""
-    return wrap_batched(BatchedLanes([GymnasiumGame(make()) for _ in range(lanes)]), wrapper_specs(wrappers))
+    return wrapped(BatchedLanes([GymnasiumGame(make()) for _ in range(lanes)]), wrapper_specs(wrappers))
 
 
 def itself(make: Callable[[], Any], lanes: int, wrappers: Wrappers) -> BatchedEnv:

@@ -26,7 +26,7 @@ from policies.networks.heads import FORBIDDEN, Decisions, OfferedActions, UnitHe
 from policies.networks.units.options import Transformer
 from policies.networks.units.packing import Layout
 from policies.networks.units.relative import Buckets, RelativePlaces
-from policies.networks.units.tokens import ChoiceTensors, Reader, Tokens, UnitInputs, UnitParts, has_row_token
+from policies.networks.units.tokens import ChoiceTensors, Tokens, UnitInputs, UnitParts, has_row_token, parts_of
 
 _BLOCK_DEVIATION = 0.02  # of initial weights in blocks: they begin close to the identity
 _CHOICE_GAIN = 0.01  # first policies are close to uniform
@@ -99,23 +99,23 @@ class UnitEncoder(nn.Module):
         if options.relative is not None:
             self.places = RelativePlaces(options.relative, space, d_model // options.heads, generator)
 
-    def forward(self, parts_of: UnitParts, tokens: Tokens, layout: Layout) -> Tensor:
+    def forward(self, parts: UnitParts, tokens: Tokens, layout: Layout) -> Tensor:
         """All tokens [M, d_model], row by row."""
-        parts = []
-        for embedding, units in zip(self.embeddings, parts_of.units, strict=True):
+        columns = []
+        for embedding, units in zip(self.embeddings, parts.units, strict=True):
             if not len(units.values):
                 continue  # an absent type would cost as many operations as any other
             features = units.values
-            if parts_of.globals is not None:
-                features = torch.cat([features, units.spread(parts_of.globals)], 1)
-            parts.append(embedding(features))
+            if parts.globals is not None:
+                features = torch.cat([features, units.spread(parts.globals)], 1)
+            columns.append(embedding(features))
         if self.row is not None:
-            rows_alone = tokens.rows.new_empty(len(tokens.lengths), 0) if parts_of.globals is None else parts_of.globals
-            parts.append(self.row(rows_alone))
+            rows_alone = tokens.rows.new_empty(len(tokens.lengths), 0) if parts.globals is None else parts.globals
+            columns.append(self.row(rows_alone))
         if not len(tokens.rows):
             return torch.zeros(0, self._d_model, device=tokens.rows.device)
-        x: Tensor = parts[0] if len(parts) == 1 else tokens.in_rows(torch.cat(parts))
-        buckets = None if self.places is None else self.places.buckets_of(parts_of, tokens, layout)
+        x: Tensor = columns[0] if len(columns) == 1 else tokens.in_rows(torch.cat(columns))
+        buckets = None if self.places is None else self.places.buckets_of(parts, tokens, layout)
         for block in self.blocks:
             x = block(x, layout, self.places, buckets)
         return x
@@ -172,7 +172,7 @@ class UnitActor(nn.Module):
         super().__init__()
         options.check(space)
         self.head = head
-        self._space, self._reader = space, Reader(space)
+        self._space = space
         self.encoder = UnitEncoder(space, options, generator)
         self.actors = nn.ModuleList(
             ChoiceHead(options.d_model, len(kind.labels), generator)
@@ -187,7 +187,7 @@ class UnitActor(nn.Module):
         return self._decisions(self.encoder(parts, tokens, layout), tokens, parts)
 
     def _read(self, leaves: Sequence[Column]) -> tuple[UnitParts, Tokens, Layout]:
-        parts, device = self._reader(leaves), leaves[0].device
+        parts, device = parts_of(self._space, leaves), leaves[0].device
         tokens = Tokens(parts, self._space, device)
         return parts, tokens, Layout(tokens.lengths, tokens.hidden, device)
 

@@ -7,8 +7,7 @@ times as much.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,47 +18,11 @@ from torch.autograd.function import FunctionCtx
 Integers = NDArray[np.int64]
 
 
-class Packing(NamedTuple):
-    """Where the M items of all rows stand in R packed rows of W places."""
-
-    index: Tensor  # type: ignore[assignment]  # a tuple has a method of this name; int64 [R, W] the item at each place; 0 at pads
-    batch: Tensor  # float32 [R, W] the row of the item at each place; nan at pads
-    inverse: Tensor  # int64 [M] the place of each item, counted through all packed rows
-
-
-def packing(lengths: Sequence[int] | Integers) -> Packing | None:
-    """How rows of these lengths are packed; None if all are equally long.
-
-    Rows are put, in order, into the packed row that has most room left, of equals the first, if they fit; else into a
-    new one. A packed row is as wide as the longest row.
-    """
-    counts = np.asarray(lengths, np.int64)
-    if not len(counts) or (counts == counts[0]).all():
-        return None
-    width, packed = int(counts.max()), 0
-    room: list[tuple[int, int]] = []  # a heap: minus the room that is left, and the number, of each packed row
-    begins = np.zeros(len(counts), np.int64)
-    for row, length in enumerate(counts.tolist()):
-        if length == 0:
-            continue
-        if room and -room[0][0] >= length:
-            left, into = room[0]
-            begins[row] = (into + 1) * width + left
-            heapq.heapreplace(room, (left + length, into))
-        else:
-            begins[row] = packed * width
-            heapq.heappush(room, (length - width, packed))
-            packed += 1
-    items = np.arange(counts.sum())
-    inverse = np.repeat(begins - (np.cumsum(counts) - counts), counts) + items
-    index, batch = np.zeros(packed * width, np.int64), np.full(packed * width, np.nan, np.float32)
-    index[inverse], batch[inverse] = items, np.repeat(np.arange(len(counts)), counts)
-    shaped = index.reshape(packed, width), batch.reshape(packed, width), inverse
-    return Packing(*map(torch.from_numpy, shaped))
-
-
 class Layout:
     """The tokens of all rows [M, ...] as a rectangle [R, W, ...] and back, with the attention mask.
+
+    Rows are put, in order, into the packed row that has most room left, of equals the first, if they fit; else into a
+    new one. A packed row is as wide as the longest row. Rows that are all equally long stay as they are.
 
     Args:
         lengths: int64 [B] tokens of each row.
@@ -71,19 +34,36 @@ class Layout:
     """
 
     def __init__(self, lengths: Integers, hidden: NDArray[np.bool_] | None, device: torch.device) -> None:
-        found = packing(lengths)
+        self.shape = len(lengths), int(lengths[0]) if len(lengths) else 0
+        self._index: Tensor | None = None  # int64 [R * W] the token at each place; 0 at pads
+        self._inverse: Tensor | None = None  # int64 [M] the place of each token
         blocked: NDArray[np.bool_] | None = None
-        if found is None:
-            self.shape = len(lengths), int(lengths[0]) if len(lengths) else 0
-            self._index = self._inverse = None
-        else:
-            self.shape = found.index.shape[0], found.index.shape[1]
-            self._index, self._inverse = found.index.flatten().to(device), found.inverse.to(device)
-            batch = np.nan_to_num(found.batch.numpy(), nan=-1.0)  # pads attend to pads: else softmax gives nan
-            blocked = batch[:, :, None] != batch[:, None, :]
+        if len(lengths) and (lengths != lengths[0]).any():
+            width, packed = int(lengths.max()), 0
+            room: list[tuple[int, int]] = []  # a heap: minus the room that is left, and the number, of each packed row
+            begins = np.zeros(len(lengths), np.int64)
+            for row, length in enumerate(lengths.tolist()):
+                if length == 0:
+                    continue
+                if room and -room[0][0] >= length:
+                    left, into = room[0]
+                    begins[row] = (into + 1) * width + left
+                    heapq.heapreplace(room, (left + length, into))
+                else:
+                    begins[row] = packed * width
+                    heapq.heappush(room, (length - width, packed))
+                    packed += 1
+            tokens = np.arange(lengths.sum())
+            inverse = np.repeat(begins - (np.cumsum(lengths) - lengths), lengths) + tokens
+            index, rows = np.zeros(packed * width, np.int64), np.full(packed * width, -1)  # pads attend to pads:
+            index[inverse], rows[inverse] = tokens, np.repeat(np.arange(len(lengths)), lengths)  # softmax is no nan
+            self.shape = packed, width
+            self._index, self._inverse = (torch.from_numpy(one).to(device) for one in (index, inverse))
+            rows = rows.reshape(self.shape)
+            blocked = rows[:, :, None] != rows[:, None, :]
+            hidden = None if hidden is None else hidden[index]
         if hidden is not None and hidden.any():
-            unseen = hidden if found is None else hidden[found.index.numpy()]
-            unseen = unseen.reshape(self.shape)
+            unseen = hidden.reshape(self.shape)
             foreign = ~unseen[:, :, None] & unseen[:, None, :]
             blocked = foreign if blocked is None else blocked | foreign
         self.mask: Tensor | None = None

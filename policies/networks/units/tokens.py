@@ -42,23 +42,18 @@ class UnitParts(NamedTuple):
     extra: Sequence[RaggedTensor]  # leaves beyond those of the space
 
 
-class Reader:
+def parts_of(space: UnitSpace, leaves: Sequence[Any]) -> UnitParts:
     """Sorts the leaves of a `UnitSpace` into these parts; see `arena.game.spaces` for their order."""
-
-    def __init__(self, space: UnitSpace) -> None:
-        self._space = space
-
-    def __call__(self, leaves: Sequence[Tensor | RaggedTensor]) -> UnitParts:
-        space, remaining = self._space, iter(leaves)
-        whole = next(remaining) if space.global_features else None
-        units = [next(remaining) for _ in space.types]
-        visible = [next(remaining) if name in space.hidden else None for name in space.types]
-        shown = []
-        for kind in space.actions.values():
-            actors = next(remaining)
-            actees = next(remaining) if isinstance(kind, Select) else None
-            shown.append(ChoiceTensors(actors, actees, next(remaining) if kind.masked else None))  # type: ignore[arg-type]
-        return UnitParts(whole, units, visible, shown, list(remaining))  # type: ignore[arg-type]
+    remaining = iter(leaves)
+    whole = next(remaining) if space.global_features else None
+    units = [next(remaining) for _ in space.types]
+    visible = [next(remaining) if name in space.hidden else None for name in space.types]
+    shown = []
+    for kind in space.actions.values():
+        actors = next(remaining)
+        actees = next(remaining) if isinstance(kind, Select) else None
+        shown.append(ChoiceTensors(actors, actees, next(remaining) if kind.masked else None))
+    return UnitParts(whole, units, visible, shown, list(remaining))
 
 
 class Tokens:
@@ -113,7 +108,7 @@ def has_row_token(space: UnitSpace) -> bool:
 
 def units_of(space: UnitSpace, leaves: Sequence[Tensor | RaggedTensor]) -> Tensor:
     """float32 [N] the number of units in each row, from its leaves."""
-    counts = [units.lengths for units in Reader(space)(leaves).units]
+    counts = [units.lengths for units in parts_of(space, leaves).units]
     return torch.from_numpy(np.broadcast_to(np.sum(counts, axis=0, initial=0), len(leaves[0])).astype(np.float32))
 
 
@@ -121,7 +116,7 @@ def allowed_rows(space: UnitSpace, leaves: Sequence[Tensor | RaggedTensor], acti
     """bool [N] whether the masks allow all decisions of a row, as pairs of action and choice [D, 2]; on the CPU."""
     pairs, rows = actions.values.numpy(), actions.rows
     forbidden = np.zeros(len(pairs), np.bool_)
-    for number, shown in enumerate(Reader(space)(leaves).shown):
+    for number, shown in enumerate(parts_of(space, leaves).shown):
         if shown.mask is None:
             continue
         chosen = np.flatnonzero(pairs[:, 0] == number)
