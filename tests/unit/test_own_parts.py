@@ -163,7 +163,8 @@ def test_a_further_loss_adds_its_gradient(kind: Any, tmp_path: Path) -> None:
             with_extra = self.options.extra_loss is not None
             gradients[with_extra].append(gradient.clone())
             if with_extra:
-                vectors.append(self.optimizer.vector.detach().clone())
+                adam = self.optimizers["optimizer"] if isinstance(self, DQN) else self.optimizer
+                vectors.append(adam.vector.detach().clone())
 
     for with_extra in (False, True):
         made = played(Looking, **options, **({"extra_loss": extra} if with_extra else {}))
