@@ -100,10 +100,10 @@ def test_noise_has_its_deviation_and_autocorrelation(theta: float) -> None:
 def test_choices_follow_the_actor_and_its_masks() -> None:
     choices, rows = GumbelSoftmaxActions(spaces.Discrete(3), temperature=0.3), 20_000
     logits = torch.tensor([0.5, -0.5, 2.0]).expand(rows, 3)
-    frequencies = choices.sample(logits, None, draw()).inputs.mean(0)
+    frequencies = choices.sample(logits, None, draw())[0].mean(0)
     torch.testing.assert_close(frequencies, logits[0].softmax(-1), atol=0.015, rtol=0)
     mask = torch.tensor([True, True, False]).expand(rows, 3)
-    assert choices.sample(logits, mask, draw()).inputs[:, 2].sum() == 0
+    assert choices.sample(logits, mask, draw())[0][:, 2].sum() == 0
     assert set(choices.choose(logits, mask, draw()).tolist()) == {0, 1}
     assert choices.choose(logits, mask, None).tolist() == [0] * rows
     assert choices.uniform(rows, mask, draw()).float().mean().item() == pytest.approx(0.5, abs=0.015)
