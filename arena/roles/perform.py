@@ -92,13 +92,15 @@ def failure_of(error: BaseException, who: str, origin: Origin | None = None) -> 
     if isinstance(error, CallbackFailed):
         return Failed(error.who, error.trace, exit_code=1)
     if isinstance(error, ConfigError):
-        return Failed(who, str((origin or Origin()).blame(error)), exit_code=MISTAKE)
+        return Failed(who, str((origin or Origin()).blame(error)), MISTAKE, logs_useless=True)
     if isinstance(error, PlayerLeft):
         return Failed(who, str(error), exit_code=0)
-    if isinstance(error, (GameError, LinkError, NotZeroSum, WriteError)):
+    if isinstance(error, (GameError, NotZeroSum)):
+        return Failed(who, str(error), 1, logs_useless=True)
+    if isinstance(error, (LinkError, WriteError)):
         return Failed(who, str(error), exit_code=1)
     if isinstance(error, KeyboardInterrupt):  # raised between two stages of a run, where no handler is installed
         number: int = error.args[0] if error.args else signal.SIGINT
         return Failed(who, f"ended by {signal.Signals(number).name}", exit_code=128 + number)
     hint = load_object("envs.adapters.screen:screen_hint")(error)
-    return Failed(who, "".join(traceback.format_exception(error)).rstrip() + hint, 1, is_traceback=True)
+    return Failed(who, "".join(traceback.format_exception(error)).rstrip() + hint, exit_code=1)

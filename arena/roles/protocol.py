@@ -114,7 +114,7 @@ class Failed:
     who: str  # rank, role, match and policy
     message: str  # for the user: one sentence where it says everything, or a traceback
     exit_code: int  # 2 for an error in the configuration, 128 + its number for a signal, 1 for all other errors
-    is_traceback: bool = False  # so that logs are of use
+    logs_useless: bool = False  # the message says everything: a mistake, or a wrong value of a game
 
 
 class RoleFailed(ArenaError):

@@ -274,7 +274,7 @@ def play_legs(
         try:
             root.wait_until_ready(report=True)
         except RoleFailed as error:
-            if not error.failure.is_traceback:  # the logs of a bug are kept
+            if error.failure.logs_useless:  # those of a bug, or of a role that hangs, are kept
                 abandon(run)
             raise
         with RunLock.take(run.folder.path) if state.lock is None else nullcontext():

@@ -69,6 +69,7 @@ def test_a_game_that_hangs_is_named_though_another_match_moves(way: str, tmp_pat
 def test_game_that_hangs_at_the_start_is_named(where: str, tmp_path: Path) -> None:
     ended = train(tmp_path, hangs("sleep", where))
     assert_named(ended, "environment of match 1 ('game') (rank 3) has not come back", f'self.at("{where}")')
+    assert any((tmp_path / "run" / "logs").iterdir()), "a run that has not begun keeps the logs of a hanging role"
 
 
 @pytest.mark.parametrize("way", [pytest.param("sleep", marks=pytest.mark.long), "hold_lock"])

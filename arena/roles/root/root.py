@@ -299,4 +299,4 @@ def _refusals_reported() -> Iterator[None]:
     try:
         yield
     except ConfigError as error:
-        raise RoleFailed(Failed("root, rank 0", str(error), exit_code=MISTAKE)) from error
+        raise RoleFailed(Failed("root, rank 0", str(error), MISTAKE, logs_useless=True)) from error
