@@ -105,7 +105,7 @@ def _adapted(
         if is_entity_env(first):
             game = EntityGames(instances)
         elif isinstance(first, gymnasium.Env) and not is_dict_env(first):  # RLlib's MultiAgentEnv is one too
-            lane_games: list[LaneGame] = [GymnasiumGame(wrapped(env, around)) for env in instances]
+            lane_games: list[LaneGame] = [GymnasiumGame(wrapped(env, around, lanes=False)) for env in instances]
             game, around = BatchedLanes(list(map(translated, lane_games)), places[0].seed), []
         else:
             game = BatchedLanes([translated(_lane_game(env)) for env in instances], places[0].seed)
@@ -117,7 +117,7 @@ def _adapted(
         rule = next((rule for name, rule in _OF_PETTINGZOO.items() if f"{module}.".startswith(f"{name}.")), None)
     if rule is not None and game.interface.outcome is None:
         game.interface = replace(game.interface, outcome=rule)
-    return wrapped(game, around)  # type: ignore[no-any-return]
+    return wrapped(game, around, lanes=True)  # type: ignore[no-any-return]
 
 
 def _lane_game(env: Any) -> LaneGame:

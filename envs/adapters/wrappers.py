@@ -323,20 +323,20 @@ def wrapper_specs(entries: Sequence[tuple[str, Any]]) -> list[tuple[str, Wrapper
     return found
 
 
-def wrapped(game: Any, around: Iterable[tuple[str, WrapperSpec]]) -> Any:
-    """A Gymnasium environment, or a batched game that was made from any other interface, in its wrappers.
+def wrapped(game: Any, around: Iterable[tuple[str, WrapperSpec]], *, lanes: bool) -> Any:
+    """A Gymnasium environment, or (`lanes`) a batched game that was made from any other interface, in its wrappers.
 
     Raises:
         ConfigError: a wrapper cannot go around it; the path is that of the entry, `wrappers[0]`.
     """
     for index, (name, spec) in enumerate(around):
         try:
-            game = spec.wrap_env(game) if isinstance(game, gymnasium.Env) else spec.wrap_lanes(game)
+            game = spec.wrap_lanes(game) if lanes else spec.wrap_env(game)
         except Exception as error:  # any error of its constructor means that a wrapper does not fit
             what = (
-                f"observations {game.observation_space}"
-                if isinstance(game, gymnasium.Env)
-                else ("entities that observe " + ", ".join(dict.fromkeys(map(str, game.interface.observation_spaces))))
+                "entities that observe " + ", ".join(dict.fromkeys(map(str, game.interface.observation_spaces)))
+                if lanes
+                else f"observations {game.observation_space}"
             )
             text = error.message if isinstance(error, ConfigError) else f"{type(error).__name__}: {error}"
             raise ConfigError(f"{name} cannot go around {what}: {text}", path=f"wrappers[{index}]") from error

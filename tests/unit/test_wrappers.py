@@ -29,7 +29,7 @@ Wrappers = list[tuple[str, Any]]
 
 def of_any_kind(make: Callable[[], Any], lanes: int, wrappers: Wrappers) -> BatchedEnv:
     """Gymnasium's environments as if they were games of another interface: all lanes are wrapped at once."""
-    return wrapped(BatchedLanes([GymnasiumGame(make()) for _ in range(lanes)]), wrapper_specs(wrappers))
+    return wrapped(BatchedLanes([GymnasiumGame(make()) for _ in range(lanes)]), wrapper_specs(wrappers), lanes=True)
 
 
 def itself(make: Callable[[], Any], lanes: int, wrappers: Wrappers) -> BatchedEnv:
@@ -242,6 +242,27 @@ def test_time_limit_truncates_the_remaining_entities_once() -> None:
     assert not (after.rewards.any() or after.terminated.any() or after.truncated.any())
     env.reset(np.ones(1, np.bool_))
     assert not env.step([np.zeros(1, np.int64)] * 3).truncated.any()
+
+
+class BatchedGymnasium(gymnasium.Env[Any, Any]):
+    """A batched game whose class also derives from Gymnasium's."""
+
+    batched = True
+
+    def __init__(self, lanes: int) -> None:
+        game = adapt(Dropout, {"lengths": (9, 9)}, lanes)
+        self.interface, self.lanes, self.reset, self.step = game.interface, lanes, game.reset, game.step
+
+    def close(self) -> None: ...
+
+
+def test_batched_game_that_is_a_gymnasium_env_is_wrapped_by_lanes() -> None:
+    env = adapt(BatchedGymnasium, {}, 2, [("time_limit", 3)])
+    frame = env.reset(np.ones(2, np.bool_))
+    for tick in (1, 2, 3):
+        step = env.step([np.zeros(2, np.int64)] * len(env.interface.entities))
+        assert step.truncated.all() == (tick == 3)
+    assert frame.active.all()
 
 
 class Atlas:
