@@ -308,5 +308,7 @@ class Normalization:
         return {"observations": self.observations.state_dict(), "rewards": self.rewards.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        if set(state) != {"observations", "rewards"}:
+            raise ConfigError(f"the stored normalization holds {sorted(state)}, expected observations and rewards")
         self.observations.load_state_dict(state["observations"])
         self.rewards.load_state_dict(state["rewards"])

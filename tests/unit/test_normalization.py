@@ -243,6 +243,9 @@ def test_stored_normalization_is_restored_or_refused() -> None:
         plain.load_state_dict(state)
     with pytest.raises(ConfigError, match="set normalize_observations: false"):
         other.load_state_dict(plain.state_dict())
+    for damaged in ({}, {"observations": {}}):
+        with pytest.raises(ConfigError, match="expected observations and rewards"):
+            plain.normalization.load_state_dict(damaged)
     unscaled = PPO(env, solo_group(), ticks=env.ticks, **SMALL, normalize_observations=True)
     unscaled.load_state_dict(state)  # rewards do not matter to a policy that only plays
 
