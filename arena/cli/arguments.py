@@ -46,7 +46,7 @@ class Parser(argparse.ArgumentParser):
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
-            raise argparse.ArgumentError(action, f"unknown {value!r}; {nearest(str(value), action.choices)}")
+            raise argparse.ArgumentError(action, f"unknown {value!r}; {nearest(str(value), map(str, action.choices))}")
 
 
 # arguments of several commands
