@@ -112,7 +112,8 @@ class Worker:
             loaded = self._group.broadcast_object(self._checkpoints.load(path) if self._group.is_root else None)
             check_checkpoint(loaded, path, self._policy, type(self._algorithm))
             own = run.path in path.parents  # where this run was, and not what its `load` names
-            place, who = (self._path, f"resumed from {path}") if own else (f"{self._path}.load", str(path))
+            came = "resumed" if run.resumed else "restored"  # in a later round or leg of a new run
+            place, who = (self._path, f"{came} from {path}") if own else (f"{self._path}.load", str(path))
             with located(path=place, who=who):
                 self._algorithm.load_state_dict(loaded.state)
                 if self._spec.loads_worker and (private_state := self._checkpoints.load_worker_state()) is not None:
