@@ -186,8 +186,8 @@ class PPO(OnPolicy):
             yield metrics
             return
         found = joined([[tuple(one) for one in normalization.describe(rollout)]], self.group.policy)
-        before = normalization.rewards.statistics
-        normalization.update(found)  # evaluated as the policy that has played it sees it
+        before, observed = normalization.rewards.statistics, len(normalization.observations.statistics)
+        normalization.rewards.update(found[observed:])  # evaluated as the policy that has played it sees it
         evaluation = self.evaluate()
         normalization.rewards.statistics = before  # until the group's statistics arrive
         slots = rollout.ticks * rollout.rows  # not transitions, as the number of rows that act differs
