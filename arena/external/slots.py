@@ -34,8 +34,8 @@ from arena.game.spaces import check_choices, empty_batch, flatten, leaves_of
 _MOST_WAITS = 4096  # times from request to answer that are kept between two reports
 
 Flags = NDArray[np.bool_]
-P = ParamSpec("P")
-R = TypeVar("R")
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 
 class Ask(NamedTuple):
@@ -115,11 +115,11 @@ class Counts:
     asking: int = 0  # slots that have asked, over all ticks
 
 
-def _refuses(request: Callable[Concatenate[Slots, P], R]) -> Callable[Concatenate[Slots, P], R]:
+def _counts_refusals(request: Callable[Concatenate[Slots, _P], _R]) -> Callable[Concatenate[Slots, _P], _R]:
     """Counts the requests that a method of the table refuses."""
 
     @wraps(request)
-    def counted(table: Slots, /, *args: P.args, **kwargs: P.kwargs) -> R:
+    def counted(table: Slots, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
         try:
             return request(table, *args, **kwargs)
         except ExternalError as error:
@@ -231,7 +231,7 @@ class Slots:
         """Says that nothing more can ask before there is an answer: the next tick is formed at once."""
         self._complete = True
 
-    @_refuses
+    @_counts_refusals
     def begin(
         self, name: str, entities: Sequence[int] | None = None, *, training: bool = True, after: int | None = None
     ) -> int:
@@ -275,7 +275,7 @@ class Slots:
         self.counts.begun += bool(name)
         return slot
 
-    @_refuses
+    @_counts_refusals
     def ask(self, slot: int, asks: Mapping[int, Ask]) -> None:
         """Entities of a game, by index, show an observation each and want an action; for all of them or for none.
 
@@ -307,7 +307,7 @@ class Slots:
             if void and not self._ends(slot, entity):  # otherwise the transition of the previous game would be void
                 self._make_void(slot, entity)
 
-    @_refuses
+    @_counts_refusals
     def ask_rows(
         self,
         slots: NDArray[np.intp],
@@ -335,6 +335,9 @@ class Slots:
         if given is not None:
             actions = self._sample(self._actions[entity], entity, given, "actions", "bad_action", len(slots))
         self._pay_rows(slots, entity, rewards)
+        if self._paid_infos:
+            paid = [(slot, entity) for slot in slots.tolist() if (slot, entity) in self._paid_infos]
+            self._infos |= {row: self._paid_infos.pop(row) for row in paid}
         self._ask(slots, entity, leaves, allowed, actions)
         if self._untrained.any():
             for slot in slots[self._untrained[slots]].tolist():
@@ -358,7 +361,7 @@ class Slots:
         self._asks[:, entity][slots] = True  # faster for many rows than indexing with both at once
         self._requested_at[:, entity][slots] = now
 
-    @_refuses
+    @_counts_refusals
     def pay(self, slot: int, entity: int, reward: float, info: Info | None = None) -> None:
         """Adds a reward between two requests of an entity; errors are some of those of `ask`.
 
@@ -371,7 +374,7 @@ class Slots:
             self._paid_infos[slot, entity] = {**self._paid_infos.get((slot, entity), {}), **info}
         self._active_at[slot] = self._clock()
 
-    @_refuses
+    @_counts_refusals
     def end(self, slot: int, ends: Mapping[int, End]) -> None:
         """Ends the episodes of entities, by index, for all or for none; after the last one the game leaves its slot.
 
@@ -394,7 +397,7 @@ class Slots:
             self._end(slot, entity, leaves, allowed, end._replace(void=end.void or unseen))
         self._note(slot)
 
-    @_refuses
+    @_counts_refusals
     def end_rows(
         self,
         slots: NDArray[np.intp],
@@ -417,7 +420,7 @@ class Slots:
             self._end(slot, entity, [leaf[row] for leaf in leaves], None, End(truncated=bool(truncated[row])))
         self._note(slots)
 
-    @_refuses
+    @_counts_refusals
     def lose(self, slot: int, reason: str) -> None:
         """Ends a game whose client has gone, or that is given up; `unknown_game` if the slot is free.
 

@@ -133,6 +133,8 @@ def test_rows_equal_single_requests() -> None:
     for slot in range(3):
         ask(other, slot, 0, shown[slot], reward=rewards[slot], mask=masks[slot], given=given[slot])
     ticks[0].append(played(one)), ticks[1].append(played(other))
+    for table in (one, other):
+        table.pay(2, 0, 1.0, {"speed": 5})
     one.ask_rows(np.array([2, 0]), 0, shown[:2], rewards=rewards[:2])
     for number, slot in enumerate((2, 0)):
         ask(other, slot, 0, shown[number], reward=rewards[number])
