@@ -76,11 +76,11 @@ class A2C(PPO):
 def add_gradient(network: ActorCritic, batch: Batch, options: Options) -> Tensor:
     """Adds the gradient of A2C's mean loss to `grad` of the weights; returns `A2C.losses`, [3, N]."""
     share = 1 / batch.size
-    of_actor, of_critic = network.encoder.parted(network.encoder(batch.observations))
-    policy, to_actor = network.policy_with_grad(of_actor, batch.masks)
+    features = network.encoder.parted(network.encoder(batch.observations))
+    policy, to_actor = network.policy_with_grad(features.actor, batch.masks)
     losses = -policy.log_prob(batch.actions) * batch.advantages
     to_actor(policy.gradient(batch.actions, batch.advantages * -share, -options.ent_coef * share))
-    outputs, to_critic = network.critic.forward_with_grad(of_critic)
+    outputs, to_critic = network.critic.forward_with_grad(features.critic)
     difference = outputs.squeeze(-1) - batch.returns
     to_critic((difference * (2 * options.vf_coef * share)).unsqueeze(-1))
     return torch.stack([losses, difference.square(), policy.entropy()])

@@ -37,7 +37,7 @@ from policies.common.on_policy import EXTENSIONS, MEMORY
 from policies.common.options import Count, NonNegative, check_refused, wrong
 from policies.common.rollout import Rollout, StateInputs
 from policies.common.tensors import to_arrays, to_tensors
-from policies.networks.actor_critic import ActorCritic, Encoder
+from policies.networks.actor_critic import ActorCritic, Encoder, Features
 from policies.ppo import PPO
 from policies.team.joint import check_team, places_of
 from policies.team.networks import JointEncoder
@@ -80,9 +80,9 @@ class TeamEncoder(JointEncoder):
         joint = super().forward(leaves[count:-1])
         return torch.cat([of_row, joint, functional.one_hot(leaves[-1], self.entities)], 1)
 
-    def parted(self, features: Tensor) -> tuple[Tensor, Tensor]:
+    def parted(self, features: Tensor) -> Features:
         """The features of actor and critic."""
-        return features[:, : self.of_one], features[:, self.of_one :]
+        return Features(features[:, : self.of_one], features[:, self.of_one :])
 
 
 class TeamInputs(NamedTuple):

@@ -308,8 +308,8 @@ def add_gradient(network: ActorCritic, batch: Batch, options: Options, share: fl
     The losses are differentiated by log pi(a|s) and V(s); distribution and perceptron continue from there.
     `tests/unit/test_closed_form.py` compares this with autograd.
     """
-    of_actor, of_critic = network.encoder.parted(network.encoder(batch.observations))
-    policy, backward = network.policy_with_grad(of_actor, batch.masks)
+    features = network.encoder.parted(network.encoder(batch.observations))
+    policy, backward = network.policy_with_grad(features.actor, batch.masks)
     log_ratio = policy.log_prob(batch.actions) - batch.log_probs
     ratio = log_ratio.exp()
     clipped = ratio.clamp(1 - options.clip_range, 1 + options.clip_range)
@@ -318,7 +318,7 @@ def add_gradient(network: ActorCritic, batch: Batch, options: Options, share: fl
     by_log_prob = gain.masked_fill_(gain > clipped_gain, 0.0).mul_(-share)  # as dr = r dlog pi; 0 where clipped
     backward(policy.gradient(batch.actions, by_log_prob, -options.ent_coef * share))
     divergence = (ratio - 1).sub_(log_ratio)
-    outputs, backward_value = network.critic.forward_with_grad(of_critic)
+    outputs, backward_value = network.critic.forward_with_grad(features.critic)
     values = outputs.squeeze(-1)
     difference = values - batch.returns
     errors = difference.square()

@@ -15,7 +15,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -31,8 +31,15 @@ _LIMIT_SECONDS = 300.0  # for the check of one configuration
 _MOST_LINES = 20  # of the end of the check's output
 
 
-Mistake = tuple[int, str, str, str]
-"""The number of the configuration that has the first mistake; message, path and source of the error."""
+class Mistake(NamedTuple):
+    """The first mistake in a list of configurations: which one has it, and the parts of the error."""
+
+    number: int
+    message: str
+    path: str
+    source: str
+
+
 FirstMistake = Callable[[Sequence["Config"]], Mistake | None]
 
 
@@ -104,7 +111,7 @@ def _checked(limit: float) -> Mistake | None:
             examine(plan, later=later, known=known)
             require_rules(config, plan, *later)
         except ConfigError as error:
-            return number, error.message, error.path, error.source
+            return Mistake(number, error.message, error.path, error.source)
     return None
 
 

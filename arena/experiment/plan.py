@@ -113,8 +113,8 @@ def plan_experiment(file: ExperimentFile, first_mistake: FirstMistake | None = N
             except ConfigError as error:
                 raise trials.blamed(error, name, params) from error
         if first_mistake is not None and (mistake := first_mistake(configs)) is not None:
-            wrong, message, path, source = mistake
-            raise trials.blamed(ConfigError(message, path=path, source=source), *tried[wrong])
+            found = ConfigError(mistake.message, path=mistake.path, source=mistake.source)
+            raise trials.blamed(found, *tried[mistake.number])
     roles = max([trial.roles for trial in known] + [each.roles + 1 for each in configs])
     first, ticks, never = configs[0], planned_ticks(configs[0]), ""
     if config.prune is not None and ticks is not None:

@@ -292,7 +292,7 @@ class OnPolicy(Algorithm):
 
         def outputs(network: ActorCritic, inputs: list[Tensor]) -> Tensor | tuple[Tensor, ...]:
             features, memory = network.encoder.ticked(inputs)
-            found: Tensor = network.actor(network.encoder.parted(features)[0])
+            found: Tensor = network.actor(network.encoder.parted(features).actor)
             return found if memory is None else (found, memory)
 
         more: dict[str, Any] = {}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, TypeGuard, TypeVar
+from typing import Any, NamedTuple, TypeGuard, TypeVar
 
 import numpy as np
 import torch
@@ -271,6 +271,13 @@ def is_image(space: Space[Any]) -> TypeGuard[spaces.Box]:
     return isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) == 3
 
 
+class Features(NamedTuple):
+    """What actor and critic see of the same rows [N, features]."""
+
+    actor: Tensor
+    critic: Tensor
+
+
 class Encoder(nn.Module):
     """All leaves of an observation to features [N, features]; its only weights are those of images.
 
@@ -315,9 +322,9 @@ class Encoder(nn.Module):
         """Features of transitions, which may come in sequences with these lengths [S]."""
         return self(leaves)  # type: ignore[no-any-return]
 
-    def parted(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """The features of actor and of critic, of the same rows [N, features]; here both see all."""
-        return features, features
+    def parted(self, features: Tensor) -> Features:
+        """The features of actor and critic, from [N, features]; here both see all."""
+        return Features(features, features)
 
 
 class ActorCritic(nn.Module):
@@ -368,7 +375,7 @@ class ActorCritic(nn.Module):
         return policy, backward if mask is None else lambda gradient: backward(gradient * mask)  # see `allow`
 
     def _policy(self, features: Tensor, mask: Tensor | None) -> Distribution:
-        return self.head.distribution(self.actor(self.encoder.parted(features)[0]), mask)  # type: ignore[no-any-return]
+        return self.head.distribution(self.actor(self.encoder.parted(features).actor), mask)  # type: ignore[no-any-return]
 
     def _value(self, features: Tensor) -> Tensor:
-        return self.critic(self.encoder.parted(features)[1]).squeeze(-1)  # type: ignore[no-any-return]
+        return self.critic(self.encoder.parted(features).critic).squeeze(-1)  # type: ignore[no-any-return]

@@ -26,7 +26,7 @@ from gymnasium.spaces import Space
 from torch import Tensor, nn
 from torch.nn import functional
 
-from policies.networks.actor_critic import Encoder
+from policies.networks.actor_critic import Encoder, Features
 
 _TWINS = 2  # layers side by side: the actor's and the critic's
 
@@ -150,9 +150,9 @@ class RecurrentEncoder(Encoder):
             outputs.append(now[0])
         return _by_row(torch.cat(outputs, 1).index_select(1, index.argsort()))
 
-    def parted(self, features: Tensor) -> tuple[Tensor, Tensor]:
+    def parted(self, features: Tensor) -> Features:
         """The features of actor and critic: each has its half of [N, features]."""
-        return features.chunk(_TWINS, 1)  # type: ignore[return-value]  # of two parts
+        return Features(*features.chunk(_TWINS, 1))
 
     def _encoded(self, leaves: Sequence[Tensor]) -> Tensor:
         return super().forward(leaves) if self.own is None else self.own(leaves)

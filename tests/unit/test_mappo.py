@@ -42,7 +42,7 @@ def played(mappo: MAPPO) -> MAPPO:
 
 def seen_by_critic(mappo: MAPPO, leaves: Any) -> Any:
     """The critic's input of rows, [N, E * (3 + 1) + E]."""
-    return mappo.network.encoder.parted(mappo.network.encoder(leaves))[1].numpy()
+    return mappo.network.encoder.parted(mappo.network.encoder(leaves)).critic.numpy()
 
 
 def test_critic_input_is_all_entities_active_flags_and_index() -> None:
