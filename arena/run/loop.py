@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import closing, contextmanager
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from arena import registry
@@ -30,7 +31,7 @@ from arena.roles.protocol import Failed, RoleFailed
 from arena.roles.run import Leg, Run
 from arena.roles.state import Display, RunState
 from arena.roles.stop import ignore_signals
-from arena.run import mpirun
+from arena.run import mpirun, shared_folder
 from arena.run.bound_process import die_with_parent
 from arena.run.console import CONSOLE_OUTPUT, Output, direct_output, log_roles, write_failure
 from arena.run.controller import Controller
@@ -256,16 +257,21 @@ class Rank:
         self._world = self._world.private()
         team = Processes(self._mpi, self._world)
         agreed: Run | Failed | None = None
+        marked: Path | None = None
         if first:
             restart = Restart.take()
             try:
                 command = self._command()
                 agreed = command.prepare(team.size, restart)
+                marked = shared_folder.mark(agreed.folder)
                 made, begun = agreed.made_folder, agreed.begun
                 mpirun.report(self._stderr, folder=str(agreed.path), made=made, begun=begun)
             except BaseException as error:
                 agreed = failure_of(error, "root, rank 0")
-        run: Run | Failed = team.share(agreed)
+        run: Run | Failed
+        run, marked = team.share((agreed, marked))
+        if marked is not None and not isinstance(run, Failed):
+            run = shared_folder.seen_by_all(run, marked, self._world)
         if isinstance(run, Failed):
             if not first:
                 return 0  # one status is enough: Open MPI's launcher may hang when many processes fail at once

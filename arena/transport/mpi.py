@@ -16,7 +16,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import mpi4py
 
@@ -122,6 +122,11 @@ class World:
         """The `data` of rank 0. A collective."""
         received: bytes = self.comm.bcast(data, root=0)
         return received
+
+    def collect(self, value: Any) -> list[Any]:
+        """The values of all ranks, in their order. A collective."""
+        self.wait_for_all()  # MPI waits in a busy loop
+        return self.comm.allgather(value)
 
     def split(self, color: int | None) -> MPI.Comm | None:
         """A communicator of all ranks with this color; None for those without one. A collective."""

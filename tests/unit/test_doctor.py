@@ -18,8 +18,9 @@ import pytest
 
 from arena.cli import doctor
 from arena.cli.doctor import memory, mpi, software, storage
-from arena.cli.doctor.finding import Finding, Level, ProcessOutput, ask, ok, problem, python, warning
+from arena.cli.doctor.finding import Finding, Level, ok, problem, python, warning
 from arena.cli.main import main
+from arena.diagnostics.process_output import ProcessOutput, ask
 
 ROOT = Path(__file__).resolve().parents[2]
 MIB, GIB = 2**20, 2**30

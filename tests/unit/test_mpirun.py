@@ -23,7 +23,7 @@ import pytest
 
 from arena.errors import ConfigError
 from arena.plan.hosts import Host
-from arena.run import mpirun
+from arena.run import mpirun, remote_hosts
 from arena.run.bound_process import bound
 from run_cli import wait_for
 
@@ -552,9 +552,9 @@ def test_hosts_that_do_not_answer_are_left_out(lonely: Path, monkeypatch: pytest
     agent = launcher(lonely, "agent", does='[ "$1" != b ]')
     monkeypatch.setenv("PRTE_MCA_plm_ssh_agent", f"{agent} : rsh")
     hosts = [Host("a", 2), Host("b", 3), Host("localhost", 1)]
-    assert mpirun.answering(hosts, os.environ) == [hosts[0], hosts[2]]
+    assert remote_hosts.answering(hosts, os.environ) == [hosts[0], hosts[2]]
     monkeypatch.setenv("PRTE_MCA_plm_ssh_agent", "no-such-agent")
-    assert mpirun.answering(hosts, os.environ) == hosts
+    assert remote_hosts.answering(hosts, os.environ) == hosts
 
 
 def test_lost_host_leaves_fewer_processes(lonely: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@
     mpi         library and launcher: do they start processes, does a run survive the death of one
     memory      what the processes of a node share, and limits
     storage     the place of the run folders: writing, locks, space, clocks
+    hosts       other hosts, with `--hosts`: environment, folder, clock, and how long messages take
 
 Nothing here imports torch or starts MPI in this process.
 """
@@ -15,10 +16,12 @@ import argparse
 import json
 import subprocess
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
-from arena.cli.doctor import memory, mpi, software, storage
+from arena.cli.doctor import hosts, memory, mpi, software, storage
 from arena.cli.doctor.finding import Finding, Level, problem
 from arena.errors import ConfigError
+from arena.plan.hosts import parse_hosts
 from arena.terminal.output import say
 
 CHECKS: tuple[Callable[[], Iterable[Finding]], ...] = (
@@ -42,14 +45,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Looks at Python, MPI, memory, disk, clock and torch; takes some seconds. Exit code 1: there is a problem."
     )
+    parser.add_argument("--hosts", metavar="A,B", help="also looks at these hosts, from this one")
     parser.add_argument("--json", action="store_true", help="as JSON")
     parser.set_defaults(command=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints what every check finds; returns the exit status."""
+    checks = list(CHECKS)
+    if arguments.hosts is not None:
+        named = parse_hosts(arguments.hosts)
+        checks += [partial(check, named) for check in (hosts.states, hosts.round_trips)]
     findings = []
-    for finding in examine_machine():
+    for finding in examine_machine(checks):
         findings.append(finding)
         if not arguments.json:
             say(finding.line)
@@ -64,5 +72,5 @@ def examine_machine(checks: Iterable[Callable[[], Iterable[Finding]]] = CHECKS) 
         try:
             yield from check()
         except (ImportError, OSError, ValueError, subprocess.SubprocessError, ConfigError) as error:
-            subject = check.__name__.replace("_", " ")
+            subject = getattr(check, "func", check).__name__.replace("_", " ")
             yield problem(subject, f"could not be looked at: {type(error).__name__}: {error}")

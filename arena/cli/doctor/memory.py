@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from arena.cli.doctor.finding import Finding, ask, ok, problem, python, warning
+from arena.cli.doctor.finding import Finding, ok, problem, python, warning
+from arena.diagnostics.process_output import ask
 from arena.errors import NoRoom, UnsafeFile, shorten
 from arena.external.shared_memory.files import LinkFolder, default_folder
 from arena.run.mpirun import JOB_FOLDER, SHARED_MEMORY

@@ -10,7 +10,8 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from arena.cli.doctor.finding import Finding, ProcessOutput, ask, ok, problem, python
+from arena.cli.doctor.finding import Finding, ok, problem, python
+from arena.diagnostics.process_output import ProcessOutput, ask
 from arena.run import mpirun
 
 _LIBRARY = """

@@ -16,7 +16,8 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from arena.cli.doctor import finding
-from arena.cli.doctor.finding import Finding, ProcessOutput, ok, problem, warning
+from arena.cli.doctor.finding import Finding, ok, problem, warning
+from arena.diagnostics.process_output import ProcessOutput, ask
 from arena.registry import hidden_packages
 from arena.run import mpirun
 
@@ -74,7 +75,7 @@ def installed_packages() -> Iterator[Finding]:
 @cache
 def _answer() -> tuple[ProcessOutput, dict[str, Any]]:
     """The process's answer, and what torch says of itself; nothing if it cannot be imported."""
-    answer = finding.ask(finding.python(_TORCH), seconds=_SECONDS, settings=mpirun.process_settings(os.environ))
+    answer = ask(finding.python(_TORCH), seconds=_SECONDS, settings=mpirun.process_settings(os.environ))
     return answer, json.loads(answer.out.splitlines()[-1]) if answer.code == 0 else {}
 
 

