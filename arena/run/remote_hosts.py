@@ -73,9 +73,10 @@ class HostState(NamedTuple):
     def of(cls, answer: Answer) -> HostState | ProcessOutput:
         """What the answer to `_LOOK` says; the answer itself if it does not say it."""
         output, began, ended = answer
-        if output.code != 0:
+        lines = [line for line in output.out.splitlines() if line.startswith("[{")]  # a login may write others
+        if output.code != 0 or not lines:
             return output
-        versions, has_folder, has_file, cores, now = json.loads(output.out.splitlines()[-1])
+        versions, has_folder, has_file, cores, now = json.loads(lines[-1])
         return cls(versions, has_folder, has_file, cores, now - (began + ended) / 2, (ended - began) / 2)
 
 
@@ -96,7 +97,7 @@ def check_hosts(hosts: Sequence[Host], environment: Mapping[str, str]) -> None:
     """
     here, others = host_states(hosts, environment)
     for host, state in others.items():
-        if (problem := host_problem(here, state)) is not None:
+        if (problem := host_problem(host, here, state)) is not None:
             raise ConfigError(f"host {host.name} {problem}", path="--hosts")
 
 
@@ -116,13 +117,13 @@ def host_states(
     return here, found
 
 
-def host_problem(here: HostState, found: HostState | ProcessOutput) -> str | None:
+def host_problem(host: Host, here: HostState, found: HostState | ProcessOutput) -> str | None:
     """Why a run of this host cannot start on another one, and the remedy; None if it can."""
     if isinstance(found, HostState):
         other = [
-            f"{name} {found.versions[name] or 'is missing'} where this host has {version or 'none'}"
+            f"{name} {there or 'is missing'} where this host has {version or 'none'}"
             for name, version in here.versions.items()
-            if found.versions[name] != version
+            if (there := found.versions.get(name)) != version
         ]
         if other:
             return f"has another environment: {'; '.join(other)}; install the same on all hosts"
@@ -136,7 +137,7 @@ def host_problem(here: HostState, found: HostState | ProcessOutput) -> str | Non
         return f"does not answer within {_LOOK_SECONDS:.0f} s; can it be reached?"
     if found.code in (126, 127):  # of a shell: cannot be run; not found
         return f"has no {sys.executable}; every host needs the same Python environment under the same path"
-    remedy = "`ssh HOST true` must work without a password" if found.code == 255 else "every host needs the arena"
+    remedy = f"`ssh {host.name} true` must work without a password" if found.code == 255 else "install the arena there"
     return f"cannot be used: {found.last_line}; {remedy}"
 
 

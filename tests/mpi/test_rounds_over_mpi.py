@@ -49,10 +49,12 @@ FORMS: dict[str, dict[str, Any]] = {
         "policies": {"blue": LEARNER, "red": LEARNER},
     },
     "listed rounds": {
-        "rounds": [[duel("blue", "rock")], [duel("blue", "red"), duel("red", "blue")], [duel("red", "rock")]]
+        "rounds": [[duel("blue", "rock")], [duel("blue", "red"), duel("red", "blue")], [duel("red", "rock")]],
+        "league": {},
     },
     "proposed matches": {
         "callbacks": [{"class": "own_leagues:Proposes"}],
+        "league": {},
         "matches": [{"round_robin": {"env": "game", "policies": ["blue", "red", "rock"], "lanes": 2}}],
     },
     "predators and prey": {

@@ -557,11 +557,37 @@ def test_hosts_that_do_not_answer_are_left_out(lonely: Path, monkeypatch: pytest
     assert remote_hosts.answering(hosts, os.environ) == hosts
 
 
+@pytest.mark.parametrize(
+    ("does", "said"),
+    [
+        ("echo no route >&2\nexit 255", "cannot be used: no route; `ssh far true` must work without a password"),
+        ("exit 127", "every host needs the same Python environment under the same path"),
+        ("true", "cannot be used: it said nothing; install the arena there"),
+        (
+            """echo '[{"python": "3.1"}, true, true, 1, 0]'""",
+            "another environment: python 3.1 where this host has 3.",
+        ),
+    ],
+)
+def test_host_on_which_no_run_can_start_is_refused(
+    does: str, said: str, lonely: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launcher(lonely / "system", says=OPEN_MPI)
+    monkeypatch.setenv("PRTE_MCA_plm_ssh_agent", str(launcher(lonely, "agent", does=does)))
+    with pytest.raises(ConfigError, match=re.escape(said)) as caught:
+        mpirun.run(4, ["program"], hosts=[Host("localhost", 2), Host("far", 2)])
+    assert str(caught.value).startswith("--hosts: host far ")
+    equal = remote_hosts.HostState({}, has_folder=True, has_file=True, cores=1, ahead=0.0, uncertain=0.0)
+    assert remote_hosts.host_problem(Host("far", 1), equal, equal) is None
+    assert "has no folder" in str(remote_hosts.host_problem(Host("far", 1), equal, equal._replace(has_folder=False)))
+
+
 def test_lost_host_leaves_fewer_processes(lonely: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dying(lonely, 1)
     script = lonely / "system" / "mpirun"
     script.write_text(script.read_text() + f'\nprintf "%s " "$@" > {lonely}/seen\n')
-    monkeypatch.setenv("PRTE_MCA_plm_ssh_agent", str(launcher(lonely, "agent", does='[ "$1" != b ]')))
+    does = f'[ "$1" = b ] && [ -e {lonely}/told ] && exit 255\nexec /bin/sh -c "$2"'  # lost after the first start
+    monkeypatch.setenv("PRTE_MCA_plm_ssh_agent", str(launcher(lonely, "agent", does=does)))
     assert mpirun.run(5, ["program"], restarts=1, hosts=[Host("a", 2), Host("b", 3)]) == 0
     assert (lonely / "seen").read_text() == "-hosts a:2 -n 2 program "
     assert json.loads((lonely / "told").read_text().splitlines()[1])["cause"] == "host b has been lost"

@@ -18,8 +18,9 @@ import subprocess
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
-from arena.cli.doctor import hosts, memory, mpi, software, storage
+from arena.cli.doctor import memory, mpi, software, storage
 from arena.cli.doctor.finding import Finding, Level, problem
+from arena.cli.doctor.hosts import examine_hosts
 from arena.errors import ConfigError
 from arena.plan.hosts import parse_hosts
 from arena.terminal.output import say
@@ -54,8 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Prints what every check finds; returns the exit status."""
     checks = list(CHECKS)
     if arguments.hosts is not None:
-        named = parse_hosts(arguments.hosts)
-        checks += [partial(check, named) for check in (hosts.states, hosts.round_trips)]
+        checks.append(partial(examine_hosts, parse_hosts(arguments.hosts)))
     findings = []
     for finding in examine_machine(checks):
         findings.append(finding)

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from arena.cli.doctor.finding import Finding, ok, problem, python, warning
+from arena.cli.doctor.finding import Finding, Level, ok, problem, python, warning
 from arena.diagnostics.process_output import ProcessOutput, ask
 from arena.diagnostics.start_folder import anchored
 from arena.plan.hosts import Host
@@ -41,18 +41,20 @@ for other in range(1, world.size):
 """
 
 
-def states(hosts: Sequence[Host]) -> Iterator[Finding]:
-    """Whether each host answers, and has the environment, the folder and the time of this one."""
+def examine_hosts(hosts: Sequence[Host]) -> Iterator[Finding]:
+    """Whether each host answers, and has the environment, the folder and the time of this one; then round trips."""
     with tempfile.NamedTemporaryFile(dir=anchored("."), prefix=".arena-doctor-") as file:
         here, others = host_states(hosts, os.environ, Path(file.name))
-    for host, found in others.items():
-        yield state(host, here, found)
+    findings = [state(host, here, found) for host, found in others.items()]
+    yield from findings
+    if not any(finding.level is Level.PROBLEM for finding in findings):
+        yield from round_trips(hosts)
 
 
 def state(host: Host, here: HostState, found: HostState | ProcessOutput) -> Finding:
     """What is wrong with a host, or that nothing is."""
     subject = f"host {host.name}"
-    if (reason := host_problem(here, found)) is not None:
+    if (reason := host_problem(host, here, found)) is not None:
         return problem(subject, reason)
     assert isinstance(found, HostState)
     if abs(found.ahead) > _CLOCK_SECONDS + found.uncertain:
@@ -73,7 +75,7 @@ def round_trips(hosts: Sequence[Host]) -> Iterator[Finding]:
     answer = ask(line, seconds=_START_SECONDS, settings=settings)
     found = {int(rank): int(micro) for rank, micro in re.findall(r"^round trip (\d+) (\d+)$", answer.out, re.MULTILINE)}
     if answer.code != 0 or len(found) != len(hosts) - 1:
-        why = f"within {_START_SECONDS:.0f} s" if answer.code is None else f": {answer.last_line}"
+        why = f"within {_START_SECONDS:.0f} s" if answer.code is None else f"({answer.last_line})"
         yield problem("MPI over hosts", f"its processes do not meet {why}", "do firewalls let them connect?")
     for rank, micro in found.items():
         yield ok(f"host {hosts[rank].name}", f"{micro} us for an MPI message there and back, from {hosts[0].name}")

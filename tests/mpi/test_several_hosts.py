@@ -1,4 +1,4 @@
-"""A run on several hosts, which namespaces of this machine stand in for, survives the loss of one of them."""
+"""Runs on several hosts, which namespaces of this machine stand in for; one survives the loss of a host."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ from arena.records.journal import JournalReader
 from in_process import one_match
 from run_cli import alone, differing, finish, newest_boundary, start, wait_for, write
 from system_programs import executable, unavailable
-
-pytestmark = pytest.mark.long
 
 
 def config(seconds: float) -> dict[str, Any]:
@@ -46,6 +44,18 @@ def three() -> Iterator[hosts.Hosts]:
             made.end()
 
 
+def test_folder_that_a_host_does_not_see_is_refused(three: hosts.Hosts, tmp_path: Path) -> None:
+    file = write(three.folder, config(0.0))
+    line = f"arena train {file} --run-dir /tmp/run --ranks 3 --hosts n0:1,n1:1,n2:1"
+    ended = finish(start([sys.executable, str(hosts.HERE), str(three.folder), "n0", line], tmp_path))
+    assert ended.code == 2
+    assert "hosts n1, n2 cannot see the run folder /tmp/run of host n0" in ended.err
+    for host, first in three.first.items():
+        assert not Path(f"/proc/{first}/root/tmp/run").exists(), f"{host} has a part of the run"
+        assert three.processes(host, "arena train") == []
+
+
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("lost", "said"),
     [
