@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Prints the table; returns the exit status."""
     from arena.config import load_config
-    from arena.league.ratings.standings import league_table
+    from arena.league.ratings.standings import standings_at
     from arena.league.read_results import read
     from arena.roles.status import planned_ticks
     from arena.terminal.standings import league_lines, meta_game_data, table_data
@@ -45,8 +45,8 @@ def run(arguments: argparse.Namespace) -> int:
             )
             raise ConfigError(f"found {at}, but {games}", path="--at", source=str(folder.path))
     counted = found if at is None else read(folder, until=at)
-    cut = 0 if planned_ticks(config) is None else counted.cut
-    table = league_table(found.timeline, cut, config, counted=counted.timeline, at=at)
+    cut = {} if planned_ticks(config) is None else counted.cut
+    table = standings_at(found.timeline, counted.timeline, cut, config, at=at)
     table = table._replace(without_winner=found.without_winner)
     if arguments.json:
         data = {
@@ -55,6 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
             "games": counted.results.games,
             "prior": table.prior,
             "without_winner": [*table.without_winner],
+            "narrow": None if table.narrow is None else table.narrow._asdict(),
             **meta_game_data(table, counted.timeline if at is None else counted.timeline.until(at), config),
         }
         say(json.dumps(data, indent=2))

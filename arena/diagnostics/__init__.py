@@ -1,1 +1,1 @@
-"""Profiles and Python stacks: where time goes, and where processes hang. Imports no roles."""
+"""Profiles, Python stacks and the output of programs: where time goes, where processes hang. Imports no roles."""

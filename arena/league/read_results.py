@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import msgspec
 
 from arena.config import Config, load_config
 from arena.errors import ConfigError
@@ -39,9 +41,9 @@ class ResultSet(NamedTuple):
     unrated: int  # games without a winner, or not of two sides
     aborted: int  # games that were cut, or in which a seat was idle
     unfinished: int  # lines that a kill has left incomplete: 0 or 1
-    cut: int
-    """The games between several players that the end of a leg has cut; 0 where all games that count have one length, as
-    then cuts favor no player."""
+    cut: Mapping[str, int]
+    """Per player the games with others that would have counted if the end of a leg had not cut them; none where all
+    games that count have one length, as then cuts favor no player."""
     without_winner: Sequence[str]  # a line for each game of which no episode had a winner: why, and what helps
 
     @property
@@ -104,7 +106,7 @@ class GameReader:
         self._timed: dict[tuple[int, int], Results] = {}  # by round and part of the round
         self._counts = Counter[str]()  # unrated, aborted, and all episodes
         self._first: int | None = None
-        self._cut = Counter[str]()  # per game
+        self._cut: dict[str, Counter[str]] = {}  # per game and player
         self._lengths: set[int] = set()
         self._known: dict[Any, tuple[Encounter, ...]] = {}  # the games of a match end in few ways
 
@@ -137,8 +139,8 @@ class GameReader:
                 for policy, value in _returns(episode).items():
                     self.returns.setdefault(policy, []).append(value)
             idle = any(seat.idle_ticks for seat in episode.seats)
-            if episode.cut and not idle:
-                self._cut[episode.env] += len({seat.policy for seat in episode.seats}) > 1
+            if episode.cut:
+                self._cut.setdefault(episode.env, Counter()).update(() if idle else self._missed_by(episode))
             if episode.cut or idle:
                 self._counts["aborted"] += 1
                 continue
@@ -174,7 +176,7 @@ class GameReader:
         snapshots = [name for line in rounds for name in line.snapshots]
         prior = {} if config.league is None else config.league.prior
         rules = {env: config.envs[env].outcome for env, won in self._decided.items() if not won and env in config.envs}
-        missed = sum(counted for env, counted in self._cut.items() if self._decided[env])
+        missed: Counter[str] = sum((counted for env, counted in self._cut.items() if self._decided[env]), Counter())
         return ResultSet(
             Timeline(periods, config.ticks, config.learners, beginnings, snapshots, prior),
             first=self._first,
@@ -182,7 +184,7 @@ class GameReader:
             unrated=self._counts["unrated"],
             aborted=self._counts["aborted"],
             unfinished=reader.unfinished,
-            cut=0 if len(self._lengths) == 1 else missed,
+            cut={} if len(self._lengths) == 1 else missed,
             without_winner=without_winner_text(rules),
         )
 
@@ -206,6 +208,16 @@ class GameReader:
 
     def _reader(self, path: Path, start: int) -> JournalReader:
         return JournalReader(path, start=start) if start else self._journal(path)
+
+    def _missed_by(self, episode: EpisodeRecord) -> frozenset[str]:
+        """The players that a cut game would have rated if the first side had won; empty if it would not count."""
+        first = next(iter(self._sides(episode)), ())
+        seats = tuple(
+            msgspec.structs.replace(seat, outcome="win" if number in first else "loss", return_=float(number in first))
+            for number, seat in enumerate(episode.seats)
+        )
+        found = self._encounters(msgspec.structs.replace(episode, seats=seats))
+        return frozenset(name for one in found if one.first != one.second for name in (*one.first, *one.second))
 
     def _encounters(self, episode: EpisodeRecord) -> tuple[Encounter, ...]:
         """The encounters of a finished game; () if it does not count."""

@@ -38,6 +38,7 @@ class FileDigests:
     def __init__(self) -> None:
         self._journals: dict[Path, tuple[Any, int]] = {}  # the hash of so many first bytes
         self._checkpoints: dict[Path, tuple[tuple[int, int, int], FileMark]] = {}  # by what `os.stat` says of them
+        self._dropped, self._dropped_until = set[str](), 0  # by the rounds before so many bytes of rounds.jsonl
 
     def journal(self, path: Path, size: int) -> FileMark:
         """The mark of the first bytes of a journal, which has at least so many."""
@@ -61,6 +62,18 @@ class FileDigests:
             known = self._checkpoints[path] = now, FileMark(state.st_size, checkpoint.written_digest(path))
         return known[1]
 
+    def dropped(self, folder: RunFolder) -> set[str]:
+        """The snapshots that have left the league, whose files are removed later."""
+        if folder.rounds.exists() and folder.rounds.stat().st_size < self._dropped_until:  # rounds are planned again
+            self._dropped, self._dropped_until = set(), 0
+        reader = JournalReader(folder.rounds, start=self._dropped_until)
+        found, start = set(self._dropped), self._dropped_until
+        for line in reader.lines(_Dropped, missing_ok=True):
+            self._dropped, self._dropped_until = set(found), start  # the newest line may be replaced
+            found.update(line.dropped)
+            start = reader.position
+        return found
+
 
 def save(folder: RunFolder, boundary: Boundary, digests: FileDigests | None = None) -> None:
     """Writes a boundary, whose checkpoints and journals are on the disk already, with its files; removes old ones.
@@ -79,8 +92,7 @@ def save(folder: RunFolder, boundary: Boundary, digests: FileDigests | None = No
         paths.append(boundary.checkpoint(folder, policy))
         paths += sorted(checkpoint.worker_files(folder.checkpoints_path(policy), tick))
     if snapshots := sorted((folder.path / "snapshots").glob("*/*.ckpt")):
-        rounds = JournalReader(folder.rounds).lines(_Dropped, missing_ok=True)
-        left = {name for line in rounds for name in line.dropped}
+        left = digests.dropped(folder)
         paths += [path for path in snapshots if f"{path.parent.name}@{checkpoint.ticks_of(path)}" not in left]
     for path in paths:
         files[path.relative_to(folder.path).as_posix()] = digests.checkpoint(path)

@@ -17,7 +17,7 @@ from arena.league.ratings.contradictions import Contradiction
 from arena.league.ratings.curves import CurvePoint, at_tick, curves
 from arena.league.ratings.ranking import OrderUncertainty, equals
 from arena.league.ratings.ratings import Interval, Ratings, fit
-from arena.league.ratings.standings import CutGamesBias, curtailed, populations_of, tables
+from arena.league.ratings.standings import CutGamesBias, Narrow, curtailed, narrow_leader, populations_of, tables
 from arena.league.read_results import ResultSet
 from arena.league.timeline import PolicyReset, Timeline
 from arena.league.tournament import Rule, table
@@ -99,11 +99,12 @@ class Standings(msgspec.Struct, frozen=True):
     unrated: int  # games without a winner, or without two sides
     aborted: int
     curtailed: CutGamesBias | None
-    """The bias by games that were cut; None where it is too little to matter, and where lanes play a number of games,
-    whatever their length."""
+    """The player whose rating is biased most by games that were cut; None where that is too little to matter, and where
+    lanes play a number of games, whatever their length."""
     order: Order | None  # None if no decided order was asked for
     equal: list[OrderUncertainty]
     """The neighbors that have proved to be as good as each other; none where policies learn."""
+    narrow: Narrow | None  # the leader, where its rating rests on few opponents; None in a tournament
 
     @property
     def tables(self) -> list[list[Standing]]:
@@ -191,7 +192,8 @@ def standings(
         games=results.games,
         unrated=reading.unrated,
         aborted=reading.aborted,
-        curtailed=curtailed(results.games, reading.cut, config) if learns else None,
+        curtailed=curtailed(ratings, reading.cut, config) if learns else None,
+        narrow=narrow_leader(timeline, [row.player for row in found if row.table == 0]) if learns else None,
         order=order,
         equal=[]
         if timeline.learns

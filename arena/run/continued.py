@@ -58,7 +58,7 @@ def continued(config: Config, run: Path | str) -> tuple[Config, list[str]]:
         refuse_locked(folder.path)
         earlier = load_config(folder.config)
         snapshots = History(earlier, rounds_file.read_played(folder, earlier)).snapshots
-        tables = league_table(read(folder).timeline, 0, earlier).tables
+        tables = league_table(read(folder).timeline, {}, earlier).tables
     loaded: dict[str, PolicyConfig] = {}  # the policies that begin with a checkpoint, by their names in the new run
     for name, policy in config.policies.items():
         checkpoints = boundary.checkpoints_of(folder, name)

@@ -110,8 +110,10 @@ def host_states(
     """
     start, this = anchored("."), Host("localhost", 1)
     program = [sys.executable, "-c", _LOOK, str(start), str(file or start), *_PACKAGES]
-    asked = [this, *(host for host in hosts if not _is_here(host))]
-    found = {host: HostState.of(answer) for host, answer in _run_on(asked, program, environment, _LOOK_SECONDS).items()}
+    needed = [this, *(host for host in hosts if not _is_here(host))]
+    found = {
+        host: HostState.of(answer) for host, answer in _run_on(needed, program, environment, _LOOK_SECONDS).items()
+    }
     here = found.pop(this)
     assert isinstance(here, HostState), here
     return here, found

@@ -165,7 +165,7 @@ def is_decided(run: Run, state: RunState) -> bool:
 
 def ratings(run: Run, state: RunState) -> dict[str, float]:
     """The Elo of each policy that can be rated, as in the standings after the round that was played to its end."""
-    found = league_table(_games_so_far(run, state).read(run.plan.round).timeline, 0, run.plan.config)
+    found = league_table(_games_so_far(run, state).read(run.plan.round).timeline, {}, run.plan.config)
     elo = {row.player: row.elo for rows in found.tables for row in rows}
     return {name: elo[name] for name in run.plan.config.policies if name in elo}
 

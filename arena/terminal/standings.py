@@ -139,7 +139,13 @@ def league_lines(found: LeagueTable, *, most: int | None = None, always: Collect
     if again:
         lines.append(f"{', '.join(again)}: games and score count from then on")
     lines += [*found.without_winner, *equal_lines(found.equal), *prior_lines(prior=found.prior)]
-    return lines + curtailed_lines(found.curtailed)
+    lines += curtailed_lines(found.curtailed)
+    if (narrow := found.narrow) is not None:
+        lines.append(
+            f"the rating of {narrow.player}, which leads, rests on few opponents: nearly all of its games were against "
+            f"{' and '.join(narrow.opponents)}, of {narrow.others} other players; `arena tournament RUN` lets all meet"
+        )
+    return lines
 
 
 def prior_lines(*, prior: bool) -> list[str]:
@@ -209,6 +215,7 @@ def curtailed_lines(found: CutGamesBias | None) -> list[str]:
     if found is None:
         return []
     return [
-        f"short games count too often, and ratings favor who wins them: a lane finishes about {found.games:.3g} "
-        f"games before the end of a {found.by} cuts one; set a larger `{found.key}`, for {ENOUGH} or more"
+        f"short games count too often, and ratings favor who wins them: with {found.player} a lane finishes about "
+        f"{found.games:.3g} games before the end of a {found.by} cuts one; set a larger `{found.key}`, for {ENOUGH} or "
+        "more"
     ]

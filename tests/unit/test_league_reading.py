@@ -99,13 +99,13 @@ def test_cut_game_or_idle_seat_is_aborted(folder: RunFolder) -> None:
     assert (found.episodes, found.aborted, found.results.games) == (3, 2, 1)
 
 
-def test_cut_games_of_several_players_are_counted(folder: RunFolder) -> None:
+def test_cut_games_are_counted_per_player(folder: RunFolder) -> None:
     write_rounds(folder, {}, {"resets": ["b"]}, {"matches": [{"match": 0, "sides": []}]})
     games = [("ab", 0), ("ab", 0), ("as", 0), ("as", 1), ("sa", 1), ("aa", 1), ("ab", 2)]
     whole = [episode("ab", "win", length=length) for length in (5, 6)]
     write_episodes(folder, *whole, *(episode(pair, None, round=number, cut=True) for pair, number in games))
     found = read(folder)
-    assert found.cut == 6, "a policy that meets itself is not rated"
+    assert found.cut == {"a": 5, "b": 2, "s": 3}, "a policy that meets itself, or no other, is not rated"
     assert found.aborted == len(games)
 
 

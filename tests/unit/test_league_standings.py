@@ -11,7 +11,17 @@ import pytest
 
 from arena.league.ratings.ranking import equals
 from arena.league.ratings.ratings import fit
-from arena.league.ratings.standings import ENOUGH, CutGamesBias, Row, curtailed, league_table, tables
+from arena.league.ratings.standings import (
+    ENOUGH,
+    CutGamesBias,
+    Row,
+    curtailed,
+    league_table,
+    narrow_leader,
+    rows,
+    standings_at,
+    tables,
+)
 from arena.league.results import Results, Score
 from arena.league.timeline import Period, PolicyReset
 from arena.terminal.standings import (
@@ -34,7 +44,7 @@ def row(rank: int, player: str) -> Row:
 
 def test_rows_are_ranked_with_what_each_player_has_scored() -> None:
     results = results_of(ba=(3, 2, 0))
-    (found,) = tables(fit(results), results)
+    found = rows(fit(results), results.tallies())
     assert [(one.rank, one.player, one.score, one.share) for one in found] == [
         (1, "b", Score(3, 2, 0), 0.8),
         (2, "a", Score(0, 2, 3), 0.2),
@@ -45,8 +55,10 @@ def test_rows_are_ranked_with_what_each_player_has_scored() -> None:
 def test_a_team_counts_once_for_each_of_its_players() -> None:
     results = Results()
     results.add(("a", "a"), ("a", "b"), "win")
-    (found,) = tables(fit(results), results)
-    assert {one.player: one.score for one in found} == {"a": Score(1, 0, 1), "b": Score(0, 0, 1)}
+    assert {one.player: one.score for one in rows(fit(results), results.tallies())} == {
+        "a": Score(1, 0, 1),
+        "b": Score(0, 0, 1),
+    }
 
 
 def test_table_is_aligned_and_complete() -> None:
@@ -64,6 +76,37 @@ def test_long_table_keeps_the_best_and_pinned_players(always: Sequence[int]) -> 
     lines = standings_lines([row(rank, f"p{rank}") for rank in range(1, 21)], most=3, always={*pinned})
     assert [line.split()[1] for line in lines[1:-1]] == ["p1", *pinned]
     assert lines[-1] == f"and {19 - len(pinned)} more"
+
+
+@pytest.mark.parametrize(
+    ("leaders", "narrow"),
+    [
+        ({"lead_a": 60}, ("a",)),
+        ({"lead_a": 50, "lead_b": 10}, ("a", "b")),
+        ({"lead_a": 20, "lead_b": 20, "lead_c": 20}, None),
+    ],
+)
+def test_leader_that_has_met_few_of_the_others_is_told(leaders: dict[str, int], narrow: Any) -> None:
+    played = met(a_b=20, b_c=20, c_d=20, d_a=20)
+    for pair, games in leaders.items():
+        played.add_score(("lead",), (pair.partition("_")[2],), Score(wins=games))
+    found = league_table(timeline(played, learners="abcd"), {}, league(PAIR))
+    assert found.tables[0][0].player == "lead"
+    assert (found.narrow and found.narrow.opponents) == narrow
+    told = [line for line in league_lines(found) if "rests on few opponents" in line]
+    assert len(told) == (narrow is not None)
+    if narrow:
+        assert f"against {' and '.join(narrow)}, of 4 other players" in told[0]
+
+
+def test_leading_snapshot_rests_on_the_games_of_its_policy_at_that_time_too() -> None:
+    early = results_of(**{f"p_{other}": (20, 0, 0) for other in "abcd"})
+    late = met(a_b=20, b_c=20, c_d=20, d_a=20)
+    late.update(results_of(**{"p@100_a": (50, 0, 0), "p_a": (0, 0, 50)}))
+    order = ["p@100", "a", "b", "c", "d"]
+    assert narrow_leader(timeline(early, late, learners="p", snapshots=["p@100"]), order) is None
+    found = narrow_leader(timeline(met(a_b=2), late, learners="p", snapshots=["p@100"]), order)
+    assert found is not None and found.opponents == ("a",)
 
 
 # --- games that were cut --------------------------------------------------------------------------------------------
@@ -86,22 +129,23 @@ def met(**games: int) -> Results:
         ({"rounds": 1}, "run", "ticks"),
     ],
 )
-def test_many_cut_games_are_reported_with_a_remedy(keys: Any, by: str, key: str) -> None:
-    assert curtailed(100, 20, league(PAIR, **keys)) == CutGamesBias(5.0, by, key)
+def test_player_with_most_cut_games_is_named_with_a_remedy(keys: Any, by: str, key: str) -> None:
+    config, results = league(PAIR, **keys), met(a_b=60, b_c=40)
+    assert curtailed(fit(results), {"a": 4, "b": 5, "c": 8}, config) == CutGamesBias("c", 5.0, by, key)
 
 
-@pytest.mark.parametrize("cut", [0, 2])
-def test_few_cut_games_are_not_reported(cut: int) -> None:
-    assert curtailed(2 * ENOUGH, cut, league(PAIR)) is None
+@pytest.mark.parametrize("cut", [{}, {"a": 2, "b": 2}, {"strange": 9}])
+def test_few_cut_games_are_not_reported(cut: dict[str, int]) -> None:
+    assert curtailed(fit(met(a_b=2 * ENOUGH)), cut, league(PAIR)) is None
 
 
 def test_table_has_its_caveats_below() -> None:
-    found = league_table(timeline(met(a_b=14)), 5, league(PAIR))
+    found = league_table(timeline(met(a_b=14)), {"a": 5, "b": 5}, league(PAIR))
     assert [[row.player for row in rows] for rows in found.tables] == [["a", "b"]]
     assert prior_lines(prior=found.prior) == []
     (said,) = curtailed_lines(found.curtailed)
-    assert "a lane finishes about 2.8 games before the end of a round cuts one; set a larger `ticks`" in said
-    found = league_table(timeline(results_of(ab=(9, 0, 0))), 0, league(PAIR))
+    assert "with a a lane finishes about 2.8 games before the end of a round cuts one; set a larger `ticks`" in said
+    found = league_table(timeline(results_of(ab=(9, 0, 0))), {}, league(PAIR))
     assert curtailed_lines(found.curtailed) == []
     assert ["a weak prior" in said for said in prior_lines(prior=found.prior)] == [True]
 
@@ -137,7 +181,7 @@ def test_table_of_an_earlier_tick_has_the_players_of_that_tick() -> None:
     later = Period(100, 200, met(a_b=60, **{"b_a@100": 6}), frozenset("ab"))
     whole = timeline(met(a_b=10), later, learners="ab", snapshots=("a@100",))
     until = timeline(met(a_b=10), learners="ab", snapshots=("a@100",))
-    found = league_table(whole, 0, league(PAIR), counted=until, at=60)
+    found = standings_at(whole, until, {}, league(PAIR), at=60)
     assert [(row.player, row.score.games) for row in found.tables[0]] == [("a", 10), ("b", 10)]
 
 
@@ -146,9 +190,7 @@ def test_table_names_copies_and_resets_with_their_ticks() -> None:
     played = timeline(*[met(a_b=10, b_c=6)] * 3, learners="abc")
     whole = replace(played, beginnings={"b": [PolicyReset(100, "a")], "c": [PolicyReset(200, None)]})
     until = replace(whole, periods=whole.periods[:2])
-    now, then = (
-        league_table(whole, 0, league(PAIR), counted=counted, at=at) for counted, at in ((None, None), (until, 150))
-    )
+    now, then = (standings_at(whole, counted, {}, league(PAIR), at=at) for counted, at in ((whole, None), (until, 150)))
     said = "b is a copy of a since tick 100, c started over at tick 200: games and score count from then on"
     assert said in league_lines(now)
     assert {one["player"]: one.get("began") for one in table_data(now.tables)} == {

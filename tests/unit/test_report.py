@@ -223,8 +223,10 @@ def test_page_reports_too_many_cut_games(own: RunFolder) -> None:
     assert numbers(own)["standings"]["curtailed"] is None
     cut = [{**whole[-1], "episode": 1000 + number, "cut": True} for number in range(30)]
     own.episodes.write_text("".join(json.dumps(line) + "\n" for line in [*whole, *cut]))
-    assert numbers(own)["standings"]["curtailed"] == (read(own).results.games / 30, "round", "ticks")
-    assert "a lane finishes about" in page(read_run(own.path))
+    ratings = fit(read(own).timeline)
+    games, player = min((ratings.of(seat["policy"]).games, seat["policy"]) for seat in cut[0]["seats"])
+    assert numbers(own)["standings"]["curtailed"] == (player, games / 30, "round", "ticks")
+    assert f"with {player} a lane finishes about" in page(read_run(own.path))
     own.config.write_text(own.config.read_text().replace("ticks: 1000", f"ticks: {UNBOUNDED_TICKS}"))
     assert "a lane finishes about" not in page(read_run(own.path))
 

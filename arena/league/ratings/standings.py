@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from arena.config.members import Sides, separate_populations
 from arena.config.schema import Config
+from arena.league.metagame.meetings import meetings
 from arena.league.ratings.ranking import OrderUncertainty, equals
 from arena.league.ratings.ratings import Ratings, comparable, fit
 from arena.league.results import Results, Score
-from arena.league.timeline import PolicyReset, Timeline
+from arena.league.timeline import PolicyReset, Timeline, together
 
 ENOUGH = 30
 """Finished games per game that the end of a leg has cut, from which on a rating is taken for unbiased.
@@ -23,7 +24,10 @@ half of cut / finished: 347 Elo times that, 12 Elo at 30. A game that ends with 
 """
 
 
+_FEW, _NEARLY_ALL = 2, 0.95  # opponents of a leader, and the share of its games that they have
+
 POPULATIONS = ("first side", "second side")
+NONE_BEGUN: Mapping[str, PolicyReset] = {}
 
 
 class Row(NamedTuple):
@@ -45,9 +49,18 @@ class Row(NamedTuple):
         return self.score.points / self.score.games if self.score.games else None
 
 
-class CutGamesBias(NamedTuple):
-    """The bias by games that were cut."""
+class Narrow(NamedTuple):
+    """A leader that has met few of the others: its place rests on their ratings, not on games against the rest."""
 
+    player: str  # the leader
+    opponents: tuple[str, ...]  # that it has met in nearly all of its games, the most frequent one first
+    others: int  # the number of the other players in its table
+
+
+class CutGamesBias(NamedTuple):
+    """The bias by games that were cut: the player of whose games the largest share was cut."""
+
+    player: str
     games: float  # finished games per game that was cut: about as many as a lane plays between two cuts
     by: str  # what has cut them by its end: a `leg`, a `round`, or the `run`
     key: str  # the key of the configuration that makes these longer
@@ -62,21 +75,27 @@ class LeagueTable(NamedTuple):
     # Neighbors that have proved to be as good as each other; none where policies learn.
     equal: Sequence[OrderUncertainty] = ()
     without_winner: Sequence[str] = ()  # a line for each game without winners: why it is not rated
+    narrow: Narrow | None = None  # the leader of the first table, where its rating rests on few opponents
 
 
-def league_table(
-    timeline: Timeline, cut: int, config: Config, *, counted: Timeline | None = None, at: int | None = None
+def league_table(timeline: Timeline, cut: Mapping[str, int], config: Config) -> LeagueTable:
+    """The standings of a league at its end, see `standings_at`."""
+    return standings_at(timeline, timeline, cut, config)
+
+
+def standings_at(
+    timeline: Timeline, counted: Timeline, cut: Mapping[str, int], config: Config, *, at: int | None = None
 ) -> LeagueTable:
     """The standings of a run.
 
     Args:
         timeline: all games.
+        counted: the games up to the tick: their players are listed, with the scores of these games.
         cut: as in `ResultSet`.
         config: of the run.
-        counted: the games up to a tick: their players are listed, with the scores of these games; None: all.
-        at: that tick, at which the players are rated, by all games; None: the end.
+        at: the tick at which the players are rated, by all games; None: the end.
     """
-    now = timeline if counted is None or at is None else counted.until(at)
+    now = counted if at is None else counted.until(at)
     if not now.players:
         return LeagueTable([], prior=False, curtailed=None)
     ratings = fit(timeline, now=now, at=at)
@@ -84,19 +103,44 @@ def league_table(
     equal = (
         [] if timeline.learns else [one for each in found for one in equals(now.results, [row.player for row in each])]
     )
-    return LeagueTable(found, ratings.prior, curtailed(now.results.games, cut, config), equal)
+    narrow = narrow_leader(now, [row.player for row in found[0]])
+    return LeagueTable(found, ratings.prior, curtailed(ratings, cut, config), equal, narrow=narrow)
 
 
-def curtailed(games: int, cut: int, config: Config) -> CutGamesBias | None:
-    """The bias by games that were cut, see `ResultSet`, beside those that count; None if it is small.
+def narrow_leader(timeline: Timeline, order: Sequence[str]) -> Narrow | None:
+    """The best player of a table, if one or two others had nearly all of its games, though there are more; else None.
+
+    Of a policy that learns, newer games count more, see `metagame.meetings`. A snapshot also has the games of its
+    policy in the periods before and after it. Games of teams of several players do not count.
+    """
+    leader, others = order[0], list(order[1:])
+    if len(others) <= _FEW:
+        return None
+    games = meetings(timeline).counts_of(leader, others).sum(axis=1)
+    policy, _, tick = leader.partition("@")
+    for group in timeline.groups() if tick else ():
+        if group[0].start <= int(tick) <= group[-1].end:
+            played = together(period.results for period in group)
+            games += [played.between(policy, other).games for other in others]
+    most = np.argsort(-games, kind="stable")
+    needed = 1 + int(np.searchsorted(np.cumsum(games[most]), _NEARLY_ALL * games.sum()))
+    if not games.any() or needed > _FEW:
+        return None
+    return Narrow(leader, tuple(others[place] for place in most[:needed]), len(others))
+
+
+def curtailed(ratings: Ratings, cut: Mapping[str, int], config: Config) -> CutGamesBias | None:
+    """The player whose rating is biased most by games that were cut, see `ResultSet`; None if the bias is small.
 
     Not for tournaments, in which each lane plays a fixed number of games.
     """
-    if games >= ENOUGH * cut:
+    found = {player: ratings.of(player).games / cut[player] for player in ratings.players if cut.get(player)}
+    fewest = min(found, key=found.__getitem__, default=None)
+    if fewest is None or found[fewest] >= ENOUGH:
         return None
     if config.checkpoint_every < config.ticks:
-        return CutGamesBias(games / cut, "leg", "checkpoint_every")
-    return CutGamesBias(games / cut, "round" if config.rounds > 1 else "run", "ticks")
+        return CutGamesBias(fewest, found[fewest], "leg", "checkpoint_every")
+    return CutGamesBias(fewest, found[fewest], "round" if config.rounds > 1 else "run", "ticks")
 
 
 def populations_of(config: Config, players: Sequence[str], *, tournament: bool = False) -> Sides | None:
@@ -134,24 +178,33 @@ def tables(
     scores, begun = current.tallies(), current.newest_beginnings if isinstance(current, Timeline) else {}
     found: list[list[Row]] = []
     for scale, names in enumerate(comparable(played, ratings.players, at=at)):
-        titled = [("", names)]
-        if sides is not None:
-            titled = [
-                (title, members)
-                for title, side in zip(POPULATIONS, sides, strict=True)
-                if (members := [name for name in names if name in side])
-            ]
-        middle = [0.0] * len(titled)  # the Elo of the mean of each table
-        if len(titled) == 2:
-            means = [float(np.mean([ratings.of(name).elo for name in members])) for _, members in titled]
-            half = (means[0] - means[1] + ratings.side.value) / 2
-            middle = [half, -half]
-        for (title, members), mean in zip(titled, middle, strict=True):
-            of_table = ratings.among(members)
-            table: list[Row] = []
-            for rank, player in enumerate(of_table.order(), start=1):
-                elo, low, high = (mean + number for number in of_table.of(player)[:3])
-                score, began = scores.get(player, Score()), begun.get(player)
-                table.append(Row(rank, player, elo, low, high, score, title, scale, began))
-            found.append(table)
+        if sides is None:
+            found.append(rows(ratings.among(names), scores, scale=scale, begun=begun))
+            continue
+        members = [[name for name in names if name in side] for side in sides]
+        means = [float(np.mean([ratings.of(name).elo for name in of_side])) for of_side in members if of_side]
+        half = (means[0] - means[1] + ratings.side.value) / 2 if all(members) else 0.0
+        found += [
+            rows(ratings.among(of_side), scores, middle=middle, population=title, scale=scale, begun=begun)
+            for of_side, middle, title in zip(members, (half, -half), POPULATIONS, strict=True)
+            if of_side
+        ]
+    return found
+
+
+def rows(
+    ratings: Ratings,
+    scores: Mapping[str, Score],
+    *,
+    middle: float = 0.0,
+    population: str = "",
+    scale: int = 0,
+    begun: Mapping[str, PolicyReset] = NONE_BEGUN,
+) -> list[Row]:
+    """The rows of one table, the best player first; `middle` is the Elo of their mean."""
+    found = []
+    for rank, player in enumerate(ratings.order(), start=1):
+        elo = [middle + number for number in ratings.of(player)[:3]]
+        score, began = scores.get(player, Score()), begun.get(player)
+        found.append(Row(rank, player, elo[0], elo[1], elo[2], score, population, scale, began))
     return found
