@@ -126,6 +126,17 @@ def simulated(combinations: int, *, seeds: int = 5, experiments: int = 1000, spr
         yield means, means[:, None] + luck + rng.normal(0, 1, (combinations, seeds))
 
 
+@pytest.mark.slow
+def test_intervals_of_combinations_hold_the_truth_in_95_of_100_experiments() -> None:
+    hits = total = 0
+    for means, values in simulated(2, spread=1.0):
+        for each in rank(rows(values.tolist()), METRIC).combinations:
+            assert each.mean is not None and each.half is not None
+            hits += abs(each.mean - means[each.params["x"]]) <= each.half
+            total += 1
+    assert 0.93 <= hits / total <= 0.97
+
+
 def share_of_best(combinations: int, *, spread: float, experiments: int) -> float:
     """How often the truly best combination is first, or said to be not separable from the first one."""
     hits = 0

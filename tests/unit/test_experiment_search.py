@@ -73,6 +73,14 @@ def test_search_is_deterministic_across_a_resume(kind: str) -> None:
     assert len({told.params["rate"] for told in whole}) == 12
 
 
+@pytest.mark.slow
+def test_a_model_based_search_finds_better_values_than_chance() -> None:
+    """The median of three seeds of 30 suggestions each."""
+    tpe = sorted(searched(Search("tpe", 30, {}), 30, seed=seed)[-1].value or 0.0 for seed in range(3))
+    drawn = sorted(value_of(each) for seed in range(5) for each in draws(Search("random", 40, {}), SPACE, seed))
+    assert tpe[1] > drawn[len(drawn) * 3 // 4], "its last suggestion is among the best quarter of random ones"
+
+
 # pruning
 
 

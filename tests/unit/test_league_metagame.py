@@ -225,6 +225,14 @@ def test_games_count_where_a_player_alone_fills_its_side(results: Results) -> No
     assert found.low[0, 1] < 0.06 and found.high[0, 1] > 0.94
 
 
+def test_drawn_matrices_have_the_mean_and_the_interval_of_the_posterior(results: Results) -> None:
+    found = payoff(results, ["a", "b", "c"])
+    drawn = found.sample(np.random.default_rng(1), 100_000)
+    assert drawn.shape == (100_000, 3, 3)
+    assert drawn.mean(axis=0) == pytest.approx(found.mean, abs=3e-3)
+    assert np.quantile(drawn, 0.025, axis=0) == pytest.approx(found.low, abs=3e-3)
+
+
 def test_every_drawn_matrix_is_a_game(results: Results) -> None:
     drawn, again = (payoff(results, ["a", "b", "c"]).sample(np.random.default_rng(1), 50) for _ in range(2))
     assert drawn + drawn.transpose(0, 2, 1) == pytest.approx(np.ones((50, 3, 3)))

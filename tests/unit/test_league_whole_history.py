@@ -239,6 +239,14 @@ def test_snapshot_is_its_policy_at_its_tick() -> None:
     assert fit(found).of("a@100").elo - fit(found).of("t").elo > alone.of("a").elo - alone.of("t").elo + 20
 
 
+def test_policy_is_rated_as_it_is_at_the_end() -> None:
+    parts = [games(a_s=(2, 0, 18))] * 8 + [games(a_s=(18, 0, 2))] * 8
+    found = fit(timeline(*parts, learners="a"))
+    together = fit(timeline(*parts))
+    assert together.difference("a", "s").value == pytest.approx(0, abs=1e-6)
+    assert found.difference("a", "s").low > 0
+
+
 def test_copy_begins_where_its_source_is() -> None:
     parts = [games(a_s=(15, 0, 5), b_s=(2, 0, 18)), games(a_s=(15, 0, 5))]
     periods = timeline(*parts, learners="ab").periods
