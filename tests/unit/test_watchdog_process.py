@@ -132,6 +132,29 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return Clock()
 
 
+def test_long_call_is_reported_with_its_stack_and_waits(clock: Clock) -> None:
+    run = run_of()
+
+    def body(host: RoleScheduler) -> None:
+        watching = RootWatchdog(host, run, clock=clock)
+        found = []
+        for _ in range(6):
+            found.append(watching.check())
+            clock.now += 2.0
+        assert found[:5] == [None] * 5
+        failure = found[5]
+        assert failure is not None and failure.exit_code == 1
+        assert failure.who == (
+            "nothing has moved for 8 s: environment of match 0 ('game') (rank 0) has not come back from a call"
+        )
+        first, *lines = failure.message.splitlines()
+        assert first == "environment of match 0 ('game') (rank 0) has not come back from one call for 10 s"
+        assert any(f'File "{__file__}"' in line and "in body" in line for line in lines)
+        assert sum("waits for the answer of the environment of match 0" in line for line in lines) == 2
+
+    in_game(run, body)
+
+
 def test_time_while_stopped_or_starved_is_not_counted(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     run = run_of()
 

@@ -154,6 +154,32 @@ def test_watchdog_reports_a_circle_while_another_match_plays(world: World) -> No
     assert "match 1" not in failure.message
 
 
+def test_watchdog_names_an_endless_call_with_its_stack(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watchdog, "peek", lambda process: {world.address_of(process): IN_GAME})
+    checker = watchdog_of(world)
+    world.runs(ENVIRONMENT)
+    world.waits(BLUE, ENVIRONMENT, Tag.REPLY)
+    world.waits(RED, ENVIRONMENT, Tag.REPLY)
+    failure = pass_time(world, checker, 20.0, each=lambda: checker.note_message(4, Progress(1, 3, ())))
+    first, frame, *others = failure.message.splitlines()
+    assert failure.who == "environment of match 0 ('game'): not come back from a call"
+    assert first.startswith("environment of match 0 ('game') (rank 1) has not come back from one call for ")
+    assert frame == '  File "/home/user/game.py", line 7, in step'
+    assert sum(line.startswith("worker") for line in others) == 2
+    assert others[-1] == "one call of a game or an algorithm may take 8 s; `watchdog_s` can give it more"
+
+
+def test_watchdog_gets_stacks_of_another_node_from_a_neighbor() -> None:
+    world = World(node="there")
+    checker = watchdog_of(world)
+    for address in (RED, 4, 5, 6):
+        world.waits(address, ENVIRONMENT, Tag.REPLY)
+    failure = pass_time(world, checker, 20.0)
+    assert failure.who.startswith("nothing has moved for ")
+    assert failure.who.endswith("environment of match 0 ('game'), and 1 more: not come back from a call")
+    assert failure.message.splitlines()[1] == '  File "/home/user/game.py", line 7, in step'
+
+
 def test_watchdog_accepts_any_number_of_short_calls(world: World) -> None:
     checker = watchdog_of(world)
 
