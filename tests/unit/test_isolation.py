@@ -80,3 +80,11 @@ def test_game_that_raises_leaves_no_settings_behind() -> None:
     with pytest.raises(RuntimeError, match="no"):
         game.step([np.zeros(1, np.int64)])
     assert (np.geterr(), torch.get_default_dtype()) == (errors, torch.float32)
+
+
+def test_isolated_game_can_be_copied() -> None:
+    game = adapt(Bits, {}, 1)
+    game.reset(np.ones(1, np.bool_), [3])
+    actions = [np.zeros(1, np.int64)]
+    other = copy.deepcopy(game)
+    assert game.step(actions).frame.observations[0].tolist() == other.step(actions).frame.observations[0].tolist()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import queue
 import random
+import signal
 import struct
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from arena.errors import ProtocolError
 from arena.external.shared_memory import (
     ActionError,
     Driver,
+    LayoutError,
     LinkError,
     NoRoom,
     PeerClosed,
@@ -31,6 +33,7 @@ from arena.external.shared_memory import (
     UnsafeFile,
     decode,
 )
+from arena.external.shared_memory.keeper import processes_of
 from arena.external.shared_memory.layout import no_op_actions
 from arena.external.shared_memory.link_file import next_path
 from link_layout import Group, file_of, places
@@ -136,6 +139,20 @@ def test_a_program_that_fails_is_named(kind: str, kind_of_error: type[LinkError]
         while True:
             link.give()
             link.await_rows()
+
+
+@pytest.mark.parametrize(
+    "size", [pytest.param(5, marks=pytest.mark.long), 15, 155, pytest.param(440, marks=pytest.mark.long)]
+)
+def test_truncated_file_is_an_error(size: int, tmp_path: Path) -> None:
+    with driver("cuts", tmp_path, str(size), step_s=0.5, close_s=0.2) as link:
+        with pytest.raises((LayoutError, PeerSilent)) as caught:
+            link.reset()
+            while True:
+                link.give()
+                link.await_rows()
+        if size > 17:
+            assert isinstance(caught.value, LayoutError)
 
 
 class ModelDriver:
@@ -353,3 +370,29 @@ def test_too_many_changes_are_refused(tmp_path: Path) -> None:
     assert next_path(tmp_path / ("name" + 199 * "_")).name == "name" + 200 * "_"
     with pytest.raises(NoRoom, match="changed 200 times: raise `side_channel_bytes`"):
         next_path(tmp_path / ("name" + 200 * "_"))
+
+
+@pytest.mark.parametrize("kind", ["hangs", pytest.param("silent", marks=pytest.mark.long)])
+def test_nothing_is_left_when_the_driver_is_killed(kind: str, tmp_path: Path) -> None:
+    script = (
+        "import sys, time; sys.path[:0] = sys.argv[3:]; import link_programs\n"
+        "from arena.external.shared_memory import Driver\n"
+        "command, variables = link_programs.command(sys.argv[1]), link_programs.environment()\n"
+        "link = Driver(command, environment=variables, folder=sys.argv[2])\n"
+        "link.give(reset=True)\n"
+        "print(link.path, flush=True)\n"
+        "while True:\n"
+        "    if link.poll() is not None: link.give()\n"
+        "    time.sleep(0.001)\n"
+    )
+    paths = [str(Path(__file__).parents[1] / "support"), str(Path(__file__).parents[2])]
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, kind, str(tmp_path), *paths], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    path = process.stdout.readline().strip()
+    wait_for(lambda: bool(processes_of({path: None})))
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    process.stdout.close()
+    wait_for(lambda: not processes_of({path: None}) and not list(tmp_path.glob("mpi-policy-arena-*/*")), timeout=600)
