@@ -92,6 +92,27 @@ def flip(folder: RunFolder, path: Path) -> None:
     path.write_bytes(content)
 
 
+@pytest.mark.parametrize(
+    ("name", "harm", "expected"),
+    [
+        ("boundaries/000000000040.json", remove, 30),
+        ("episodes.jsonl", halve, 20),
+        ("episodes.jsonl", remove, None),
+    ],
+)
+def test_incomplete_boundary_is_skipped_for_an_older_one(
+    name: str, harm: Any, expected: int | None, folder: RunFolder
+) -> None:
+    for tick in (10, 20, 30, 40):
+        leg(folder, tick)
+    assert newest(folder) == 40
+    path = folder.path / name
+    harm(folder, path)
+    size = path.stat().st_size if path.exists() else None
+    assert newest(folder) == expected
+    assert size == (path.stat().st_size if path.exists() else None), "reading changes nothing"
+
+
 def passed_over(folder: RunFolder) -> tuple[int, str]:
     """The newest whole boundary, and the line about the newest one, which is not."""
     lines: list[str] = []

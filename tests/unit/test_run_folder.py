@@ -1,9 +1,10 @@
-"""The run folder: its tree, and exclusive use of it by its lock."""
+"""The run folder: its tree, its permissions, and exclusive use of it by its lock."""
 
 from __future__ import annotations
 
 import errno
 import fcntl
+import json
 import os
 import socket
 import stat
@@ -17,6 +18,7 @@ import pytest
 
 from arena.errors import ConfigError
 from arena.records.folder import RunFolder
+from arena.records.formats import PlanFile, write_document
 from arena.records.lock import RunLock, is_left, refuse_locked
 
 
@@ -25,6 +27,18 @@ def started(path: Path) -> RunFolder:
     folder = RunFolder.open(path)
     folder.write_config("name: x\n")
     return folder
+
+
+def test_a_new_run_gets_a_private_tree(tmp_path: Path) -> None:
+    folder = RunFolder.open(tmp_path / "runs" / "x")
+    folder.write_config("seed: 7\n")
+    write_document(folder.plan, PlanFile("x", 6, (), ()))
+    names = ["checkpoints", "checksums", "config.yaml", "logs", "plan.json"]
+    assert sorted(path.name for path in folder.path.iterdir()) == names
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (folder.path, folder.logs, folder.checkpoints)} == {0o700}
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (folder.config, folder.plan)} == {0o600}
+    assert folder.config.read_text() == "seed: 7\n"
+    assert json.loads(folder.plan.read_text()) == {"name": "x", "processes": 6, "matches": [], "ranks": []}
 
 
 def test_runs_of_one_name_get_folders_of_their_own(tmp_path: Path) -> None:

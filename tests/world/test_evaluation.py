@@ -19,8 +19,9 @@ from arena.errors import ConfigError
 from arena.records import boundary, checkpoint
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
+from arena.records.lock import RunLock
 from arena.run import evaluation as evaluating
-from arena.run import loop
+from arena.run import lead, loop
 from arena.run.prepare import prepare
 from in_process import one_match
 
@@ -132,6 +133,23 @@ def test_evaluation_after_resume_drops_later_records(tmp_path: Path, monkeypatch
     assert updates == [line["update"] for line in JournalReader(whole.metrics)]
     assert folder.episodes.read_bytes() == whole.episodes.read_bytes()
     assert "every: 40" in folder.config.read_text()
+
+
+def test_folder_is_locked_during_an_evaluation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    held: list[str] = []
+    played = lead.play_legs
+
+    def watched(scheduler: Any, roles: Any, run: Any, *given: Any) -> Any:
+        if "evaluations" in str(run.path):
+            with pytest.raises(ConfigError) as caught:
+                RunLock.take(tmp_path / "run")
+            held.append(str(caught.value))
+        return played(scheduler, roles, run, *given)
+
+    monkeypatch.setattr(lead, "play_legs", watched)
+    train(duel(), tmp_path / "run")
+    assert len(held) == 3
+    assert all("another run writes into this folder" in words for words in held)
 
 
 def test_a_signal_during_an_evaluation_ends_the_run_at_its_boundary(

@@ -79,6 +79,15 @@ def updates(folder: RunFolder, policy: str) -> list[tuple[int, int]]:
     return [(line["update"], line["ticks"]) for line in lines]
 
 
+def test_policies_with_different_intervals_resume_without_loss(tmp_path: Path) -> None:
+    broken(duel(ticks=200, blue=brittle(every=10), red=brittle(every=15, fails_at=104)), tmp_path)
+    played = resume(duel(ticks=200, blue=brittle(every=10), red=brittle(every=15)), tmp_path)
+    assert played.run.leg.start == 100
+    assert played.notes[:2] == [("loaded", 100)] * 2
+    assert updates(played.folder, "blue") == [(number, 10 * number) for number in range(1, 21)]
+    assert updates(played.folder, "red") == [(number, 15 * number) for number in range(1, 14)]
+
+
 def test_resume_drops_records_after_the_boundary(tmp_path: Path) -> None:
     folder = broken(duel(ticks=200, blue=brittle(fails_at=115)), tmp_path)
     (folder.boundaries / "000000000100.json").unlink()  # as if it had been killed just before that was written
