@@ -13,7 +13,7 @@ import pytest
 from arena import Trainer
 from arena.errors import ConfigError
 from in_process import one_match
-from run_cli import alone, differing, finish, living, start, wait_for, write
+from run_cli import alone, differing, finish, living, start, trained, wait_for, write
 from slow_results import json_lines, without_clock
 
 PPO = {"algorithm": "ppo", "options": {"n_steps": 16, "minibatch_size": 32, "hidden_sizes": [8]}}
@@ -50,6 +50,38 @@ def test_iterations_leave_the_bytes_of_the_command(tmp_path: Path) -> None:
         assert again.done
     assert differing(tmp_path / "run", known) == []
     assert without_clock(tmp_path / "run") == without_clock(known)
+
+
+@pytest.mark.long
+def test_iterations_of_several_processes_leave_the_same_bytes(tmp_path: Path) -> None:
+    data = {**DUEL, "ticks": 400, "evaluation": {"every": 100, "episodes": 2}}
+    known = alone(tmp_path, data)
+    program = """
+import sys
+from arena import Trainer
+begin, end = map(int, sys.argv[1:3])
+trainer = Trainer("config.yaml", run_dir="run", ranks=None) if begin == 0 else Trainer.restore("run", ranks=None)
+with trainer:
+    assert trainer.ticks == begin
+    observation = None
+    while trainer.ticks < end:
+        result = trainer.train()
+        assert result["ticks"] == 20 * result["training_iteration"] == trainer.ticks
+        player = trainer.policy("blue")
+        observation = player.observation_space.sample() if observation is None else observation
+        assert trainer.compute_action(observation, policy="blue") == player.act(observation)
+        trainer.evaluate(2, greedy=result["training_iteration"] % 2 == 0)
+        trainer.set_state("blue", trainer.state("blue"))
+        if trainer.ticks == 160:
+            trainer.save("saved")
+"""
+    (tmp_path / "program.py").write_text(program)
+    for begin, end in ((0, 160), (160, 280), (280, 400)):  # a new process goes on each time
+        ended = finish(start([sys.executable, "program.py", str(begin), str(end)], tmp_path), timeout=400)
+        assert ended.code == 0, ended.err
+    for run in (trained(tmp_path, "config.yaml", "--resume", run="saved", ranks=2), tmp_path / "run"):
+        assert differing(run, known) == []
+        assert without_clock(run) == without_clock(known)
 
 
 INTERRUPTED = """
