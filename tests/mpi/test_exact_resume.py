@@ -11,13 +11,17 @@ from in_process import one_match
 from run_cli import alone, differing, finish, kill_all, living, newest_boundary, started, trained, wait_for
 
 LEARNERS = {name: {"algorithm": "learners:VectorLearner"} for name in ("blue", "red")}
+PPO = {
+    name: {"algorithm": "ppo", "options": {"n_steps": steps, "minibatch_size": 64, "hidden_sizes": [16]}}
+    for name, steps in (("blue", 32), ("red", 48))
+}
 
 
-def duel(*, ticks: int, every: int) -> dict[str, Any]:
+def duel(policies: Any = LEARNERS, *, ticks: int, every: int) -> dict[str, Any]:
     """Two matches of two learners: seven roles."""
     game = {"make": "touchdown", "kwargs": {"max_steps": 60}}
     match = {"lanes": 4, "copies": 2}
-    return one_match(game, LEARNERS, ticks=ticks, match=match, name="duel", seed=4, checkpoint_every=every)
+    return one_match(game, policies, ticks=ticks, match=match, name="duel", seed=4, checkpoint_every=every)
 
 
 def test_run_resumed_in_another_packing_is_bit_equal(tmp_path: Path) -> None:
@@ -27,6 +31,27 @@ def test_run_resumed_in_another_packing_is_bit_equal(tmp_path: Path) -> None:
     run, whole = alone(tmp_path, config, "--resume", run="run"), alone(tmp_path, config)
     assert (whole / "episodes.jsonl").read_bytes().count(b"\n") > 50
     assert differing(run, whole) == []
+
+
+@pytest.mark.parametrize(
+    ("policies", "every", "ranks"),
+    [(LEARNERS, 150, 3), pytest.param(PPO, 300, 7, marks=pytest.mark.long)],
+    ids=["learners", "ppo"],
+)
+def test_run_killed_twice_is_bit_equal_after_resume(policies: Any, every: int, ranks: int, tmp_path: Path) -> None:
+    config, run = duel(policies, ticks=8 * every, every=every), tmp_path / "run"
+    whole = alone(tmp_path, config)
+    for reached, resume in ((every, []), (4 * every, ["--resume"])):
+        process = started(tmp_path, config, *resume, ranks=ranks)
+        lines = run / "metrics.jsonl"
+        wait_for(lambda reached=reached: newest_boundary(run) >= reached)
+        size = lines.stat().st_size
+        wait_for(lambda: lines.stat().st_size > size)  # noqa: B023 - waits here: the next leg is under way
+        assert process.poll() is None, "it is still playing"
+        assert kill_all(tmp_path) > ranks, "its processes and the launcher"
+        assert finish(process).code != 0
+        assert reached <= newest_boundary(run) < 8 * every
+    assert differing(trained(tmp_path, config, "--resume", ranks=ranks), whole) == []
 
 
 @pytest.mark.long
