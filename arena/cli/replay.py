@@ -157,7 +157,9 @@ def _verify_all(
         if match in (None, line.match) and round in (None, line.round) and lane in (None, line.lane)
         if (line.round, line.match, line.lane, line.episode) not in recorded
     ]
-    since = min((start_and_lane(path)[0] for one in replays.matches for path in lanes_in(one.path)), default=0)
+    since = min(
+        (start_and_lane(path)[0] for one in replays.matches for path in lanes_in(one.path, "replay")), default=0
+    )
     status, absent = 0, Counter((line.round, line.match) for line in missing)
     if (
         any(line.tick - line.length >= since for line in missing)

@@ -118,7 +118,7 @@ class MatchSamples:
     def parts(self) -> Iterator[Part]:
         """All parts, block by block of lanes, each in the order of ticks."""
         columns = Manifest(self.match, self.env, self.entities, external=self.external).columns()
-        for path in sorted(lanes_in(self.path), key=lambda path: start_and_lane(path)[::-1]):
+        for path in sorted(lanes_in(self.path, "npz"), key=lambda path: start_and_lane(path)[::-1]):
             arrays = read_arrays(path)
             try:
                 if arrays.keys() != columns.keys():
@@ -319,7 +319,7 @@ def open_dataset(path: Path | str) -> Samples:
     refuse_links(path, {"samples": None, "config.yaml": None} if of_run else None)
     home = path / "samples" if (path / "samples").is_dir() else path
     # A manifest is written before the first part.
-    found = [folder for folder in matches_in(home) if lanes_in(folder) or (folder / MANIFEST).exists()]
+    found = [folder for folder in matches_in(home) if lanes_in(folder, "npz") or (folder / MANIFEST).exists()]
     if not found:
         raise ConfigError(
             "no recorded samples here: name a run folder whose configuration says `record: samples`, or the folder "

@@ -231,19 +231,21 @@ def start_and_lane(path: Path) -> tuple[int, int]:
     return int(found[1]), int(found[2])
 
 
-def lanes_in(match: Path) -> list[Path]:
+def lanes_in(match: Path, suffix: str) -> list[Path]:
     """The files of `lanes_path` of a match, by ticks and lanes; their content is not checked."""
-    return sorted((path for path in match.glob("*.lane-*") if _OF_LEG.fullmatch(path.name)), key=start_and_lane)
+    found = match.glob(f"*.lane-*.{suffix}")
+    return sorted((path for path in found if _OF_LEG.fullmatch(path.name)), key=start_and_lane)
 
 
-def forget_lanes(match: Path, tick: int) -> None:
+def forget_lanes(match: Path, suffix: str, tick: int) -> None:
     """Removes what a match has recorded after a tick, at which a leg has ended: no file holds ticks of two legs.
 
     No process may be writing it. Without a file the manifest goes too: another match may get this number next.
     """
-    for path in [*match.glob(".*.part"), *(path for path in lanes_in(match) if start_and_lane(path)[0] >= tick)]:
+    later = [path for path in lanes_in(match, suffix) if start_and_lane(path)[0] >= tick]
+    for path in [*match.glob(f".*.{suffix}.part"), *later]:
         path.unlink()
-    if not lanes_in(match):
+    if not lanes_in(match, suffix):
         checksums.drop(match / MANIFEST)
         (match / MANIFEST).unlink(missing_ok=True)
 

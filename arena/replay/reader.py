@@ -101,7 +101,7 @@ class MatchReplays:
     @cached_property
     def recordings(self) -> tuple[Recording, ...]:
         """All files, in the order of ticks and lanes."""
-        found = (_recording(path, self.manifest) for path in lanes_in(self.path))
+        found = (_recording(path, self.manifest) for path in lanes_in(self.path, "replay"))
         return tuple(recording for recording in found if recording is not None)
 
     def episodes(self) -> list[Episode]:
@@ -171,7 +171,7 @@ def read_replays(path: Path | str) -> Replays:
     home = path / "replays"
     matches = []
     for folder in matches_in(home):
-        files, manifest = lanes_in(folder), folder / MANIFEST  # the manifest is written before the first file
+        files, manifest = lanes_in(folder, "replay"), folder / MANIFEST  # the manifest is written before the first file
         if files and not manifest.exists():
             raise damaged(manifest, "it is missing, but there are replay files in its folder")
         if manifest.exists():

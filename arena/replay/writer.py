@@ -49,7 +49,9 @@ class ReplayWriter:
         self._folder = match_path(replays, manifest.match, round=manifest.round)
         self._manifest = manifest.to_bytes()
         path = self._folder / MANIFEST
-        stays = any(start_and_lane(file)[0] < start for file in lanes_in(self._folder))  # later files are played again
+        stays = any(
+            start_and_lane(file)[0] < start for file in lanes_in(self._folder, "replay")
+        )  # later files are played again
         if stays and path.exists() and path.read_bytes() != self._manifest:
             raise ConfigError(
                 "holds replays of another match than the one that has this number now (matches are renumbered when "

@@ -174,8 +174,9 @@ def forget(run: Run) -> int:
         # A policy that had finished before its leg was cut short has a checkpoint at the planned end of the leg.
         checkpoint.discard_after(folder.checkpoints_path(name), found.checkpoints.get(name, start))
     boundaries.cut_journals(folder, found)
-    for match in (*matches_in(folder.samples), *matches_in(folder.replays)):
-        forget_lanes(match, start)
+    for home, suffix in ((folder.samples, "npz"), (folder.replays, "replay")):
+        for match in matches_in(home):
+            forget_lanes(match, suffix, start)
     evaluations.forget_after(folder, start)
     # By their ticks: `on_checkpoint` may measure when the boundary is on the disk already.
     journal.forget_after(folder.measures, MeasureLine, lambda line: line.tick, start)

@@ -70,11 +70,13 @@ def test_samples_of_later_legs_are_forgotten(tmp_path: Path, monkeypatch: pytest
         played(tmp_path, 5 * leg + 1, 5 * leg + 5, at=5 * leg + 5, ends=((1, 1), (0, 1)))
     folder = match_path(tmp_path, 3)
     (folder / ".000000000005.lane-0002.npz.part").write_bytes(b"half")
-    forget_lanes(folder, 10)
+    (folder / "000000000000.lane-0002.replay").write_bytes(b"mine")
+    forget_lanes(folder, "npz", 10)
     assert ticks(tmp_path) == [[1, 2], [3, 4], [5], [6, 7], [8, 9], [10]]
     assert [at for part in match_of(tmp_path).parts() for at in part.ends[1][0].tolist()] == [5, 5, 10, 10]
-    forget_lanes(folder, 0)
-    assert not [path for path in folder.iterdir() if path.is_file()], "another match may get this number"
+    forget_lanes(folder, "npz", 0)
+    left = [path.name for path in folder.iterdir() if path.is_file()]
+    assert left == ["000000000000.lane-0002.replay"], "another match may get this number"
 
 
 def test_missing_ticks_split_episodes(tmp_path: Path) -> None:

@@ -145,7 +145,7 @@ def test_unfinished_episode_is_not_listed(tmp_path: Path) -> None:
 def test_partial_last_chunk_is_skipped(left: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("arena.replay.writer._MOST_TICKS", 8)
     Writer(tmp_path).play(24).close()
-    (path,) = lanes_in(folder(tmp_path))
+    (path,) = lanes_in(folder(tmp_path), "replay")
     sizes = [len(framed(chunk)) for chunk in chunks_in(path)]
     path.write_bytes(path.read_bytes()[: sum(sizes[:2]) + left])
     assert recordings(tmp_path)[0].ticks == 16
@@ -196,7 +196,7 @@ def test_invalid_manifest_is_refused(change: Any, words: str, tmp_path: Path) ->
 @pytest.mark.slow
 def test_changed_byte_is_detected(tmp_path: Path) -> None:
     Writer(tmp_path).play(9).close()
-    (path,) = lanes_in(folder(tmp_path))
+    (path,) = lanes_in(folder(tmp_path), "replay")
     data = path.read_bytes()
     for at in range(0, len(data), 4):
         path.write_bytes(data[:at] + bytes([data[at] ^ 4]) + data[at + 1 :])
@@ -223,7 +223,7 @@ def bad_begins(chunk: Chunk) -> Iterator[Any]:
 
 def test_invalid_chunks_are_refused(tmp_path: Path) -> None:
     Writer(tmp_path, length=100).play(9).close()
-    (path,) = lanes_in(folder(tmp_path))
+    (path,) = lanes_in(folder(tmp_path), "replay")
     (chunk,) = chunks_in(path)
     wrong = [
         [changed(chunk, tick=1)],
@@ -244,11 +244,12 @@ def test_invalid_chunks_are_refused(tmp_path: Path) -> None:
 
 def test_foreign_files_are_left_alone(tmp_path: Path) -> None:
     Writer(tmp_path).play(4).close()
-    for name in ("notes.replay", "0x1.lane-1.replay", "000000000000.lane-0002.replay.part"):
+    names = ("notes.replay", "0x1.lane-1.replay", "000000000000.lane-0002.replay.part", "000000000000.lane-0002.npz")
+    for name in names:
         (folder(tmp_path) / name).write_bytes(b"mine")
-    forget_lanes(folder(tmp_path), 0)
+    forget_lanes(folder(tmp_path), "replay", 0)
     left = [path for path in folder(tmp_path).iterdir() if path.is_file()]
-    assert [path.read_bytes() for path in left] == [b"mine"] * 3
+    assert [path.read_bytes() for path in left] == [b"mine"] * len(names)
 
 
 @pytest.mark.parametrize(
