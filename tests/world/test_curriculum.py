@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +11,13 @@ import pytest
 from test_results_in_runs import LEARNER, RANDOM, left, train
 
 from arena.cli.main import main
-from arena.config import parse_config
+from arena.config import Config, parse_config
 from arena.config.yaml import dump
 from arena.errors import ConfigError
 from arena.records import boundary, checkpoint
 from arena.records.folder import RunFolder
+from arena.records.journal import JournalReader
+from arena.run import hooks
 from arena.run.planning import checked_plan
 from fakes import all_equal
 from in_process import NOTES, one_match
@@ -95,6 +99,44 @@ def test_frozen_policy_is_unchanged_and_learns_again_when_thawed(tmp_path: Path)
     last = checkpoint.load(checkpoint.path_of(run / "checkpoints" / "blue", 5 * LEG))
     assert last.update == len(updates)
     assert weights(run, 5 * LEG) != kept
+
+
+def test_boundary_neither_reads_nor_applies_earlier_lines_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The work of a boundary is the same after any number of them."""
+    read: Counter[str] = Counter()  # bytes by name of the journal
+    checked: list[str] = []
+    decoded, check = JournalReader._decoded, hooks.check_change
+
+    def counted(self: JournalReader, decode: Callable[[bytes], Any], **settings: Any) -> Iterator[Any]:
+        def noted(raw: bytes) -> Any:
+            read[self.path.name] += len(raw)
+            return decode(raw)
+
+        return decoded(self, noted, **settings)
+
+    def check_counted(config: Config, key: str, value: Any) -> None:
+        checked.append(key)
+        check(config, key, value)
+
+    monkeypatch.setattr(JournalReader, "_decoded", counted)
+    monkeypatch.setattr(hooks, "check_change", check_counted)
+    data = {
+        **LONGER,
+        "ticks": 100,
+        "checkpoint_every": 10,
+        "policies": {"blue": RANDOM, "red": RANDOM},
+        "curriculum": {"class": "curricula:Says", "options": {"what": {"envs.game.kwargs.max_steps": 7}}},
+        "evaluation": {"every": 50, "episodes": 1},
+        "stop": {"ticks": 1000},
+        "best": {"metric": "episode_len_mean"},
+    }
+    run = train(data, tmp_path / "run")
+    assert (len(checked), read["changes.jsonl"]) == (9, 0)
+    assert read["result.json"] <= (run / "result.json").stat().st_size
+    assert [line["tick"] for line in json_lines(run / "changes.jsonl")] == [*range(10, 100, 10)]
+    assert max(line["length"] for line in json_lines(run / "evaluations" / "tick-000000000050" / "episodes.jsonl")) <= 7
 
 
 def test_evaluation_plays_the_current_game(tmp_path: Path) -> None:
