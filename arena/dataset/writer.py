@@ -11,7 +11,7 @@ A leg ends with a flush, so a part never holds ticks of two legs.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -82,11 +82,11 @@ class SampleWriter:
     def begin(self, frame: Frame, lanes: NDArray[np.bool_]) -> None:
         """Adds the first observations of the lanes [L] in which an episode begins."""
         self._next["begins"] |= lanes
-        for name, found in self._seen(frame).items():
-            if isinstance(found, Ragged):
-                self._next[name] = self._next[name].replaced(found, lanes)
+        for name, leaf in self._seen(frame):
+            if isinstance(leaf, Ragged):
+                self._next[name] = self._next[name].replaced(leaf.astype(self._columns[name].dtype), lanes)
             else:
-                self._next[name][lanes] = found[lanes]
+                self._next[name][lanes] = leaf[lanes]
 
     def add(
         self,
@@ -128,7 +128,10 @@ class SampleWriter:
                 else:
                     played[name] = self._stored(name, leaf.kept(played["active"][:, index]))
         self._ticks.append(played)
-        self._next = {"begins": np.zeros(len(self._lanes), np.bool_), **self._seen(step.frame)}
+        ragged = [column for column in played.values() if isinstance(column, Ragged)]
+        self._ragged_bytes += sum(column.values.nbytes or column.total for column in ragged)  # also without features
+        self._next = {name: self._stored(name, leaf) for name, leaf in self._seen(step.frame)}
+        self._next["begins"] = np.zeros(len(self._lanes), np.bool_)
         self._end(step.terminated | step.truncated)
 
     def truncate(self, playing: NDArray[np.bool_]) -> None:
@@ -175,26 +178,22 @@ class SampleWriter:
             write_arrays(file, part)
         self._ticks, self._ragged_bytes = [], 0
 
-    def _seen(self, frame: Frame) -> dict[str, Any]:
-        """The columns of what is seen before a tick; copies."""
-        found: dict[str, Any] = {"active": frame.active.copy()}
+    def _seen(self, frame: Frame) -> Iterator[tuple[str, Any]]:
+        """The columns of what is seen before a tick, not copied."""
+        yield "active", frame.active
         if frame.external is not None:
-            found["given"] = frame.external.given.copy()
+            yield "given", frame.external.given
         for index, entity in enumerate(self._entities):
             for number, leaf in enumerate(flatten(entity.observation_space, frame.observations[index])):
-                name = f"{index}/observation/{number}"
-                found[name] = self._stored(name, leaf)
+                yield f"{index}/observation/{number}", leaf
             if entity.mask_size:
                 mask = frame.masks[index]
-                found[f"{index}/mask"] = np.zeros((len(self._lanes), entity.mask_size), np.int8)
-                found[f"{index}/mask"][...] = 0 if mask is None else mask
-        return found
+                yield f"{index}/mask", np.zeros((len(self._lanes), entity.mask_size), np.int8) if mask is None else mask
 
     def _stored(self, name: str, leaf: Any) -> Any:
         """A copy of a leaf [L, ...], as its column stores it."""
         if not isinstance(leaf, Ragged):
             return np.array(leaf, self._columns[name].dtype)
-        self._ragged_bytes += leaf.values.nbytes or leaf.total  # items without features count, too
         return leaf.astype(self._columns[name].dtype).copy()
 
     def _end(self, ended: NDArray[np.bool_]) -> None:
