@@ -21,8 +21,9 @@ def learners(transport: str = "auto") -> dict[str, Any]:
 
 
 def digests(run: Path) -> list[float]:
-    """The averages of the members, update by update."""
-    return [json.loads(line)["digest"] for line in (run / "metrics.jsonl").read_text().splitlines()]
+    """The averages of the members, update by update: lines of several workers stand in the order of their arrival."""
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [line["digest"] for line in sorted(lines, key=lambda line: line["update"])]
 
 
 @pytest.fixture(scope="module")

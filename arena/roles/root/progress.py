@@ -56,8 +56,10 @@ class RunProgress:
         """Records an update of a policy."""
         self.recorder.update(record)
         self._scoreboard.update(record)
-        self.updates[record.policy] = record.update
-        self.seconds[record.policy] = record.seconds
+        # Where a group's root has left, its last update may arrive after the first one of its successor.
+        if record.update > self.updates.get(record.policy, 0):
+            self.updates[record.policy] = record.update
+            self.seconds[record.policy] = record.seconds
 
 
 def log_restart(folder: RunFolder, restarted: Restarted) -> str:
