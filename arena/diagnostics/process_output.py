@@ -26,8 +26,13 @@ class ProcessOutput(NamedTuple):
 
 
 def ask(command: Sequence[str], *, seconds: float, settings: Mapping[str, str] | None = None) -> ProcessOutput:
-    """Runs a command to its end, or ends it when its time is over: a launcher can end its processes first."""
-    process = subprocess.Popen(
+    """Runs a command to its end, or ends it when its time is over."""
+    return finished(started(command, settings), seconds)
+
+
+def started(command: Sequence[str], settings: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
+    """A command that runs in a session of its own, with these environment variables; None: with those of here."""
+    return subprocess.Popen(
         command,
         env=dict(settings) if settings is not None else None,
         stdin=subprocess.DEVNULL,
@@ -37,6 +42,10 @@ def ask(command: Sequence[str], *, seconds: float, settings: Mapping[str, str] |
         errors="replace",
         start_new_session=True,
     )
+
+
+def finished(process: subprocess.Popen[str], seconds: float) -> ProcessOutput:
+    """Waits for a `started` command, and ends it when its time is over: a launcher can end its processes first."""
     try:
         out, err = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:

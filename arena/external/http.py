@@ -60,7 +60,7 @@ class HttpGames(RequestQueue):
         if missing:
             raise ConfigError(f"games over HTTP need the extra `http` ({', '.join(missing)} is missing)")
         self._settings = settings = Settings.of(kwargs, copy)
-        self._actor, interface = settings.played()
+        self._actor, interface = settings.actor_and_interface()
         super().__init__(interface)
         self.policies: Sequence[str] = [""] * len(interface.entities)
         self.metrics = Metrics()

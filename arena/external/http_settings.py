@@ -37,8 +37,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     actor_threads: Count | None = None  # for actors whose methods are functions; null: one per slot
     stateless_actors: Count = 1  # for requests without a game
     dialect: Literal["published", "later"] = "published"  # later: `session`, `stop`, and `auto` without `step_kind`
-    drain_s: _Pause = 10.0  # as long as running games may go on when `arena serve` is to end; not used in training
-    keep_alive_s: _Pause = 300.0  # as long as a connection without requests stays open, and as a request may take
+    drain_s: _Pause = 10.0  # how long running games may go on when `arena serve` is to end; not used in training
+    keep_alive_s: _Pause = 300.0  # how long a connection without requests stays open, and how long a request may take
     allowed_hosts: tuple[str, ...] = ()  # names of this server besides loopback's and `host`, as of a reverse proxy
 
     @classmethod
@@ -48,7 +48,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         port = convert(cls, {"port": settings.port + copy if settings.port else 0}, "").port
         return msgspec.structs.replace(settings, port=port)
 
-    def played(self) -> tuple[Any, Interface]:
+    def actor_and_interface(self) -> tuple[Any, Interface]:
         """The class of the actors, and the interface of their games; a `ConfigError` if they do not fit."""
         if self.actor in ("json", "raw"):
             interface = declared_interface(self.entities, self.like)

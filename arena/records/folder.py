@@ -209,7 +209,7 @@ NAMES: Names = dict.fromkeys(
 
 
 def match_path(home: Path, match: int, *, round: int | None = None) -> Path:
-    """The folder of what a match has recorded, in `samples` or `replays`; without a round that of a run without."""
+    """The folder of what a match has recorded, in `samples` or `replays`; `round` None: of a run without rounds."""
     return (home if round is None else home / f"round-{round:04d}") / f"match-{match:04d}"
 
 

@@ -9,7 +9,6 @@ mpirun              finds, starts, watches and ends the launcher, and starts it 
                     starts a program that ends with the process that has started it
 remote_hosts        runs programs on other hosts, to learn whether they answer and what they have
 loop, lead          plays the stages, in the processes of the launcher or in this one; what rank 0 does in it
-shared_folder       finds out whether all hosts see the run folder
 watchdog            ends a run whose root hangs, with the help of `watchdog_process`
 console             where the output of a process goes
 controller          the connection with a program that controls the run

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import gc
 import os
+import secrets
 import signal
 import sys
 import time
@@ -24,14 +25,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from arena import registry
-from arena.errors import ConfigError, Origin
+from arena.errors import MISTAKE, ConfigError, Origin, listed
 from arena.plan.plan import Role, RoleKind
+from arena.records.atomic import private, writing
 from arena.roles.perform import failure_of, run_role
 from arena.roles.protocol import Failed, RoleFailed
 from arena.roles.run import Leg, Run
 from arena.roles.state import Display, RunState
 from arena.roles.stop import ignore_signals
-from arena.run import mpirun, shared_folder
+from arena.run import mpirun
 from arena.run.bound_process import die_with_parent
 from arena.run.console import CONSOLE_OUTPUT, Output, direct_output, log_roles, write_failure
 from arena.run.controller import Controller
@@ -45,6 +47,8 @@ if TYPE_CHECKING:
     from arena.run.lead import Leader, Present, RunCommand
     from arena.transport.mpi import World
 
+_APPEAR_SECONDS = 10.0  # for a new file to appear on other hosts: network file systems remember what was not there
+_LOOK_SECONDS = 0.1
 _ABORT_SECONDS = 5.0  # after which a failed process ends the run, if root or launcher have not done so
 
 
@@ -72,6 +76,10 @@ class Processes:
         self._world.wait_for_all()
         return unpack(self._world.broadcast(pack(value)))
 
+    def collect(self, value: Any) -> list[Any]:
+        """The values of all ranks, in their order. A collective."""
+        return [value] if self._world is None else self._world.collect(value)
+
     @contextmanager
     def hosting(self, run: Run) -> Iterator[Hosting]:
         """Inside this context, the roles of this process in a stage. A collective at its beginning and end."""
@@ -94,6 +102,39 @@ class Processes:
                 self._world.wait_for_all()
                 if communicator is not None:
                     communicator.Free()
+
+
+def _seen_by_all(run: Run, processes: Processes) -> Run | Failed:
+    """The run, or why it cannot begin: some hosts do not see its folder, in which nothing is left then. A collective.
+
+    On a host that does not see it, checkpoints and logs would go into another folder of the same name. Rank 0 makes a
+    file, whose name no process knows before, and every rank looks for it.
+    """
+    path: Path | None = None
+    if processes.rank == 0:
+        path = run.folder.logs / f".{secrets.token_hex(8)}"
+        with writing(path):
+            os.close(private(str(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+    path, here = processes.share((path, os.uname().nodename))
+    end = time.monotonic() + _APPEAR_SECONDS
+    while not (is_there := os.path.exists(path)) and time.monotonic() < end:  # `os.path`: False also after an error
+        time.sleep(_LOOK_SECONDS)
+    without = sorted({host for host, found in processes.collect((os.uname().nodename, is_there)) if not found})
+    if processes.rank == 0:
+        path.unlink()
+    if not without:
+        return run
+    if processes.rank == 0:
+        from arena.run.prepare import abandon
+
+        abandon(run)
+    return Failed(
+        "root, rank 0",
+        f"host{'s' * (len(without) > 1)} {listed(without)} cannot see the run folder {run.path} of host {here}: every "
+        "host needs it under the same path, on a file system that all share; name one with --run-dir, or start the "
+        "arena there",
+        exit_code=MISTAKE,
+    )
 
 
 class RunLoop:
@@ -257,21 +298,18 @@ class Rank:
         self._world = self._world.private()
         team = Processes(self._mpi, self._world)
         agreed: Run | Failed | None = None
-        marked: Path | None = None
         if first:
             restart = Restart.take()
             try:
                 command = self._command()
                 agreed = command.prepare(team.size, restart)
-                marked = shared_folder.mark(agreed.folder)
                 made, begun = agreed.made_folder, agreed.begun
                 mpirun.report(self._stderr, folder=str(agreed.path), made=made, begun=begun)
             except BaseException as error:
                 agreed = failure_of(error, "root, rank 0")
-        run: Run | Failed
-        run, marked = team.share((agreed, marked))
-        if marked is not None and not isinstance(run, Failed):
-            run = shared_folder.seen_by_all(run, marked, self._world)
+        run: Run | Failed = team.share(agreed)
+        if not isinstance(run, Failed):
+            run = _seen_by_all(run, team)
         if isinstance(run, Failed):
             if not first:
                 return 0  # one status is enough: Open MPI's launcher may hang when many processes fail at once

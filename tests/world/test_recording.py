@@ -13,7 +13,6 @@ import pytest
 from numpy.typing import NDArray
 
 from arena.dataset.reader import Episode, Part, open_dataset
-from arena.errors import ConfigError
 from arena.game.spaces import flatten
 from arena.roles.protocol import RoleFailed
 from faulty_games import Faulty
@@ -284,20 +283,6 @@ def test_samples_of_another_match_are_not_mixed_in(tmp_path: Path) -> None:
         play({**data, "ticks": 80}, tmp_path, resume=True)
     assert caught.value.failure.exit_code == 2
     assert files(tmp_path / "run") == before
-
-
-@pytest.mark.parametrize(("record", "suffix"), [("samples", "npz"), ("replays", "replay")])
-def test_resume_refuses_a_file_that_reaches_beyond_its_leg(record: str, suffix: str, tmp_path: Path) -> None:
-    data = run_of("games:Countdown", blue=LEARNS, record=record)
-    folder = play({**data, "ticks": 40}, tmp_path, given=True).folder
-    (folder.boundaries / f"{40:012d}.json").unlink()
-    early, late = (next((folder.path / record).rglob(f"{start:012d}.*.{suffix}")) for start in (0, 20))
-    early.write_bytes(late.read_bytes())
-    with pytest.raises(
-        ConfigError, match=f"holds ticks up to 40, .* goes on from tick 20, .* move the {record} folder"
-    ):
-        play({**data, "ticks": 80}, tmp_path, resume=True)
-    assert late.exists(), "nothing has changed"
 
 
 def test_a_record_may_begin_and_end_when_a_run_is_resumed(tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ import argparse
 import json
 import subprocess
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 
 from arena.cli.doctor import memory, mpi, software, storage
 from arena.cli.doctor.finding import Finding, Level, problem
@@ -53,11 +52,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints what every check finds; returns the exit status."""
-    checks = list(CHECKS)
-    if arguments.hosts is not None:
-        checks.append(partial(examine_hosts, parse_hosts(arguments.hosts)))
+    named = () if arguments.hosts is None else parse_hosts(arguments.hosts)
+
+    def other_hosts() -> Iterable[Finding]:
+        return examine_hosts(named) if named else ()
+
     findings = []
-    for finding in examine_machine(checks):
+    for finding in examine_machine((*CHECKS, other_hosts)):
         findings.append(finding)
         if not arguments.json:
             say(finding.line)
@@ -72,5 +73,5 @@ def examine_machine(checks: Iterable[Callable[[], Iterable[Finding]]] = CHECKS) 
         try:
             yield from check()
         except (ImportError, OSError, ValueError, subprocess.SubprocessError, ConfigError) as error:
-            subject = getattr(check, "func", check).__name__.replace("_", " ")
+            subject = check.__name__.replace("_", " ")
             yield problem(subject, f"could not be looked at: {type(error).__name__}: {error}")

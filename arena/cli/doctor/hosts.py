@@ -57,7 +57,7 @@ def state(host: Host, here: HostState, found: HostState | ProcessOutput) -> Find
     if (reason := host_problem(host, here, found)) is not None:
         return problem(subject, reason)
     assert isinstance(found, HostState)
-    if abs(found.ahead) > _CLOCK_SECONDS + found.uncertain:
+    if abs(found.ahead) > _CLOCK_SECONDS:
         return warning(subject, f"its clock is {found.ahead:+.1f} s from this host's", "synchronize clocks, as by NTP")
     if not found.has_file:
         return warning(
