@@ -598,16 +598,13 @@ def run(
                 often = f", {deaths} deaths without a new boundary, more than `restarts` allows" if restarts else ""
                 end = f"{cause}{often}"
             elif hosts:
-                left = remote_hosts.answering(hosts, os.environ)
-                lost = [host.name for host in hosts if host not in left]
-                if not left:
+                answering = remote_hosts.answering(hosts, os.environ)
+                lost = [host.name for host in hosts if host not in answering]
+                if not answering:
                     end = f"{cause}; none of the hosts answers"
                 elif lost:
                     cause = f"host {', '.join(lost)} has been lost"
-                slots = sum(host.slots for host in left)
-                if left and scale and slots < ranks:
-                    left = [host._replace(slots=-(-ranks * host.slots // slots)) for host in left]
-                hosts, ranks = left, ranks if scale else min(ranks, slots)
+                hosts, ranks = _placed(answering, ranks, scale=scale)
             if end or signals.ending:  # a signal since the processes have ended
                 break
             was_hung = is_hung
@@ -621,6 +618,14 @@ def run(
 
         RunFolder(known.folder).remove_unbegun(whole=True)
     return exit_status(status, [number for number, _ in signals.ending], output, end=end, has_resume=has_resume)
+
+
+def _placed(hosts: Sequence[Host], ranks: int, *, scale: bool) -> tuple[Sequence[Host], int]:
+    """The hosts that are left with the slots that they get, and the number of processes on them."""
+    slots = sum(host.slots for host in hosts)
+    if not scale or slots >= ranks:
+        return hosts, min(ranks, slots)
+    return [host._replace(slots=-(-ranks * host.slots // slots)) for host in hosts], ranks
 
 
 def exit_status(
