@@ -1,7 +1,7 @@
 """The contents of a run's results: a pure state machine, episodes and updates in, results out.
 
     episodes(rows)            in the order of `episodes.jsonl`
-    reach(match, tick)        all episodes of the match up to this tick were handed over
+    reach(match, tick, logged)  all episodes of the match up to this tick were handed over
     update(record), leave(policy)
     known()                   -> the results that are complete
     take(tick)                -> the result of the tick at which a leg has ended
@@ -18,6 +18,8 @@ from typing import Any, NamedTuple
 
 from arena.records.figures import Figures, Metrics
 from arena.records.metrics import EpisodeKey, EpisodeRecord, UpdateRecord, key_of
+
+NO_UPDATES: Mapping[str, float] = {}
 
 
 class Totals(NamedTuple):
@@ -68,6 +70,8 @@ class Iterations:
         self._newest: dict[str, UpdateRecord] = {}  # per policy, of this iteration or an earlier one
         self._later_updates: dict[str, deque[UpdateRecord]] = {}
         self._learners: frozenset[str] = frozenset()
+        self._updates: dict[str, int] = {}  # per policy, the newest update that was handed over
+        self._logged: dict[str, float] = {}  # per policy, the newest one that is known to have been sent in this leg
         self._reached: dict[int, int] = {}
         self._ended: set[int] = set()
         self._until = 0  # the planned end of the leg
@@ -81,16 +85,22 @@ class Iterations:
         The leg is to end at the tick `until`, whose result is taken when it has ended.
         """
         self._reached, self._ended = dict(reached), set()
-        self._until, self._learners = until, frozenset(learners)
+        self._until, self._learners, self._logged = until, frozenset(learners), {}
 
     def episodes(self, episodes: Sequence[EpisodeRecord]) -> None:
         """Takes episodes in the order of `episodes.jsonl`."""
         self._later.extend(episodes)
         self._cover(self.following)
 
-    def reach(self, match: int, tick: int, *, last: bool = False) -> None:
-        """All episodes of a match that ended up to a tick, perhaps its last one of the leg, were handed over."""
+    def reach(self, match: int, tick: int, logged: Mapping[str, float] = NO_UPDATES, *, last: bool = False) -> None:
+        """All episodes of a match that ended up to a tick, perhaps its last one of the leg, were handed over.
+
+        `logged`: per policy the newest update that its workers in the match had sent before they played this tick; inf
+        if nobody knows.
+        """
         self._reached[match] = tick
+        for policy, newest in logged.items():
+            self._logged[policy] = max(newest, self._logged.get(policy, 0))
         if last:
             self._ended.add(match)
         else:
@@ -98,6 +108,7 @@ class Iterations:
 
     def update(self, record: UpdateRecord) -> None:
         """Takes an update; those of one policy come in the order of their ticks."""
+        self._updates[record.policy] = max(record.update, self._updates.get(record.policy, 0))
         if record.ticks <= self.following and not self._later_updates.get(record.policy):
             self._newest[record.policy] = record
         else:
@@ -128,8 +139,7 @@ class Iterations:
             # The result of the tick at which a leg ends is taken when everything up to it was handed over.
             if tick >= min(playing, default=max(self._reached.values(), default=0)):
                 return
-            updates = [self._later_updates.get(name, ()) for name in self._learners]
-            if not all(any(record.ticks > tick for record in later) for later in updates):
+            if any(self._updates.get(name, 0) < self._logged.get(name, 0) for name in self._learners):
                 return
             yield self.take(tick)
 

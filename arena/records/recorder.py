@@ -16,6 +16,7 @@ from arena.records.atomic import make_folder
 from arena.records.figures import Results, results_of
 from arena.records.folder import RunFolder
 from arena.records.formats import GamesLine, update_line
+from arena.records.iterations import NO_UPDATES
 from arena.records.journal import Journal, as_read
 from arena.records.metrics import EpisodeRecord, UpdateRecord, place_of
 from arena.records.tensorboard import ScalarFile
@@ -121,9 +122,17 @@ class Recorder:
             _log.error("%s", unwritable)  # the run ends with the other error, which came first
 
     def episodes(
-        self, match: int, tick: int, finished: Sequence[EpisodeRecord], *, last: bool = False
+        self,
+        match: int,
+        tick: int,
+        finished: Sequence[EpisodeRecord],
+        logged: Mapping[str, float] = NO_UPDATES,
+        *,
+        last: bool = False,
     ) -> dict[str, Results]:
         """Records the episodes of one match that has played so many ticks, in the order in which they ended.
+
+        `logged`: see `Iterations.reach`.
 
         They count at once; they are written when no other match can report earlier ones. After the `last` ones of a leg
         episodes of other matches do not wait for this match, until it reports again. Returns their results by policy.
@@ -144,7 +153,7 @@ class Recorder:
                 self._on_episode(as_read(record))
             self.take_measured()
         if self._results is not None:
-            self._results.episodes(match, tick, records, last=last)
+            self._results.episodes(match, tick, records, logged, last=last)
         return found
 
     def update(self, record: UpdateRecord) -> None:

@@ -132,10 +132,12 @@ class RunResults:
         }
         self._iterations.begin_leg({match.match: start for match in self._plan.matches}, until, learners)
 
-    def episodes(self, match: int, tick: int, episodes: Sequence[EpisodeRecord], *, last: bool) -> None:
-        """Takes episodes in the order of `episodes.jsonl`, and how far a match has come."""
+    def episodes(
+        self, match: int, tick: int, episodes: Sequence[EpisodeRecord], logged: Mapping[str, float], *, last: bool
+    ) -> None:
+        """Takes episodes in the order of `episodes.jsonl`, and how far a match has come, see `Iterations.reach`."""
         self._iterations.episodes(episodes)
-        self._iterations.reach(match, tick, last=last)
+        self._iterations.reach(match, tick, logged, last=last)
         self._write_known()
 
     def update(self, record: UpdateRecord) -> None:

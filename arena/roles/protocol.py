@@ -24,7 +24,7 @@ These messages are rare, so they are pickled; processes of one run trust each ot
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -66,18 +66,19 @@ class Progress:
     match: int
     tick: int
     episodes: tuple[EpisodeRecord, ...]
+    logged: Mapping[str, float]  # by policy, the last update sent before the tick; inf: a worker has left and may log
     last: bool = False  # whether this is the match's last message of the leg
 
-    def __reduce__(self) -> tuple[Callable[..., Progress], tuple[int, int, bytes, bool]]:
+    def __reduce__(self) -> tuple[Callable[..., Progress], tuple[int, int, bytes, Mapping[str, float], bool]]:
         """Pickles the episodes as one text of bytes: thousands may come in a second, and the root receives them all."""
-        return _received, (self.match, self.tick, _ENCODER.encode(self.episodes), self.last)
+        return _received, (self.match, self.tick, _ENCODER.encode(self.episodes), self.logged, self.last)
 
 
 _ENCODER, _DECODER = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(tuple[EpisodeRecord, ...])
 
 
-def _received(match: int, tick: int, episodes: bytes, last: bool) -> Progress:
-    return Progress(match, tick, _DECODER.decode(episodes), last)
+def _received(match: int, tick: int, episodes: bytes, logged: Mapping[str, float], last: bool) -> Progress:
+    return Progress(match, tick, _DECODER.decode(episodes), logged, last)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@
                     RESET    begin new episodes (only from the single seat of a match); seeds and options are in the
                              extra part
                     LEAVE    the worker has ended: its seat idles from now on and gets no more replies
+        logged      the last update of the policy that the worker has sent to the root; 0: none in this leg
         heap        bytes of the ragged leaves, which follow apart; only of seats with ragged leaves
         actions     one block per group of equal spaces: [L, entities of the block, *shape] per leaf
 
@@ -219,7 +220,7 @@ class RequestView(_View):
 
     def __init__(self, layout: SeatLayout, buffer: Buffer | None = None) -> None:
         allocator = _Allocator(buffer)
-        self.header = allocator.integers(1 + layout.ragged)  # kind, heap
+        self.header = allocator.integers(2 + layout.ragged)  # kind, logged, heap
         self.header_bytes = allocator.offset
         leaves = [allocator.sample(b.action_space, layout.lanes, len(b.entities)) for b in layout.blocks]
         self.nbytes = allocator.offset
@@ -232,6 +233,14 @@ class RequestView(_View):
     @kind.setter
     def kind(self, kind: RequestKind) -> None:
         self.header[0] = kind
+
+    @property
+    def logged(self) -> int:
+        return self.header[1]
+
+    @logged.setter
+    def logged(self, update: int) -> None:
+        self.header[1] = update
 
     def packed_heap(self, active: NDArray[np.bool_]) -> bytes:
         """The content of the heap, without the rows that are not `active` [L, E]; writes its size into the header."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from fractions import Fraction
 from typing import Any
@@ -74,7 +75,8 @@ def test_results_do_not_depend_on_the_order_of_messages(
                 ripe = [row for row in episodes if written < row.tick <= min(reached.values())]
                 written = max(written, min(reached.values()))
                 found.episodes(ripe)
-                found.reach(who, reached[who], last=reached[who] == end)
+                sent = max((record.update for record in updates if end - LEG < record.ticks < reached[who]), default=0)
+                found.reach(who, reached[who], {"blue": sent}, last=reached[who] == end)
             early = list(found.known())
             assert all(line["ticks"] < end for line in early), "a boundary's result waits for the boundary"
             assert all(line["ticks"] <= min(reached.values()) for line in early)
@@ -91,6 +93,18 @@ def test_match_that_has_ended_early_holds_up_no_result() -> None:
     assert [line["ticks"] for line in found.known()] == [5, 10]
     found.reach(1, 12, last=True)
     assert not list(found.known()), "the leg may have been cut short at tick 12"
+
+
+@pytest.mark.parametrize(("logged", "results"), [({}, [5]), ({"blue": 1}, []), ({"blue": math.inf}, [])])
+def test_a_result_waits_for_the_updates_that_were_sent(logged: dict[str, float], results: list[int]) -> None:
+    found = machine(5, 1)
+    found.begin_leg({0: 0}, LEG, ["blue"])
+    found.reach(0, 6, logged)
+    assert [line["ticks"] for line in found.known()] == results, "a policy that logs nothing holds up no result"
+    found.update(update(4, 1))
+    assert [line["ticks"] for line in found.known()] == ([5] if logged == {"blue": 1} else [])
+    found.leave("blue")
+    assert bool(list(found.known())) == (logged == {"blue": math.inf})
 
 
 def test_nan_is_in_no_metric_and_an_overflowing_mean_is_infinite() -> None:

@@ -296,7 +296,7 @@ def test_fixed_seats_have_no_heap_and_unchanged_headers() -> None:
     assert (len(plain.header), len(units.header)) == (4, 5)
     assert isinstance(plain, ReplyView) and not plain.ragged and units.ragged
     layout = SeatDescription(2, Interface(("e",), (Box(0, 1),), (Discrete(2),), (0,)), alone=True).layout()
-    assert not link_size(layout).heaps and RequestView(layout).header_bytes == 8
+    assert not link_size(layout).heaps and RequestView(layout).header_bytes == 16
 
 
 def test_shared_heaps_get_memory_as_it_is_needed() -> None:

@@ -310,10 +310,11 @@ def test_clock_rule_and_single_leg_rule_end_the_run_at_once(tmp_path: Path) -> N
     run = train({**long, "stop": {"time_total_s": 0.5}}, tmp_path / "clock")
     assert without_clock(run)[-1]["stopped_by"] == "time_total_s >= 0.5"
     assert without_clock(run)[-1]["ticks"] < 10_000
-    stateless = {**long, "policies": {"blue": {"algorithm": "workers:LogsWithoutState"}, "red": RANDOM}}
-    run = train({**stateless, "stop": {"episodes_total": 5}}, tmp_path / "single")
-    assert without_clock(run)[-1]["stopped_by"] == "episodes_total >= 5"
-    assert without_clock(run)[-1]["ticks"] < 10_000
+    for name in ("LogsWithoutState", "Uniform"):  # the second logs nothing, so no update is waited for
+        stateless = {**long, "policies": {"blue": {"algorithm": f"workers:{name}"}, "red": RANDOM}}
+        run = train({**stateless, "stop": {"episodes_total": 5}}, tmp_path / name)
+        assert without_clock(run)[-1]["stopped_by"] == "episodes_total >= 5"
+        assert without_clock(run)[-1]["ticks"] < 10_000
 
 
 def test_rule_with_a_key_in_no_result_is_named_at_the_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -147,7 +147,11 @@ class Environment:
             finished += block.finished
             block.finished.clear()
         finished.sort(key=attrgetter("tick"))
-        self._send(Progress(self._match.match, self.tick, tuple(finished), last=last))
+        logged: dict[str, float] = {}
+        for seat, *updates in zip(self._match.seats, *(block.logged for block in self._blocks), strict=True):
+            if any(updates):
+                logged[seat.policy] = max(*updates, logged.get(seat.policy, 0))
+        self._send(Progress(self._match.match, self.tick, tuple(finished), logged, last))
         connection = self._connection
         if connection is not None:
             if connection.games.address != connection.announced_address:  # some were recreated

@@ -50,7 +50,8 @@ class RunProgress:
     def advance(self, report: Progress) -> None:
         """Records the ticks and episodes that an environment reports."""
         self.ticks[report.match] = report.tick
-        self._scoreboard.add(self.recorder.episodes(report.match, report.tick, report.episodes, last=report.last))
+        found = self.recorder.episodes(report.match, report.tick, report.episodes, report.logged, last=report.last)
+        self._scoreboard.add(found)
 
     def update(self, record: UpdateRecord) -> None:
         """Records an update of a policy."""

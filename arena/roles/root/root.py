@@ -254,7 +254,7 @@ class Root:
             with _refusals_reported(), run.origin.located():
                 legs.check_synchronized(tick, plan, done, self._leg.left)
         for match in progress.ticks:  # all matches end here, also a match whose workers have all left
-            progress.advance(Progress(match, tick, ()))
+            progress.advance(Progress(match, tick, (), {}))
             self._show(progress)
         progress.recorder.sync()
         idle: dict[str, int] = {}

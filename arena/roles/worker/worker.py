@@ -155,9 +155,11 @@ class Worker:
 
     def _send_update(self, values: Mapping[str, float]) -> None:
         """Sends the metrics of one update to the root; called in the writer of the group."""
-        ticks, seconds = self._ticks(), time.monotonic() - self._begun
+        ticks, seconds, update = self._ticks(), time.monotonic() - self._begun, self._updates()
         logged = {name: float(value) for name, value in values.items()}
-        self._send(UpdateRecord(self._policy.name, self._updates(), ticks, ticks * self._rows, seconds, logged))
+        self._send(UpdateRecord(self._policy.name, update, ticks, ticks * self._rows, seconds, logged))
+        for seat in self._seats:
+            seat.request.logged = update
 
     def _send(self, message: object) -> None:
         self._endpoint.send(0, Tag.TO_ROOT, pack(message))
