@@ -26,7 +26,7 @@ class Roaming(Countdown):
     """Changes the working directory."""
 
     def reset(self, **settings: Any) -> Any:
-        os.chdir(tempfile.mkdtemp())
+        os.chdir(tempfile.gettempdir())
         return super().reset(**settings)
 
 

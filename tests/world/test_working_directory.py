@@ -29,7 +29,7 @@ PLACES = []
 
 def roam(place):
     if place in PLACES:
-        os.chdir(tempfile.mkdtemp())
+        os.chdir(tempfile.gettempdir())
 
 class Roams(gymnasium.Env):
     observation_space = spaces.Box(0, 1, (1,), np.float32)
