@@ -29,6 +29,7 @@ from arena.records.lock import lock_descriptor
 from arena.roles.stop import ENDING_SIGNALS, ONE_REQUEST_SECONDS, handled_signals, takes_signals
 from arena.run import remote_hosts
 from arena.run.bound_process import bound
+from arena.run.segments import JOB_FOLDER, MPICH, SHARED_MEMORY, unmapped
 from arena.terminal.output import Escapes
 
 _UNDER_A_LAUNCHER = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "PMI_ID", "MPI_LOCALRANKID")
@@ -53,8 +54,6 @@ _ON_ONE_NODE = {
     # with TCP each process listens at a port of all interfaces.
     "OMPI_MCA_btl": "^ofi,tcp",
 }
-SHARED_MEMORY = Path("/dev/shm")
-JOB_FOLDER = "arena-mpi-"  # prefix of the folder with the shared memory of a job
 _IN_FOLDER = (
     # Open MPI 5: where it keeps the shared memory of messages and of windows. Not PRTE's own folder: with it there, a
     # start of 150 processes fails now and then (PMIX_ERR_FILE_OPEN_FAILURE).
@@ -706,7 +705,7 @@ def _run_once(
     one_host: bool,
 ) -> tuple[int, LauncherOutput]:
     """Starts a launcher; returns its status and output when it and the processes of this host have ended."""
-    version = _open_mpi_version(line[0])
+    version, began = _open_mpi_version(line[0]), time.time()
     # Processes of a batch system may be on other hosts, whose shared memory cannot be removed from here.
     one_host = one_host and not any(name in os.environ for name in _BATCH_SYSTEMS)
     foldered = one_host and version is not None and version >= _FOLDERS_SINCE and os.access(SHARED_MEMORY, os.W_OK)
@@ -736,6 +735,10 @@ def _run_once(
         status = _end_of(process, output, signals, ranks, graceful=version is not None)
         output.watched.end(_GRACE_SECONDS)
         reader.join(_GRACE_SECONDS)
+    if one_host and version is None and status != 0:  # MPICH keeps shared memory in the common folder
+        for path, made in unmapped(SHARED_MEMORY, MPICH).items():
+            if made.st_ctime >= began:
+                path.unlink(missing_ok=True)
     session = Path(tempfile.gettempdir(), f"ompi.{process.pid}")  # Open MPI's launcher leaves it when it is killed
     if status != 0 and session.is_dir() and session.lstat().st_uid == os.getuid() and not session.is_symlink():
         shutil.rmtree(session, ignore_errors=True)

@@ -26,6 +26,7 @@ from arena.errors import ConfigError
 from arena.plan.hosts import Host
 from arena.run import mpirun, remote_hosts
 from arena.run.bound_process import bound
+from arena.run.segments import JOB_FOLDER
 from run_cli import wait_for
 
 ROOT = Path(__file__).parents[2]
@@ -402,12 +403,12 @@ def test_leftovers_of_killed_launchers_are_removed(
     lonely: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = tmp_path / "memory"
-    dead, living, linked = (place / f"{mpirun.JOB_FOLDER}{name}" for name in ("dead", "living", "linked"))
+    dead, living, linked = (place / f"{JOB_FOLDER}{name}" for name in ("dead", "living", "linked"))
     for folder in (dead, living, tmp_path / "elsewhere"):
         folder.mkdir(parents=True)
         (folder / "segment").touch()
     linked.symlink_to(tmp_path / "elsewhere")
-    (place / f".{mpirun.JOB_FOLDER}starting").mkdir()
+    (place / f".{JOB_FOLDER}starting").mkdir()
     (place / "of-others").mkdir()
     monkeypatch.setattr(mpirun, "SHARED_MEMORY", place)
     launcher(lonely / "system", says=OPEN_MPI, does="exit 0")
@@ -417,7 +418,7 @@ def test_leftovers_of_killed_launchers_are_removed(
         mpirun.run(2, ["true"])
     finally:
         os.close(lock)
-    kept = {f"{mpirun.JOB_FOLDER}living", f"{mpirun.JOB_FOLDER}linked", f".{mpirun.JOB_FOLDER}starting", "of-others"}
+    kept = {f"{JOB_FOLDER}living", f"{JOB_FOLDER}linked", f".{JOB_FOLDER}starting", "of-others"}
     assert {path.name for path in place.iterdir()} == kept
     assert (tmp_path / "elsewhere" / "segment").exists()
 

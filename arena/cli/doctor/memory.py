@@ -13,14 +13,13 @@ from arena.cli.doctor.finding import Finding, ok, problem, python, warning
 from arena.diagnostics.process_output import ask
 from arena.errors import NoRoom, UnsafeFile, shorten
 from arena.external.shared_memory.files import LinkFolder, default_folder
-from arena.run.mpirun import JOB_FOLDER, SHARED_MEMORY
+from arena.run.segments import JOB_FOLDER, MPICH, OPEN_MPI, SHARED_MEMORY, unmapped
 from arena.transport.shared_memory import SharedMemory
 
 _OPEN = """
 import os, sys
 os.close(os.open(f"/proc/{sys.argv[1]}/fd/{sys.argv[2]}", os.O_RDWR))
 """
-_SEGMENT_NAMES = ("sm_segment.*", "osc_sm.*", "osc_rdma.*", "vader_segment.*")  # of Open MPI
 _YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
 _GROUPS = Path("/sys/fs/cgroup")
 _LEAST_SEGMENTS = 32 * 2**20  # bytes: Open MPI takes about 0.1 MiB per process at the start
@@ -74,21 +73,8 @@ def segments(place: Path = SHARED_MEMORY) -> Iterator[Finding]:
 
 def leftovers(place: Path = SHARED_MEMORY) -> Iterator[Finding]:
     """Segments of this user's killed MPI jobs: files that no living process has mapped."""
-    names = [f"{folder}{name}" for folder in ("", f"{JOB_FOLDER}*/") for name in _SEGMENT_NAMES]
-    found = sorted(path for name in names for path in place.glob(name))
-    # The files that processes have mapped, of all processes whose maps this user may read.
-    mapped: set[str] = set()
-    for maps in Path("/proc").glob("[0-9]*/maps"):
-        try:
-            lines = maps.read_text(errors="replace").splitlines()
-        except OSError:  # the process has ended, or is another user's
-            continue
-        mapped.update(line.split(maxsplit=5)[5] for line in lines if "/" in line)
-    left = {}  # the maps are read after the names, so that a job that starts meanwhile is not counted
-    for path in found:
-        with suppress(FileNotFoundError):  # removed meanwhile
-            if str(path.resolve()) not in mapped and (status := path.stat()).st_uid == os.getuid():
-                left[path] = status.st_blocks * 512
+    names = [f"{folder}{name}" for folder in ("", f"{JOB_FOLDER}*/") for name in (*OPEN_MPI, *MPICH)]
+    left = {path: status.st_blocks * 512 for path, status in unmapped(place, names).items()}
     subject = "leftover segments"
     if not left:
         yield ok(subject, f"none in {place}")
