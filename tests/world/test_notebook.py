@@ -37,7 +37,7 @@ def test_notebook_holds_a_run_improves_it_and_shows_why() -> None:
     tables = [output["data"].get("text/html", "") for output in held["outputs"] if "data" in output]
     assert tables and "<th>episode_reward_mean</th>" in tables[-1] and "tick 1800 of 4800" in tables[-1]
     goals = re.findall(r"^(\d+) ([\d.]+) ticks to the goal$", text, re.MULTILINE)
-    assert [ticks for ticks, _ in goals] == ["800", "1600"] and float(goals[-1][1]) < float(goals[0][1])
+    assert [ticks for ticks, _ in goals] == ["400", "800"] and float(goals[-1][1]) < float(goals[0][1])
 
 
 def test_notebook_is_stored_without_outputs() -> None:
