@@ -96,6 +96,7 @@ class Standings(msgspec.Struct, frozen=True):
     prior: bool  # whether the strengths have a weak prior, as games alone do not determine them: see `Ratings`
     side: Interval  # how many Elo the first side is worth, with its 95 % interval
     games: int  # that count
+    with_themselves: int  # further games, of players against themselves
     unrated: int  # games without a winner, or without two sides
     aborted: int
     curtailed: CutGamesBias | None
@@ -190,6 +191,7 @@ def standings(
         prior=ratings.prior,
         side=ratings.side,
         games=results.games,
+        with_themselves=sum(score.games for (one, other), score in results.by_side().items() if one == other),
         unrated=reading.unrated,
         aborted=reading.aborted,
         curtailed=curtailed(ratings, reading.cut, config) if learns else None,

@@ -136,6 +136,7 @@ def test_seconds_of_a_resumed_run_include_all_its_starts(own: RunFolder) -> None
 def test_the_standings_count_the_games_of_the_results(league: RunFolder, told: Any) -> None:
     found, told = read(league), told["standings"]
     assert told["games"] == found.results.games
+    assert told["games"] + told["with_themselves"] + told["unrated"] + told["aborted"] == found.episodes
     ratings = fit(found.timeline)
     assert {row["player"]: row["games"] for row in told["rows"]} == {
         player: ratings.of(player).games for player in found.timeline.players
