@@ -16,7 +16,7 @@ from arena.config import Config, load_with_origin
 from arena.config.schema import EvaluationConfig
 from arena.errors import ConfigError, Origin, pluralize
 from arena.league.custom import check_custom
-from arena.plan.build import make_plan
+from arena.plan.build import make_plan, on_hosts
 from arena.plan.deadlock import waiting_text
 from arena.plan.hosts import Share, allocated, parse_hosts, shares
 from arena.plan.plan import MatchPlan, Plan, Role, RoleKind
@@ -26,7 +26,7 @@ from arena.preflight.external import EXTERNAL_GAMES_TEXT, external_kinds
 from arena.preflight.later_seats import later_plans
 from arena.preflight.outcomes import require_rules
 from arena.records.formats import document_text, plan_file
-from arena.terminal.display import processes_text
+from arena.terminal.display import hosts_text, processes_text
 from arena.terminal.output import say
 from arena.terminal.rounds import rounds_lines
 
@@ -61,7 +61,9 @@ def run(arguments: argparse.Namespace) -> int:
     host_lines = []  # for each host that the user names or SLURM has allocated
     if known := hosts or allocated(os.environ):
         try:
-            host_lines = [_host_line(plan, share) for share in shares(known, plan.processes)]
+            found = shares(known, plan.processes)
+            plan = on_hosts(plan, [share.host for share in found for _ in share.ranks])
+            host_lines = [*(_host_line(plan, share) for share in found), hosts_text(plan)]
         except ConfigError as error:
             if hosts:
                 raise

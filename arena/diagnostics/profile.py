@@ -29,7 +29,7 @@ class RoleProfile(NamedTuple):
     """One role's time by activity."""
 
     wall: float  # seconds from its start to its end
-    cpu: float  # CPU seconds of its process in this time
+    cpu: float  # its CPU seconds in this time
     seconds: dict[str, float]  # by activity
 
     def plus(self, other: RoleProfile) -> RoleProfile:
@@ -45,17 +45,21 @@ class Stopwatch:
     An algorithm does not report when it learns, but then it averages gradients, broadcasts or publishes weights, or
     logs metrics. So the time between two ticks counts as learning if it has done one of these between them.
 
+    Args:
+        clock: seconds of time.
+        processor: CPU seconds of the role: of its process, or of its thread if the process hosts other roles, too.
+
     Attributes:
         runs: whether it measures anything.
     """
 
     runs = True
 
-    def __init__(self, clock: Clock = time.perf_counter) -> None:
-        self._clock = clock
+    def __init__(self, clock: Clock = time.perf_counter, *, processor: Clock = time.process_time) -> None:
+        self._clock, self._processor = clock, processor
         self._activity = Activity.STARTING
         self._begun = self._since = clock()
-        self._cpu_begun = time.process_time()
+        self._cpu_begun = processor()
         self._since_tick = 0.0  # INFERENCE seconds since the last tick
         self.seconds = dict.fromkeys(Activity, 0.0)
 
@@ -88,7 +92,7 @@ class Stopwatch:
         self.switch(self._activity)
         now = self._clock()
         spent = {activity.value: seconds for activity, seconds in self.seconds.items() if seconds}
-        return RoleProfile(now - self._begun, time.process_time() - self._cpu_begun, spent)
+        return RoleProfile(now - self._begun, self._processor() - self._cpu_begun, spent)
 
 
 class StoppedWatch(Stopwatch):
@@ -108,8 +112,3 @@ class StoppedWatch(Stopwatch):
 
     def profile(self) -> RoleProfile | None:
         return None
-
-
-def stopwatch(profile: bool) -> Stopwatch:
-    """A stopwatch that measures, or one that does not."""
-    return Stopwatch() if profile else StoppedWatch()

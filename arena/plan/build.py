@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import groupby
 
 import msgspec
 
@@ -55,7 +56,7 @@ def make_plan(
                 matches.append(MatchPlan(len(matches), index, copy, entry, game, seats, path))
     policies = {name: PolicyPlan(name, policy, tuple(workers[name])) for name, policy in config.policies.items()}
     plan = Plan(whole or config, policies, tuple(matches), ranks=(), round=number)
-    return replace(plan, ranks=_layout(plan, ranks))
+    return replace(plan, ranks=_layout(plan, ranks, hosts=()))
 
 
 def game_of(config: Config, description: MatchConfig) -> EnvConfig:
@@ -75,20 +76,24 @@ def _seats(description: MatchConfig) -> tuple[SeatPlan, ...]:
     return tuple(seats)
 
 
-def _layout(plan: Plan, ranks: int | None) -> tuple[tuple[Role, ...], ...]:
+def _layout(plan: Plan, ranks: int | None, hosts: Sequence[str]) -> tuple[tuple[Role, ...], ...]:
     roles = plan.roles()
     if ranks is None or ranks >= len(roles):
         idle: list[tuple[Role, ...]] = [()] * ((ranks or len(roles)) - len(roles))
         return (*((role,) for role in roles), *idle)
     place = {role: number for number, role in enumerate(roles)}
     row = [roles_of(match) for match in plan.matches]
-    packed = pack(ROOT, row, ranks, load=lambda role: load_of(plan, role))
+    on_host = [len(list(same)) for _, same in groupby(hosts)] or [ranks]
+    packed = pack(ROOT, row, on_host, load=lambda role: load_of(plan, role))
     return tuple(tuple(sorted(hosted, key=place.__getitem__)) for hosted in packed)
 
 
-def on_ranks(plan: Plan, ranks: int) -> Plan:
-    """The same matches on another number of ranks."""
-    return plan if ranks == plan.processes else replace(plan, ranks=_layout(plan, ranks))
+def on_hosts(plan: Plan, hosts: Sequence[str]) -> Plan:
+    """The same matches on other ranks; `hosts`: where each rank runs."""
+    several = tuple(hosts) if len(set(hosts)) > 1 else ()
+    if len(hosts) == plan.processes and several == plan.hosts:
+        return plan
+    return replace(plan, ranks=_layout(plan, len(hosts), several), hosts=several)
 
 
 def load_of(plan: Plan, role: Role) -> Load:

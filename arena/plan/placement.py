@@ -12,18 +12,22 @@ of a match are on one rank or on neighboring ones, and copies spread evenly. The
    balanced packings, the one with fewer ranks that import torch is taken. Learners are not separated from their
    environments to save more imports: that would cost two messages per worker and tick.
 
+Ranks of several hosts are cut twice, if a match would be on two hosts otherwise: first the row into a part for each
+host, between matches, at the ends that are nearest to the cuts above, then each part into the ranks of its host. As
+with whole matches, the heaviest rank may be at most a quarter heavier for this.
+
 The number of lanes of a match does not count: it raises the cost of all its roles alike.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import chain
+from itertools import accumulate, chain, pairwise
 from typing import NamedTuple, TypeVar
 
 Role = TypeVar("Role")
 
-_WHOLE_MATCHES_AT_MOST = 1.25  # times the load of the heaviest rank when matches may be cut
+_WHOLE_MATCHES_AT_MOST = 1.25  # times the load of the heaviest rank when matches may be cut, also between hosts
 
 
 class Load(NamedTuple):
@@ -34,9 +38,12 @@ class Load(NamedTuple):
 
 
 def pack(
-    root: Role, matches: Sequence[Sequence[Role]], ranks: int, *, load: Callable[[Role], Load]
+    root: Role, matches: Sequence[Sequence[Role]], hosts: Sequence[int], *, load: Callable[[Role], Load]
 ) -> list[list[Role]]:
-    """The roles of every rank; each rank has at least one, and rank 0 has the root, which costs nothing."""
+    """The roles of every rank; each rank has at least one, and rank 0 has the root, which costs nothing.
+
+    `hosts`: how many ranks each host has, in the order of the ranks.
+    """
 
     def needs_torch(roles: Sequence[Role]) -> bool:
         return any(load(role).torch for role in roles)
@@ -44,15 +51,29 @@ def pack(
     def weights(units: Sequence[Sequence[Role]]) -> list[int]:
         return [sum(load(role).weight for role in unit) for unit in units]
 
+    def packed(whole: Sequence[Sequence[Role]], ranks: int) -> list[list[Role]]:
+        units = [[role] for match in whole for role in match]
+        heaviest = lightest_maximum(weights(units), ranks)
+        if len(whole) >= ranks and lightest_maximum(weights(whole), ranks) <= _WHOLE_MATCHES_AT_MOST * heaviest:
+            units = list(map(list, whole))
+        cuts = (cut(weights(units), ranks, evenly=evenly) for evenly in (True, False))
+        packings = [[list(chain(*units[start:stop])) for start, stop in pieces] for pieces in cuts]
+        return min(packings, key=lambda found: sum(map(needs_torch, found)))
+
     row = sorted((sorted(match, key=lambda role: load(role).torch) for match in matches), key=needs_torch)
     whole = [[root], *row]
-    units = [[root], *([role] for match in row for role in match)]
-    heaviest = lightest_maximum(weights(units), ranks)
-    if len(whole) >= ranks and lightest_maximum(weights(whole), ranks) <= _WHOLE_MATCHES_AT_MOST * heaviest:
-        units = whole
-    cuts = (cut(weights(units), ranks, evenly=evenly) for evenly in (True, False))
-    packings = [[list(chain(*units[start:stop])) for start, stop in pieces] for pieces in cuts]
-    return min(packings, key=lambda packed: sum(map(needs_torch, packed)))
+    found = packed(whole, sum(hosts))
+    ends = [0, *accumulate(map(len, whole))]  # of the matches, in roles
+    first = [0, *accumulate(hosts)]  # the first rank of each host, and the end
+    cuts = [sum(map(len, found[:rank])) for rank in first]
+    if all(place in ends for place in cuts):
+        return found
+    near = [min(range(len(ends)), key=lambda number: abs(ends[number] - place)) for place in cuts]
+    parts = [whole[start:stop] for start, stop in pairwise(near)]
+    if any(sum(map(len, part)) < ranks for part, ranks in zip(parts, hosts, strict=True)):
+        return found
+    divided = [roles for part, ranks in zip(parts, hosts, strict=True) for roles in packed(part, ranks)]
+    return divided if max(weights(divided)) <= _WHOLE_MATCHES_AT_MOST * max(weights(found)) else found
 
 
 def lightest_maximum(weights: Sequence[int], parts: int) -> int:

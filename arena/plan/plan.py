@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -119,6 +120,7 @@ class Plan:
     matches: tuple[MatchPlan, ...]  # of this round
     ranks: tuple[tuple[Role, ...], ...]  # [world rank]
     round: int = 0
+    hosts: tuple[str, ...] = ()  # [world rank] on which it runs; empty: all on one
 
     @property
     def ticks(self) -> int:
@@ -220,6 +222,18 @@ class Plan:
         """The world rank that hosts a role."""
         return self._rank_of[role]
 
+    def place(self, rank: int) -> str:
+        """A rank in words, for messages; of a run over several hosts with its host: `rank 5 on n1`."""
+        return place(rank, self.hosts)
+
+    @property
+    def crossing(self) -> int:
+        """How many matches have roles on several hosts: the steps of these matches go over the network."""
+        found = {
+            (role.match, self.hosts[rank]) for rank, roles in enumerate(self.ranks) for role in roles if self.hosts
+        }
+        return sum(count > 1 for match, count in Counter(match for match, _ in found).items() if match is not None)
+
     def seat(self, role: Role) -> SeatPlan:
         """The seat of a worker's role."""
         if role.match is None or role.seat is None:
@@ -233,6 +247,11 @@ class Plan:
     @cached_property
     def _rank_of(self) -> dict[Role, int]:
         return {role: rank for rank, roles in enumerate(self.ranks) for role in roles}
+
+
+def place(rank: int, hosts: Sequence[str]) -> str:
+    """See `Plan.place`; `hosts`: see `Plan`."""
+    return f"rank {rank}{f' on {hosts[rank]}' if hosts else ''}"
 
 
 def roles_of(match: MatchPlan) -> tuple[Role, ...]:

@@ -76,15 +76,19 @@ def run_role(
     except BaseException as error:
         if endpoint.is_peer_failure(error):
             raise PeerLost(str(error)) from error
-        failure = failure_of(error, f"{run.describe(role)}, rank {run.plan.rank_of(role)}", run.origin)
+        who = f"{run.describe(role)}, {run.plan.place(run.plan.rank_of(role))}"
+        failure = failure_of(error, who, run.origin, several_hosts=bool(run.plan.hosts))
         _log.error("%s\n%s", failure.who, failure.message)
         with suppress(RunStopped):  # the root has ended already, because of another role's error
             endpoint.send(0, Tag.TO_ROOT, pack(failure))
         return failure
 
 
-def failure_of(error: BaseException, who: str, origin: Origin | None = None) -> Failed:
-    """The message for the user: one sentence if it describes the error completely (a full disk), else the traceback."""
+def failure_of(error: BaseException, who: str, origin: Origin | None = None, *, several_hosts: bool = False) -> Failed:
+    """The message for the user: one sentence if it describes the error completely (a full disk), else the traceback.
+
+    Over `several_hosts` also a mistake says who has met it: a package may be missing on one host only.
+    """
     if isinstance(error, RoleFailed):
         return error.failure
     if isinstance(error, Deadlock):
@@ -92,7 +96,8 @@ def failure_of(error: BaseException, who: str, origin: Origin | None = None) -> 
     if isinstance(error, CallbackFailed):
         return Failed(error.who, error.trace, exit_code=1)
     if isinstance(error, ConfigError):
-        return Failed(who, str((origin or Origin()).blame(error)), MISTAKE, logs_useless=True)
+        text = f"{(origin or Origin()).blame(error)}{f' ({who})' if several_hosts else ''}"
+        return Failed(who, text, MISTAKE, logs_useless=True)
     if isinstance(error, PlayerLeft):
         return Failed(who, str(error), exit_code=0)
     if isinstance(error, (GameError, NotZeroSum)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from arena.config.schema import Config
+from arena.diagnostics.profile import StoppedWatch, Stopwatch
 from arena.errors import Origin, OverriddenPlace
 from arena.plan import seeding
 from arena.plan.plan import MatchPlan, Plan, Role
@@ -127,6 +129,16 @@ class Run:
         """Every leg has its own streams: it does not repeat the games of another leg."""
         tick = self.leg.start
         return seed if tick == 0 else int(np.random.SeedSequence([seed, tick]).generate_state(1)[0])
+
+    def stopwatch(self, role: Role) -> Stopwatch:
+        """Measures the time of a role in its thread; measures nothing unless the run is profiled.
+
+        A role that has its process for itself owns also the CPU time of the other threads, such as torch's.
+        """
+        if not self.profile:
+            return StoppedWatch()
+        alone = len(self.plan.ranks[self.plan.rank_of(role)]) == 1
+        return Stopwatch(processor=time.process_time if alone else time.thread_time)
 
     def describe(self, role: Role) -> str:
         """A role in words, for messages: `worker of policy 'blue' in seat 0 of match 3`."""

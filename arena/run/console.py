@@ -184,6 +184,7 @@ def direct_output(log: Path) -> None:
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=_LOG_FORMAT)
 
 
-def log_roles(run: Run, roles: tuple[Role, ...]) -> None:
+def log_roles(run: Run, roles: tuple[Role, ...], rank: int) -> None:
     """Logs what this process hosts in a stage."""
-    _log.info("hosts %s", ", ".join(map(run.describe, roles)) or "nothing: the plan has no role for this process")
+    hosted = ", ".join(map(run.describe, roles)) or "nothing: the plan has no role for this process"
+    _log.info("%shosts %s", f"{run.plan.place(rank)} " if run.plan.hosts else "", hosted)

@@ -10,11 +10,12 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import closing, contextmanager, nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from arena.callbacks import Callbacks
 from arena.errors import ConfigError, pluralize, shorten, shown
-from arena.plan.build import on_ranks
+from arena.plan.build import on_hosts
 from arena.plan.plan import Role, RoleKind
 from arena.preflight.external import external_kinds
 from arena.records import evaluations
@@ -42,7 +43,7 @@ from arena.run.prepare import abandon, begin
 from arena.run.resume import forget, rule_met
 from arena.run.stages import is_over, newest_result, opened, stop_text, write_boundary
 from arena.run.watchdog import RootWatchdog
-from arena.terminal.display import profile_file, silent_display
+from arena.terminal.display import hosts_text, profile_file, silent_display
 from arena.transport import Endpoint
 from arena.transport.scheduler import RoleScheduler
 
@@ -120,6 +121,8 @@ class Leader:
     def begin(self, run: Run) -> None:
         """Locks the run folder until the run ends, and logs into it; after a death, goes back to the boundary."""
         log_to_folder(run)
+        if run.plan.hosts:
+            self._output.say(hosts_text(run.plan))
         self.lock(run)
         if self._restart is not None and run.begun:
             self._restart = self._restart._replace(replayed=forget(run))
@@ -162,7 +165,10 @@ class Leader:
                 state.changes = {}
                 for line in hooks.frozen_text(before, run.plan):
                     self._output.say(line)
-        return self._next_stage(run, state)
+        stage = self._next_stage(run, state)
+        if stage is None or not run.plan.hosts:
+            return stage
+        return replace(stage, plan=on_hosts(stage.plan, run.plan.hosts))
 
     def play(self, scheduler: RoleScheduler, roles: Iterable[Role], played: Run) -> Leg | int:
         """Plays rank 0's roles of a stage; returns the next leg, or the exit status if the run has ended by request."""
@@ -210,7 +216,7 @@ class Leader:
     def failure(self, run: Run, error: BaseException) -> Failed:
         """The message after an error; removes the folder of a run that a signal has ended before it has begun."""
         if not isinstance(error, KeyboardInterrupt):
-            return failure_of(error, "root, rank 0", run.origin)
+            return failure_of(error, f"root, {run.plan.place(0)}", run.origin)
         number: int = error.args[0] if error.args else signal.SIGINT
         if not run.resumed and not run.folder.config.exists():
             abandon(run)
@@ -222,7 +228,7 @@ class Leader:
             text = f"what was played is in {shown(run.path)}, {hint}"
         # `arena train` sends SIGUSR2 when it has received SIGINT or SIGTERM.
         by = "asked to stop" if number == signal.SIGUSR2 else f"ended by {signal.Signals(number).name}"
-        return Failed("root, rank 0", f"{by}; {text}", 128 + number)
+        return Failed(f"root, {run.plan.place(0)}", f"{by}; {text}", 128 + number)
 
     def stopped(self, run: Run, tick: int) -> int:
         """Says how a run that has ended by request at a tick can be continued; returns the exit status."""
@@ -355,7 +361,7 @@ def log_death(run: Run, restart: Restart) -> str:
     Raises:
         WriteError: the fault log cannot be written.
     """
-    hosted = on_ranks(run.plan, restart.processes).ranks
+    hosted = on_hosts(run.plan, restart.hosts).ranks
     roles = [run.describe(role) for rank in restart.ranks for role in hosted[rank]]
     who = f"{restart.cause} ({shorten(roles)})" if roles else restart.cause
     text = f"{who}; started again with {pluralize(run.plan.processes, 'process', 'processes')}"

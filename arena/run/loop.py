@@ -18,15 +18,16 @@ import secrets
 import signal
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from arena import registry
 from arena.errors import MISTAKE, ConfigError, Origin, listed
-from arena.plan.plan import Role, RoleKind
+from arena.plan.plan import Role, RoleKind, place
 from arena.records.atomic import private, writing
 from arena.roles.perform import failure_of, run_role
 from arena.roles.protocol import Failed, RoleFailed
@@ -104,22 +105,22 @@ class Processes:
                     communicator.Free()
 
 
-def _seen_by_all(run: Run, processes: Processes) -> Run | Failed:
+def _seen_by_all(run: Run, processes: Processes, hosts: Sequence[str]) -> Run | Failed:
     """The run, or why it cannot begin: some hosts do not see its folder, in which nothing is left then. A collective.
 
     On a host that does not see it, checkpoints and logs would go into another folder of the same name. Rank 0 makes a
-    file, whose name no process knows before, and every rank looks for it.
+    file, whose name no process knows before, and every rank looks for it. `hosts`: of the ranks.
     """
     path: Path | None = None
     if processes.rank == 0:
         path = run.folder.logs / f".{secrets.token_hex(8)}"
         with writing(path):
             os.close(private(str(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL))
-    path, here = processes.share((path, os.uname().nodename))
+    path = processes.share(path)
     end = time.monotonic() + _APPEAR_SECONDS
     while not (is_there := os.path.exists(path)) and time.monotonic() < end:  # `os.path`: False also after an error
         time.sleep(_LOOK_SECONDS)
-    without = sorted({host for host, found in processes.collect((os.uname().nodename, is_there)) if not found})
+    without = sorted({host for host, found in zip(hosts, processes.collect(is_there), strict=True) if not found})
     if processes.rank == 0:
         path.unlink()
     if not without:
@@ -130,9 +131,9 @@ def _seen_by_all(run: Run, processes: Processes) -> Run | Failed:
         abandon(run)
     return Failed(
         "root, rank 0",
-        f"host{'s' * (len(without) > 1)} {listed(without)} cannot see the run folder {run.path} of host {here}: every "
-        "host needs it under the same path, on a file system that all share; name one with --run-dir, or start the "
-        "arena there",
+        f"host{'s' * (len(without) > 1)} {listed(without)} cannot see the run folder {run.path} of host {hosts[0]}: "
+        "every host needs it under the same path, on a file system that all share; name one with --run-dir, or start "
+        "the arena there",
         exit_code=MISTAKE,
     )
 
@@ -169,7 +170,7 @@ class RunLoop:
         self.run = played.evaluated or played
         outcome: Leg | int = 0
         with self._team.hosting(played) as hosting:
-            log_roles(played, hosting.roles)
+            log_roles(played, hosting.roles, self._team.rank)
             try:
                 if leader is not None:
                     outcome = leader.play(hosting.scheduler, hosting.roles, played)
@@ -276,6 +277,7 @@ class Rank:
         self._mpi, self._command, self._state = mpi, command, state
         self._world: World = mpi.World(mpi.world())
         self._stderr = os.fdopen(os.dup(2), "w")  # the console of the user, though output may go to a log
+        self._hosts: Sequence[str] = ()  # by rank, if there are several
         self._loop: RunLoop | None = None
         self._leader: Leader | None = None
 
@@ -298,18 +300,23 @@ class Rank:
         self._world = self._world.private()
         team = Processes(self._mpi, self._world)
         agreed: Run | Failed | None = None
+        hosts = team.collect(os.uname().nodename)
+        self._hosts = hosts if len(set(hosts)) > 1 else []
         if first:
+            from arena.plan.build import on_hosts
+
             restart = Restart.take()
             try:
                 command = self._command()
                 agreed = command.prepare(team.size, restart)
+                agreed = replace(agreed, plan=on_hosts(agreed.plan, hosts))
                 made, begun = agreed.made_folder, agreed.begun
                 mpirun.report(self._stderr, folder=str(agreed.path), made=made, begun=begun)
             except BaseException as error:
-                agreed = failure_of(error, "root, rank 0")
+                agreed = failure_of(error, f"root, {place(0, self._hosts)}")
         run: Run | Failed = team.share(agreed)
         if not isinstance(run, Failed):
-            run = _seen_by_all(run, team)
+            run = _seen_by_all(run, team, hosts)
         if isinstance(run, Failed):
             if not first:
                 return 0  # one status is enough: Open MPI's launcher may hang when many processes fail at once
@@ -355,7 +362,8 @@ class Rank:
             if mpirun.started_by_us() and failure.exit_code == 128 + signal.SIGTERM:
                 failure = None  # `arena train` writes why it ends all processes
         else:
-            failure = failure_of(error, f"rank {self._world.rank}", run.origin if run else Origin())
+            who, origin = place(self._world.rank, self._hosts), run.origin if run else Origin()
+            failure = failure_of(error, who, origin, several_hosts=bool(self._hosts))
         if failure is not None:
             write_failure(failure, self._stderr)
         self._state.release()

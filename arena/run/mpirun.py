@@ -487,7 +487,7 @@ class Restart(NamedTuple):
     begun: bool  # as far as the launcher knows: the folder has the run's configuration
     ranks: tuple[int, ...]  # of the processes that have died; empty: an MPI daemon, or all processes of a host
     cause: str  # who has died, and where, for messages
-    processes: int  # how many there were
+    hosts: tuple[str, ...]  # on which the processes were, by rank; equal names: on one
     died: float  # when, in seconds of the wall clock
     replayed: int = 0  # the ticks on record that are played again
 
@@ -500,7 +500,7 @@ class Restart(NamedTuple):
         """The death, removed from the environment; None: the run starts for the first time."""
         text = os.environ.pop(RESTART_VARIABLE, None)
         facts = {} if text is None else json.loads(text)
-        return cls(**{**facts, "ranks": tuple(facts["ranks"])}) if facts else None
+        return cls(**{**facts, "ranks": tuple(facts["ranks"]), "hosts": tuple(facts["hosts"])}) if facts else None
 
 
 @dataclass
@@ -581,7 +581,9 @@ def run(
                 status = output.status or 0
             if signals.ending or not output.is_death(again=restart is not None):
                 break
-            died, cause, before = output.watched.since or time.time(), output.cause(status), ranks
+            died, cause = output.watched.since or time.time(), output.cause(status)
+            known_hosts = hosts or allocated(os.environ) or (Host("", ranks),)
+            before = tuple(share.host for share in shares(known_hosts, ranks) for _ in share.ranks)
             is_hung = not output.prepared and time.monotonic() - began >= START_SECONDS
             if is_hung:
                 late = "rank 0 has not prepared the run" if output.joined else "its processes have not joined"

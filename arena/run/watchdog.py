@@ -110,11 +110,12 @@ class RootWatchdog:
         title = self._title(*(self._name(role.address) for role in busy[:1]))
         return Failed(title, f"{status.report(busy, waiting, self._name)}\n{self._hint}", exit_code=1)
 
-    def _title(self, role: str = "a role of rank 0") -> str:
-        return f"nothing has moved for {self._limit:g} s: {role} has not come back from a call"
+    def _title(self, role: str = "") -> str:
+        who = role or f"a role of {self._run.plan.place(0)}"
+        return f"nothing has moved for {self._limit:g} s: {who} has not come back from a call"
 
     def _name(self, address: int) -> str:
-        return f"{self._run.describe(self._run.roles[address])} (rank 0)"
+        return f"{self._run.describe(self._run.roles[address])} ({self._run.plan.place(0)})"
 
     def _watch(self) -> None:
         """Checks, and sends heartbeats to the process, until the scheduler has ended."""

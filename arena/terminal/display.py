@@ -17,6 +17,7 @@ from typing import IO
 
 from arena.diagnostics.profile import RoleProfile
 from arena.errors import pluralize, shown
+from arena.plan.plan import Plan
 from arena.records.faults import Losses
 from arena.records.formats import ProfiledRole, ProfileFile
 from arena.records.scoreboard import Scoreboard
@@ -317,6 +318,13 @@ def processes_text(processes: int, roles: int) -> str:
     """`6 processes`, or where they host several roles each, `151 roles on 3 processes`."""
     text = pluralize(processes, "process", "processes")
     return text if processes >= roles else f"{roles} roles on {text}"
+
+
+def hosts_text(plan: Plan) -> str:
+    """`on n0 (2 processes), n1 (1 process); 1 of 30 matches is on several hosts`."""
+    found = [f"{host} ({pluralize(count, 'process', 'processes')})" for host, count in Counter(plan.hosts).items()]
+    crossing = f"{plan.crossing} of {pluralize(len(plan.matches), 'match', 'matches')} over several hosts"
+    return f"on {', '.join(found)}; {crossing if plan.crossing else 'each match within a host'}"
 
 
 def profile_file(profiles: Mapping[ProfileKey, RoleProfile]) -> ProfileFile:

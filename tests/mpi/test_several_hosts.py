@@ -8,16 +8,20 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 import hosts
 from arena.records.journal import JournalReader
 from in_process import one_match
-from run_cli import alone, differing, finish, newest_boundary, start, wait_for, write
+from run_cli import Ended, alone, differing, finish, newest_boundary, start, wait_for, write
 from system_programs import executable, unavailable
+
+ROOT = Path(__file__).parents[2]
 
 
 def config(seconds: float) -> dict[str, Any]:
@@ -28,9 +32,9 @@ def config(seconds: float) -> dict[str, Any]:
     return one_match(game, policies, ticks=900, **given)
 
 
-@pytest.fixture
-def three() -> Iterator[hosts.Hosts]:
-    """Three hosts, in a folder with a short name: those of sockets have at most 107 characters."""
+@contextmanager
+def made_hosts(count: int) -> Iterator[hosts.Hosts]:
+    """Hosts, in a folder with a short name: those of sockets have at most 107 characters."""
     for name in ("unshare", "nsenter", "ip"):
         executable("namespaces as hosts", name)
     if subprocess.run(["unshare", "--mount", "--net", "--pid", "--fork", "true"], check=False).returncode:
@@ -38,10 +42,29 @@ def three() -> Iterator[hosts.Hosts]:
     with tempfile.TemporaryDirectory(prefix="hosts-") as folder:
         made = hosts.Hosts(Path(folder).resolve())
         try:
-            made.begin(3)
+            made.begin(count)
             yield made
         finally:
             made.end()
+
+
+@pytest.fixture
+def three() -> Iterator[hosts.Hosts]:
+    """Three hosts."""
+    with made_hosts(3) as made:
+        yield made
+
+
+def train_on(made: hosts.Hosts, config: Any, cwd: Path, *, ranks: int, slots: int) -> Ended:
+    """How `arena train` of a configuration has ended, started on n0 with so many slots for each host."""
+    named = ",".join(f"{name}:{slots}" for name in made.first)
+    line = f"arena train {write(made.folder, config)} --run-dir run --ranks {ranks} --hosts {named}"
+    return finish(start([sys.executable, str(hosts.HERE), str(made.folder), "n0", line], cwd))
+
+
+def has_ended(made: hosts.Hosts, *names: str) -> None:
+    """Waits until no process and no shared memory of a run is left on hosts."""
+    wait_for(lambda: not any(made.processes(host, "arena train") or made.shared_memory(host) for host in names))
 
 
 def test_folder_that_a_host_does_not_see_is_refused(three: hosts.Hosts, tmp_path: Path) -> None:
@@ -78,5 +101,39 @@ def test_run_goes_on_without_what_is_lost(lost: str, said: str, three: hosts.Hos
     (death,) = JournalReader(run / "faults.jsonl")
     assert death["done"].startswith(f"{said}, back to tick "), death
     assert differing(run, alone(tmp_path, config(0.0))) == []
-    left = [host for host in ("n0", "n1", "n2") if host in three.first]
-    wait_for(lambda: not any(three.processes(host, "arena train") or three.shared_memory(host) for host in left))
+    has_ended(three, *three.first)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("how", "code", "said"),
+    [
+        ("make", 2, " (environment of match 1 ('game'), rank 2 on n2)\n"),
+        ("raise", 1, "the run has ended: environment of match 1 ('game'), rank 2 on n2"),
+        ("hang", 1, "environment of match 1 ('game') (rank 2 on n2) has not come back from one call for"),
+        ("log", 1, "the run has ended: rank 2 on n2\nrun/logs/rank-0002.log cannot be written: Read-only file system"),
+    ],
+)
+def test_failure_names_its_host(how: str, code: int, said: str, three: hosts.Hosts, tmp_path: Path) -> None:
+    game = {"make": "games:FailsOnHost", "kwargs": {"host": "n2", "how": how, "max_steps": 60}}
+    data = {**config(0.0), "envs": {"game": game}, "watchdog_s": 2}
+    if how == "log":
+        mounts = f"mount --bind {three.folder} {three.folder}; mount -o remount,bind,ro {three.folder}"
+        subprocess.run(["nsenter", "-t", str(three.first["n2"]), "-m", "sh", "-ec", mounts], check=True)
+    ended = train_on(three, data, tmp_path, ranks=3, slots=1)
+    assert (ended.code, said in ended.err) == (code, True), ended.err
+    assert "on n0 (1 process), n1 (1 process), n2 (1 process); each match within a host" in ended.out
+    has_ended(three, *three.first)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("count", [2, 4])
+def test_round_robin_of_151_roles_has_the_same_bytes(count: int, tmp_path: Path) -> None:
+    data = yaml.safe_load((ROOT / "configs/round_robin_4x5.yaml").read_text())
+    with made_hosts(count) as made:
+        ended = train_on(made, data, tmp_path, ranks=24, slots=24 // count)
+        assert ended.code == 0, ended.err
+        assert "151 roles on 24 processes" in ended.out
+        assert "; each match within a host" in ended.out
+        has_ended(made, *made.first)
+        assert differing(made.folder / "run", alone(tmp_path, data)) == []

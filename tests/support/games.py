@@ -49,6 +49,37 @@ class Slow(Countdown):
         return super().step(action)
 
 
+class BusyTouchdown(Touchdown):
+    """Computes for `seconds` of processor time in every tick of its lanes."""
+
+    def __init__(self, *, seconds: float, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.seconds = seconds
+
+    def step(self, actions: Sequence[Any]) -> Step:
+        end = time.thread_time() + self.seconds
+        while time.thread_time() < end:
+            pass
+        return super().step(actions)
+
+
+class FailsOnHost(Touchdown):
+    """Fails on one host: it cannot be made there, or its steps raise, or do not return, as `how` says."""
+
+    def __init__(self, *, host: str, how: str, **settings: Any) -> None:
+        self.how = how if os.uname().nodename == host else ""
+        if self.how == "make":
+            raise ModuleNotFoundError("No module named 'physics'")
+        super().__init__(**settings)
+
+    def step(self, actions: Sequence[Any]) -> Step:
+        if self.how == "raise":
+            raise RuntimeError("no simulator")
+        while self.how == "hang":
+            time.sleep(0.1)
+        return super().step(actions)
+
+
 class SlowTouchdown(Touchdown):
     """Sleeps in every tick of its lanes, so that a test can act while it is played; by default for `TICK_SECONDS`."""
 

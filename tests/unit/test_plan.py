@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from itertools import combinations
+from dataclasses import replace
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from arena.config import Config, parse_config
 from arena.config.fields import ONLY_ACT
 from arena.errors import ConfigError
 from arena.game.api import Interface
-from arena.plan.build import make_plan
+from arena.plan.build import make_plan, on_hosts
 from arena.plan.deadlock import waiting_text
 from arena.plan.placement import cut, lightest_maximum
 from arena.plan.plan import Plan, Role, RoleKind, SeatPlan
@@ -278,6 +279,45 @@ def test_roles_are_packed_evenly_near_their_match_in_the_order_of_the_plan(given
     for match in plan.matches:
         used = {rank for rank, roles in enumerate(plan.ranks) for role in roles if role.match == match.match}
         assert used == set(range(min(used), max(used) + 1))
+
+
+def crossing(plan: Plan) -> list[int]:
+    """The matches with roles on several hosts."""
+    hosts: dict[int, set[str]] = {}
+    for match, role in ((role.match, role) for role in plan.roles() if role.match is not None):
+        hosts.setdefault(match, set()).add(plan.hosts[plan.rank_of(role)])
+    return [match for match, found in hosts.items() if len(found) > 1]
+
+
+@pytest.mark.slow
+@settings(max_examples=60)
+@given(packed(), st.data())
+def test_fewer_matches_cross_hosts_at_a_quarter_more_load(given: tuple[Config, int], data: st.DataObject) -> None:
+    config, ranks = given
+    plan = make_plan(config, ranks=ranks)
+    ends = sorted(data.draw(st.sets(st.integers(1, ranks), max_size=4)) | {0, ranks})
+    hosts = [f"n{number}" for number, (start, stop) in enumerate(pairwise(ends)) for _ in range(start, stop)]
+    unaware, aware = replace(plan, hosts=tuple(hosts)), on_hosts(plan, hosts)
+    assert sorted(map(str, (role for roles in aware.ranks for role in roles))) == sorted(map(str, plan.roles()))
+    assert all(aware.ranks)
+    assert aware.ranks[0][0] == Role(RoleKind.ROOT)
+    heaviest = [max(sum(load_of(plan, role) for role in roles) for roles in each.ranks) for each in (unaware, aware)]
+    assert heaviest[1] <= 1.25 * heaviest[0]
+    if aware.hosts:
+        assert aware.crossing == len(crossing(aware)) <= len(crossing(unaware))
+    assert on_hosts(aware, ["a"] * ranks) == plan, "on one host as without hosts"
+
+
+def test_matches_stay_on_a_host_where_that_costs_little_balance() -> None:
+    config = roles_of((["random"] * 4, 30))
+    hosts = [f"n{number}" for number in range(4) for _ in range(6)]
+    plan = make_plan(config, ranks=24)
+    assert crossing(replace(plan, hosts=tuple(hosts))) == [7, 15, 22]
+    assert on_hosts(plan, hosts).crossing == 0
+    alone = on_hosts(make_plan(config), [f"n{rank // 38}" for rank in range(151)])
+    assert (alone.crossing, crossing(alone)) == (2, [7, 22]), "7 matches and 2 or 3 roles fit on a host"
+    assert [alone.place(rank) for rank in (0, 150)] == ["rank 0 on n0", "rank 150 on n3"]
+    assert plan.place(5) == "rank 5"
 
 
 @given(rows, st.integers(1, 9))

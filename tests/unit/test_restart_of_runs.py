@@ -55,7 +55,7 @@ def begun(path: Path, **config: Any) -> Run:
 
 
 def death(folder: RunFolder, *, begun: bool = True) -> Restart:
-    return Restart(str(folder.path), True, begun, (5,), "rank 5 on n1 has died", 7, time.time())
+    return Restart(str(folder.path), True, begun, (5,), "rank 5 on n1 has died", ("n0",) * 7, time.time())
 
 
 @pytest.mark.parametrize("ranks", [7, 2])

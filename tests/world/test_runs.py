@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -170,6 +171,19 @@ def test_profile_shares_of_every_role_sum_to_its_time(tmp_path: Path) -> None:
     assert {"environment", "waiting for actions", "communication"} <= by_kind["environment", None]
     assert {"learning", "inference", "waiting for the match", "waiting for the group"} <= by_kind["worker", "blue"]
     assert "learning" not in by_kind["worker", "red"]
+
+
+def test_profile_counts_the_processor_time_of_shared_process_once(tmp_path: Path) -> None:
+    game = {"make": "games:BusyTouchdown", "kwargs": {"max_steps": 60, "seconds": 0.005}}
+    data = one_match(game, {name: {"algorithm": "random"} for name in ("blue", "red")}, ticks=100, match={"copies": 2})
+    before = time.process_time()
+    played = play(data, tmp_path, profile=True)
+    spent = time.process_time() - before  # as the system counts it
+    roles = json.loads(played.folder.profile.read_text())["roles"]
+    games = [role["cpu"] for role in roles if role["role"] == "environment"]
+    assert min(games) >= 0.5
+    assert sum(games) <= sum(role["cpu"] for role in roles) <= spent
+    assert max(role["cpu"] for role in roles if role["role"] == "worker") < 0.5, "the games' time is not theirs"
 
 
 def test_run_on_one_rank_does_not_import_mpi4py(tmp_path: Path) -> None:

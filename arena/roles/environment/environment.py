@@ -14,7 +14,6 @@ from contextlib import ExitStack
 from operator import attrgetter
 
 from arena import registry
-from arena.diagnostics.profile import stopwatch
 from arena.external.connection import Connection
 from arena.plan.plan import MatchPlan, Role, RoleKind
 from arena.preflight.examine import constructor_errors_reported, external_games
@@ -37,7 +36,7 @@ class Environment:
 
     def __init__(self, endpoint: Endpoint, run: Run, match: MatchPlan, memory: RunState) -> None:
         self._endpoint, self._match = endpoint, match
-        self._stopwatch = stopwatch(run.profile)
+        self._stopwatch = run.stopwatch(Role(RoleKind.ENVIRONMENT, match.match))
         self._kind = registry.external_kind(match.game.make)
         connection = None if self._kind is None else memory.connections.get(match.match)
         if self._kind is not None and connection is None:

@@ -15,10 +15,10 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
-from arena.diagnostics.profile import Activity, RoleProfile, stopwatch
+from arena.diagnostics.profile import Activity, RoleProfile
 from arena.errors import MISTAKE, ConfigError
 from arena.league.round_text import change_text, round_text
-from arena.plan.plan import Role, RoleKind
+from arena.plan.plan import ROOT, Role, RoleKind
 from arena.records import boundary as boundaries
 from arena.records import checkpoint
 from arena.records.formats import Boundary, ExternalPlace, GamesLine, round_of
@@ -71,7 +71,7 @@ class Root:
         self._memory = memory
         memory.digests = memory.digests or boundaries.FileDigests()
         self._watchdog = Watchdog(endpoint, run, show=display.message)
-        self._stopwatch = stopwatch(run.profile)
+        self._stopwatch = run.stopwatch(ROOT)
         self._others = [role for role in run.roles if role.kind is not RoleKind.ROOT]
         self._leg = run.leg  # the leg that is prepared or played
         self._ready: dict[Role, Ready] = {}
@@ -135,7 +135,7 @@ class Root:
             self._display.stop()
         for name in sorted(self._stateless):
             self._display.message(f"no checkpoints of {name!r}: its algorithm has no state_dict()")
-        self._add_profile(Role(RoleKind.ROOT), self._stopwatch.profile())
+        self._add_profile(ROOT, self._stopwatch.profile())
         return step
 
     def _play(self, progress: RunProgress) -> NextStep:

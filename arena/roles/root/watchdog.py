@@ -262,5 +262,5 @@ class Watchdog:
 
     def _name(self, address: int) -> str:
         role = self._run.roles[address]
-        rank = "" if role.kind is RoleKind.ROOT else f" (rank {self._run.plan.rank_of(role)})"
-        return self._run.describe(role) + rank
+        place = self._run.plan.place(self._run.plan.rank_of(role))
+        return self._run.describe(role) + ("" if role.kind is RoleKind.ROOT else f" ({place})")

@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from arena import registry
-from arena.diagnostics.profile import Activity, stopwatch
+from arena.diagnostics.profile import Activity
 from arena.errors import BudgetReached, located
 from arena.group.group import Group
 from arena.plan.plan import MatchPlan, PolicyPlan, Role, RoleKind
@@ -52,7 +52,7 @@ class Worker:
         self._match: MatchPlan = run.plan.matches[role.match]
         self._policy: PolicyPlan = run.plan.policies[run.plan.seat(role).policy]
         self._path = f"policies.{self._policy.name}"
-        self._stopwatch = stopwatch(run.profile)
+        self._stopwatch = run.stopwatch(role)
         # When the policy began to learn, in all legs.
         self._begun = time.monotonic() - run.leg.seconds.get(self._policy.name, 0.0)
         played = [(run.plan.matches[match], seat) for match, seat in self._policy.workers]
