@@ -26,7 +26,7 @@ from arena.preflight.external import EXTERNAL_GAMES_TEXT, external_kinds
 from arena.preflight.later_seats import later_plans
 from arena.preflight.outcomes import require_rules
 from arena.records.formats import document_text, plan_file
-from arena.terminal.display import hosts_text, processes_text
+from arena.terminal.display import crossing_text, processes_text
 from arena.terminal.output import say
 from arena.terminal.rounds import rounds_lines
 
@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
         try:
             found = shares(known, plan.processes)
             plan = on_hosts(plan, [share.host for share in found for _ in share.ranks])
-            host_lines = [*(_host_line(plan, share) for share in found), hosts_text(plan)]
+            host_lines = [*(_host_line(plan, share) for share in found), crossing_text(plan)]
         except ConfigError as error:
             if hosts:
                 raise

@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
@@ -43,7 +44,7 @@ from arena.run.prepare import abandon, begin
 from arena.run.resume import forget, rule_met
 from arena.run.stages import is_over, newest_result, opened, stop_text, write_boundary
 from arena.run.watchdog import RootWatchdog
-from arena.terminal.display import hosts_text, profile_file, silent_display
+from arena.terminal.display import crossing_text, profile_file, silent_display
 from arena.transport import Endpoint
 from arena.transport.scheduler import RoleScheduler
 
@@ -122,7 +123,9 @@ class Leader:
         """Locks the run folder until the run ends, and logs into it; after a death, goes back to the boundary."""
         log_to_folder(run)
         if run.plan.hosts:
-            self._output.say(hosts_text(run.plan))
+            counts = Counter(run.plan.hosts).items()
+            on = ", ".join(f"{host} ({pluralize(count, 'process', 'processes')})" for host, count in counts)
+            self._output.say(f"on {on}; {crossing_text(run.plan)}")
         self.lock(run)
         if self._restart is not None and run.begun:
             self._restart = self._restart._replace(replayed=forget(run))

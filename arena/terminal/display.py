@@ -320,11 +320,10 @@ def processes_text(processes: int, roles: int) -> str:
     return text if processes >= roles else f"{roles} roles on {text}"
 
 
-def hosts_text(plan: Plan) -> str:
-    """`on n0 (2 processes), n1 (1 process); 1 of 30 matches is on several hosts`."""
-    found = [f"{host} ({pluralize(count, 'process', 'processes')})" for host, count in Counter(plan.hosts).items()]
+def crossing_text(plan: Plan) -> str:
+    """`2 of 30 matches over several hosts`."""
     crossing = f"{plan.crossing} of {pluralize(len(plan.matches), 'match', 'matches')} over several hosts"
-    return f"on {', '.join(found)}; {crossing if plan.crossing else 'each match within a host'}"
+    return crossing if plan.crossing else "each match within a host"
 
 
 def profile_file(profiles: Mapping[ProfileKey, RoleProfile]) -> ProfileFile:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import pytest
 import yaml
 
 import hosts
+import readme
 from arena.records.journal import JournalReader
 from in_process import one_match
 from run_cli import Ended, alone, differing, finish, newest_boundary, start, wait_for, write
@@ -55,11 +57,19 @@ def three() -> Iterator[hosts.Hosts]:
         yield made
 
 
+def typed(made: hosts.Hosts, command: str, cwd: Path, *, loses_host: bool = False) -> Ended:
+    """How a command on n0 has ended; `loses_host`: n2 is killed when the run in `night` has a boundary."""
+    process = start([sys.executable, str(hosts.HERE), str(made.folder), "n0", command], cwd)
+    if loses_host:
+        wait_for(lambda: newest_boundary(made.folder / "night") >= 200 or process.poll() is not None)
+        made.kill("n2")
+    return finish(process)
+
+
 def train_on(made: hosts.Hosts, config: Any, cwd: Path, *, ranks: int, slots: int) -> Ended:
     """How `arena train` of a configuration has ended, started on n0 with so many slots for each host."""
     named = ",".join(f"{name}:{slots}" for name in made.first)
-    line = f"arena train {write(made.folder, config)} --run-dir run --ranks {ranks} --hosts {named}"
-    return finish(start([sys.executable, str(hosts.HERE), str(made.folder), "n0", line], cwd))
+    return typed(made, f"arena train {write(made.folder, config)} --run-dir run --ranks {ranks} --hosts {named}", cwd)
 
 
 def has_ended(made: hosts.Hosts, *names: str) -> None:
@@ -137,3 +147,16 @@ def test_round_robin_of_151_roles_has_the_same_bytes(count: int, tmp_path: Path)
         assert "; each match within a host" in ended.out
         has_ended(made, *made.first)
         assert differing(made.folder / "run", alone(tmp_path, data)) == []
+
+
+@pytest.mark.long
+def test_commands_of_the_page_print_what_it_shows(tmp_path: Path) -> None:
+    with made_hosts(4) as made:
+        (made.folder / "configs").symlink_to(ROOT / "configs")
+        for step in readme.PAGES["docs/four-machines.md"].steps():
+            shown = "\n".join(step.shown)
+            ended = typed(made, step.command, tmp_path, loses_host="host n2 has been lost" in shown)
+            printed = re.sub(r"(?<=cannot be used: ).*(?=;)", "...", ended.out + ended.err)
+            assert ended.code == (2 if "arena: error: " in shown else 0), printed
+            assert readme.missing(step.shown, printed) == [], printed
+            has_ended(made, *made.first)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -78,6 +78,25 @@ class Page:
         """The link targets after `#`: the headings, as GitHub and the site spell them."""
         plain = [re.sub(r"\[([^]]*)\]\([^)]*\)|`", r"\1", heading).lower() for heading in _HEADING.findall(self.prose)]
         return {re.sub(r"[^\w -]", "", heading).strip().replace(" ", "-") for heading in plain}
+
+
+def without_numbers(line: str) -> str:
+    """A line in which one number is like any other, and one width of a column too."""
+    return " ".join(re.sub(r"[+-]?\d+(?:[.,]\d+)*(?:e-?\d+)?", "#", line).split())
+
+
+def missing(shown: Sequence[str], printed: str) -> list[str]:
+    """The shown lines that were not printed, in any order; each printed line stands for one."""
+    left = [without_numbers(line) for line in printed.splitlines()]
+    found = []
+    for line in shown:
+        if line.strip() in ("", "..."):
+            continue
+        if without_numbers(line) in left:
+            left.remove(without_numbers(line))
+        else:
+            found.append(line)
+    return found
 
 
 README = Page("README.md")

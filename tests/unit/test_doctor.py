@@ -19,8 +19,11 @@ import pytest
 from arena.cli import doctor
 from arena.cli.doctor import memory, mpi, software, storage
 from arena.cli.doctor.finding import Finding, Level, ok, problem, python, warning
+from arena.cli.doctor.hosts import state
 from arena.cli.main import main
 from arena.diagnostics.process_output import ProcessOutput, ask
+from arena.plan.hosts import Host
+from arena.run.remote_hosts import HostState
 
 ROOT = Path(__file__).resolve().parents[2]
 MIB, GIB = 2**20, 2**30
@@ -261,6 +264,13 @@ def test_broken_torch_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     assert "libcudart" in only(software.torch()).found
     assert list(software.gpu()) == []
+
+
+def test_host_with_fewer_cores_than_processes_is_a_warning() -> None:
+    found = HostState({}, has_folder=True, has_file=True, cores=4, ahead=0.0)
+    assert state(Host("far", 4), found, found).level is Level.OK
+    assert state(Host("far", 5), found, found)[:3] == (Level.WARNING, "host far", "4 cores for 5 processes")
+    assert state(Host("far", 1), found, found._replace(ahead=-9.0)).level is Level.WARNING
 
 
 @pytest.mark.slow

@@ -599,7 +599,8 @@ def test_lost_host_leaves_fewer_processes(lonely: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("PRTE_MCA_plm_ssh_agent", str(launcher(lonely, "agent", does=does)))
     assert mpirun.run(5, ["program"], restarts=1, hosts=[Host("a", 2), Host("b", 3)]) == 0
     assert (lonely / "seen").read_text() == "-hosts a:2 -n 2 program "
-    assert json.loads((lonely / "told").read_text().splitlines()[1])["cause"] == "host b has been lost"
+    told = json.loads((lonely / "told").read_text().splitlines()[1])
+    assert (told["cause"], told["hosts"]) == ("host b has been lost", ["a", "a", "b", "b", "b"])
 
 
 LEAVES_WELL = "import sys, time; from arena.run.mpirun import leave; leave(); print(flush=True); time.sleep(60)"

@@ -65,6 +65,9 @@ def state(host: Host, here: HostState, found: HostState | ProcessOutput) -> Find
             f"does not see what is written into {anchored('.')} here",
             "give runs a folder on a file system that all hosts share: --run-dir",
         )
+    if host.slots > found.cores:
+        text = f"{found.cores} cores for {host.slots} processes"
+        return warning(subject, text, "one process per core is best; more play, but more slowly")
     return ok(subject, f"has the same environment and folder; {found.cores} cores")
 
 
