@@ -14,6 +14,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
@@ -360,7 +361,7 @@ class LauncherOutput:
     joined: bool = False  # all processes of the run have joined: MPI lets none continue before
     prepared: bool = False  # rank 0 has prepared the run
     unconnected: bool = False  # the launcher has found no network interface
-    started: int = 0  # processes
+    started: Counter[str] = field(default_factory=Counter)  # processes, by host
     reason: bool = False  # a process has written why the run has ended
     rank: str = ""  # of the process that has ended first, by the launcher; empty if it has named none
     node: str = ""  # of that process
@@ -384,6 +385,13 @@ class LauncherOutput:
         if self.ended:
             return 0
         return (MISTAKE if self.mistake else 1) if self.reason else None
+
+    @property
+    def places(self) -> str:
+        """` (n0: 2, n1: 1)`, where how many processes have started; empty if all are on this host."""
+        if self.started.keys() <= {os.uname().nodename, ""}:  # "": not known
+            return ""
+        return f" ({', '.join(f'{host}: {count}' for host, count in sorted(self.started.items()))})"
 
     def is_death(self, *, again: bool) -> bool:
         """Whether a process of the run has died: it has ended without a reason; `again`: they were started before."""
@@ -426,7 +434,7 @@ class LauncherOutput:
                 except (ValueError, TypeError):  # the line is damaged, or is a game's own
                     pass
                 else:
-                    self.started += len(started)
+                    self.started.update(process.node.partition(" ")[0] for process in started)
                     for process in started:
                         self.watched.add(process)
                     for name, value in facts.items():
@@ -587,7 +595,7 @@ def run(
             is_hung = not output.prepared and time.monotonic() - began >= START_SECONDS
             if is_hung:
                 late = "rank 0 has not prepared the run" if output.joined else "its processes have not joined"
-                cause = f"{late} within {START_SECONDS} s"
+                cause = f"{late} within {START_SECONDS} s{'' if output.joined else output.places}"
             # The newest tick from which the run can go on; without the modules of its records, which import NumPy.
             files = [] if known.folder is None else Path(known.folder).glob("boundaries/*.json")
             reached = max((int(path.stem) for path in files if path.stem.isdecimal()), default=-1)
@@ -786,7 +794,7 @@ def _end_of(
                 os.killpg(process.pid, signal.SIGKILL)
         if output.listener is None and not output.joined and now > reported + REPORT_SECONDS:
             reported = now
-            output.write(f"{output.started} of {ranks} processes have started")
+            output.write(f"{output.started.total()} of {ranks} processes have started{output.places}")
     return process.wait()
 
 

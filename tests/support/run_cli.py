@@ -31,7 +31,7 @@ PATIENCE = 600.0
 """Seconds after which a test that waits fails: tests wait for events, this is for those that never come."""
 
 # what a start on a busy machine says
-_STARTING = re.compile(r"^\d+ of \d+ processes have started\n", re.MULTILINE)
+_STARTING = re.compile(r"^\d+ of \d+ processes have started.*\n", re.MULTILINE)
 _RANK = re.compile(rb"(?:^|\0)(?:OMPI_COMM_WORLD|PMI)_RANK=(\d+)\0")  # of Open MPI, of MPICH
 
 

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -219,7 +220,7 @@ def test_end_without_a_reason_restores_the_cursor_and_suggests_resume(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: has_resume)
-    found = mpirun.exit_status(status, received, output(started=1), has_resume=has_resume)
+    found = mpirun.exit_status(status, received, output(started=Counter(["n0"])), has_resume=has_resume)
     assert found == (130 if received else 1)
     out, err = capsys.readouterr()
     assert out == ("\x1b[?25h\n" if has_resume else ""), "on a terminal alone"
@@ -509,7 +510,10 @@ def test_failure_with_a_reason_or_without_a_process_is_no_death(says: str, lonel
 @pytest.mark.parametrize(
     ("reports", "words"),
     [
-        ([STARTED], "its processes have not joined within 0 s, twice in a row; `arena doctor` checks MPI;"),
+        (
+            [STARTED],
+            "its processes have not joined within 0 s (another: 1), twice in a row; `arena doctor` checks MPI;",
+        ),
         ([STARTED, JOINED], "rank 0 has not prepared the run within 0 s, twice in a row;"),
     ],
 )
@@ -631,11 +635,16 @@ def test_slow_start_says_how_many_processes_are_ready(
     lonely: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(mpirun, "REPORT_SECONDS", 0.0)
-    says = f"PATH=/bin:/usr/bin\necho '{STARTED}' >&2\necho '{STARTED}' >&2\nsleep 1"
+    near = STARTED.replace("another", os.uname().nodename)
+    says = f"PATH=/bin:/usr/bin\necho '{near}' >&2\necho '{near}' >&2\nsleep 1"
     launcher(lonely / "system", says=OPEN_MPI, does=says)
     mpirun.run(3, ["true"])
     err = capsys.readouterr().err
     assert "2 of 3 processes have started\n" in err
+    launcher(lonely / "system", says=OPEN_MPI, does=f"{says}\necho '{STARTED}' >&2\nsleep 1")
+    mpirun.run(4, ["true"])
+    places = ", ".join(sorted([f"{os.uname().nodename}: 2", "another: 1"]))
+    assert f"3 of 4 processes have started ({places})\n" in capsys.readouterr().err
     assert mpirun.REPORT_MARK not in err
 
 

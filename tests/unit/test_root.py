@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from arena.config import parse_config
-from arena.plan.build import make_plan
+from arena.plan.build import make_plan, on_hosts
 from arena.plan.plan import Role, RoleKind
 from arena.records.folder import RunFolder
 from arena.records.recorder import Recorder
-from arena.roles.protocol import Done, Go, Next, Ready
+from arena.roles.protocol import Done, Go, Next, Ready, Restarted
+from arena.roles.root.progress import log_restart
 from arena.roles.root.root import Root
 from arena.roles.run import Run
 from arena.roles.state import RunState
@@ -73,3 +74,15 @@ def test_root_keeps_a_done_that_precedes_another_ready(tmp_path: Path) -> None:
 
 
 # Receiving
+
+
+def test_game_that_was_made_again_names_its_host_if_there_are_several(tmp_path: Path) -> None:
+    plan, restarted = make_plan(parse_config(CONFIG, source="test")), Restarted(0, 3, (0,), "ValueError: x", "", 0.5)
+    lines = [
+        log_restart(RunFolder.open(tmp_path / "run"), restarted, each)
+        for each in (plan, on_hosts(plan, ["n0", "n1", "n1", "n1"]))
+    ]
+    assert lines == [
+        "match 0, tick 3: the game was made again, 1 unfinished episode dropped: ValueError: x",
+        "match 0, tick 3, rank 1 on n1: the game was made again, 1 unfinished episode dropped: ValueError: x",
+    ]

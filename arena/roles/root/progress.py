@@ -7,6 +7,7 @@ import logging
 import msgspec
 
 from arena.errors import pluralize
+from arena.plan.plan import Plan, Role, RoleKind
 from arena.preflight.external import EXTERNAL_GAMES_TEXT
 from arena.records import checksums
 from arena.records.faults import FaultKind, log_fault
@@ -63,7 +64,7 @@ class RunProgress:
             self.seconds[record.policy] = record.seconds
 
 
-def log_restart(folder: RunFolder, restarted: Restarted) -> str:
+def log_restart(folder: RunFolder, restarted: Restarted, plan: Plan) -> str:
     """Appends the restart of a game to the fault log; returns a line for the user.
 
     Raises:
@@ -74,7 +75,8 @@ def log_restart(folder: RunFolder, restarted: Restarted) -> str:
     fields = {"match": match, "tick": tick, "lanes": restarted.lanes, "error": error}
     log_fault(folder.faults, FaultKind.ENVIRONMENT, {**fields, "seconds": round(restarted.seconds, 3)})
     dropped = pluralize(len(restarted.lanes), "unfinished episode")
-    return f"match {match}, tick {tick}: the game was made again, {dropped} dropped: {error}"
+    place = f", {plan.place(plan.rank_of(Role(RoleKind.ENVIRONMENT, match)))}" if plan.hosts else ""
+    return f"match {match}, tick {tick}{place}: the game was made again, {dropped} dropped: {error}"
 
 
 def record_place(folder: RunFolder, place: ExternalPlace) -> list[str]:

@@ -213,7 +213,7 @@ class Root:
         elif isinstance(message, Notice):
             show(message.text)
         elif isinstance(message, Restarted):
-            show(log_restart(folder, message))
+            show(log_restart(folder, message, plan))
         elif isinstance(message, ExternalPlace):
             for line in record_place(folder, message):
                 show(line)
