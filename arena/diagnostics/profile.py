@@ -45,9 +45,7 @@ class Stopwatch:
     An algorithm does not report when it learns, but then it averages gradients, broadcasts or publishes weights, or
     logs metrics. So the time between two ticks counts as learning if it has done one of these between them.
 
-    Args:
-        clock: seconds of time.
-        processor: CPU seconds of the role: of its process, or of its thread if the process hosts other roles, too.
+    `processor` returns CPU seconds: of the role's process, or of its thread if the process hosts other roles, too.
 
     Attributes:
         runs: whether it measures anything.

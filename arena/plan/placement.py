@@ -5,16 +5,13 @@ of a match are on one rank or on neighboring ones, and copies spread evenly. The
 
 1. Balance. A role weighs what it costs per tick: about 1 for an environment or a worker that only acts, 3 for one
    that learns, nothing for the root. The cuts minimize the load of the heaviest rank.
-2. Whole matches. A match within one rank needs no messages, so matches are not cut if this makes the heaviest rank at
-   most a quarter heavier.
+2. Whole matches. A match within one rank needs no messages, and within one host no network. So matches are not cut if
+   this makes the heaviest rank at most a quarter heavier; else they are not divided between hosts, if this does: the
+   row is cut at the ends of matches that are nearest to the cuts between hosts, then each host's part into ranks.
 3. Memory. Ranks that host no worker that needs torch never import it: matches without such workers come first in the
    row, and within a match the environment and the workers that do not need it come before those that do. Of two equally
    balanced packings, the one with fewer ranks that import torch is taken. Learners are not separated from their
    environments to save more imports: that would cost two messages per worker and tick.
-
-Ranks of several hosts are cut twice, if a match would be on two hosts otherwise: first the row into a part for each
-host, between matches, at the ends that are nearest to the cuts above, then each part into the ranks of its host. As
-with whole matches, the heaviest rank may be at most a quarter heavier for this.
 
 The number of lanes of a match does not count: it raises the cost of all its roles alike.
 """
