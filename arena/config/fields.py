@@ -22,7 +22,7 @@ OutcomeRule = Literal["info", "zero_sum", "higher_return", "none"]
 ONLY_ACT = frozenset(
     {"random", "scripted", "arena.cli.play.human:Human"}
 )  # algorithms that never learn and need no torch
-MOST_ROLES = 50_000
+MOST_ROLES = 500_000
 """The most roles, and the most processes, of a run: larger plans are typing errors, and take long to build."""
 
 

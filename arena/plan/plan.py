@@ -191,6 +191,12 @@ class Plan:
         """The ranks that have nothing to do."""
         return tuple(rank for rank, roles in enumerate(self.ranks) if not roles)
 
+    @cached_property
+    def environment_ranks(self) -> tuple[int, ...]:
+        """The ranks that host environments."""
+        kind = RoleKind.ENVIRONMENT
+        return tuple(rank for rank, roles in enumerate(self.ranks) if any(role.kind is kind for role in roles))
+
     @property
     def packed(self) -> bool:
         """Whether some rank hosts several roles."""

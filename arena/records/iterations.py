@@ -1,7 +1,7 @@
 """The contents of a run's results: a pure state machine, episodes and updates in, results out.
 
     episodes(rows)            in the order of `episodes.jsonl`
-    reach(match, tick, logged)  all episodes of the match up to this tick were handed over
+    reach(tick, logged)       all episodes up to this tick were handed over
     update(record), leave(policy)
     known()                   -> the results that are complete
     take(tick)                -> the result of the tick at which a leg has ended
@@ -72,19 +72,18 @@ class Iterations:
         self._learners: frozenset[str] = frozenset()
         self._updates: dict[str, int] = {}  # per policy, the newest update that was handed over
         self._logged: dict[str, float] = {}  # per policy, the newest one that is known to have been sent in this leg
-        self._reached: dict[int, int] = {}
-        self._ended: set[int] = set()
+        self._reached: float = 0  # all episodes up to this tick were handed over
         self._until = 0  # the planned end of the leg
         self._metric_names = set(metric_names)
         self._of_episodes: dict[EpisodeKey, list[Metrics]] = {}  # measured values of episodes that may still count
         self._of_ticks: list[tuple[int, Metrics]] = []  # likewise of iterations
 
-    def begin_leg(self, reached: Mapping[int, int], until: int, learners: Collection[str]) -> None:
-        """Takes the matches of a leg, each with the tick at which it begins, and the policies that may log updates.
+    def begin_leg(self, start: int, until: int, learners: Collection[str]) -> None:
+        """Takes the tick at which a leg begins, and the policies that may log updates.
 
         The leg is to end at the tick `until`, whose result is taken when it has ended.
         """
-        self._reached, self._ended = dict(reached), set()
+        self._reached = start
         self._until, self._learners, self._logged = until, frozenset(learners), {}
 
     def episodes(self, episodes: Sequence[EpisodeRecord]) -> None:
@@ -92,19 +91,15 @@ class Iterations:
         self._later.extend(episodes)
         self._cover(self.following)
 
-    def reach(self, match: int, tick: int, logged: Mapping[str, float] = NO_UPDATES, *, last: bool = False) -> None:
-        """All episodes of a match that ended up to a tick, perhaps its last one of the leg, were handed over.
+    def reach(self, tick: float, logged: Mapping[str, float] = NO_UPDATES) -> None:
+        """All episodes that ended up to a tick were handed over, those of matches that have ended the leg excepted.
 
-        `logged`: per policy the newest update that its workers in the match had sent before they played this tick; inf
-        if nobody knows.
+        `logged`: per policy the newest update that workers of the matches that have reported since the last call had
+        sent before they played the tick that these have reached; inf if it is not known.
         """
-        self._reached[match] = tick
+        self._reached = tick
         for policy, newest in logged.items():
             self._logged[policy] = max(newest, self._logged.get(policy, 0))
-        if last:
-            self._ended.add(match)
-        else:
-            self._ended.discard(match)
 
     def update(self, record: UpdateRecord) -> None:
         """Takes an update; those of one policy come in the order of their ticks."""
@@ -134,10 +129,8 @@ class Iterations:
     def known(self) -> Iterator[dict[str, Any]]:
         """The results that are complete while a leg is played."""
         while (tick := self.following) < self._until:
-            # Matches that have ended are not waited for; if all have, results reach as far as the farthest one.
-            playing = [reached for match, reached in self._reached.items() if match not in self._ended]
             # The result of the tick at which a leg ends is taken when everything up to it was handed over.
-            if tick >= min(playing, default=max(self._reached.values(), default=0)):
+            if tick >= self._reached:
                 return
             if any(self._updates.get(name, 0) < self._logged.get(name, 0) for name in self._learners):
                 return

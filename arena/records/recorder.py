@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from heapq import heappop, heappush, heapreplace
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -31,36 +32,54 @@ _log = logging.getLogger(__name__)
 
 
 class InOrder:
-    """Holds episodes of several matches until their places in one order are certain: by tick, then by match and lane.
+    """Holds episodes of several ranks until their places in one order are certain: by tick, then by match and lane.
 
-    Matches report their episodes at different times, but the file is to be the same in every run of the same
-    configuration. So an episode waits here until no match can report an earlier one. The `ticks` are those that each
-    match has played.
+    Ranks report the episodes of their matches at different times, but the file is to be the same in every run of the
+    same configuration. So an episode waits here until no rank can report an earlier one. The `ticks` are those that all
+    matches of a rank have played. A report costs a few microseconds, however many ranks there are.
     """
 
     def __init__(self, ticks: Mapping[int, int]) -> None:
         self._ticks: dict[int, float] = dict(ticks)
-        self._waiting: dict[int, deque[EpisodeRecord]] = {match: deque() for match in ticks}
+        #: A heap with one entry per rank that plays, of which the first one is brought up to date.
+        self._slowest: list[tuple[float, int]] = sorted((tick, rank) for rank, tick in ticks.items())
+        self._waiting: dict[int, list[EpisodeRecord]] = {}  # by tick
+        self._waiting_ticks: list[int] = []  # a heap: the keys of `_waiting`
+
+    @property
+    def reached(self) -> float:
+        """The tick up to which all episodes have been added; inf if no rank holds up the others."""
+        slowest = self._slowest
+        while slowest and slowest[0][0] < (tick := self._ticks[slowest[0][1]]):
+            if tick == math.inf:
+                heappop(slowest)
+            else:
+                heapreplace(slowest, (tick, slowest[0][1]))
+        return slowest[0][0] if slowest else math.inf
 
     def add(
-        self, match: int, tick: int, episodes: Sequence[EpisodeRecord], *, last: bool = False
+        self, rank: int, tick: int, episodes: Sequence[EpisodeRecord], *, last: bool = False
     ) -> list[EpisodeRecord]:
-        """Adds episodes of a match; returns the waiting episodes whose places in the order are certain now.
+        """Adds episodes of a rank; returns the waiting episodes whose places in the order are certain now.
 
-        The match has reached a tick: all its later episodes end after it. With `last` it no longer holds up the others,
+        The rank has reached a tick: all its later episodes end after it. With `last` it no longer holds up the others,
         as it has ended early or has played all that an evaluation asks for; a later call for it revokes this.
         """
-        self._ticks[match] = math.inf if last else tick
-        self._waiting[match].extend(episodes)
-        return self.up_to(min(self._ticks.values()))
+        before, self._ticks[rank] = self._ticks[rank], math.inf if last else tick
+        if self._ticks[rank] < before:
+            heappush(self._slowest, (tick, rank))
+        for episode in episodes:
+            if episode.tick not in self._waiting:
+                self._waiting[episode.tick] = []
+                heappush(self._waiting_ticks, episode.tick)
+            self._waiting[episode.tick].append(episode)
+        return self.up_to(self.reached)
 
     def up_to(self, reached: float = math.inf) -> list[EpisodeRecord]:
         """The waiting episodes up to a tick, or all, if no others will come."""
         ripe: list[EpisodeRecord] = []
-        for waiting in self._waiting.values():
-            while waiting and waiting[0].tick <= reached:
-                ripe.append(waiting.popleft())
-        ripe.sort(key=place_of)
+        while self._waiting_ticks and self._waiting_ticks[0] <= reached:
+            ripe += sorted(self._waiting.pop(heappop(self._waiting_ticks)), key=place_of)
         return ripe
 
 
@@ -71,7 +90,7 @@ class Recorder:
     point per policy and second, the mean of what happened in it, so its cost does not grow with the games.
 
     Args:
-        ticks: per match how many ticks it has played before.
+        ticks: per rank that reports episodes, how many ticks its matches have played before.
         resumed_at: the tick from which a resumed run goes on; TensorBoard forgets later points of the earlier run.
         callbacks: receive every line; `results`: everything that was recorded, and are flushed with the journals.
         scalars: whether TensorBoard files are written.
@@ -123,23 +142,23 @@ class Recorder:
 
     def episodes(
         self,
-        match: int,
+        rank: int,
         tick: int,
         finished: Sequence[EpisodeRecord],
         logged: Mapping[str, float] = NO_UPDATES,
         *,
         last: bool = False,
     ) -> dict[str, Results]:
-        """Records the episodes of one match that has played so many ticks, in the order in which they ended.
+        """Records the episodes of a rank whose matches have all played so many ticks, in the order of their places.
 
         `logged`: see `Iterations.reach`.
 
-        They count at once; they are written when no other match can report earlier ones. After the `last` ones of a leg
-        episodes of other matches do not wait for this match, until it reports again. Returns their results by policy.
+        They count at once; they are written when no other rank can report earlier ones. After the `last` ones of a leg
+        episodes of other ranks do not wait for this rank, until it reports again. Returns their results by policy.
         Raises ValueError if the recorder is closed, and CallbackFailed.
         """
         found = results_of(finished)
-        records = self._order.add(match, tick, finished, last=last)
+        records = self._order.add(rank, tick, finished, last=last)
         self._episodes.extend(records)
         self._tick = max(self._tick, tick)
         for policy, results in found.items() if self._has_scalars else ():
@@ -153,7 +172,8 @@ class Recorder:
                 self._on_episode(as_read(record))
             self.take_measured()
         if self._results is not None:
-            self._results.episodes(match, tick, records, logged, last=last)
+            # When no rank plays any more, results reach as far as the farthest match.
+            self._results.episodes(min(self._order.reached, self._tick), records, logged)
         return found
 
     def update(self, record: UpdateRecord) -> None:

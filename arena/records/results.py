@@ -124,20 +124,18 @@ class RunResults:
         self._plan, self._iterations.steps_at = plan, steps_at
 
     def begin_leg(self, start: int, until: int, left: frozenset[tuple[int, int]]) -> None:
-        """Takes the matches of a leg between two ticks; `left`: the workers, (match, seat), that play no more."""
+        """Takes the two ticks of a leg; `left`: the workers, (match, seat), that play no more."""
         learners = {
             name
             for name, policy in self._plan.policies.items()
             if policy.config.learns and not left.issuperset(policy.workers)
         }
-        self._iterations.begin_leg({match.match: start for match in self._plan.matches}, until, learners)
+        self._iterations.begin_leg(start, until, learners)
 
-    def episodes(
-        self, match: int, tick: int, episodes: Sequence[EpisodeRecord], logged: Mapping[str, float], *, last: bool
-    ) -> None:
-        """Takes episodes in the order of `episodes.jsonl`, and how far a match has come, see `Iterations.reach`."""
+    def episodes(self, tick: float, episodes: Sequence[EpisodeRecord], logged: Mapping[str, float]) -> None:
+        """Takes episodes in the order of `episodes.jsonl`, and how far all matches have come: `Iterations.reach`."""
         self._iterations.episodes(episodes)
-        self._iterations.reach(match, tick, logged, last=last)
+        self._iterations.reach(tick, logged)
         self._write_known()
 
     def update(self, record: UpdateRecord) -> None:

@@ -6,7 +6,7 @@ To the root (tag TO_ROOT), from
                    Done            the role has finished the leg
     workers        Left            `run` has returned before the end of the match
     environments   Stopping        whether the leg can end at the tick that the root ordered
-                   Progress        ticks played, and the episodes finished since the last message
+                   Progress        of a rank's matches: ticks played, and the episodes finished since the last message
                    Restarted       a failed game was recreated; its unfinished episodes are dropped
                    ExternalPlace   where the external games of a match connect
                    GamesLine       counts of external games
@@ -26,14 +26,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
 from arena.diagnostics.profile import RoleProfile
 from arena.errors import ArenaError
-from arena.plan.plan import Role
+from arena.plan.plan import Plan, Role
 from arena.records.metrics import EpisodeRecord
 from arena.roles.run import Leg
+
+_REPORT_SECONDS = 0.25  # between two Progress messages of a rank, in runs of few ranks
+_MOST_REPORTS = 2_000  # per second, of all ranks
 
 
 @dataclass(frozen=True)
@@ -63,22 +67,30 @@ class Left:
 
 @dataclass(frozen=True)
 class Progress:
-    match: int
-    tick: int
-    episodes: tuple[EpisodeRecord, ...]
-    logged: Mapping[str, float]  # by policy, the last update sent before the tick; inf: a worker has left and may log
-    last: bool = False  # whether this is the match's last message of the leg
+    rank: int  # the MPI process that hosts the environments
+    ticks: Mapping[int, int]  # that its matches have reached, of those that have moved since the last message
+    reached: int  # the tick that all its matches that still play have reached; the highest one if none plays
+    episodes: tuple[EpisodeRecord, ...]  # of all its matches, in the order of their places
+    logged: Mapping[str, float]  # by policy, the last update sent before these ticks; inf: a worker left and may log
+    last: bool = False  # whether all its matches have played the leg
 
-    def __reduce__(self) -> tuple[Callable[..., Progress], tuple[int, int, bytes, Mapping[str, float], bool]]:
+    def __reduce__(self) -> tuple[Callable[..., Progress], tuple[Any, ...]]:
         """Pickles the episodes as one text of bytes: thousands may come in a second, and the root receives them all."""
-        return _received, (self.match, self.tick, _ENCODER.encode(self.episodes), self.logged, self.last)
+        return _received, (self.rank, self.ticks, self.reached, _ENCODER.encode(self.episodes), self.logged, self.last)
 
 
 _ENCODER, _DECODER = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(tuple[EpisodeRecord, ...])
 
 
-def _received(match: int, tick: int, episodes: bytes, logged: Mapping[str, float], last: bool) -> Progress:
-    return Progress(match, tick, _DECODER.decode(episodes), logged, last)
+def _received(
+    rank: int, ticks: Mapping[int, int], reached: int, episodes: bytes, logged: Mapping[str, float], last: bool
+) -> Progress:
+    return Progress(rank, ticks, reached, _DECODER.decode(episodes), logged, last)
+
+
+def report_seconds(plan: Plan) -> float:
+    """Seconds between two Progress messages of a rank: the root gets at most 2,000 messages a second of all ranks."""
+    return max(_REPORT_SECONDS, len(plan.environment_ranks) / _MOST_REPORTS)
 
 
 @dataclass(frozen=True)

@@ -92,8 +92,8 @@ class Run:
 
     @property
     def first_ticks(self) -> dict[int, int]:
-        """Per match the tick at which it begins."""
-        return {match.match: self.leg.start for match in self.plan.matches}
+        """Per rank that hosts environments the tick at which its matches begin."""
+        return dict.fromkeys(self.plan.environment_ranks, self.leg.start)
 
     @cached_property
     def roles(self) -> tuple[Role, ...]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from arena.records.formats import ChangeLine
     from arena.records.lock import RunLock
     from arena.records.results import RunResults
+    from arena.roles.environment.reports import Reports
     from arena.roles.environment.restart import RestartLimit
 
 
@@ -62,6 +63,7 @@ class RunState:
     stop: Stop = field(default_factory=Stop)  # the requests to end the run that have reached this process
     connections: dict[int, Connection] = field(default_factory=dict)  # per match, to the external games of this process
     restart_limits: dict[int, RestartLimit] = field(default_factory=dict)  # per match of this process
+    reports: dict[int, Reports] = field(default_factory=dict)  # of the matches, per rank of this process
     # Of the root's process:
     lock: RunLock | None = None  # of the run folder
     scoreboard: Scoreboard | None = None

@@ -37,7 +37,7 @@ def leg_by_leg(every: int, smoothing: int, episodes: list[EpisodeRecord], update
     """The results, of which each leg's are taken when it is over."""
     found, lines = machine(every, smoothing), []
     for end in range(LEG, TICKS + 1, LEG):
-        found.begin_leg({0: end - LEG, 1: end - LEG}, end, ["blue"])
+        found.begin_leg(end - LEG, end, ["blue"])
         for record in updates:
             if end - LEG < record.ticks <= end:
                 found.update(record)
@@ -61,7 +61,7 @@ def test_results_do_not_depend_on_the_order_of_messages(
     updates = [update(tick, number) for number, tick in enumerate(sorted(logged), start=1)]
     found, lines, chance = machine(every, smoothing), [], random.Random(seed)
     for end in range(LEG, TICKS + 1, LEG):
-        found.begin_leg({0: end - LEG, 1: end - LEG}, end, ["blue"])
+        found.begin_leg(end - LEG, end, ["blue"])
         reached, learned, written = {0: end - LEG, 1: end - LEG}, end - LEG, end - LEG
         while min(*reached.values(), learned) < end:
             who = chance.randrange(3)
@@ -76,7 +76,7 @@ def test_results_do_not_depend_on_the_order_of_messages(
                 written = max(written, min(reached.values()))
                 found.episodes(ripe)
                 sent = max((record.update for record in updates if end - LEG < record.ticks < reached[who]), default=0)
-                found.reach(who, reached[who], {"blue": sent}, last=reached[who] == end)
+                found.reach(min(reached.values()), {"blue": sent})
             early = list(found.known())
             assert all(line["ticks"] < end for line in early), "a boundary's result waits for the boundary"
             assert all(line["ticks"] <= min(reached.values()) for line in early)
@@ -85,21 +85,20 @@ def test_results_do_not_depend_on_the_order_of_messages(
     assert repr(lines) == repr(leg_by_leg(every, smoothing, episodes, updates))
 
 
-def test_match_that_has_ended_early_holds_up_no_result() -> None:
+def test_result_of_the_tick_that_is_reached_waits() -> None:
     found = machine(5, 1)
-    found.begin_leg({0: 0, 1: 0}, LEG, [])
-    found.reach(0, 3, last=True)
-    found.reach(1, 11)
+    found.begin_leg(0, LEG, [])
+    found.reach(11)
     assert [line["ticks"] for line in found.known()] == [5, 10]
-    found.reach(1, 12, last=True)
-    assert not list(found.known()), "the leg may have been cut short at tick 12"
+    found.reach(15)
+    assert not list(found.known()), "the leg may have been cut short at tick 15"
 
 
 @pytest.mark.parametrize(("logged", "results"), [({}, [5]), ({"blue": 1}, []), ({"blue": math.inf}, [])])
 def test_a_result_waits_for_the_updates_that_were_sent(logged: dict[str, float], results: list[int]) -> None:
     found = machine(5, 1)
-    found.begin_leg({0: 0}, LEG, ["blue"])
-    found.reach(0, 6, logged)
+    found.begin_leg(0, LEG, ["blue"])
+    found.reach(6, logged)
     assert [line["ticks"] for line in found.known()] == results, "a policy that logs nothing holds up no result"
     found.update(update(4, 1))
     assert [line["ticks"] for line in found.known()] == ([5] if logged == {"blue": 1} else [])

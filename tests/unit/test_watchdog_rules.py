@@ -149,7 +149,7 @@ def test_watchdog_reports_a_circle_while_another_match_plays(world: World) -> No
     world.waits(ENVIRONMENT, BLUE, Tag.REQUEST)
     world.waits(BLUE, RED)
     world.waits(RED, ENVIRONMENT, Tag.REPLY)
-    failure = pass_time(world, checker, 20.0, each=lambda: checker.note_message(4, Progress(1, 3, (), {})))
+    failure = pass_time(world, checker, 20.0, each=lambda: checker.note_message(4, Progress(4, {1: 3}, 3, (), {})))
     assert failure.who == "3 roles wait in a circle"
     assert "match 1" not in failure.message
 
@@ -160,7 +160,7 @@ def test_watchdog_names_an_endless_call_with_its_stack(world: World, monkeypatch
     world.runs(ENVIRONMENT)
     world.waits(BLUE, ENVIRONMENT, Tag.REPLY)
     world.waits(RED, ENVIRONMENT, Tag.REPLY)
-    failure = pass_time(world, checker, 20.0, each=lambda: checker.note_message(4, Progress(1, 3, (), {})))
+    failure = pass_time(world, checker, 20.0, each=lambda: checker.note_message(4, Progress(4, {1: 3}, 3, (), {})))
     first, frame, *others = failure.message.splitlines()
     assert failure.who == "environment of match 0 ('game'): not come back from a call"
     assert first.startswith("environment of match 0 ('game') (rank 1) has not come back from one call for ")
@@ -237,8 +237,8 @@ def test_watchdog_sends_no_query_while_all_matches_play(world: World) -> None:
 
     def move() -> None:
         tick = int(world.now)
-        checker.note_message(1, Progress(0, tick, (), {}))
-        checker.note_message(4, Progress(1, tick, (), {}))
+        checker.note_message(1, Progress(1, {0: tick}, tick, (), {}))
+        checker.note_message(4, Progress(4, {1: tick}, tick, (), {}))
 
     assert pass_time(world, checker, 100.0, each=move) is None
     assert world.queried == []
@@ -252,8 +252,8 @@ def test_watchdog_reports_calls_without_ticks_at_growing_intervals(world: World)
     shown_at = []
 
     def make_calls() -> None:
-        checker.note_message(1, Progress(0, 0, (), {}))
-        checker.note_message(4, Progress(1, 0, (), {}))
+        checker.note_message(1, Progress(1, {0: 0}, 0, (), {}))
+        checker.note_message(4, Progress(4, {1: 0}, 0, (), {}))
         if len(shown_at) < len(world.shown):
             shown_at.append(world.now)
 

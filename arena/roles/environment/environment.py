@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack
-from operator import attrgetter
 
 from arena import registry
 from arena.external.connection import Connection
@@ -19,15 +18,15 @@ from arena.plan.plan import MatchPlan, Role, RoleKind
 from arena.preflight.examine import constructor_errors_reported, external_games
 from arena.records.metrics import EpisodeRecord
 from arena.roles.environment.lane_block import LaneBlock
+from arena.roles.environment.reports import Reports
 from arena.roles.environment.restart import RestartLimit
-from arena.roles.protocol import Done, Go, Progress, Ready, Stopping
+from arena.roles.protocol import Done, Go, Ready, Stopping, report_seconds
 from arena.roles.run import Run
 from arena.roles.state import RunState
 from arena.transport import Bytes, Endpoint, Order, Tag
 from arena.transport.endpoint import ANY_SOURCE
 from arena.transport.pickling import expect, pack
 
-_REPORT_SECONDS = 0.25  # between two Progress messages
 _COUNT_SECONDS = 10.0  # between two Games messages
 
 
@@ -61,6 +60,10 @@ class Environment:
                 made.callback(block.abandon)
                 self._blocks.append(block)
             made.pop_all()
+        rank = run.plan.rank_of(Role(RoleKind.ENVIRONMENT, match.match))
+        self._reports = memory.reports.setdefault(rank, Reports(rank))
+        self._reports.begin(match.match, run.leg.start)
+        self._report_seconds = report_seconds(run.plan)
         self._reported = 0.0
         self._played = 0  # the last tick of a leg that is over
         self._hold: int | None = None  # wait before this tick for a `Go` with the leg's end
@@ -85,7 +88,7 @@ class Environment:
                         self._hold = None
                         break
                     block.move()
-                if time.monotonic() - self._reported > _REPORT_SECONDS:
+                if time.monotonic() - self._reported > self._report_seconds:
                     self._report()
             if self._hold is not None:  # all workers have left after the order to stop
                 self._take_end()
@@ -139,18 +142,19 @@ class Environment:
         return min(block.tick for block in self._blocks)
 
     def _report(self, *, last: bool = False) -> None:
-        """Reports the ticks that were played, and their episodes."""
+        """Reports the ticks that were played, and their episodes; sends what all matches of this rank have reported."""
         self._reported = time.monotonic()
         finished: list[EpisodeRecord] = []
         for block in self._blocks:
             finished += block.finished
             block.finished.clear()
-        finished.sort(key=attrgetter("tick"))
         logged: dict[str, float] = {}
         for seat, *updates in zip(self._match.seats, *(block.logged for block in self._blocks), strict=True):
             if any(updates):
                 logged[seat.policy] = max(*updates, logged.get(seat.policy, 0))
-        self._send(Progress(self._match.match, self.tick, tuple(finished), logged, last))
+        self._reports.add(self._match.match, self.tick, finished, logged, last=last)
+        if self._reports.over or self._reported - self._reports.taken_at > self._report_seconds:
+            self._send(self._reports.take(self._reported))
         connection = self._connection
         if connection is not None:
             if connection.games.address != connection.announced_address:  # some were recreated

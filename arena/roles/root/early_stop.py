@@ -15,12 +15,12 @@ import time
 from collections.abc import Mapping
 
 from arena.plan.plan import Role, RoleKind
-from arena.roles.protocol import Go, Stopping
+from arena.roles.protocol import Go, Stopping, report_seconds
 from arena.roles.run import Leg, Run
 from arena.transport import Endpoint, Order, Tag
 from arena.transport.pickling import pack
 
-_SECONDS_AHEAD = 0.3  # the ordered tick is this far ahead, at the speed of the fastest match
+_AHEAD = 1.2  # the ordered tick is so many intervals of reports ahead, at the speed of the fastest match
 
 
 class EarlyStop:
@@ -36,6 +36,7 @@ class EarlyStop:
         self.requested = False
         self._endpoint, self._start = endpoint, leg.start
         self._addresses = [run.address(Role(RoleKind.ENVIRONMENT, match.match)) for match in run.plan.matches]
+        self._seconds_ahead = _AHEAD * report_seconds(run.plan)
         self._began = time.monotonic()
         self._ordered = 0
         self._missing: set[int] = set()  # matches that have not answered
@@ -46,7 +47,7 @@ class EarlyStop:
         self.requested = True
         seconds = max(time.monotonic() - self._began, 1e-3)
         fastest = (max(ticks.values()) - self._start) / seconds
-        self._order(max(ticks.values()) + math.ceil(_SECONDS_AHEAD * fastest) + 2, ticks)
+        self._order(max(ticks.values()) + math.ceil(self._seconds_ahead * fastest) + 2, ticks)
 
     def receive(self, answer: Stopping, ticks: Mapping[int, int]) -> None:
         """Handles an answer: orders a later tick, waits for more answers, or confirms the end to all that hold."""

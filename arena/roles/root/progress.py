@@ -28,6 +28,7 @@ class RunProgress:
 
     Attributes:
         ticks: per match, the tick that it has reached.
+        done: ticks of all matches together, including earlier rounds.
         updates: per policy that has any, the number of updates.
         seconds: per policy that has updates, the `seconds` of the last update.
     """
@@ -35,24 +36,28 @@ class RunProgress:
     def __init__(self, run: Run, recorder: Recorder, scoreboard: Scoreboard) -> None:
         self._run, self._scoreboard = run, scoreboard
         self.recorder = recorder
-        self.ticks = run.first_ticks
+        self.ticks = {match.match: run.leg.start for match in run.plan.matches}
+        start = run.plan.start if run.episodes is None else 0
+        self.done = run.ticks_before + len(self.ticks) * (run.leg.start - start)
         self.updates, self.seconds = dict(run.leg.updates), dict(run.leg.seconds)
-
-    @property
-    def done(self) -> int:
-        """Ticks of all matches together, including earlier rounds."""
-        start = self._run.plan.start if self._run.episodes is None else 0
-        return self._run.ticks_before + sum(tick - start for tick in self.ticks.values())
 
     def load_scores(self) -> None:
         """Adds the recorded episodes to the scoreboard."""
         self._scoreboard.take(JournalReader(self._run.folder.episodes).lines(EpisodeRecord, missing_ok=True))
 
     def advance(self, report: Progress) -> None:
-        """Records the ticks and episodes that an environment reports."""
-        self.ticks[report.match] = report.tick
-        found = self.recorder.episodes(report.match, report.tick, report.episodes, report.logged, last=report.last)
+        """Records the ticks and episodes that the environments of a rank report."""
+        for match, tick in report.ticks.items():
+            self.done += tick - self.ticks[match]
+            self.ticks[match] = tick
+        found = self.recorder.episodes(report.rank, report.reached, report.episodes, report.logged, last=report.last)
         self._scoreboard.add(found)
+
+    def end_leg(self, tick: int) -> None:
+        """Records that all matches end at a tick, also a match whose workers have all left."""
+        for rank in self._run.plan.environment_ranks:
+            matches = (role.match for role in self._run.plan.ranks[rank] if role.kind is RoleKind.ENVIRONMENT)
+            self.advance(Progress(rank, {match: tick for match in matches if match is not None}, tick, (), {}))
 
     def update(self, record: UpdateRecord) -> None:
         """Records an update of a policy."""

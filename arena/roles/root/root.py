@@ -148,6 +148,7 @@ class Root:
             results.begin_leg(self._leg.start, until, self._leg.left)
         early_stop = EarlyStop(self._endpoint, self._run, self._leg, until)
         messages = self._messages()
+        playing = {name: len(policy.workers) for name, policy in plan.policies.items()}  # workers without a Done
         done: dict[Role, Done] = {}
         while len(done) < len(self._others):
             message = next(messages)
@@ -166,9 +167,10 @@ class Root:
             if message.stateless:
                 self._stateless.add(plan.seat(message.role).policy)
             if message.role.seat is not None and results is not None:
-                policy = plan.policies[plan.seat(message.role).policy]
-                if all(Role(RoleKind.WORKER, *worker) in done for worker in policy.workers):
-                    results.leave(policy.name)
+                policy = plan.seat(message.role).policy
+                playing[policy] -= 1
+                if playing[policy] == 0:
+                    results.leave(policy)
         step = self._finish_leg(early_stop.until, until, done, progress)
         self._send_all(Next(step.leg))
         return step
@@ -253,9 +255,8 @@ class Root:
         if tick == planned:  # in a leg that was cut short workers may not have synchronized yet
             with _refusals_reported(), run.origin.located():
                 legs.check_synchronized(tick, plan, done, self._leg.left)
-        for match in progress.ticks:  # all matches end here, also a match whose workers have all left
-            progress.advance(Progress(match, tick, (), {}))
-            self._show(progress)
+        progress.end_leg(tick)
+        self._show(progress)
         progress.recorder.sync()
         idle: dict[str, int] = {}
         for name, path in legs.idle_checkpoints(plan, self._leg, folder).items():

@@ -30,7 +30,7 @@ from typing import Any
 from arena.diagnostics.process_load import delays, starved_seconds
 from arena.diagnostics.remote_stacks import Process, peek
 from arena.diagnostics.stacks import Stack, running_stack
-from arena.plan.plan import RoleKind
+from arena.plan.plan import RoleKind, roles_of
 from arena.roles.protocol import Failed, Progress
 from arena.roles.run import Run
 from arena.transport import Endpoint, status
@@ -94,10 +94,12 @@ class Watchdog:
                 rank = _Rank(number, addresses, 0.0, process, near)
                 self._ranks.append(rank)
                 self._rank_of.update(dict.fromkeys(addresses, rank))
-        self._match_ranks: list[list[_Rank]] = [[] for _ in run.plan.matches]
-        for role in run.roles:
-            if role.match is not None:
-                self._match_ranks[role.match].append(self._rank_of[run.address(role)])
+        #: Per match the ranks of its workers, without the rank of its environment, which sends the messages.
+        self._worker_ranks: list[list[_Rank]] = []
+        for match in run.plan.matches:
+            environment, *workers = (self._rank_of[run.address(role)] for role in roles_of(match))
+            others = {rank.rank: rank for rank in workers if rank is not environment}
+            self._worker_ranks.append(list(others.values()))
         self._ticks: dict[int, int] = {}  # per match, as far as known
         self._collected: dict[int, Stack] = {}
         self._stacks_awaited: set[int] = set()  # ranks
@@ -122,10 +124,11 @@ class Watchdog:
         self._last_message = now = self._clock()
         alive = [self._rank_of[source]]
         if isinstance(message, Progress):
-            alive = self._match_ranks[message.match]
-            if message.tick > self._ticks.get(message.match, self._run.leg.start):
-                self._ticks[message.match] = message.tick
-                self._reset_tick_timer(now)
+            for match, tick in message.ticks.items():
+                alive += self._worker_ranks[match]
+                if tick > self._ticks.get(match, self._run.leg.start):
+                    self._ticks[match] = tick
+                    self._reset_tick_timer(now)
         for rank in alive:
             rank.alive, rank.roles = now, ()
 
