@@ -27,6 +27,7 @@ ORDER = (
     "devices",
     "group_update",
     "idle",
+    "root_load",
     "start",
     "memory_growth",
     "pipeline",

@@ -1,15 +1,16 @@
-"""The root's share of a core, and what an episode costs it, in runs of up to 100,000 matches on 1,000 hosts.
+"""The root's share of a core in runs of up to 100,000 matches on 1,000 hosts.
 
-A simulation: the root, its recorder, results, scoreboard and watchdog are those of a run; the matches are not. Each match
-plays 100 ticks a second and ends an episode of two seats every ten seconds. It reports four times a second (less often
-where the arena does) to the reports of its rank, and these go to the root as the bytes that travel; both are made
-beforehand. The root takes each message at its time, so its shares hold what it does per second. What MPI needs to
-receive a message is not in them: about 10 us. `ranks` host environments, each the same number of matches; of the
-workers, which do not report, each match has two on the same rank.
+A simulation: the root, its recorder, results, scoreboard and watchdog are those of a run; the matches are not. Each
+match plays 100 ticks a second and ends an episode of two seats every ten seconds. It reports four times a second (less
+often where the arena does) to the reports of its rank, and these go to the root as the bytes that travel; both are made
+beforehand. The root takes each message at its time, so its shares hold what it does per second, but not what MPI needs
+to receive a message. As many ranks as the name says host environments, each the same number of matches with their
+workers.
 """
 
 from __future__ import annotations
 
+import math
 import random
 import sys
 import tempfile
@@ -62,7 +63,8 @@ class Messages:
         self.reports, self.reporting = _reports(run, size.seconds)
         self._times = self._all()
         self._next: tuple[float, int, bytes] | None = next(self._times)
-        self.began, self.cpu = 0.0, (0.0, 0.0)  # the CPU time at the beginning and the end of the measured seconds
+        self.began = 0.0
+        self.cpu: list[float] = []  # the CPU time at the beginning and the end of the measured seconds
         self.messages = 0
 
     def _all(self) -> Iterator[tuple[float, int, bytes]]:
@@ -86,9 +88,9 @@ class Messages:
             time.sleep(min(wait, seconds))
             if wait > seconds:
                 return None
-        if FIRST <= due < self._seconds:
-            self.messages += 1
-            self.cpu = (self.cpu[0] or time.process_time(), time.process_time())
+        if due >= (FIRST, self._seconds, math.inf)[len(self.cpu)]:
+            self.cpu.append(time.process_time())
+        self.messages += len(self.cpu) == 1
         self._next = next(self._times, None)
         return sender, data
 
@@ -119,7 +121,8 @@ def _reports(run: Run, seconds: float) -> tuple[list[tuple[float, int, bytes]], 
     while due[0][0] < seconds:
         now, match, reports, left, tick = due[0]
         reached = max(tick + 1, int(SPEED * now))
-        ended = [_episode(match, one) for one in range(tick + 1, reached + 1) if (one + left) % EPISODE == 0]
+        first = tick + 1 + -(tick + 1 + left) % EPISODE
+        ended = [_episode(match, one) for one in range(first, reached + 1, EPISODE)]
         reports.add(match, reached, ended, {}, last=False)
         if now - reports.taken_at >= every:
             address = run.address(Role(RoleKind.ENVIRONMENT, match))

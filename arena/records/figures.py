@@ -48,9 +48,9 @@ class Results(NamedTuple):
 
 
 def results_of(episodes: Sequence[EpisodeRecord]) -> dict[str, Results]:
-    """The results of episodes of one match, by policy, in the order of the seats; cut episodes do not count.
+    """The results of episodes in the order of their places, by policy; cut episodes do not count.
 
-    Seats may differ between external games, as not all entities take part in each.
+    Seats may differ between matches, and between external games, as not all entities take part in each.
     """
     episodes = [episode for episode in episodes if not episode.cut]
     all_seats = list(map(_seats, episodes))
@@ -193,9 +193,9 @@ class Figures:
     ) -> None:
         """Adds episodes, none of them cut, in any order; `measured` is what callbacks have measured of them."""
         self.count += len(episodes)
-        by_match: dict[tuple[str, int], list[EpisodeRecord]] = {}
+        alike: dict[tuple[Any, ...], list[EpisodeRecord]] = {}  # by policies and entities
         for episode in episodes:
-            by_match.setdefault((episode.env, episode.match), []).append(episode)
+            alike.setdefault(tuple([(seat.policy, seat.entities) for seat in episode.seats]), []).append(episode)
             self._lengths.add(episode.length)
             reward, seats = 0.0, 0
             for metrics in (measured or {}).get(key_of(episode), ()):
@@ -209,8 +209,8 @@ class Figures:
                     self._returns[seat.policy].add(value)
             if seats and math.isfinite(reward):
                 self._rewards.add(reward)
-        for of_match in by_match.values():
-            for policy, results in results_of(of_match).items():
+        for part in alike.values():
+            for policy, results in results_of(part).items():
                 for share in results.won:
                     self._won[policy].add(share)
 

@@ -148,7 +148,7 @@ def test_a_name_with_a_tick_is_for_snapshots_alone(name: str, changes: dict[str,
 
 @pytest.mark.parametrize(
     "override",
-    ["matches[0].copies=1e9", "matches[0].copies=12500", "matches[1].round_robin.team_size=1e12"],
+    ["matches[0].copies=1e9", "matches[0].copies=125000", "matches[1].round_robin.team_size=1e12"],
 )
 def test_too_many_roles_are_refused_before_expansion(override: str) -> None:
     error = error_of(VALID, override)

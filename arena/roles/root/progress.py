@@ -47,9 +47,8 @@ class RunProgress:
 
     def advance(self, report: Progress) -> None:
         """Records the ticks and episodes that the environments of a rank report."""
-        for match, tick in report.ticks.items():
-            self.done += tick - self.ticks[match]
-            self.ticks[match] = tick
+        self.done += sum(report.ticks.values()) - sum(map(self.ticks.__getitem__, report.ticks))
+        self.ticks.update(report.ticks)
         found = self.recorder.episodes(report.rank, report.reached, report.episodes, report.logged, last=report.last)
         self._scoreboard.add(found)
 

@@ -205,7 +205,7 @@ class Root:
 
     def _handle(self, message: Any, progress: RunProgress, early_stop: EarlyStop) -> None:
         """Records and shows a message that comes during a leg."""
-        plan, folder, show = self._run.plan, self._run.folder, self._display.message
+        plan, show = self._run.plan, self._display.message
         if isinstance(message, Progress):
             progress.advance(message)
         elif isinstance(message, UpdateRecord):
@@ -215,12 +215,12 @@ class Root:
         elif isinstance(message, Notice):
             show(message.text)
         elif isinstance(message, Restarted):
-            show(log_restart(folder, message, plan))
+            show(log_restart(self._run.folder, message, plan))
         elif isinstance(message, ExternalPlace):
-            for line in record_place(folder, message):
+            for line in record_place(self._run.folder, message):
                 show(line)
         elif isinstance(message, GamesLine):
-            with closing(Journal(folder.games)) as journal:
+            with closing(Journal(self._run.folder.games)) as journal:
                 journal.extend([message])
             match = plan.matches[message.match]
             progress.recorder.draw_reported(message, match.env)

@@ -124,11 +124,11 @@ class Watchdog:
         self._last_message = now = self._clock()
         alive = [self._rank_of[source]]
         if isinstance(message, Progress):
-            for match, tick in message.ticks.items():
+            for match in message.ticks:
                 alive += self._worker_ranks[match]
-                if tick > self._ticks.get(match, self._run.leg.start):
-                    self._ticks[match] = tick
-                    self._reset_tick_timer(now)
+            if any(tick > self._ticks.get(match, self._run.leg.start) for match, tick in message.ticks.items()):
+                self._reset_tick_timer(now)
+            self._ticks.update(message.ticks)
         for rank in alive:
             rank.alive, rank.roles = now, ()
 
