@@ -178,7 +178,7 @@ def measure(size: Size) -> Sample:
 
 def benchmark(settings: Settings) -> Report:
     """Measures runs of more and more matches."""
-    seconds = settings.pick(20.0, 3.0)
+    seconds = settings.pick(16.0, 3.0)
     sizes = {
         "3,000 matches, each on a rank": Size(3_000, 3_000, seconds),
         "3,000 matches on 30 ranks": Size(3_000, 30, seconds),

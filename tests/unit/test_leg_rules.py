@@ -14,8 +14,8 @@ from arena.errors import ConfigError
 from arena.plan.build import make_plan
 from arena.plan.plan import Plan, Role, RoleKind
 from arena.roles.protocol import Done, Ready
-from arena.roles.root.legs import boundary_at, check_playable, check_synchronized
-from arena.roles.run import Run
+from arena.roles.root.legs import boundary_at, check_playable, check_synchronized, parts
+from arena.roles.run import Leg, Run
 
 ENVIRONMENT = Role(RoleKind.ENVIRONMENT, 0)
 BLUE, RED = (Role(RoleKind.WORKER, 0, seat) for seat in (0, 1))
@@ -100,3 +100,12 @@ def test_check_synchronized_rejects_diverged_workers(
         check_synchronized(100, plan, done, left)
     if refused:
         assert caught is not None and caught.value.path == "policies.blue"
+
+
+def test_each_role_gets_the_episodes_of_its_own_match() -> None:
+    leg = Leg(start=100, episodes={(0, 0): 3, (1, 0): 5, (0, 2): 4}, updates={"blue": 7})
+    roles = [ENVIRONMENT, RED, Role(RoleKind.ENVIRONMENT, 1), Role(RoleKind.ENVIRONMENT, 2)]
+    first, same, second, empty = (part for part in parts(leg, roles) if part is not None)
+    assert first == same == Leg(start=100, episodes={(0, 0): 3, (0, 2): 4}, updates={"blue": 7})
+    assert second.episodes == {(1, 0): 5} and empty.episodes == {}
+    assert list(parts(None, roles)) == [None] * 4

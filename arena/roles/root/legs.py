@@ -6,7 +6,7 @@ The functions use the plan and the roles' messages; they send no messages and to
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -120,6 +120,15 @@ def leg_from(boundary: Boundary, plan: Plan, leg: Leg, folder: RunFolder) -> Leg
     frozen = {name: path for name, path in leg.restore.items() if plan.policies[name].config.frozen}
     following = leg_at(boundary, folder)
     return replace(following, restore={**frozen, **following.restore})
+
+
+def parts(leg: Leg | None, roles: Iterable[Role]) -> Iterator[Leg | None]:
+    """The leg as each role gets it: with the episodes of its own match only, as there may be many matches."""
+    episodes: dict[int | None, dict[tuple[int, int], int]] = {}
+    for (match, lane), count in leg.episodes.items() if leg is not None else ():
+        episodes.setdefault(match, {})[match, lane] = count
+    for role in roles:
+        yield leg and replace(leg, episodes=episodes.get(role.match, {}))
 
 
 def next_step(run: Run, leg: Leg, *, stopping: bool) -> NextStep:

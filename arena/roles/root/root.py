@@ -9,10 +9,10 @@ finish a leg     a Done message from each environment and worker      -> the bou
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, repeat
 from typing import Any
 
 from arena.diagnostics.profile import Activity, RoleProfile
@@ -143,7 +143,7 @@ class Root:
         plan, memory, stop, results = self._run.plan, self._memory, self._memory.stop, self._memory.results
         until = legs.planned_end(self._run, self._leg.start, resumable=self.resumable)
         memory.resumable = self.resumable
-        self._send_all(Go(until))
+        self._send_all(repeat(pack(Go(until))))
         if results is not None:
             results.begin_leg(self._leg.start, until, self._leg.left)
         early_stop = EarlyStop(self._endpoint, self._run, self._leg, until)
@@ -172,12 +172,13 @@ class Root:
                 if playing[policy] == 0:
                     results.leave(policy)
         step = self._finish_leg(early_stop.until, until, done, progress)
-        self._send_all(Next(step.leg))
+        self._send_all(pack(Next(leg)) for leg in legs.parts(step.leg, self._others))
         return step
 
-    def _send_all(self, message: Go | Next) -> None:
-        for role in self._others:
-            self._endpoint.send(self._run.address(role), Tag.FROM_ROOT, pack(message))
+    def _send_all(self, messages: Iterable[bytes]) -> None:
+        """Sends to each environment and worker its message."""
+        for role, message in zip(self._others, messages, strict=False):
+            self._endpoint.send(self._run.address(role), Tag.FROM_ROOT, message)
 
     def _add_profile(self, role: Role, profile: RoleProfile | None) -> None:
         if profile is not None:
