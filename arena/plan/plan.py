@@ -18,6 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
+from typing import NamedTuple
 
 from arena.config.matches import MatchConfig
 from arena.config.members import may_be_frozen
@@ -111,9 +112,20 @@ class PolicyPlan:
     workers: tuple[tuple[int, int], ...] = ()
 
 
+class Learner(NamedTuple):
+    """A worker, or all workers of a team, whose samples are learned from together."""
+
+    workers: tuple[int, ...]  # group ranks
+    rows: int  # that it learns from on a tick
+
+
 @dataclass(frozen=True)
 class Plan:
-    """Everything that the ranks have to agree on before a run."""
+    """Everything that the ranks have to agree on before a run.
+
+    What follows from it is computed once and shared by all roles of a process: thousands of workers of one policy may
+    share a process, and a copy as long as the plan for each of them would take more memory than all else.
+    """
 
     config: Config  # that the run was planned from; what a later round plays is in `matches` and `policies`
     policies: dict[str, PolicyPlan]  # by name, those of this round
@@ -204,7 +216,11 @@ class Plan:
 
     def roles(self, kind: RoleKind | None = None) -> tuple[Role, ...]:
         """All roles of a kind (or of every kind): the root, then match by match the environment and its workers."""
-        return tuple(role for role in self._roles if kind is None or role.kind is kind)
+        return self._roles if kind is None else tuple(role for role in self._roles if role.kind is kind)
+
+    def address(self, role: Role) -> int:
+        """The address of a role on whatever rank it is: its index in `roles()`."""
+        return self._addresses[role]
 
     def players(self) -> tuple[str, ...]:
         """The policies that play: those with a seat, and in a run of several rounds all."""
@@ -216,13 +232,15 @@ class Plan:
         The workers on one side of a match that drive one entity each are a team; a worker that drives several entities
         is a team of its own.
         """
-        teams: dict[tuple[int, int | None, int | None], list[int]] = {}
-        for rank, (number, seat) in enumerate(policy.workers):
-            match = self.matches[number]
-            side = next((place for place, side in enumerate(match.sides) if seat in side), None)
-            several = len(match.seats[seat].entities) > 1
-            teams.setdefault((number, side, seat if several else None), []).append(rank)
-        return tuple(map(tuple, teams.values()))
+        return self._teams[policy.name]
+
+    def members(self, policy: PolicyPlan) -> tuple[int, ...]:
+        """The addresses of a policy's workers, in the order of their ranks in the group."""
+        return self._members[policy.name]
+
+    def learners(self, policy: PolicyPlan, *, by_team: bool) -> tuple[Learner, ...]:
+        """A policy's learners: its teams with a row per lane, or its workers with lanes x entities rows each."""
+        return self._learners[policy.name, by_team]
 
     def rank_of(self, role: Role) -> int:
         """The world rank that hosts a role."""
@@ -249,6 +267,42 @@ class Plan:
     @cached_property
     def _roles(self) -> tuple[Role, ...]:
         return all_roles(self.matches)
+
+    @cached_property
+    def _addresses(self) -> dict[Role, int]:
+        return {role: address for address, role in enumerate(self._roles)}
+
+    @cached_property
+    def _teams(self) -> dict[str, tuple[tuple[int, ...], ...]]:
+        found = {}
+        for name, policy in self.policies.items():
+            teams: dict[tuple[int, int | None, int | None], list[int]] = {}
+            for rank, (number, seat) in enumerate(policy.workers):
+                match = self.matches[number]
+                side = next((place for place, side in enumerate(match.sides) if seat in side), None)
+                several = len(match.seats[seat].entities) > 1
+                teams.setdefault((number, side, seat if several else None), []).append(rank)
+            found[name] = tuple(map(tuple, teams.values()))
+        return found
+
+    @cached_property
+    def _members(self) -> dict[str, tuple[int, ...]]:
+        return {
+            name: tuple(self.address(Role(RoleKind.WORKER, *worker)) for worker in policy.workers)
+            for name, policy in self.policies.items()
+        }
+
+    @cached_property
+    def _learners(self) -> dict[tuple[str, bool], tuple[Learner, ...]]:
+        found = {}
+        for name, policy in self.policies.items():
+            played = [(self.matches[match], seat) for match, seat in policy.workers]
+            found[name, True] = tuple(Learner(team, played[team[0]][0].lanes) for team in self._teams[name])
+            found[name, False] = tuple(
+                Learner((rank,), match.lanes * len(match.seats[seat].entities))
+                for rank, (match, seat) in enumerate(played)
+            )
+        return found
 
     @cached_property
     def _rank_of(self) -> dict[Role, int]:

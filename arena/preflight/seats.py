@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from arena.errors import ConfigError, located, nearest
 from arena.game.api import Interface
-from arena.plan.plan import Plan, PolicyPlan
+from arena.plan.plan import Learner, Plan, PolicyPlan
 from arena.preflight.spec import spec_of
 
 _FACES = ("gym", "vector", "parallel")
@@ -106,23 +106,13 @@ def check_independence(cls: type[Any], policy: PolicyPlan) -> None:
         )
 
 
-class Learner(NamedTuple):
-    """A worker, or all workers of a team, whose samples are learned from together."""
-
-    workers: tuple[int, ...]  # group ranks
-    rows: int  # that it learns from on a tick
-
-
 def learners_of(cls: type[Any], plan: Plan, policy: PolicyPlan, *, entry: int | None = None) -> tuple[Learner, ...]:
-    """A policy's learners: its workers with lanes x entities rows each, or its teams with a row per lane.
+    """A policy's learners; an algorithm whose class has `learner = "team"` learns by teams.
 
-    An algorithm whose class has `learner = "team"` learns by teams. With `entry`, only the learners in copies of this
-    entry of `matches`.
+    With `entry`, only the learners in copies of this entry of `matches`.
     """
-    matches = [plan.matches[match] for match, _ in policy.workers]
-    if spec_of(cls).learns_as == "team":
-        found = [Learner(team, matches[team[0]].lanes) for team in plan.teams(policy)]
-    else:
-        seats = [match.seats[seat] for match, (_, seat) in zip(matches, policy.workers, strict=True)]
-        found = [Learner((rank,), matches[rank].lanes * len(seat.entities)) for rank, seat in enumerate(seats)]
-    return tuple(learner for learner in found if entry in (None, matches[learner.workers[0]].entry))
+    found = plan.learners(policy, by_team=spec_of(cls).learns_as == "team")
+    if entry is None:
+        return found
+    entries = [plan.matches[match].entry for match, _ in policy.workers]
+    return tuple(learner for learner in found if entries[learner.workers[0]] == entry)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -95,17 +94,13 @@ class Run:
         """Per rank that hosts environments the tick at which its matches begin."""
         return dict.fromkeys(self.plan.environment_ranks, self.leg.start)
 
-    @cached_property
+    @property
     def roles(self) -> tuple[Role, ...]:
         """All roles; a role's address is its index here, on whatever rank it is."""
         return self.plan.roles()
 
-    @cached_property
-    def _addresses(self) -> dict[Role, int]:
-        return {role: address for address, role in enumerate(self.roles)}
-
     def address(self, role: Role) -> int:
-        return self._addresses[role]
+        return self.plan.address(role)
 
     def environment_seed(self, match: MatchPlan, lane: int) -> int:
         """The seed of a lane's game."""

@@ -119,7 +119,7 @@ class RootWatchdog:
 
     def _watch(self) -> None:
         """Checks, and sends heartbeats to the process, until the scheduler has ended."""
-        while len(self._host.threads()) < len(self._host.statuses()) and not self._over.wait(_FIRST_LOOK):
+        while not self._host.started and not self._over.wait(_FIRST_LOOK):
             pass
         self._send({thread: self._name(address) for address, thread in self._host.threads().items()})
         while not self._over.wait(self._period):

@@ -127,7 +127,7 @@ class _Allocator:
     def take(self, dtype: Any, *shape: int) -> NDArray[Any]:
         kind = np.dtype(dtype)
         start = self.offset
-        nbytes = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
+        nbytes = math.prod(shape) * kind.itemsize
         self.offset = _aligned(start + nbytes)
         if self._buffer is None:
             return np.broadcast_to(np.zeros((), kind), shape)

@@ -229,6 +229,11 @@ class RoleScheduler:
         """Whether every role of this process waits for other processes, or for external games."""
         return self._all_wait or self._lone_wait is not None
 
+    @property
+    def started(self) -> bool:
+        """Whether all roles have started."""
+        return all(task.thread for task in reversed(self._tasks.values()))  # in reverse: the last one starts last
+
     def threads(self) -> Mapping[int, int]:
         """The thread identifiers of the roles that have started, by address."""
         return {address: task.thread for address, task in self._tasks.items() if task.thread}

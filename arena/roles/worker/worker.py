@@ -55,8 +55,6 @@ class Worker:
         self._stopwatch = run.stopwatch(role)
         # When the policy began to learn, in all legs.
         self._begun = time.monotonic() - run.leg.seconds.get(self._policy.name, 0.0)
-        played = [(run.plan.matches[match], seat) for match, seat in self._policy.workers]
-        self._rows = sum(match.lanes * len(match.seats[seat].entities) for match, seat in played)  # samples per tick
         self._was_ready = False
         self._until = run.plan.ticks
         self._requests: Counter[str] = Counter()  # to the game, other than steps
@@ -74,7 +72,7 @@ class Worker:
         learners = learners_of(algorithm, run.plan, self._policy)
         self._group = Group(
             endpoint,
-            tuple(run.address(Role(RoleKind.WORKER, match, seat)) for match, seat in self._policy.workers),
+            run.plan.members(self._policy),
             policy=self._policy.name,
             sync=self._policy.config.sync,
             max_lag=self._policy.config.max_lag,
@@ -94,9 +92,11 @@ class Worker:
             seed_libraries(self._group.seed)
         self._seats = self._open_seats()
         seat, who = self._seats[0], f"policy {self._policy.name!r}"
-        place, texts = self._match.seat_path(run.plan.seat(role).index), space_texts(seat.interface)
-        with located(path=place, who=who):  # before the algorithm is built
-            check_shared(algorithm, self._group.pool(texts)[0], texts)
+        place = self._match.seat_path(run.plan.seat(role).index)
+        if self._spec.saves:  # before the algorithm is built; the first text of a number takes 46 kB of a thread
+            texts = space_texts(seat.interface)
+            with located(path=place, who=who):
+                check_shared(algorithm, self._group.broadcast_object(texts), texts)
         check_teams(algorithm, run.plan, self._policy)
         check_independence(algorithm, self._policy)
         with located(path=place, who=who):
@@ -160,6 +160,11 @@ class Worker:
         self._send(UpdateRecord(self._policy.name, update, ticks, ticks * self._rows, seconds, logged))
         for seat in self._seats:
             seat.request.logged = update
+
+    @cached_property
+    def _rows(self) -> int:
+        """The samples per tick of all workers of the policy."""
+        return sum(learner.rows for learner in self._run.plan.learners(self._policy, by_team=False))
 
     def _send(self, message: object) -> None:
         self._endpoint.send(0, Tag.TO_ROOT, pack(message))
