@@ -26,7 +26,7 @@ from arena.plan.placement import cut, lightest_maximum
 from arena.plan.plan import Plan, Role, RoleKind, SeatPlan
 from arena.plan.seats import resolve_entities
 from arena.preflight.seats import choose_face, seat_face
-from arena.roles.run import Run
+from arena.roles.run import Leg, Run
 from arena.seat.layout import SeatLayout
 
 ENV = {"duel": {"make": "touchdown", "kwargs": {"team_size": 2, "max_steps": 9}, "idle_action": 0}}
@@ -128,6 +128,24 @@ def test_nested_seats_drive_several_entities_and_entities_remap_them() -> None:
     assert [seat.entities for seat in plain.matches[0].seats] == [(0, 1), (2,), (3,)]
     mapped = make_plan(config_of(match_of(["blue", "blue"], "red", entities=["b_1", 0, 2])))
     assert [seat.entities for seat in mapped.matches[0].seats] == [("b_1", 0), (2,)]
+
+
+@given(configurations)
+def test_what_follows_from_a_plan_is_right_and_shared_by_legs(config: Config) -> None:
+    plan = make_plan(config)
+    run = Run(plan, Path("nowhere"))
+    later = replace(run, leg=Leg(10))  # as each role of a process has it
+    assert later.roles is run.roles is plan.roles()
+    assert [later.address(role) for role in plan.roles()] == list(range(len(plan.roles())))
+    for policy in plan.policies.values():
+        played = [(plan.matches[match], seat) for match, seat in policy.workers]
+        members = tuple(plan.roles().index(Role(RoleKind.WORKER, *worker)) for worker in policy.workers)
+        assert later.plan.members(policy) == members
+        rows = [(match.lanes * len(match.seats[seat].entities)) for match, seat in played]
+        assert [learner.rows for learner in plan.learners(policy, by_team=False)] == rows
+        assert [learner.workers for learner in plan.learners(policy, by_team=True)] == list(plan.teams(policy))
+        assert plan.members(policy) is later.plan.members(policy)
+        assert plan.teams(policy) is later.plan.teams(policy)
 
 
 def test_a_match_knows_its_sides() -> None:

@@ -73,6 +73,19 @@ def test_scheduler_runs_roles_in_the_same_order_every_time() -> None:
     assert all(log_of_one_run() == first for _ in range(4))
 
 
+def test_scheduler_has_started_when_every_role_has_a_thread() -> None:
+    scheduler = RoleScheduler({address: f"role {address}" for address in range(3)})
+    found: list[bool] = []
+
+    def look(_: RoleEndpoint) -> None:
+        found.append(scheduler.started)
+
+    assert not scheduler.started
+    scheduler.run(dict.fromkeys(range(3), look))
+    assert found[-1]
+    assert scheduler.started
+
+
 def test_scheduler_runs_one_role_at_a_time() -> None:
     running, most = 0, 0
 
