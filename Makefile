@@ -24,8 +24,13 @@ run: $(READY)
 	$(BIN)/arena train configs/touchdown_2v2.yaml --run-dir $(RUN)
 	$(BIN)/arena evaluate $(RUN) --checkpoints first last --against random
 
+ifeq ($(MPI),mpich)
+test: $(MPICH)/.ready
+	$(MPICH)/bin/python -m pytest --numprocesses $(WORKERS) -m "not long and not openmpi" tests/mpi
+else
 test: $(READY)
 	$(BIN)/python -m pytest --numprocesses $(WORKERS)
+endif
 
 test-fast: $(READY)
 	$(BIN)/python -m pytest --numprocesses auto -m "not slow and not long" tests/unit tests/contract

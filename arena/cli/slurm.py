@@ -112,6 +112,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     ranks.add_argument("--ranks-per-node", type=positive_int, metavar="N", help="processes on each host")
     parser.add_argument(
+        "--uneven",
+        action="store_true",
+        help="hosts of different sizes: each gets as many processes as SLURM has cores for",
+    )
+    parser.add_argument(
         "--array",
         type=positive_int,
         metavar="N",
@@ -136,6 +141,7 @@ def run(arguments: argparse.Namespace) -> int:
     with origin.located():
         plan = make_plan(config, ranks=ranks)
     job = make_job(plan.config.name, time=arguments.time, nodes=arguments.nodes, tasks=plan.processes)
+    job = job._replace(uneven=arguments.uneven, loses_nodes=job.nodes > 1)
     flags = ["--profile"] * arguments.profile
     program = train_command(arguments.config, job, overrides=overrides, flags=flags)
     return _write(arguments, job, batch_text(job, program, run_dir=arguments.run_dir, home=anchored(".")))
@@ -155,6 +161,7 @@ def _run_experiment(arguments: argparse.Namespace) -> int:
         check_alone(plan, 0, option="--array")
     tasks = ranks or config.ranks or plan.most_roles
     job = make_job(config.name, time=arguments.time, nodes=arguments.nodes, tasks=tasks)
+    job = job._replace(uneven=arguments.uneven)
     hints = []
     if arguments.array is not None:
         job = job._replace(array=f"0-{plan.number - 1}%{arguments.array}", gpus=math.ceil(config.gpus))
@@ -194,6 +201,8 @@ class Job(NamedTuple):
     seconds: int
     array: str = ""  # its tasks, as `0-11%8`; empty: no job array
     gpus: int = 0  # devices of each node
+    uneven: bool = False  # whether nodes may have different numbers of tasks
+    loses_nodes: bool = False  # whether it goes on when a node fails, on the others; else SLURM requeues it
 
     @property
     def tasks_per_node(self) -> int:
@@ -203,7 +212,7 @@ class Job(NamedTuple):
     @property
     def text(self) -> str:
         """How many processes, and on which nodes."""
-        each = f", at most {self.tasks_per_node} on each" if self.nodes > 1 else ""
+        each = f", at most {self.tasks_per_node} on each" if self.nodes > 1 and not self.uneven else ""
         array = f", for each task of the array {self.array}" if self.array else ""
         return f"{pluralize(self.tasks, 'process', 'processes')} on {pluralize(self.nodes, 'node')}{each}{array}"
 
@@ -224,11 +233,14 @@ class Job(NamedTuple):
             "signal": f"B:USR1@{notice}",
             "open-mode": "append",
         }
+        if self.uneven:  # else every node would need the CPUs of `ntasks-per-node`
+            del settings["ntasks-per-node"]
         if self.array:
             settings["array"] = self.array
         if self.gpus:
             settings["gpus-per-node"] = self.gpus
-        return [*(f"#SBATCH --{name}={value}" for name, value in settings.items()), "#SBATCH --requeue"]
+        flags = ["#SBATCH --requeue", *["#SBATCH --no-kill"] * self.loses_nodes]
+        return [*(f"#SBATCH --{name}={value}" for name, value in settings.items()), *flags]
 
 
 def make_job(name: str, *, time: str, nodes: int, tasks: int) -> Job:

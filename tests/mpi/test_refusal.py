@@ -30,7 +30,8 @@ def crossed(algorithm: str) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("way", WAYS)
+# MPICH's own mpiexec drops what a process writes right before it aborts.
+@pytest.mark.parametrize("way", ["launched", pytest.param("by hand", marks=pytest.mark.openmpi)])
 def test_plan_that_can_deadlock_is_refused_with_its_reason(way: str, tmp_path: Path) -> None:
     config = write(tmp_path, crossed("leagues:AtEpisodes"))
     ended = WAYS[way](tmp_path, "train", config, "--run-dir", "run")

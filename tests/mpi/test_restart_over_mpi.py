@@ -217,6 +217,7 @@ def test_process_that_dies_again_and_again_ends_the_run(tmp_path: Path) -> None:
     assert "--resume goes on from the newest boundary" in ended.err
 
 
+@pytest.mark.openmpi
 def test_death_under_an_mpirun_of_the_user_ends_the_run_with_a_line(tmp_path: Path) -> None:
     process = started_by_hand(tmp_path, 3, "train", write(tmp_path, duel()), "--run-dir", "run")
     wait_for(lambda: seen(tmp_path / "run") or process.poll() is not None)

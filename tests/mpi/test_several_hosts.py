@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,6 +23,8 @@ from run_cli import Ended, alone, differing, finish, newest_boundary, start, wai
 from system_programs import executable, unavailable
 
 ROOT = Path(__file__).parents[2]
+
+pytestmark = pytest.mark.openmpi  # its agent reaches the hosts
 
 
 def config(seconds: float) -> dict[str, Any]:
@@ -59,7 +60,7 @@ def three() -> Iterator[hosts.Hosts]:
 
 def typed(made: hosts.Hosts, command: str, cwd: Path, *, loses_host: bool = False) -> Ended:
     """How a command on n0 has ended; `loses_host`: n2 is killed when the run in `night` has a boundary."""
-    process = start([sys.executable, str(hosts.HERE), str(made.folder), "n0", command], cwd)
+    process = start(made.command("n0", command), cwd)
     if loses_host:
         wait_for(lambda: newest_boundary(made.folder / "night") >= 200 or process.poll() is not None)
         made.kill("n2")
@@ -80,7 +81,7 @@ def has_ended(made: hosts.Hosts, *names: str) -> None:
 def test_folder_that_a_host_does_not_see_is_refused(three: hosts.Hosts, tmp_path: Path) -> None:
     file = write(three.folder, config(0.0))
     line = f"arena train {file} --run-dir /tmp/run --ranks 3 --hosts n0:1,n1:1,n2:1"
-    ended = finish(start([sys.executable, str(hosts.HERE), str(three.folder), "n0", line], tmp_path))
+    ended = finish(start(three.command("n0", line), tmp_path))
     assert ended.code == 2
     assert "hosts n1, n2 cannot see the run folder /tmp/run of host n0" in ended.err
     for host, first in three.first.items():
@@ -99,7 +100,7 @@ def test_folder_that_a_host_does_not_see_is_refused(three: hosts.Hosts, tmp_path
 def test_run_goes_on_without_what_is_lost(lost: str, said: str, three: hosts.Hosts, tmp_path: Path) -> None:
     file, run = write(three.folder, config(0.01)), three.folder / "run"
     line = f"arena train {file} --run-dir run --ranks 6 --hosts n0:2,n1:2,n2:2"
-    process = start([sys.executable, str(hosts.HERE), str(three.folder), "n0", line], tmp_path)
+    process = start(three.command("n0", line), tmp_path)
     wait_for(lambda: newest_boundary(run) >= 300 or process.poll() is not None)
     if lost == "host":
         three.kill("n1")
@@ -134,6 +135,17 @@ def test_failure_names_its_host(how: str, code: int, said: str, three: hosts.Hos
     assert (ended.code, said in ended.err) == (code, True), ended.err
     assert "on n0 (1 process), n1 (1 process), n2 (1 process); each match within a host" in ended.out
     has_ended(three, *three.first)
+
+
+@pytest.mark.long
+def test_resumed_run_has_other_hosts_and_the_same_bytes(three: hosts.Hosts, tmp_path: Path) -> None:
+    legs = {"ticks": 300, "checkpoint_every": 100, "ranks": "auto"}
+    file = write(three.folder, config(0.0) | legs)
+    for more in ("--ticks 100 --hosts n0:2,n1:2", "--ticks 200 --resume --hosts n2:3", "--resume --hosts n0,n1,n2:3"):
+        ended = typed(three, f"arena train {file} --run-dir run {more}", tmp_path)
+        assert ended.code == 0, ended.err
+    assert "7 roles on 5 processes" in ended.out
+    assert differing(three.folder / "run", alone(tmp_path, config(0.0) | legs)) == []
 
 
 @pytest.mark.long

@@ -57,6 +57,10 @@ class Hosts:
     def _network(self, host: str, commands: str) -> None:
         subprocess.run(["nsenter", "-t", str(self.first[host]), "-n", "sh", "-ec", commands], check=True)
 
+    def command(self, host: str, shell: str) -> list[str]:
+        """The command line that runs a shell command on a host."""
+        return [sys.executable, str(HERE), str(self.folder), host, shell]
+
     def processes(self, host: str, name: str) -> list[int]:
         """The processes of a program on a host, as this process numbers them."""
         found = []

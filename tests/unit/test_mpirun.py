@@ -137,6 +137,7 @@ HOSTS = (Host("b", 2), Host("c", 2))
         (OPEN_MPI, {}, (), ["--oversubscribe", "--bind-to", "none"]),
         (OPEN_MPI, ALLOCATED, (), ["--bind-to", "none"]),
         (OPEN_MPI, ALLOCATED, HOSTS, ["--bind-to", "none", "--host", "b:2,c:2"]),
+        (OPEN_MPI, ALLOCATED, (Host("a", 4),), ["--oversubscribe", "--bind-to", "none", "--host", "a:4"]),
         (MPICH, {}, (), []),
         (MPICH, ALLOCATED, HOSTS, ["-hosts", "b:2,c:2"]),
     ],
@@ -154,7 +155,7 @@ def test_flags_fit_the_launcher_its_hosts_and_the_allocation(
     assert (settings.get("OMPI_ALLOW_RUN_AS_ROOT") == "1") == (says == OPEN_MPI) and settings["OMP_NUM_THREADS"] == "1"
     assert (settings.get("SLURM_OVERLAP") == "1") == bool(variables), "or launchers on one node wait for each other"
     if variables:
-        with pytest.raises(ConfigError, match="2 hosts with 4 slots in all cannot take 5 processes"):
+        with pytest.raises(ConfigError, match=r"hosts? with 4 slots in all cannot take 5 processes"):
             mpirun.command(path, 5, ["python"], hosts=hosts)
     monkeypatch.setenv("OMP_NUM_THREADS", "4")
     assert mpirun.command(path, 2, ["python"])[1]["OMP_NUM_THREADS"] == "4", "as the user says"
@@ -563,6 +564,19 @@ def test_hosts_that_do_not_answer_are_left_out(lonely: Path, monkeypatch: pytest
     assert remote_hosts.answering(hosts, os.environ) == hosts
 
 
+def test_hosts_of_an_allocation_are_asked_by_srun(lonely: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    does = 'while [ "$1" != --nodelist ]; do shift; done; [ "$2" != b ] && shift 2 && exec "$@"'
+    launcher(lonely / "system", "srun", does=does)
+    dying(lonely, 1)
+    script = lonely / "system" / "mpirun"
+    script.write_text(script.read_text() + f'\nprintf "%s " "$@" > {lonely}/seen\n')
+    for name, value in ALLOCATED.items():
+        monkeypatch.setenv(name, value)
+    assert mpirun.run(4, ["program"], restarts=1) == 0
+    assert (lonely / "seen").read_text() == "-hosts a:2 -n 2 program "
+    assert json.loads((lonely / "told").read_text().splitlines()[1])["cause"] == "host b has been lost"
+
+
 @pytest.mark.parametrize(
     ("does", "said"),
     [
@@ -570,7 +584,7 @@ def test_hosts_that_do_not_answer_are_left_out(lonely: Path, monkeypatch: pytest
         ("exit 127", "every host needs the same Python environment under the same path"),
         ("true", "cannot be used: it said nothing; install the arena there"),
         (
-            """echo '[{"python": "3.1"}, true, true, 1, 0]'""",
+            """echo '[{"python": "3.1"}, true, true, 1, "far 1", 0]'""",
             "another environment: python 3.1 where this host has 3.",
         ),
     ],
@@ -585,12 +599,19 @@ def test_host_on_which_no_run_can_start_is_refused(
     assert str(caught.value).startswith("--hosts: host far ")
 
 
+def test_two_names_of_one_host_are_refused(lonely: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PRTE_MCA_plm_ssh_agent", str(launcher(lonely, "agent", does='shift; exec /bin/sh -c "$*"')))
+    for names in (("localhost", "127.0.0.1"), ("far", "near"), ("localhost", "far")):
+        with pytest.raises(ConfigError, match=" and ".join(names) + " are the same host; name it once"):
+            remote_hosts.check_hosts([Host(name, 2) for name in names], os.environ)
+
+
 def test_host_is_compared_with_this_one() -> None:
-    equal = remote_hosts.HostState({"python": "3"}, has_folder=True, has_file=True, cores=1, ahead=0.0)
+    equal = remote_hosts.HostState({"python": "3"}, has_folder=True, has_file=True, cores=1, node="far 1", ahead=0.0)
     far = Host("far", 1)
     assert remote_hosts.host_problem(far, equal, equal) is None
     assert "has no folder" in str(remote_hosts.host_problem(far, equal, equal._replace(has_folder=False)))
-    late = ProcessOutput(0, '[{"python": "3"}, true, true, 1, 95.0]', "")
+    late = ProcessOutput(0, '[{"python": "3"}, true, true, 1, "far 1", 95.0]', "")
     for began, ended, ahead in ((90.0, 100.0, 0.0), (80.0, 90.0, 5.0), (97.0, 99.0, -2.0)):
         assert remote_hosts.HostState.of(late, began, ended) == equal._replace(ahead=ahead)
 
@@ -599,7 +620,8 @@ def test_lost_host_leaves_fewer_processes(lonely: Path, monkeypatch: pytest.Monk
     dying(lonely, 1)
     script = lonely / "system" / "mpirun"
     script.write_text(script.read_text() + f'\nprintf "%s " "$@" > {lonely}/seen\n')
-    does = f'[ "$1" = b ] && [ -e {lonely}/told ] && exit 255\nexec /bin/sh -c "$2"'  # lost after the first start
+    # Lost after the first start; every name is a host of its own.
+    does = f'[ "$1" = b ] && [ -e {lonely}/told ] && exit 255\n/bin/sh -c "$2" | /bin/sed "s/pid:/$1 pid:/"'
     monkeypatch.setenv("PRTE_MCA_plm_ssh_agent", str(launcher(lonely, "agent", does=does)))
     assert mpirun.run(5, ["program"], restarts=1, hosts=[Host("a", 2), Host("b", 3)]) == 0
     assert (lonely / "seen").read_text() == "-hosts a:2 -n 2 program "

@@ -274,6 +274,15 @@ def test_task_count_equals_the_plan(here: Path, arguments: Sequence[str], nodes:
     assert f"--ranks={tasks}" in text
 
 
+def test_nodes_may_have_different_sizes_and_fail(here: Path) -> None:
+    assert slurm("--nodes", "2", "--uneven") == 0
+    lines = directives((here / "x.sbatch").read_text())
+    assert {"nodes=2", "ntasks=13", "no-kill"} <= {*lines}
+    assert not any(line.startswith("ntasks-per-node") for line in lines)
+    assert slurm() == 0
+    assert {"ntasks-per-node=13", "requeue"} <= {*directives((here / "x.sbatch").read_text())}
+
+
 def test_the_file_is_private_replaces_an_older_one_and_nothing_else(here: Path) -> None:
     assert slurm() == 0
     assert (here / "x.sbatch").stat().st_mode & 0o777 == 0o600
