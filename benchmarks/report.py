@@ -31,6 +31,7 @@ ORDER = (
     "start",
     "memory_growth",
     "pipeline",
+    "several_hosts",
     "chaos",
     "endurance",
     "league_statistics",

@@ -55,6 +55,11 @@ _ON_ONE_NODE = {
     # with TCP each process listens at a port of all interfaces.
     "OMPI_MCA_btl": "^ofi,tcp",
 }
+_ON_SEVERAL_NODES = {
+    # Open MPI over TCP: a longer message waits for an answer before its end is sent, which costs a round trip. 64 KiB
+    # by default: images in a few lanes. MPI takes memory of this length only for messages on their way.
+    "OMPI_MCA_btl_tcp_eager_limit": str(2**20),
+}
 _IN_FOLDER = (
     # Open MPI 5: where it keeps the shared memory of messages and of windows. Not PRTE's own folder: with it there, a
     # start of 150 processes fails now and then (PMIX_ERR_FILE_OPEN_FAILURE).
@@ -130,7 +135,7 @@ def settle() -> None:
     """
     ranks, neighbors = (os.environ.get(f"OMPI_COMM_WORLD_{name}") for name in ("SIZE", "LOCAL_SIZE"))
     one_node = ranks is not None and ranks == neighbors
-    for name, value in {**_SETTINGS, **(_ON_ONE_NODE if one_node else {})}.items():
+    for name, value in {**_SETTINGS, **(_ON_ONE_NODE if one_node else _ON_SEVERAL_NODES)}.items():
         os.environ.setdefault(name, value)
 
 

@@ -45,7 +45,7 @@ class Doorbell:
     """
 
     def __init__(self) -> None:
-        self._read, self._write = os.pipe()
+        self.descriptor, self._write = os.pipe()
         self.address = DoorbellAddress(this_node(), os.getpid(), self._write)
         os.close(open_descriptor(self.address.pid, self._write, os.O_WRONLY))  # fails here if others could not open it
         self._others: dict[int, int] = {}  # rank -> descriptor of its pipe
@@ -60,7 +60,7 @@ class Doorbell:
         """Closes all pipes; the doorbell cannot be used afterwards."""
         with self._lock:
             self._closed = True
-        for descriptor in (self._read, self._write, *self._others.values()):
+        for descriptor in (self.descriptor, self._write, *self._others.values()):
             os.close(descriptor)
         self._others.clear()
 
@@ -94,18 +94,24 @@ class Doorbell:
 
     def wait(self) -> memoryview:
         """Sleeps until a ring comes; all rings that have come, int32."""
-        return memoryview(os.read(self._read, _READ_BYTES)).cast("i")
+        return memoryview(os.read(self.descriptor, _READ_BYTES)).cast("i")
 
-    def poll(self, seconds: float = 0.0) -> Sequence[int] | memoryview:
-        """The rings that have come, or come within this many seconds; may be empty."""
-        ready: Sequence[object]
-        if self._read < _FIRST_NOT_SELECTABLE:
-            ready, _, _ = select.select([self._read], [], [], seconds)
-        else:
-            poll = select.poll()
-            poll.register(self._read, select.POLLIN)
-            ready = poll.poll(1000 * seconds)
-        return self.wait() if ready else ()
+    def poll(self) -> Sequence[int] | memoryview:
+        """The rings that have come; may be empty."""
+        return self.wait() if self.select(0.0) else ()
+
+    def select(self, seconds: float, others: Sequence[int] = ()) -> list[int]:
+        """Sleeps until a ring comes or one of the `others`, descriptors, is readable; the readable ones of all.
+
+        Returns after `seconds` at the latest.
+        """
+        descriptors = [self.descriptor, *others]
+        if max(descriptors) < _FIRST_NOT_SELECTABLE:
+            return select.select(descriptors, [], [], seconds)[0]
+        poll = select.poll()
+        for descriptor in descriptors:
+            poll.register(descriptor, select.POLLIN)
+        return [descriptor for descriptor, _ in poll.poll(1000 * seconds)]
 
 
 def message_from(rank: int) -> int:

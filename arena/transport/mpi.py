@@ -1,9 +1,9 @@
 """The transport to other processes over MPI. The only module that imports mpi4py.
 
 A message of the arena travels as an MPI message with an envelope in front. A link whose ends have no memory in common
-(see `links`) receives with a persistent MPI request and sends with `Isend`, both on fixed buffers. On a node a doorbell
-announces what has come, so that a waiting process sleeps; if some process cannot be reached by a doorbell (another
-node, or a system without them), MPI is polled with growing pauses.
+(see `links`) receives and sends with persistent MPI requests on fixed buffers. On a node a doorbell
+announces what has come, so that a waiting process sleeps; so do the sockets over which MPI hears from other nodes, if
+it uses TCP. If neither announces what may come, MPI is polled with growing pauses.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from __future__ import annotations
 import logging
 import math
 import os
+import select
+import socket
 import struct
 import time
 from collections import Counter, deque
@@ -39,6 +41,7 @@ _YIELDS = 30
 _FIRST_PAUSE = 20e-6  # seconds
 _LONGEST_PAUSE = 5e-3
 _GROWTH = 1.3
+_MOST_UNANNOUNCED = 3
 _LAST_PAUSE = 0.05  # the longest pause while waiting for all others
 _log = logging.getLogger(__name__)
 
@@ -49,12 +52,16 @@ class Backoff:
     Blocking MPI calls spin: an idle process costs a whole core, and with more processes than cores it takes the core
     from the process that it waits for. Growing pauses cost nothing in a long wait and little in a short one, and
     signals are handled.
+
+    Args:
+        sockets: descriptors that end a sleep when they become readable.
     """
 
-    def __init__(self, *, longest_pause: float = _LONGEST_PAUSE) -> None:
+    def __init__(self, *, longest_pause: float = _LONGEST_PAUSE, sockets: Sequence[int] = ()) -> None:
         self._yields = _YIELDS
         self._pause = _FIRST_PAUSE
         self._longest = longest_pause
+        self._sockets = sockets
 
     @property
     def patient(self) -> bool:
@@ -72,14 +79,14 @@ class Backoff:
             self._yields -= 1
             os.sched_yield()
         else:
-            time.sleep(self.next_pause())
+            select.select(self._sockets, [], [], self.next_pause())
 
 
-def wait_until(done: Callable[[], bool], *, longest_pause: float = _LONGEST_PAUSE) -> None:
-    """Calls `done()` with growing pauses until it is true."""
+def wait_until(done: Callable[[], bool], *, longest_pause: float = _LONGEST_PAUSE, sockets: Sequence[int] = ()) -> None:
+    """Calls `done()` with growing pauses until it is true; see `Backoff`."""
     if done():
         return
-    backoff = Backoff(longest_pause=longest_pause)
+    backoff = Backoff(longest_pause=longest_pause, sockets=sockets)
     while not done():
         backoff.pause()
 
@@ -161,8 +168,13 @@ class MpiTransport:
         }
         self._all_ring = len(neighbors) == world.size - 1
         self._announce = {rank: self._ringer(rank, message_from(self._rank)) for rank in neighbors}
+        # Descriptors that announce what comes from other nodes, and how much came before they first did so: if MPI uses
+        # another network than TCP, they never do.
+        self._sockets = network_descriptors() if len(world.neighbors) < world.size - 1 else []
+        self._unannounced: int | None = 0
         self._owed: Counter[int] = Counter()  # rank -> messages that its rings announced and MPI has not delivered yet
         self._rung: deque[int] = deque()  # without a doorbell: the roles whose bells have been rung
+        self._complete = self._comm.Recv_init([bytearray(1), MPI.BYTE], source=MPI.PROC_NULL)
         self.receives: dict[Channel, MPI.Prequest] = {}  # posted receives of links over MPI
 
     def is_peer_failure(self, error: BaseException) -> bool:
@@ -199,7 +211,7 @@ class MpiTransport:
         request = self._comm.Isend([message, MPI.BYTE], dest=rank, tag=_MESSAGE)
         if rank in self._announce:
             self._announce[rank]()
-        backoff = Backoff()
+        backoff = Backoff(sockets=self._sockets)
         # A large message moves only while both ends make MPI calls, and the other end may be sending one too.
         while not request.Test():
             self.poll(arrivals)
@@ -208,15 +220,29 @@ class MpiTransport:
     def wait(self, arrivals: Inbox, seconds: float | None = None) -> None:
         if self._all_ring:
             assert self._bell is not None
-            self._handle(self._bell.wait() if seconds is None else self._bell.poll(seconds), arrivals)
+            if seconds is None or self._bell.select(seconds):
+                self._handle(self._bell.wait(), arrivals)
             return
-        backoff = Backoff()
+        backoff = Backoff(sockets=self._sockets)
         end = math.inf if seconds is None else time.monotonic() + seconds
-        while not self._look(arrivals) and time.monotonic() < end:
-            if self._bell is None or not backoff.patient:
-                backoff.pause()
-            elif self._handle(self._bell.poll(backoff.next_pause()), arrivals):
+        ready: list[int] | None = None
+        # A message that a look receives is found by the next one.
+        while not (self._look(arrivals) or (ready and self._look(arrivals))):
+            if (left := end - time.monotonic()) <= 0:
                 return
+            if self._bell is None or not (self._sockets or backoff.patient):
+                backoff.pause()
+                continue
+            # What comes over TCP is announced: few looks, as a call of MPI that finds nothing gives the core to others.
+            pause = backoff.next_pause() if not self._sockets else _LONGEST_PAUSE
+            ready = self._bell.select(min(pause, left), self._sockets)
+            if self._bell.descriptor in ready:
+                self._handle(self._bell.wait(), arrivals)
+                return
+        if ready is not None and self._unannounced is not None:
+            self._unannounced = None if ready else self._unannounced + 1
+            if self._unannounced == _MOST_UNANNOUNCED:
+                self._sockets = []
 
     def poll(self, arrivals: Inbox) -> None:
         if self._bell is not None:
@@ -224,11 +250,8 @@ class MpiTransport:
         if not self._all_ring:
             self._look(arrivals)
 
-    def _handle(self, rings: Iterable[int], arrivals: Inbox) -> bool:
-        """Handles rings; returns whether there were any."""
-        found = False
+    def _handle(self, rings: Iterable[int], arrivals: Inbox) -> None:
         for ring in rings:
-            found = True
             if ring >= 0:
                 arrivals.wake(ring)
             else:
@@ -237,7 +260,6 @@ class MpiTransport:
                 backoff = Backoff()
                 while self._owed[rank] > 0 and not self._take_message(rank, arrivals):
                     backoff.pause()
-        return found
 
     def _look(self, arrivals: Inbox) -> bool:
         """Takes all messages that MPI has, and rings of this process's own threads; returns whether there were any."""
@@ -247,10 +269,14 @@ class MpiTransport:
             found = True
         while self._take_message(MPI.ANY_SOURCE, arrivals):
             found = True
-        for channel, request in list(self.receives.items()):
-            if request.Test():
-                del self.receives[channel]
-                arrivals.wake(channel[0])
+        # The last call above has received what is there, also into these requests. To test them would receive again if
+        # none was complete, and what comes by that would not be found now; one that is complete at once prevents it.
+        channels = [*self.receives]
+        self._complete.Start()
+        for index in MPI.Request.Testsome([*self.receives.values(), self._complete]) or ():
+            if index < len(channels):
+                del self.receives[channels[index]]
+                arrivals.wake(channels[index][0])
                 found = True
         return found
 
@@ -260,7 +286,7 @@ class MpiTransport:
         if matched is None:
             return False
         message = bytearray(status.Get_count(MPI.BYTE))
-        wait_until(matched.Irecv([message, MPI.BYTE]).Test)
+        wait_until(matched.Irecv([message, MPI.BYTE]).Test, sockets=self._sockets)
         if status.Get_source() in self._announce:
             self._owed[status.Get_source()] -= 1
         to, tag, source = _ENVELOPE.unpack_from(message)
@@ -270,8 +296,11 @@ class MpiTransport:
     def link(
         self, endpoint: Endpoint, peer: int, side: Side, part: int, outbox: NDArray[np.uint8], inbox: NDArray[np.uint8]
     ) -> Link:
+        rank = self._ranks[peer]
         self._all_ring = False  # messages of this link are not announced by a ring
-        return MpiLink(self._comm, self.receives, endpoint, peer, self._ranks[peer], side, part, outbox, inbox)
+        if rank in self._announce:  # nor by a socket: there was not enough shared memory
+            self._sockets = []
+        return MpiLink(self._comm, self.receives, endpoint, peer, rank, side, part, outbox, inbox)
 
 
 class MpiLink:
@@ -296,6 +325,9 @@ class MpiLink:
         self._tag = _FIRST_LINK_TAG + PARTS * worker + part
         self._receive = comm.Recv_init([self.inbox, MPI.BYTE], source=rank, tag=self._tag)
         self._awaited = (endpoint.address, back, peer)
+        self._sends: dict[
+            int, MPI.Prequest
+        ] = {}  # by number of bytes: few, as most messages of a link are equally long
         self._sending: MPI.Request = MPI.REQUEST_NULL
         self._heap: NDArray[np.uint8] = np.empty(0, np.uint8)
         self._closed = False
@@ -310,7 +342,12 @@ class MpiLink:
     def post(self, nbytes: int) -> None:
         self._post_receive()
         wait_until(self._sending.Test)
-        self._sending = self._comm.Isend([self.outbox, nbytes, MPI.BYTE], dest=self._rank, tag=self._tag)
+        send = self._sends.get(nbytes)
+        if send is None:  # starting it again takes a third of the time of `Isend`
+            send = self._comm.Send_init([self.outbox, nbytes, MPI.BYTE], dest=self._rank, tag=self._tag)
+            self._sends[nbytes] = send
+        send.Start()
+        self._sending = send
 
     def wait(self) -> None:
         while self._awaited in self._receives:
@@ -345,7 +382,8 @@ class MpiLink:
         if self._receives.pop(self._awaited, None) is not None:  # the last message is not answered
             self._receive.Cancel()
             self._receive.Wait()
-        self._receive.Free()
+        for request in (self._receive, *self._sends.values()):
+            request.Free()
 
 
 def _exchange_processes(communicator: MPI.Comm, *, bells: bool) -> tuple[list[Process | None], Doorbell | None]:
@@ -379,6 +417,32 @@ def _exchange_processes(communicator: MPI.Comm, *, bells: bool) -> tuple[list[Pr
         bell.close()
         bell = None
     return processes, bell
+
+
+def network_descriptors() -> list[int]:
+    """Descriptors that are readable when something has come over TCP from another node; none if MPI does not use TCP.
+
+    Open MPI watches its connections, and the sockets where it accepts them, with `epoll`: its descriptor is readable
+    while one of them is.
+    """
+    found = []
+    with suppress(OSError):  # without `/proc`
+        for name in os.listdir("/proc/self/fd"):
+            with suppress(OSError):  # closed meanwhile
+                if os.readlink(f"/proc/self/fd/{name}") == "anon_inode:[eventpoll]":
+                    with open(f"/proc/self/fdinfo/{name}", encoding="ascii") as file:
+                        watched = [int(line.split()[1]) for line in file if line.startswith("tfd:")]
+                    if any(map(_accepts_connections, watched)):
+                        found.append(int(name))
+    return found
+
+
+def _accepts_connections(descriptor: int) -> bool:
+    if not os.readlink(f"/proc/self/fd/{descriptor}").startswith("socket:"):
+        return False
+    with socket.socket(fileno=os.dup(descriptor)) as one:
+        internet = one.family in (socket.AF_INET, socket.AF_INET6)
+        return internet and one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) == 1
 
 
 def world() -> MPI.Intracomm:

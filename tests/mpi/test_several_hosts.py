@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -172,3 +173,34 @@ def test_commands_of_the_page_print_what_it_shows(tmp_path: Path) -> None:
             assert ended.code == (2 if "arena: error: " in shown else 0), printed
             assert readme.missing(step.shown, printed) == [], printed
             has_ended(made, *made.first)
+
+
+@pytest.mark.long
+def test_tick_between_hosts_is_one_segment_each_way_per_seat(tmp_path: Path) -> None:
+    game = {"make": "envs.touchdown:Touchdown", "kwargs": {"max_steps": 1000}}
+    policies = {"blue": {"algorithm": "random"}, "red": {"algorithm": "random"}}
+    sent = {}
+    with made_hosts(2) as two:
+        for ticks in (200, 600):  # the difference leaves out what a start sends
+            before = {host: two.segments(host) for host in two.first}
+            file = write(two.folder, one_match(game, policies, ticks=ticks, name="duel", checkpoint_every=ticks))
+            line = f"arena train {file} --run-dir run-{ticks} --ranks one_per_role --hosts n0:2,n1:2"
+            ended = finish(start(two.command("n0", line), tmp_path))
+            assert ended.code == 0, ended.err
+            sent[ticks] = {host: two.segments(host) - before[host] for host in two.first}
+        for host in two.first:
+            assert 1.9 < (sent[600][host] - sent[200][host]) / 400 < 2.3, (host, sent)
+
+
+def test_descriptors_of_the_network_watch_sockets_that_accept_connections() -> None:
+    script = """
+import os, select, socket
+from arena.transport.mpi import network_descriptors
+before = network_descriptors()
+ours, _ = os.pipe()
+with select.epoll() as pipe, select.epoll() as network, socket.create_server(("", 0)) as server:
+    pipe.register(ours)
+    network.register(server)
+    assert sorted(network_descriptors()) == sorted([*before, network.fileno()])
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)

@@ -1,29 +1,44 @@
 """Hosts on this machine: Linux namespaces with their own name, network, processes, /tmp and /dev/shm.
 
 As a script: `hosts.py FOLDER HOST COMMAND` runs a shell command on a host, as ssh does for MPI's launcher.
+`hosts.py --relay SECONDS PROCESS...` is a network with this delay between the hosts of these processes.
 """
 
 from __future__ import annotations
 
+import ctypes
+import fcntl
 import os
+import select
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from contextlib import suppress
 from pathlib import Path
 
 HERE = Path(__file__).resolve()
+_TUNSETIFF, _IFF_TAP, _IFF_NO_PI = 0x400454CA, 0x0002, 0x1000  # linux/if_tun.h
 _NAMESPACES = ("--mount", "--uts", "--ipc", "--net", "--pid")
 
 
 class Hosts:
-    """The hosts n0, n1, ... with a folder that they share; a switch in n0 joins their networks."""
+    """The hosts n0, n1, ... with a folder that they share; a switch in n0 joins their networks.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        modules: the folders, as in PYTHONPATH, with the modules that the processes of all hosts find.
+        delay: seconds that the network takes one way; then a process of its own joins the networks.
+    """
+
+    def __init__(self, folder: Path, *, modules: str = str(HERE.parent), delay: float = 0.0) -> None:
         self.folder = folder
+        self._environment = {**os.environ, "PYTHONPATH": modules}
+        self._delay = delay
+        self._relay: subprocess.Popen[bytes] | None = None
         self.first: dict[str, int] = {}  # the first process of each, as this process numbers it
         self._outer: list[subprocess.Popen[bytes]] = []
 
@@ -35,7 +50,9 @@ class Hosts:
         (folder / "hosts").write_text("127.0.0.1 localhost\n" + "".join(lines))
         for number, name in enumerate(names):
             begin = ["unshare", *_NAMESPACES, "--fork", "--mount-proc", "--kill-child", sys.executable, str(HERE)]
-            outer = subprocess.Popen([*begin, str(folder), name], cwd="/", start_new_session=True)
+            outer = subprocess.Popen(
+                [*begin, str(folder), name], cwd="/", env=self._environment, start_new_session=True
+            )
             self._outer.append(outer)
             end = time.monotonic() + 60.0
             while not (folder / name).exists():
@@ -43,6 +60,8 @@ class Hosts:
                 time.sleep(0.02)
             (child,) = Path(f"/proc/{outer.pid}/task/{outer.pid}/children").read_text().split()
             self.first[name] = int(child)
+            if self._delay:
+                continue
             if number == 0:
                 self._network(
                     name, "ip link add br0 type bridge; ip addr add 10.77.0.10/24 dev br0; ip link set br0 up"
@@ -52,6 +71,13 @@ class Hosts:
                     "n0", f"ip link add {name} type veth peer name eth0 netns {child}; ip link set {name} master br0"
                 )
                 self._network("n0", f"ip link set {name} up")
+                self._network(name, f"ip addr add 10.77.0.{10 + number}/24 dev eth0; ip link set eth0 up")
+
+        if self._delay:
+            relay = [sys.executable, str(HERE), "--relay", str(self._delay), *map(str, self.first.values())]
+            self._relay = subprocess.Popen(relay, cwd="/", stdout=subprocess.PIPE, start_new_session=True)
+            assert self._relay.stdout is not None and self._relay.stdout.readline(), "the network has not started"
+            for number, name in enumerate(names):
                 self._network(name, f"ip addr add 10.77.0.{10 + number}/24 dev eth0; ip link set eth0 up")
 
     def _network(self, host: str, commands: str) -> None:
@@ -71,6 +97,15 @@ class Hosts:
                     found.append(int(entry.name))
         return found
 
+    def segments(self, host: str) -> int:
+        """How many TCP segments with data a host has sent, none of them counted twice."""
+        names, values = [
+            line.split()
+            for line in Path(f"/proc/{self.first[host]}/net/netstat").read_text().splitlines()
+            if line.startswith("TcpExt:")
+        ]
+        return int(values[names.index("TCPOrigDataSent")])
+
     def shared_memory(self, host: str) -> list[Path]:
         """The files of MPI jobs in a host's shared memory."""
         return [*Path(f"/proc/{self.first[host]}/root/dev/shm").glob("sm_segment.*")]
@@ -83,6 +118,9 @@ class Hosts:
         """Ends all hosts."""
         for host in [*self.first]:
             self.kill(host)
+        if self._relay is not None:
+            self._relay.kill()
+            self._outer.append(self._relay)
         for outer in self._outer:
             outer.wait()
 
@@ -117,7 +155,7 @@ def _serve(caller: socket.socket, folder: str) -> None:
     environment = {
         "HOME": "/root",
         "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin:/usr/sbin",
-        "PYTHONPATH": str(HERE.parent),
+        "PYTHONPATH": os.environ["PYTHONPATH"],
         "OMP_NUM_THREADS": "1",
         "PRTE_MCA_plm_ssh_agent": f"{sys.executable} {HERE} {folder}",
     }
@@ -143,7 +181,40 @@ def _call(folder: str, host: str, command: str) -> int:
             return 255
 
 
+def _relay(delay: float, hosts: list[int]) -> None:
+    """A hub between the hosts with these first processes: each frame comes `delay` seconds later to all others.
+
+    Kernels may lack `tc netem`; TAP devices are everywhere.
+    """
+    with suppress(PermissionError):  # so that a loaded machine adds little to the delay
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+    libc = ctypes.CDLL(None, use_errno=True)
+    taps = []
+    for host in hosts:
+        with open(f"/proc/{host}/ns/net") as namespace:
+            if libc.setns(namespace.fileno(), 0):
+                raise OSError(ctypes.get_errno(), f"cannot enter the network of process {host}")
+        taps.append(os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK))
+        fcntl.ioctl(taps[-1], _TUNSETIFF, struct.pack("16sH14x", b"eth0", _IFF_TAP | _IFF_NO_PI))
+    print("ready", flush=True)
+    frames: deque[tuple[float, int, bytes]] = deque()  # when due, from which host, its bytes
+    while True:
+        while frames and frames[0][0] <= time.monotonic():
+            _, source, frame = frames.popleft()
+            for tap in taps:
+                if tap != source:
+                    with suppress(OSError):  # the host's interface is down
+                        os.write(tap, frame)
+        pause = max(0.0, frames[0][0] - time.monotonic()) if frames else None
+        for tap in select.select(taps, [], [], pause)[0]:
+            with suppress(BlockingIOError):
+                while True:
+                    frames.append((time.monotonic() + delay, tap, os.read(tap, 1 << 16)))
+
+
 if __name__ == "__main__":
+    if sys.argv[1] == "--relay":
+        _relay(float(sys.argv[2]), [*map(int, sys.argv[3:])])
     place, name, *words = sys.argv[1:]
     if words:
         sys.exit(_call(place, name, " ".join(words)))

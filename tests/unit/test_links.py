@@ -230,11 +230,17 @@ def test_rings_are_heard_at_a_descriptor_of_any_number(bells: tuple[Doorbell, Do
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard) if hard > 0 else 4096, hard))
     try:
-        low = bells[0]._read
-        bells[0]._read = fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, 1024)  # `select` takes only those below
+        low = bells[0].descriptor
+        bells[0].descriptor = fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, 1024)  # `select` takes only those below
         os.close(low)
-        assert list(bells[0].poll(0.01)) == []
+        assert bells[0].select(0.01) == []
         bells[0].local_ringer(3)()
-        assert list(bells[0].poll(5.0)) == [3]
+        assert bells[0].select(5.0) == [bells[0].descriptor] and list(bells[0].poll()) == [3]
+        ours, theirs = os.pipe()
+        assert bells[0].select(0.01, [ours]) == []
+        os.write(theirs, b"x")
+        assert bells[0].select(5.0, [ours]) == [ours]
+        for descriptor in (ours, theirs):
+            os.close(descriptor)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
