@@ -23,6 +23,7 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Any, NamedTuple, Protocol
 
+from arena.diagnostics.connections import is_cut_off
 from arena.diagnostics.start_folder import anchored
 from arena.errors import MISTAKE, ConfigError
 from arena.plan.hosts import Host, allocated, shares
@@ -48,6 +49,11 @@ _SETTINGS = {
     # Open MPI: processes that wait inside MPI give their core to others. It finds out by itself where there are more
     # processes than cores, but not on hosts whose slots the user has named.
     "OMPI_MCA_mpi_yield_when_idle": "1",
+    # Open MPI's launcher and daemons: a connection whose other end has been silent for 9 s is lost. A host without
+    # power, or behind a cut link, says nothing; by default it is found after 8 minutes.
+    "PRTE_MCA_oob_tcp_keepalive_time": "3",
+    "PRTE_MCA_oob_tcp_keepalive_intvl": "2",
+    "PRTE_MCA_oob_tcp_keepalive_probes": "3",
 }
 _EXPORTED = ("OMP_NUM_THREADS",)  # to other hosts, as the user has set it; Open MPI exports its own variables
 _ON_ONE_NODE = {
@@ -76,6 +82,7 @@ _TOGETHER_SECONDS = 0.01  # processes that end within it have died together
 _LOOK_FOR_FILES_SECONDS = 0.005  # between two attempts to remove what processes that are being killed still make
 REPORT_SECONDS = 5.0  # between two lines about a start that takes long
 _LOOK_SECONDS = 0.1  # between two looks at signals, and at a launcher that may be stuck
+_LOOK_AT_LINKS_SECONDS = 1.0  # between two looks at the launcher's connections to other hosts
 _BATCH_SYSTEMS = ("SLURM_JOB_ID", "PBS_NODEFILE", "LSB_DJOB_HOSTFILE", "PE_HOSTFILE")  # set in their allocations
 _SHOW_CURSOR = "\x1b[?25h"  # ECMA-48 with DEC's private modes
 _RULE = re.compile(r"-{60,}\s*$")  # an unterminated line of a process may stand before it
@@ -373,6 +380,7 @@ class LauncherOutput:
     rank: str = ""  # of the process that has ended first, by the launcher; empty if it has named none
     node: str = ""  # of that process
     daemon: str = ""  # the host of a daemon that the launcher has lost
+    cut_off: bool = False  # the launcher, from another host
     mistake: bool = False  # the reason is a mistake of the user
     listener: Listener | None = None  # receives all output instead of the console
 
@@ -409,7 +417,7 @@ class LauncherOutput:
     def dead(self) -> list[int]:
         """The ranks that have died first; none if it was MPI's daemon, or is not known."""
         # The processes of this host that have ended first were ended by the launcher, if it names another host.
-        if _is_elsewhere(self.daemon):
+        if self.cut_off or _is_elsewhere(self.daemon):
             return []
         if not self.watched.dead or _is_elsewhere(self.node):
             return [int(self.rank)] if self.rank else []
@@ -418,6 +426,8 @@ class LauncherOutput:
     def cause(self, status: int) -> str:
         """Who has died, and where."""
         here, ranks = os.uname().nodename, self.dead
+        if self.cut_off:
+            return f"the MPI launcher on {here} was cut off from another host"
         if status < 0 and not ranks:  # else it was killed because it did not end after the death
             return f"the MPI launcher on {here} has died of {signal.Signals(-status).name}"
         if not ranks and (self.daemon or self.watched.dead):
@@ -580,15 +590,16 @@ def run(
         **({} if listener is None else {EVENTS_VARIABLE: "1"}),
     }
     signals, known, deaths, boundary, restart, was_hung = Signals(), Known(), 0, -1, None, False
+    used, processes = hosts, ranks  # hosts that answer, and the number of processes on them
     end = ""  # why the run is not started again after a death
     with signals.noted():
         while True:
             added = {**variables, **({} if restart is None else restart.variable())}
-            line, settings = command(launcher, ranks, program, hosts=hosts, exported=(*_EXPORTED, *added))
+            line, settings = command(launcher, processes, program, hosts=used, exported=(*_EXPORTED, *added))
             began = time.monotonic()
             for _ in range(STARTS):
                 status, output = _run_once(
-                    line, {**settings, **added}, ranks, listener, known, signals, one_host=not hosts
+                    line, {**settings, **added}, processes, listener, known, signals, one_host=not hosts
                 )
                 if signals.ending or not output.unstarted:
                     break
@@ -597,8 +608,8 @@ def run(
             if signals.ending or not output.is_death(again=restart is not None):
                 break
             died, cause = output.watched.since or time.time(), output.cause(status)
-            known_hosts = hosts or allocated(os.environ) or (Host("", ranks),)
-            before = tuple(share.host for share in shares(known_hosts, ranks) for _ in share.ranks)
+            known_hosts = used or allocated(os.environ) or (Host("", processes),)
+            before = tuple(share.host for share in shares(known_hosts, processes) for _ in share.ranks)
             is_hung = not output.prepared and time.monotonic() - began >= START_SECONDS
             if is_hung:
                 late = "rank 0 has not prepared the run" if output.joined else "its processes have not joined"
@@ -614,13 +625,14 @@ def run(
                 often = f", {deaths} deaths without a new boundary, more than `restarts` allows" if restarts else ""
                 end = f"{cause}{often}"
             elif hosts := hosts or allocated(os.environ):
-                answering = remote_hosts.answering(hosts, os.environ)
-                lost = [host.name for host in hosts if host not in answering]
+                in_use = [host.name for host in used or hosts]
+                answering = remote_hosts.answering(hosts, in_use, os.environ)  # of all: a lost one may be back
+                lost = [name for name in in_use if name not in {host.name for host in answering}]
                 if not answering:
                     end = f"{cause}; none of the hosts answers"
                 elif lost:
                     cause = f"host {', '.join(lost)} has been lost"
-                hosts, ranks = _placed(answering, ranks, scale=scale)
+                used, processes = _placed(answering, ranks, scale=scale)
             if end or signals.ending:  # a signal since the processes have ended
                 break
             was_hung = is_hung
@@ -751,6 +763,8 @@ def _run_once(
         reader.start()
         status = _end_of(process, output, signals, ranks, asks=signal.SIGINT if version is None else signal.SIGUSR2)
         output.watched.end(_GRACE_SECONDS)
+        if status != 0 and not one_host:
+            _kill_session(process.pid)
         reader.join(_GRACE_SECONDS)
     if one_host and version is None and status != 0:  # MPICH keeps shared memory in the common folder
         for path, made in unmapped(SHARED_MEMORY, MPICH).items():
@@ -774,7 +788,7 @@ def _end_of(
     """
     end_at = kill_at = float("inf")
     signaled, passed_on, stuck, reported = False, False, 0.0, time.monotonic()
-    now = reported
+    now = looked = reported
     while process.poll() is None:
         before = now
         output.watched.look(_LOOK_SECONDS)
@@ -794,15 +808,26 @@ def _end_of(
         if now >= end_at and kill_at == float("inf"):
             process.send_signal(signal.SIGTERM)
             kill_at = now + _GRACE_SECONDS
+        if now > looked + _LOOK_AT_LINKS_SECONDS:
+            looked, output.cut_off = now, output.cut_off or is_cut_off(process.pid)
         # Time in which this process was stopped is not counted.
         stuck = stuck + min(now - before, 2 * _LOOK_SECONDS) if output.watched.dead and _is_read() else 0.0
-        if (now >= kill_at or stuck >= _STUCK_SECONDS) and process.poll() is None:
+        if (now >= kill_at or stuck >= _STUCK_SECONDS or output.cut_off) and process.poll() is None:
             with suppress(ProcessLookupError):  # it has ended meanwhile
                 os.killpg(process.pid, signal.SIGKILL)
         if output.listener is None and not output.joined and now > reported + REPORT_SECONDS:
             reported = now
             output.write(f"{output.started.total()} of {ranks} processes have started{output.places}")
     return process.wait()
+
+
+def _kill_session(leader: int) -> None:
+    """Kills what a launcher leaves: agents, such as ssh, stand for minutes behind a cut link, and hold stderr open."""
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has ended
+            _, _, _, session, *_ = stat.read_text(errors="replace").rpartition(")")[2].split()
+            if int(session) == leader:
+                os.kill(int(stat.parent.name), signal.SIGKILL)
 
 
 def _is_read() -> bool:

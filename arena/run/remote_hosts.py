@@ -10,7 +10,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -73,13 +73,15 @@ class HostState(NamedTuple):
         return cls(versions, has_folder, has_file, cores, node, now - min(max(now, began), ended))
 
 
-def answering(hosts: Sequence[Host], environment: Mapping[str, str]) -> list[Host]:
-    """The hosts on which a program can be run.
+def answering(hosts: Sequence[Host], used: Collection[str], environment: Mapping[str, str]) -> list[Host]:
+    """The hosts on which a program can be run; those not in `used`, which were lost before, only if a run can start.
 
     The program removes what Open MPI's processes have left in shared memory when they died.
     """
     answers = _run_on(hosts, _SWEEP, environment, _ANSWER_SECONDS)
-    return [host for host in hosts if _is_here(host) or host not in answers or answers[host].code == 0]
+    found = [host for host in hosts if _is_here(host) or host not in answers or answers[host].code == 0]
+    here, back = host_states([host for host in found if host.name not in used], environment)
+    return [host for host in found if host not in back or host_problem(host, here, back[host]) is None]
 
 
 def check_hosts(hosts: Sequence[Host], environment: Mapping[str, str]) -> None:

@@ -8,6 +8,9 @@ this process ends silently.
 Time in which the parent could not run is not counted: it was stopped (SIGSTOP, Ctrl-Z, `scontrol suspend`), or other
 processes had the cores. Time in which this process did not run is not counted either: the container or the machine was
 frozen. Without `/proc` only the latter is noticed.
+
+If the MPI daemon that has started the parent is cut off from the launcher, this process kills it, and with it all
+processes of this host: the run starts again on other hosts, where rank 0 waits for the lock of the run folder.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ import sys
 import time
 from contextlib import suppress
 
+from arena.diagnostics.connections import is_cut_off
 from arena.diagnostics.process_load import delays, starved_seconds, stopped
 from arena.diagnostics.stacks import killed_report
 from arena.terminal.output import printable
@@ -47,16 +51,20 @@ class HeartbeatTimer:
         return self.seconds
 
 
-def main(pid: int, number: int, patience: float) -> None:
+def main(pid: int, number: int, patience: float, daemon: int | None) -> None:
     """Waits until the process `pid`, the parent of this one, ends; or ends it by a signal after too long a silence.
 
-    `patience`: seconds without a heartbeat after which it is ended.
+    Args:
+        patience: seconds without a heartbeat after which it is ended.
+        daemon: the process of MPI's launcher that has started it; None: the launcher does not start the run again.
     """
     facts: dict[str, str] = {}
     rest, silence, before = "", HeartbeatTimer(time.monotonic()), delays(pid)
     while True:
         if os.getppid() != pid or (part := _read(_LOOK_SECONDS)) == b"":
             return
+        if daemon is not None and is_cut_off(daemon):
+            os.kill(daemon, signal.SIGKILL)  # with which its processes end: `die_with_parent`
         seconds = silence.look(time.monotonic(), stopped=stopped(pid))
         if part is not None:
             news, rest = read_lines(rest + part.decode(errors="replace"))

@@ -79,6 +79,45 @@ def has_ended(made: hosts.Hosts, *names: str) -> None:
     wait_for(lambda: not any(made.processes(host, "arena train") or made.shared_memory(host) for host in names))
 
 
+# An established connection of this process, before and after its network is cut.
+CUT = """
+import os, socket, subprocess, time
+from arena.diagnostics.connections import is_cut_off
+subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
+    peer, _ = server.accept()
+    client.send(b"acknowledged")
+    peer.recv(12)
+    assert not is_cut_off(os.getpid())
+    subprocess.run(["ip", "link", "set", "lo", "down"], check=True)
+    assert not is_cut_off(os.getpid())
+    client.send(b"not acknowledged")
+    while not is_cut_off(os.getpid()):
+        time.sleep(0.1)
+    assert not is_cut_off(os.getppid())
+"""
+
+
+@pytest.mark.long
+def test_unacknowledged_data_shows_that_a_process_is_cut_off(three: hosts.Hosts, tmp_path: Path) -> None:
+    (tmp_path / "cut.py").write_text(CUT)
+    ended = finish(start(["nsenter", "-t", str(three.first["n1"]), "-n", sys.executable, "cut.py"], tmp_path))
+    assert ended.code == 0, ended.err
+
+
+def trained(made: hosts.Hosts, cwd: Path, seconds: float, where: str) -> subprocess.Popen[str]:
+    """`arena train` on host n0 with a process for each slot, when it has saved its first boundary."""
+    file, ranks = write(made.folder, config(seconds)), sum(int(one.rpartition(":")[2]) for one in where.split(","))
+    line = f"exec arena train {file} --run-dir run --ranks {ranks} --hosts {where}"
+    process = start(made.command("n0", line), cwd)
+    wait_for(lambda: newest_boundary(made.folder / "run") > 0 or process.poll() is not None)
+    return process
+
+
+def faults(made: hosts.Hosts) -> list[dict[str, Any]]:
+    return list(JournalReader(made.folder / "run/faults.jsonl"))
+
+
 def test_folder_that_a_host_does_not_see_is_refused(three: hosts.Hosts, tmp_path: Path) -> None:
     file = write(three.folder, config(0.0))
     line = f"arena train {file} --run-dir /tmp/run --ranks 3 --hosts n0:1,n1:1,n2:1"
@@ -87,7 +126,7 @@ def test_folder_that_a_host_does_not_see_is_refused(three: hosts.Hosts, tmp_path
     assert "hosts n1, n2 cannot see the run folder /tmp/run of host n0" in ended.err
     for host, first in three.first.items():
         assert not Path(f"/proc/{first}/root/tmp/run").exists(), f"{host} has a part of the run"
-        assert three.processes(host, "arena train") == []
+    has_ended(three, *three.first)
 
 
 @pytest.mark.long
@@ -95,25 +134,76 @@ def test_folder_that_a_host_does_not_see_is_refused(three: hosts.Hosts, tmp_path
     ("lost", "said"),
     [
         ("host", "host n1 has been lost; started again with 4 processes"),
+        ("link", "host n1 has been lost; started again with 4 processes"),
         ("daemon", "an MPI daemon on n1 has died; started again with 6 processes"),
     ],
 )
 def test_run_goes_on_without_what_is_lost(lost: str, said: str, three: hosts.Hosts, tmp_path: Path) -> None:
-    file, run = write(three.folder, config(0.01)), three.folder / "run"
-    line = f"arena train {file} --run-dir run --ranks 6 --hosts n0:2,n1:2,n2:2"
-    process = start(three.command("n0", line), tmp_path)
-    wait_for(lambda: newest_boundary(run) >= 300 or process.poll() is not None)
+    process = trained(three, tmp_path, 0.01, "n0:2,n1:2,n2:2")
     if lost == "host":
         three.kill("n1")
+    elif lost == "link":
+        three.cut("n1")
     else:
         for daemon in three.processes("n1", "prted"):
             os.kill(daemon, signal.SIGKILL)
     ended = finish(process)
     assert ended.code == 0, ended.err
-    (death,) = JournalReader(run / "faults.jsonl")
+    (death,) = faults(three)
     assert death["done"].startswith(f"{said}, back to tick "), death
-    assert differing(run, alone(tmp_path, config(0.0))) == []
+    assert differing(three.folder / "run", alone(tmp_path, config(0.0))) == []
     has_ended(three, *three.first)
+
+
+@pytest.mark.long
+def test_host_whose_link_is_back_is_used_at_the_next_restart(tmp_path: Path) -> None:
+    with made_hosts(4) as four:
+        process = trained(four, tmp_path, 0.03, "n1:1,n2:1,n3:1,n0:1")
+        (root,) = four.processes("n1", "-m arena train")
+        four.cut("n1")
+        # Its daemon has something to send, so that no probe finds the cut; rank 0 holds the lock of the run folder.
+        Path(f"/proc/{root}/fd/1").write_text("cut off\n")
+        wait_for(lambda: (four.folder / "run/faults.jsonl").exists() or process.poll() is not None)
+        four.mend("n1")
+        (rank,) = four.processes("n2", "-m arena train")
+        os.kill(rank, signal.SIGKILL)
+        ended = finish(process)
+        assert ended.code == 0, ended.err
+        first, second = faults(four)
+        assert first["done"].startswith("host n1 has been lost; started again with 3 processes, back to tick ")
+        # The launcher may name a rank that has ended because it lost its connection to the killed one.
+        assert " has died" in second["done"] and "; started again with 4 processes" in second["done"], second
+        assert differing(four.folder / "run", alone(tmp_path, config(0.0))) == []
+        has_ended(four, *four.first)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGUSR1, 0), (signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_signals_reach_rank_0_on_another_host(
+    number: signal.Signals, code: int, three: hosts.Hosts, tmp_path: Path
+) -> None:
+    process = trained(three, tmp_path, 0.03, "n1:2,n2:1")
+    (launching,) = three.processes("n0", "bin/arena train")
+    os.kill(launching, number)
+    ended = finish(process)
+    assert (ended.code, "; --resume goes on from there" in ended.err) == (code, True), ended.err
+    assert (three.folder / "run/requeue").exists() == (number == signal.SIGUSR1)
+    has_ended(three, *three.first)
+
+
+@pytest.mark.long
+def test_request_to_stop_outlives_a_cut_link(tmp_path: Path) -> None:
+    with made_hosts(2) as two:
+        process = trained(two, tmp_path, 0.03, "n0:2,n1:1")
+        (launching,) = two.processes("n0", "bin/arena train")
+        two.cut("n1")
+        os.kill(launching, signal.SIGUSR1)  # the launcher passes it on to n1, so that no probe finds the cut
+        ended = finish(process)
+        assert (ended.code, "; --resume goes on from there" in ended.err) == (0, True), ended.err
+        (death,) = faults(two)
+        assert death["done"].startswith("host n1 has been lost; started again with 2 processes, back to tick "), death
+        assert (two.folder / "run/requeue").exists()
+        has_ended(two, *two.first)
 
 
 @pytest.mark.long

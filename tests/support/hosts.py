@@ -23,6 +23,8 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve()
 _TUNSETIFF, _IFF_TAP, _IFF_NO_PI = 0x400454CA, 0x0002, 0x1000  # linux/if_tun.h
+_PORT = 22  # of a host: a command comes only where it can be reached over the network
+_CONNECT_SECONDS = 4.0
 _NAMESPACES = ("--mount", "--uts", "--ipc", "--net", "--pid")
 
 
@@ -45,40 +47,50 @@ class Hosts:
     def begin(self, count: int) -> None:
         """Makes the hosts."""
         folder = self.folder
-        names = [f"n{number}" for number in range(count)]
-        lines = [f"10.77.0.{10 + number} {name}\n" for number, name in enumerate(names)]
+        lines = [f"10.77.0.{10 + number} n{number}\n" for number in range(count)]
         (folder / "hosts").write_text("127.0.0.1 localhost\n" + "".join(lines))
-        for number, name in enumerate(names):
-            begin = ["unshare", *_NAMESPACES, "--fork", "--mount-proc", "--kill-child", sys.executable, str(HERE)]
-            outer = subprocess.Popen(
-                [*begin, str(folder), name], cwd="/", env=self._environment, start_new_session=True
-            )
-            self._outer.append(outer)
-            end = time.monotonic() + 60.0
-            while not (folder / name).exists():
-                assert outer.poll() is None and time.monotonic() < end, f"{name} has not started"
-                time.sleep(0.02)
-            (child,) = Path(f"/proc/{outer.pid}/task/{outer.pid}/children").read_text().split()
-            self.first[name] = int(child)
-            if self._delay:
-                continue
-            if number == 0:
-                self._network(
-                    name, "ip link add br0 type bridge; ip addr add 10.77.0.10/24 dev br0; ip link set br0 up"
-                )
-            else:
-                self._network(
-                    "n0", f"ip link add {name} type veth peer name eth0 netns {child}; ip link set {name} master br0"
-                )
-                self._network("n0", f"ip link set {name} up")
-                self._network(name, f"ip addr add 10.77.0.{10 + number}/24 dev eth0; ip link set eth0 up")
-
+        for number in range(count):
+            self.start(f"n{number}")
         if self._delay:
             relay = [sys.executable, str(HERE), "--relay", str(self._delay), *map(str, self.first.values())]
             self._relay = subprocess.Popen(relay, cwd="/", stdout=subprocess.PIPE, start_new_session=True)
             assert self._relay.stdout is not None and self._relay.stdout.readline(), "the network has not started"
-            for number, name in enumerate(names):
+            for number, name in enumerate(self.first):
                 self._network(name, f"ip addr add 10.77.0.{10 + number}/24 dev eth0; ip link set eth0 up")
+
+    def start(self, name: str) -> None:
+        """Makes a host, for the first time or after it was killed."""
+        socket_file = self.folder / name
+        socket_file.unlink(missing_ok=True)  # of the killed one
+        begin = ["unshare", *_NAMESPACES, "--fork", "--mount-proc", "--kill-child", sys.executable, str(HERE)]
+        outer = subprocess.Popen(
+            [*begin, str(self.folder), name], cwd="/", env=self._environment, start_new_session=True
+        )
+        self._outer.append(outer)
+        end = time.monotonic() + 60.0
+        while not socket_file.exists():
+            assert outer.poll() is None and time.monotonic() < end, f"{name} has not started"
+            time.sleep(0.02)
+        (child,) = Path(f"/proc/{outer.pid}/task/{outer.pid}/children").read_text().split()
+        self.first[name] = int(child)
+        if self._delay:  # the network of the hosts is made at once
+            return
+        address = f"10.77.0.{10 + int(name[1:])}/24"
+        if name == "n0":
+            self._network(name, f"ip link add br0 type bridge; ip addr add {address} dev br0; ip link set br0 up")
+        else:
+            self._network(
+                "n0", f"ip link add {name} type veth peer name eth0 netns {child}; ip link set {name} master br0 up"
+            )
+            self._network(name, f"ip addr add {address} dev eth0; ip link set eth0 up")
+
+    def cut(self, host: str) -> None:
+        """Pulls a host's cable out of the switch: no end of a connection is told."""
+        self._network("n0", f"ip link set {host} down")
+
+    def mend(self, host: str) -> None:
+        """Puts the cable back."""
+        self._network("n0", f"ip link set {host} up")
 
     def _network(self, host: str, commands: str) -> None:
         subprocess.run(["nsenter", "-t", str(self.first[host]), "-n", "sh", "-ec", commands], check=True)
@@ -93,7 +105,7 @@ class Hosts:
         for entry in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):  # gone
                 ours = os.readlink(entry / "ns/pid") == os.readlink(f"/proc/{self.first[host]}/ns/pid")
-                if ours and name in (entry / "cmdline").read_text():
+                if ours and name in (entry / "cmdline").read_text().replace("\0", " "):
                     found.append(int(entry.name))
         return found
 
@@ -141,7 +153,9 @@ def _run(host: str, folder: str) -> None:
         subprocess.run(call, check=True)
     for number in kept.values():
         os.close(number)
-    with socket.socket(socket.AF_UNIX) as server:
+    with socket.socket() as port, socket.socket(socket.AF_UNIX) as server:
+        port.bind(("", _PORT))
+        port.listen(64)
         server.bind(f"{folder}/{host}")
         server.listen(64)
         while True:
@@ -172,13 +186,27 @@ def _serve(caller: socket.socket, folder: str) -> None:
 
 def _call(folder: str, host: str, command: str) -> int:
     """The exit status of a command on a host; 255 if it cannot be reached, as of ssh."""
+    is_host = Path(folder, socket.gethostname()).exists()  # the caller; a test itself reaches hosts behind cut links
     with socket.socket(socket.AF_UNIX) as server:
         try:
+            if is_host:
+                _reach(host)
             server.connect(f"{folder}/{host}")
             socket.send_fds(server, [command.encode()], [0, 1, 2])
-            return (server.recv(1) or b"\xff")[0]
+            status = server.recv(1)
         except OSError:
             return 255
+    while is_host and status:  # it comes over the network, too
+        with suppress(OSError):
+            _reach(host)
+            break
+        time.sleep(0.1)
+    return (status or b"\xff")[0]
+
+
+def _reach(host: str) -> None:
+    """Raises OSError if the network does not lead to a host."""
+    socket.create_connection((host, _PORT), _CONNECT_SECONDS).close()
 
 
 def _relay(delay: float, hosts: list[int]) -> None:

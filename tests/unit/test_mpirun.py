@@ -559,9 +559,18 @@ def test_hosts_that_do_not_answer_are_left_out(lonely: Path, monkeypatch: pytest
     agent = launcher(lonely, "agent", does='[ "$1" != b ]')
     monkeypatch.setenv("PRTE_MCA_plm_ssh_agent", f"{agent} : rsh")
     hosts = [Host("a", 2), Host("b", 3), Host("localhost", 1)]
-    assert remote_hosts.answering(hosts, os.environ) == [hosts[0], hosts[2]]
+    assert remote_hosts.answering(hosts, "ab", os.environ) == [hosts[0], hosts[2]]
     monkeypatch.setenv("PRTE_MCA_plm_ssh_agent", "no-such-agent")
-    assert remote_hosts.answering(hosts, os.environ) == hosts
+    assert remote_hosts.answering(hosts, "ab", os.environ) == hosts
+
+
+def test_host_that_is_back_is_used_if_a_run_can_start_there(lonely: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = launcher(lonely, "agent", does='host=$1; shift; case "$host $*" in "b "*python*) exit 127; esac; eval "$*"')
+    monkeypatch.setenv("PRTE_MCA_plm_ssh_agent", str(agent))
+    hosts = [Host("a", 1), Host("b", 1)]
+    assert remote_hosts.answering(hosts, "ab", os.environ) == hosts
+    assert remote_hosts.answering(hosts, "b", os.environ) == hosts
+    assert remote_hosts.answering(hosts, "a", os.environ) == hosts[:1]
 
 
 def test_hosts_of_an_allocation_are_asked_by_srun(lonely: Path, monkeypatch: pytest.MonkeyPatch) -> None:

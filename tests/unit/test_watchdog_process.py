@@ -43,7 +43,7 @@ import os, re, signal, subprocess, sys, time
 signal.signal(signal.SIGHUP, hangup)
 from arena.run.watchdog import ExitSignal
 exit_signal = ExitSignal()
-program = "from arena.run.watchdog_process import main; main(%d, %d, 2.0)" % (os.getpid(), exit_signal.number)
+program = "from arena.run.watchdog_process import main; main(%d, %d, 2.0, None)" % (os.getpid(), exit_signal.number)
 judge = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, start_new_session=True)
 judge.stdin.write(b'{"heading": "it hangs", "ending": "that is all"}\\n')
 judge.stdin.flush()
