@@ -267,7 +267,7 @@ def test_broken_torch_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_host_with_fewer_cores_than_processes_is_a_warning() -> None:
-    found = HostState({}, has_folder=True, has_file=True, cores=4, ahead=0.0)
+    found = HostState({}, has_folder=True, has_file=True, cores=4, node="far 1", ahead=0.0)
     assert state(Host("far", 4), found, found).level is Level.OK
     assert state(Host("far", 5), found, found)[:3] == (Level.WARNING, "host far", "4 cores for 5 processes")
     assert state(Host("far", 1), found, found._replace(ahead=-9.0)).level is Level.WARNING
