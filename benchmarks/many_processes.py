@@ -83,7 +83,8 @@ def shared(size: Size) -> Sample:
 
 def shared_memory(size: Size) -> Sample:
     """Memory of the processes of such a run, in MiB."""
-    given = config(size._replace(ticks=20), "games:Empty", EMPTY)
+    ticks = min(size.ticks, 200_000 // size.processes)  # a run of few roles has to last until it is looked at
+    given = config(size._replace(ticks=ticks), "games:Empty", EMPTY)
     with runs.arena(given, ranks=2, memory=True, every=1.0, timeout=900) as run:
         return {"MiB of all processes": sum(usage.peak_share for usage in run.finished.processes.values()) / MIB}
 
