@@ -26,7 +26,7 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 
 import runs
-from arena.external import Slots
+from arena.external import Ask, Slots
 from arena.game import Interface
 from external_clients import ENTITIES, WARM
 from harness import HERE, Case, Report, Sample, Settings, interleave, main, method, say
@@ -130,7 +130,7 @@ def table(repeats: int) -> Sample:
         else:
             for row in rows:
                 begin = time.perf_counter()
-                slots.ask(row, 0, seen[row])
+                slots.ask(row, {0: Ask(seen[row])})
                 one.append((time.perf_counter() - begin) * 1e6)
         slots.form(at_once=True)
         slots.answers(actions)

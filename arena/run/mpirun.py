@@ -631,7 +631,8 @@ def run(
                 if not answering:
                     end = f"{cause}; none of the hosts answers"
                 elif lost:
-                    cause = f"host {', '.join(lost)} has been lost"
+                    names = ", ".join(lost)
+                    cause = f"host {names} has been lost" if len(lost) == 1 else f"hosts {names} have been lost"
                 used, processes = _placed(answering, ranks, scale=scale)
             if end or signals.ending:  # a signal since the processes have ended
                 break
