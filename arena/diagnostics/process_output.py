@@ -49,9 +49,11 @@ def finished(process: subprocess.Popen[str], seconds: float) -> ProcessOutput:
     try:
         out, err = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
-        process.terminate()
+        code = process.poll()  # not None: it has ended, and others were waited for until now
+        if code is None:
+            process.terminate()
         try:
-            return ProcessOutput(None, *process.communicate(timeout=_TO_CLEAN_UP))
+            return ProcessOutput(code, *process.communicate(timeout=_TO_CLEAN_UP))
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             return ProcessOutput(None, *process.communicate())

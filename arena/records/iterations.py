@@ -130,7 +130,8 @@ class Iterations:
         """The results that are complete while a leg is played."""
         while (tick := self.following) < self._until:
             # The result of the tick at which a leg ends is taken when everything up to it was handed over.
-            if tick >= self._reached:
+            # A worker may log an update of the tick when it has already requested the next one.
+            if tick + 1 >= self._reached:
                 return
             if any(self._updates.get(name, 0) < self._logged.get(name, 0) for name in self._learners):
                 return

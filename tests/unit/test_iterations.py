@@ -75,7 +75,9 @@ def test_results_do_not_depend_on_the_order_of_messages(
                 ripe = [row for row in episodes if written < row.tick <= min(reached.values())]
                 written = max(written, min(reached.values()))
                 found.episodes(ripe)
-                sent = max((record.update for record in updates if end - LEG < record.ticks < reached[who]), default=0)
+                sent = max(
+                    (record.update for record in updates if end - LEG < record.ticks < reached[who] - 1), default=0
+                )
                 found.reach(min(reached.values()), {"blue": sent})
             early = list(found.known())
             assert all(line["ticks"] < end for line in early), "a boundary's result waits for the boundary"
@@ -88,7 +90,7 @@ def test_results_do_not_depend_on_the_order_of_messages(
 def test_result_of_the_tick_that_is_reached_waits() -> None:
     found = machine(5, 1)
     found.begin_leg(0, LEG, [])
-    found.reach(11)
+    found.reach(12)
     assert [line["ticks"] for line in found.known()] == [5, 10]
     found.reach(15)
     assert not list(found.known()), "the leg may have been cut short at tick 15"
@@ -98,7 +100,7 @@ def test_result_of_the_tick_that_is_reached_waits() -> None:
 def test_a_result_waits_for_the_updates_that_were_sent(logged: dict[str, float], results: list[int]) -> None:
     found = machine(5, 1)
     found.begin_leg(0, LEG, ["blue"])
-    found.reach(6, logged)
+    found.reach(7, logged)
     assert [line["ticks"] for line in found.known()] == results, "a policy that logs nothing holds up no result"
     found.update(update(4, 1))
     assert [line["ticks"] for line in found.known()] == ([5] if logged == {"blue": 1} else [])
