@@ -98,8 +98,8 @@ def round_trips(count: int) -> Sample:
         return {"steps/s": 1 / float(out)}
 
 
-def arena(ticks: int, *, delay: float = 0.0, pipeline: int = 1, transport: str = "auto", apart: bool = True) -> Sample:
-    """Steps of the game per second, of both halves together with `pipeline: 2`; `apart`: on two hosts, else on one."""
+def arena(ticks: int, *, delay: float = 0.0, pipeline: int = 1, transport: str = "auto", spread: bool = True) -> Sample:
+    """Steps of the game per second, of both halves together with `pipeline: 2`; `spread`: over two hosts."""
     with two(delay) as made:
         (notes := made.folder / "notes").mkdir()
         game = runs.clocked("games:Empty", {"entities": 2})
@@ -114,7 +114,7 @@ def arena(ticks: int, *, delay: float = 0.0, pipeline: int = 1, transport: str =
             "matches": [{"env": "empty", "seats": ["blue", "blue"], "lanes": LANES * pipeline, "pipeline": pipeline}],
         }
         (made.folder / "config.yaml").write_text(yaml.safe_dump(config))
-        named = "n0:2,n1:2" if apart else "n0:4"
+        named = "n0:2,n1:2" if spread else "n0:4"
         command = f"arena train config.yaml --run-dir run --ranks one_per_role --hosts {named}"
         process = on_host(made, "n0", command)
         out, err = process.communicate(timeout=300)
@@ -133,7 +133,7 @@ def benchmark(settings: Settings) -> Report:
         Case("1 ms", partial(arena, ticks, delay=DELAY)),
         Case("1 ms, pipeline 2", partial(arena, ticks, delay=DELAY, pipeline=2)),
         Case("no delay", partial(arena, 5 * ticks)),
-        Case("one host, MPI", partial(arena, 5 * ticks, transport="mpi", apart=False)),
+        Case("one host, MPI", partial(arena, 5 * ticks, transport="mpi", spread=False)),
     ]
     measured = interleave(cases, settings.repeats, say=say)
     report = Report("several_hosts", "Ticks between two hosts", measured, method(__doc__))

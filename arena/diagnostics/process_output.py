@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-_TO_CLEAN_UP = 3.0  # seconds that a launcher has to end what it has started
+_TO_CLEAN_UP = 3.0  # seconds that a launcher has to end what it has start_command
 
 
 class ProcessOutput(NamedTuple):
@@ -27,10 +27,10 @@ class ProcessOutput(NamedTuple):
 
 def ask(command: Sequence[str], *, seconds: float, settings: Mapping[str, str] | None = None) -> ProcessOutput:
     """Runs a command to its end, or ends it when its time is over."""
-    return finished(started(command, settings), seconds)
+    return wait_for_command(start_command(command, settings), seconds)
 
 
-def started(command: Sequence[str], settings: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
+def start_command(command: Sequence[str], settings: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
     """A command that runs in a session of its own, with these environment variables; None: with those of here."""
     return subprocess.Popen(
         command,
@@ -44,8 +44,8 @@ def started(command: Sequence[str], settings: Mapping[str, str] | None = None) -
     )
 
 
-def finished(process: subprocess.Popen[str], seconds: float) -> ProcessOutput:
-    """Waits for a `started` command, and ends it when its time is over: a launcher can end its processes first."""
+def wait_for_command(process: subprocess.Popen[str], seconds: float) -> ProcessOutput:
+    """Waits for a command, and ends it when its time is over: a launcher can end its processes first."""
     try:
         out, err = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:

@@ -66,7 +66,7 @@ def seat_face(cls: type[Any], seat: Interface, *, lanes: int) -> str:
 
 def check_shared(cls: type[Any], first: Sequence[SpaceText], seat: Sequence[SpaceText]) -> None:
     """Refuses a seat with other spaces than the first one: a policy has one set of weights."""
-    for observations, actions in seat if spec_of(cls).saves else ():
+    for observations, actions in seat:
         if (observations, actions) not in first:
             raise ConfigError(
                 f"observes {observations} and acts in {actions} here, in its first seat {first[0][0]} and "

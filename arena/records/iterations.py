@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from arena.records.figures import Figures, Metrics
 from arena.records.metrics import EpisodeKey, EpisodeRecord, UpdateRecord, key_of
 
-NO_UPDATES: Mapping[str, float] = {}
+NO_UPDATES: Mapping[str, int] = {}
 
 
 class Totals(NamedTuple):
@@ -71,7 +71,7 @@ class Iterations:
         self._later_updates: dict[str, deque[UpdateRecord]] = {}
         self._learners: frozenset[str] = frozenset()
         self._updates: dict[str, int] = {}  # per policy, the newest update that was handed over
-        self._logged: dict[str, float] = {}  # per policy, the newest one that is known to have been sent in this leg
+        self._logged: dict[str, int] = {}  # per policy, the newest one that is known to have been sent in this leg
         self._reached: float = 0  # all episodes up to this tick were handed over
         self._until = 0  # the planned end of the leg
         self._metric_names = set(metric_names)
@@ -91,11 +91,11 @@ class Iterations:
         self._later.extend(episodes)
         self._cover(self.following)
 
-    def reach(self, tick: float, logged: Mapping[str, float] = NO_UPDATES) -> None:
-        """All episodes that ended up to a tick were handed over, those of matches that have ended the leg excepted.
+    def reach(self, tick: float, logged: Mapping[str, int] = NO_UPDATES) -> None:
+        """Takes the tick up to which all matches that still play have played, and handed over their episodes.
 
-        `logged`: per policy the newest update that workers of the matches that have reported since the last call had
-        sent before they played the tick that these have reached; inf if it is not known.
+        `logged`: per policy the newest update that some of its workers had sent when they requested this tick. So a
+        result is complete when the root has received these updates.
         """
         self._reached = tick
         for policy, newest in logged.items():

@@ -145,7 +145,7 @@ class Recorder:
         rank: int,
         tick: int,
         finished: Sequence[EpisodeRecord],
-        logged: Mapping[str, float] = NO_UPDATES,
+        logged: Mapping[str, int] = NO_UPDATES,
         *,
         last: bool = False,
     ) -> dict[str, Results]:

@@ -132,7 +132,7 @@ class RunResults:
         }
         self._iterations.begin_leg(start, until, learners)
 
-    def episodes(self, tick: float, episodes: Sequence[EpisodeRecord], logged: Mapping[str, float]) -> None:
+    def episodes(self, tick: float, episodes: Sequence[EpisodeRecord], logged: Mapping[str, int]) -> None:
         """Takes episodes in the order of `episodes.jsonl`, and how far all matches have come: `Iterations.reach`."""
         self._iterations.episodes(episodes)
         self._iterations.reach(tick, logged)

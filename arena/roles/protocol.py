@@ -71,7 +71,7 @@ class Progress:
     ticks: Mapping[int, int]  # that its matches have reached, of those that have moved since the last message
     reached: int  # the tick that all its matches that still play have reached; the highest one if none plays
     episodes: tuple[EpisodeRecord, ...]  # of all its matches, in the order of their places
-    logged: Mapping[str, float]  # by policy, the last update sent before these ticks; inf: a worker left and may log
+    logged: Mapping[str, int]  # by policy, the last update sent before these ticks
     last: bool = False  # whether all its matches have played the leg
 
     def __reduce__(self) -> tuple[Callable[..., Progress], tuple[Any, ...]]:
@@ -83,7 +83,7 @@ _ENCODER, _DECODER = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(tuple[Ep
 
 
 def _received(
-    rank: int, ticks: Mapping[int, int], reached: int, episodes: bytes, logged: Mapping[str, float], last: bool
+    rank: int, ticks: Mapping[int, int], reached: int, episodes: bytes, logged: Mapping[str, int], last: bool
 ) -> Progress:
     return Progress(rank, ticks, reached, _DECODER.decode(episodes), logged, last)
 

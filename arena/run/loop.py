@@ -130,7 +130,7 @@ def _seen_by_all(run: Run, processes: Processes, hosts: Sequence[str]) -> Run | 
 
         abandon(run)
     return Failed(
-        "root, rank 0",
+        f"root, {place(0, hosts)}",
         f"host{'s' * (len(without) > 1)} {listed(without)} cannot see the run folder {run.path} of host {hosts[0]}: "
         "every host needs it under the same path, on a file system that all share; name one with --run-dir, or start "
         "the arena there",

@@ -31,7 +31,7 @@ from arena.records.lock import lock_descriptor
 from arena.roles.stop import ENDING_SIGNALS, ONE_REQUEST_SECONDS, handled_signals, takes_signals
 from arena.run import remote_hosts
 from arena.run.bound_process import bound
-from arena.run.segments import JOB_FOLDER, MPICH, SHARED_MEMORY, unmapped
+from arena.run.segments import JOB_FOLDER, MPICH, SHARED_MEMORY, find_unmapped
 from arena.terminal.output import Escapes
 
 _UNDER_A_LAUNCHER = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "PMI_ID", "MPI_LOCALRANKID")
@@ -79,6 +79,7 @@ _SAVING_SECONDS = 30.0  # for a run to save a boundary after the first signal
 _GRACE_SECONDS = 5.0  # for a launcher to end after SIGTERM
 _STUCK_SECONDS = 10.0  # for a launcher to end after a process: Open MPI's may hang when many end at once
 _TOGETHER_SECONDS = 0.01  # processes that end within it have died together
+_STARTS_SECONDS = 1.0  # from the file of a process's shared memory until the process has mapped it, at most
 _LOOK_FOR_FILES_SECONDS = 0.005  # between two attempts to remove what processes that are being killed still make
 REPORT_SECONDS = 5.0  # between two lines about a start that takes long
 _LOOK_SECONDS = 0.1  # between two looks at signals, and at a launcher that may be stuck
@@ -619,20 +620,21 @@ def run(
             reached = max((int(path.stem) for path in files if path.stem.isdecimal()), default=-1)
             deaths = deaths + 1 if reached == boundary else 1
             boundary = reached
+            if hosts := hosts or allocated(os.environ):
+                in_use = [host.name for host in used or hosts]
+                answering = remote_hosts.answering(hosts, in_use, os.environ)  # of all: a lost one may be back
+                lost = [name for name in in_use if name not in {host.name for host in answering}]
+                if lost and answering:
+                    names = ", ".join(lost)
+                    cause = f"host {names} has been lost" if len(lost) == 1 else f"hosts {names} have been lost"
             if is_hung and was_hung:
                 end = f"{cause}, twice in a row{'' if output.joined else '; `arena doctor` checks MPI'}"
             elif deaths > restarts:
                 often = f", {deaths} deaths without a new boundary, more than `restarts` allows" if restarts else ""
                 end = f"{cause}{often}"
-            elif hosts := hosts or allocated(os.environ):
-                in_use = [host.name for host in used or hosts]
-                answering = remote_hosts.answering(hosts, in_use, os.environ)  # of all: a lost one may be back
-                lost = [name for name in in_use if name not in {host.name for host in answering}]
-                if not answering:
-                    end = f"{cause}; none of the hosts answers"
-                elif lost:
-                    names = ", ".join(lost)
-                    cause = f"host {names} has been lost" if len(lost) == 1 else f"hosts {names} have been lost"
+            elif hosts and not answering:
+                end = f"{cause}; none of the hosts answers"
+            elif hosts:
                 used, processes = _placed(answering, ranks, scale=scale)
             if end or signals.ending:  # a signal since the processes have ended
                 break
@@ -762,15 +764,20 @@ def _run_once(
 
         reader = threading.Thread(target=pass_on, daemon=True)
         reader.start()
-        status = _end_of(process, output, signals, ranks, asks=signal.SIGINT if version is None else signal.SIGUSR2)
+        asks = signal.SIGINT if version is None else signal.SIGUSR2
+        status = _end_of(process, output, signals, ranks, asks=asks, one_host=one_host)
         output.watched.end(_GRACE_SECONDS)
         if status != 0 and not one_host:
             _kill_session(process.pid)
         reader.join(_GRACE_SECONDS)
     if one_host and version is None and status != 0:  # MPICH keeps shared memory in the common folder
-        for path, made in unmapped(SHARED_MEMORY, MPICH).items():
-            if made.st_ctime >= began:
-                path.unlink(missing_ok=True)
+        left = [path for path, made in find_unmapped(SHARED_MEMORY, MPICH).items() if made.st_ctime >= began]
+        if (
+            left
+        ):  # a job that starts just then may have made its file, and not mapped it yet: so they are looked at twice
+            time.sleep(_STARTS_SECONDS)
+        for path in {*left} & find_unmapped(SHARED_MEMORY, MPICH).keys():
+            path.unlink(missing_ok=True)
     session = Path(tempfile.gettempdir(), f"ompi.{process.pid}")  # Open MPI's launcher leaves it when it is killed
     if status != 0 and session.is_dir() and session.lstat().st_uid == os.getuid() and not session.is_symlink():
         shutil.rmtree(session, ignore_errors=True)
@@ -778,7 +785,13 @@ def _run_once(
 
 
 def _end_of(
-    process: subprocess.Popen[str], output: LauncherOutput, signals: Signals, ranks: int, *, asks: signal.Signals
+    process: subprocess.Popen[str],
+    output: LauncherOutput,
+    signals: Signals,
+    ranks: int,
+    *,
+    asks: signal.Signals,
+    one_host: bool,
 ) -> int:
     """Waits for a launcher, and gives it the signals; returns its exit status.
 
@@ -809,7 +822,7 @@ def _end_of(
         if now >= end_at and kill_at == float("inf"):
             process.send_signal(signal.SIGTERM)
             kill_at = now + _GRACE_SECONDS
-        if now > looked + _LOOK_AT_LINKS_SECONDS:
+        if not one_host and now > looked + _LOOK_AT_LINKS_SECONDS:
             looked, output.cut_off = now, output.cut_off or is_cut_off(process.pid)
         # Time in which this process was stopped is not counted.
         stuck = stuck + min(now - before, 2 * _LOOK_SECONDS) if output.watched.dead and _is_read() else 0.0

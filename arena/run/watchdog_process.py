@@ -64,7 +64,8 @@ def main(pid: int, number: int, patience: float, daemon: int | None) -> None:
         if os.getppid() != pid or (part := _read(_LOOK_SECONDS)) == b"":
             return
         if daemon is not None and is_cut_off(daemon):
-            os.kill(daemon, signal.SIGKILL)  # with which its processes end: `die_with_parent`
+            with suppress(ProcessLookupError):
+                os.kill(daemon, signal.SIGKILL)  # with which its processes end: `die_with_parent`
         seconds = silence.look(time.monotonic(), stopped=stopped(pid))
         if part is not None:
             news, rest = read_lines(rest + part.decode(errors="replace"))

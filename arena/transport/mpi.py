@@ -41,7 +41,8 @@ _YIELDS = 30
 _FIRST_PAUSE = 20e-6  # seconds
 _LONGEST_PAUSE = 5e-3
 _GROWTH = 1.3
-_MOST_UNANNOUNCED = 3
+_MOST_UNANNOUNCED = 3  # messages that sockets did not announce before they ever announced one
+_MOST_SENDS = 4  # persistent requests of a link
 _LAST_PAUSE = 0.05  # the longest pause while waiting for all others
 _log = logging.getLogger(__name__)
 
@@ -105,6 +106,7 @@ class World:
         self.comm = communicator
         self.rank, self.size = communicator.Get_rank(), communicator.Get_size()
         self.neighbors: dict[int, int] = {}  # rank -> process id, of the other processes of this node
+        self.sockets = network_descriptors()  # of MPI: the process has not begun to serve anything itself
 
     def is_peer_failure(self, error: BaseException) -> bool:
         """Whether an error was caused by the death of another process, as far as this process can see."""
@@ -123,7 +125,9 @@ class World:
 
     def private(self) -> World:
         """The same processes over a communicator of their own. A collective."""
-        return World(self.comm.Dup())
+        world = World(self.comm.Dup())
+        world.sockets = self.sockets
+        return world
 
     def broadcast(self, data: bytes) -> bytes:
         """The `data` of rank 0. A collective."""
@@ -170,7 +174,7 @@ class MpiTransport:
         self._announce = {rank: self._ringer(rank, message_from(self._rank)) for rank in neighbors}
         # Descriptors that announce what comes from other nodes, and how much came before they first did so: if MPI uses
         # another network than TCP, they never do.
-        self._sockets = network_descriptors() if len(world.neighbors) < world.size - 1 else []
+        self._sockets = world.sockets if len(world.neighbors) < world.size - 1 else []
         self._unannounced: int | None = 0
         self._owed: Counter[int] = Counter()  # rank -> messages that its rings announced and MPI has not delivered yet
         self._rung: deque[int] = deque()  # without a doorbell: the roles whose bells have been rung
@@ -182,6 +186,7 @@ class MpiTransport:
 
     def close(self) -> None:
         """Closes the doorbell; the transport cannot be used afterwards."""
+        self._complete.Free()
         if self._bell is not None:
             self._bell.close()
 
@@ -226,8 +231,10 @@ class MpiTransport:
         backoff = Backoff(sockets=self._sockets)
         end = math.inf if seconds is None else time.monotonic() + seconds
         ready: list[int] | None = None
-        # A message that a look receives is found by the next one.
-        while not (self._look(arrivals) or (ready and self._look(arrivals))):
+        look_twice = bool(
+            self._sockets
+        )  # a look that finds nothing may have received something, which the next one finds
+        while not (self._look(arrivals) or (look_twice and self._look(arrivals))):
             if (left := end - time.monotonic()) <= 0:
                 return
             if self._bell is None or not (self._sockets or backoff.patient):
@@ -236,6 +243,7 @@ class MpiTransport:
             # What comes over TCP is announced: few looks, as a call of MPI that finds nothing gives the core to others.
             pause = backoff.next_pause() if not self._sockets else _LONGEST_PAUSE
             ready = self._bell.select(min(pause, left), self._sockets)
+            look_twice = bool(ready)
             if self._bell.descriptor in ready:
                 self._handle(self._bell.wait(), arrivals)
                 return
@@ -328,9 +336,7 @@ class MpiLink:
         self._tag = _FIRST_LINK_TAG + PARTS * worker + part
         self._receive = comm.Recv_init([self.inbox, MPI.BYTE], source=rank, tag=self._tag)
         self._awaited = (endpoint.address, back, peer)
-        self._sends: dict[
-            int, MPI.Prequest
-        ] = {}  # by number of bytes: few, as most messages of a link are equally long
+        self._sends: dict[int, MPI.Prequest] = {}  # by number of bytes, of which most messages have one of a few
         self._sending: MPI.Request = MPI.REQUEST_NULL
         self._heap: NDArray[np.uint8] = np.empty(0, np.uint8)
         self._closed = False
@@ -346,6 +352,9 @@ class MpiLink:
         self._post_receive()
         wait_until(self._sending.Test)
         send = self._sends.get(nbytes)
+        if send is None and len(self._sends) == _MOST_SENDS:
+            self._sending = self._comm.Isend([self.outbox, nbytes, MPI.BYTE], dest=self._rank, tag=self._tag)
+            return
         if send is None:  # starting it again takes a third of the time of `Isend`
             send = self._comm.Send_init([self.outbox, nbytes, MPI.BYTE], dest=self._rank, tag=self._tag)
             self._sends[nbytes] = send

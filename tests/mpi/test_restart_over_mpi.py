@@ -14,7 +14,7 @@ import pytest
 
 from arena.records.journal import JournalReader
 from arena.run import segments
-from arena.run.segments import SHARED_MEMORY, unmapped
+from arena.run.segments import SHARED_MEMORY, find_unmapped
 from in_process import one_match
 from run_cli import (
     Ended,
@@ -103,10 +103,10 @@ MPICH = Path(__file__).parents[2] / ".venv-mpich" / "bin" / "python"
 @pytest.mark.long
 def test_run_is_started_again_with_mpich(tmp_path: Path) -> None:
     assert MPICH.exists(), f"{MPICH} has MPICH in the place of Open MPI: `make .venv-mpich/.ready`"
-    before = unmapped(SHARED_MEMORY, segments.MPICH)
+    before = find_unmapped(SHARED_MEMORY, segments.MPICH)
     ended = killed(tmp_path, duel(), 3, 0, LAUNCHER, program=[str(MPICH), "-m", "arena"])
     assert len(check(ended, tmp_path / "run", duel())) == 3
-    assert unmapped(SHARED_MEMORY, segments.MPICH).keys() <= before.keys(), "shared memory of the killed processes"
+    assert find_unmapped(SHARED_MEMORY, segments.MPICH).keys() <= before.keys(), "shared memory of the killed processes"
 
 
 SEVERAL = {"env": "game", "seats": ["blue", "red"], "lanes": 4, "copies": 3}

@@ -238,6 +238,17 @@ class LogsWithoutState(Player):
             self.group.log(played=1.0)
 
 
+class LeavesTheWriter(LogsWithoutState):
+    """Logs at every tick in the writer of its group; all others leave after ten ticks."""
+
+    def run(self) -> None:
+        if self.group.is_writer:
+            super().run()
+        self.env.reset()
+        for _ in range(10):
+            self.env.step(self.env.action_space.sample())
+
+
 class Counts(Player):
     """Counts its ticks; has a state, an actor, and a group that adds up.
 

@@ -310,7 +310,8 @@ def test_clock_rule_and_single_leg_rule_end_the_run_at_once(tmp_path: Path) -> N
     run = train({**long, "stop": {"time_total_s": 0.5}}, tmp_path / "clock")
     assert without_clock(run)[-1]["stopped_by"] == "time_total_s >= 0.5"
     assert without_clock(run)[-1]["ticks"] < 10_000
-    for name in ("LogsWithoutState", "Uniform"):  # the second logs nothing, so no update is waited for
+    # The second logs nothing, so no update is waited for; of the third, one worker soon leaves.
+    for name in ("LogsWithoutState", "Uniform", "LeavesTheWriter"):
         stateless = {**long, "policies": {"blue": {"algorithm": f"workers:{name}"}, "red": RANDOM}}
         run = train({**stateless, "stop": {"episodes_total": 5}}, tmp_path / name)
         assert without_clock(run)[-1]["stopped_by"] == "episodes_total >= 5"

@@ -13,7 +13,7 @@ from arena.cli.doctor.finding import Finding, ok, problem, python, warning
 from arena.diagnostics.process_output import ask
 from arena.errors import NoRoom, UnsafeFile, shorten
 from arena.external.shared_memory.files import LinkFolder, default_folder
-from arena.run.segments import JOB_FOLDER, MPICH, OPEN_MPI, SHARED_MEMORY, unmapped
+from arena.run.segments import JOB_FOLDER, MPICH, OPEN_MPI, SHARED_MEMORY, find_unmapped
 from arena.transport.shared_memory import SharedMemory
 
 _OPEN = """
@@ -74,7 +74,7 @@ def segments(place: Path = SHARED_MEMORY) -> Iterator[Finding]:
 def leftovers(place: Path = SHARED_MEMORY) -> Iterator[Finding]:
     """Segments of this user's killed MPI jobs: files that no living process has mapped."""
     names = [f"{folder}{name}" for folder in ("", f"{JOB_FOLDER}*/") for name in (*OPEN_MPI, *MPICH)]
-    left = {path: status.st_blocks * 512 for path, status in unmapped(place, names).items()}
+    left = {path: status.st_blocks * 512 for path, status in find_unmapped(place, names).items()}
     subject = "leftover segments"
     if not left:
         yield ok(subject, f"none in {place}")

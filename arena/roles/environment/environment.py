@@ -148,7 +148,7 @@ class Environment:
         for block in self._blocks:
             finished += block.finished
             block.finished.clear()
-        logged: dict[str, float] = {}
+        logged: dict[str, int] = {}
         for seat, *updates in zip(self._match.seats, *(block.logged for block in self._blocks), strict=True):
             if any(updates):
                 logged[seat.policy] = max(*updates, logged.get(seat.policy, 0))

@@ -8,7 +8,6 @@ when all workers have left.
 from __future__ import annotations
 
 import logging
-import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, nullcontext
@@ -23,7 +22,7 @@ from arena.errors import GameError, WriteError
 from arena.external.connection import Connection
 from arena.game.api import Frame, Step
 from arena.game.context import EnvContext
-from arena.game.lockstep import Joint, Lockstep, RequestKind
+from arena.game.lockstep import Joint, Lockstep
 from arena.plan.plan import MatchPlan, Role, RoleKind
 from arena.plan.seats import check_seats
 from arena.preflight.examine import adapted_game, check_idle_action, constructor_errors_reported
@@ -148,10 +147,9 @@ class LaneBlock:
         return counts
 
     @property
-    def logged(self) -> list[float]:
-        """Per seat, the last update that its worker had sent when it requested the last tick; inf after it has left."""
-        requests = [server.request for server in self._seats]
-        return [math.inf if one.kind is RequestKind.LEAVE else one.logged for one in requests]
+    def logged(self) -> list[int]:
+        """Per seat, the last update that its worker had sent when it requested the last tick, or left."""
+        return [server.request.logged for server in self._seats]
 
     @property
     def over(self) -> bool:

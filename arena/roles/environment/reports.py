@@ -25,14 +25,14 @@ class Reports:
         self._farthest = 0  # the highest tick that a match has reached
         self._moved: dict[int, int] = {}  # the same of those that have reported since the last message
         self._episodes: list[EpisodeRecord] = []
-        self._logged: dict[str, float] = {}
+        self._logged: dict[str, int] = {}
 
     def begin(self, match: int, tick: int) -> None:
         """Takes a match that plays the leg from a tick on."""
         self._playing[match] = tick
 
     def add(
-        self, match: int, tick: int, episodes: Sequence[EpisodeRecord], logged: Mapping[str, float], *, last: bool
+        self, match: int, tick: int, episodes: Sequence[EpisodeRecord], logged: Mapping[str, int], *, last: bool
     ) -> None:
         """Takes the report of a match; the arguments are as in `Progress`, `last`: whether it has played the leg."""
         self._playing[match] = self._moved[match] = tick

@@ -158,7 +158,7 @@ class Worker:
         ticks, seconds, update = self._ticks(), time.monotonic() - self._begun, self._updates()
         logged = {name: float(value) for name, value in values.items()}
         self._send(UpdateRecord(self._policy.name, update, ticks, ticks * self._rows, seconds, logged))
-        for seat in self._seats:
+        for seat in self._seats:  # a request that is being sent may take it, too: then a result waits a little longer
             seat.request.logged = update
 
     @cached_property
