@@ -87,7 +87,8 @@ def check(ended: Ended, run: Path, config: dict[str, Any]) -> list[dict[str, Any
 
 def test_run_is_started_again_after_each_of_several_deaths(tmp_path: Path) -> None:
     """A worker dies, the root, an environment, MPI's launcher."""
-    victims, config = (3, 0, 1, LAUNCHER), duel(record="samples")
+    victims = 3, 0, 1, LAUNCHER
+    config = duel(record="samples", ticks=4500, checkpoint_every=3000)  # each death is in the first leg
     ended = killed(tmp_path, config, *victims)
     lines = check(ended, tmp_path / "run", config)
     assert len(lines) == len(victims)
@@ -190,7 +191,7 @@ def test_result_is_shown_when_the_root_dies_at_the_end(tmp_path: Path) -> None:
 
 def test_a_lost_learner_without_a_state_begins_again(tmp_path: Path) -> None:
     forgetful = {"algorithm": "odd_workers:Forgetful"}
-    config = duel(policies={"blue": forgetful, "red": forgetful}, ticks=400)
+    config = duel(policies={"blue": forgetful, "red": forgetful}, ticks=2000)  # longer than until lines are on disk
     config["matches"][0] |= {"lanes": 1, "copies": 1}
     (line,) = check(killed(tmp_path, config, 3), tmp_path / "run", config)
     assert line["replayed"] > 0
