@@ -277,7 +277,7 @@ class Driver:
             for number, process in [*self._processes.items()]:
                 if (code := process.exit) is not None:
                     self._seconds[number] = self._processes.pop(number).seconds
-                    self._results[number].look()  # what it has written last
+                    self._take_results(number)  # a short trial may not have been looked at before
                     saved = self.folder.run_folder(self.records[number]).requeue.exists()
                     self._handle(TrialEnded(number, code, saved=saved))
             if not handled:
@@ -296,9 +296,9 @@ class Driver:
     def _look(self) -> None:
         """Reads what running trials have reached, asks whether to prune them, and brings the tables up to date."""
         for number in [*self._processes]:
-            fresh = self._results[number].look()
+            is_unpromising = self._take_results(number)
             self._rows[number] = self._row(self.records[number])
-            if fresh and self._pruning is not None and self._pruning.report(number, fresh):
+            if is_unpromising:
                 self._handle(PruneRequested(number))
         rows = [self._rows[number] for number in sorted(self._rows)]
         self._display.update(rows)
@@ -306,6 +306,11 @@ class Driver:
             write_table(self.folder, self.plan.trials.labels, rows)
             write_best(self.folder, self.plan.file.config, rows)
             self._stale = False
+
+    def _take_results(self, number: int) -> bool:
+        """Reads a trial's new results, and returns whether the pruner wants it to end for them."""
+        fresh = self._results[number].look()
+        return bool(fresh) and self._pruning is not None and self._pruning.report(number, fresh)
 
     def _suggest(self) -> None:
         """Makes the next trials of an adaptive search, when one can start."""

@@ -196,11 +196,11 @@ class Pruning:
         """Takes results of a trial, step and value each; returns whether it is to be pruned."""
         if trial not in self._of_optuna:
             self._of_optuna[trial] = self._study.ask()
-        for step, value in points:
+        is_unpromising = False
+        for step, value in points:  # all of them: the pruner compares later trials with them
             self._of_optuna[trial].report(value, step)
-            if self._of_optuna[trial].should_prune():
-                return True
-        return False
+            is_unpromising = is_unpromising or self._of_optuna[trial].should_prune()
+        return is_unpromising
 
     def end(self, trial: int, value: float | None, *, pruned: bool) -> None:
         """Takes the end of a trial: its value, None if it has none."""
