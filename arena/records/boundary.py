@@ -135,15 +135,15 @@ def whole(folder: RunFolder, passed_over: list[str]) -> Iterator[Boundary]:
     `passed_over` receives a line for each boundary that is not complete: which of its files is bad, and why.
 
     Raises:
-        ConfigError: one was written by a newer arena, or by an arena whose boundaries list no files.
+        ConfigError: one was written by a newer arena, or by an older one.
     """
     for path in reversed(_files(folder)):
         try:
             boundary = _read(path)
             if boundary.version < BOUNDARY_VERSION:
                 raise ConfigError(
-                    f"has format version {boundary.version}, of an arena that did not list the files of a run: it can "
-                    "be read, but not resumed; begin a new run whose policies `load` its checkpoints",
+                    f"has format version {boundary.version}, of an older arena: it can be read, but not resumed; begin "
+                    "a new run whose policies `load` its checkpoints",
                     source=str(path),
                 )
             for name, mark in boundary.files.items():

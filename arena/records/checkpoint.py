@@ -8,8 +8,13 @@ A checkpoint is one zip file, `checkpoints/<policy>/<boundary>.ckpt`:
     sha256            over names and bytes of all other members, in the file's order
 
 A file gets its name only when it is complete and on the disk, so a kill at any instant leaves the older ones. The state
-belongs to the policy, not to its processes: it loads on any number of ranks, copies or lanes. The own state of a single
-worker, such as a replay buffer, is beside it in a file of the same form, `<boundary>.match-<m>-seat-<s>.ckpt`.
+belongs to the policy, not to its processes: it loads on any number of ranks, copies or lanes.
+
+The own states of single workers, such as replay buffers, are beside it in a zip file per process that had such workers,
+`<boundary>.workers-<rank>.ckpt`. Each worker adds its own at the end of the leg:
+
+    match-<m>-seat-<s>.ckpt    a file of the form above, per worker
+    sha256                     over the names of all other members and their own sha256, in the file's order
 
 Checkpoints are named by the boundaries that all policies of a run share, the ends of its legs.
 """
@@ -24,12 +29,13 @@ import re
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
+from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, NamedTuple, TypeAlias
 
 from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError, nearest
@@ -38,7 +44,8 @@ from arena.records.atomic import make_folder, part_of, refuse_links, regular, re
 FORMAT_VERSION = 1
 _HEADER, _DIGEST = "checkpoint.json", "sha256"
 _NAME = re.compile(r"([0-9]{12,})\.ckpt")
-_WORKER_NAME = re.compile(r"([0-9]{12,})\.match-[0-9]+-seat-[0-9]+\.ckpt")
+_WORKERS_NAME = re.compile(r"[0-9]{12,}\.workers-[0-9]+\.ckpt")
+_WORKER, _NUMBER = re.compile(r"match-[0-9]+-seat-[0-9]+\.ckpt"), re.compile("[0-9]+")
 _NOT_A_ZIP = (zipfile.BadZipFile, zlib.error, struct.error, OSError, EOFError, ValueError, RuntimeError, KeyError)
 _NOT_A_STATE = (KeyError, IndexError, TypeError, ValueError, MemoryError, RecursionError, struct.error)
 _OTHER_DIGEST = "is damaged: its content does not have the sha256 that was written with it"
@@ -60,6 +67,18 @@ class Checkpoint:
     ticks: int  # that the writer's match had played: fewer than the boundary if the policy had left before it
     update: int  # how often the policy had logged
     boundary: int  # the tick from which a run continues with it
+
+
+class StatePlace(NamedTuple):
+    """Where the own state of a worker is: a part of a file."""
+
+    path: str
+    start: int  # in bytes from the beginning of the file
+    bytes: int
+
+
+StatesFile: TypeAlias = Generator[StatePlace | None, tuple[tuple[int, int], Checkpoint] | None, None]
+"""A file that gets the own states of workers, see `worker_states_file`."""
 
 
 class DamagedFile(ConfigError):
@@ -90,7 +109,7 @@ def save(
     content = Checkpoint(state, policy, algorithm, ticks, update, ticks if boundary is None else boundary)
     written = path_of(folder, content.boundary)
     write(written, content)
-    # Incomplete files of single workers stay: another worker may be writing them, for any boundary.
+    # Incomplete files of workers' own states stay: they are being written, maybe for another boundary.
     present = list_checkpoints(folder)
     newest = present[-KEPT:]
     kept = {present[0], written, *newest}
@@ -109,6 +128,12 @@ def save(
 def write(path: Path, content: Checkpoint) -> None:
     """Writes a checkpoint file at any path; removes no others; raises as `save`."""
     make_folder(path.parent)
+    with replacing(path) as file:
+        _write(file, content)
+
+
+def _write(file: IO[bytes], content: Checkpoint) -> str:
+    """Writes a checkpoint into a file, which needs no more than `write`; returns its digest."""
     from arena.records import state_codec  # needs NumPy, which a process that only looks for files does without
 
     structure, arrays = state_codec.encode(content.state)
@@ -125,10 +150,45 @@ def write(path: Path, content: Checkpoint) -> None:
     }
     members = [(_HEADER, json.dumps(header).encode())]
     members += [(f"arrays/{number}.npy", array) for number, array in enumerate(arrays)]
-    members.append((_DIGEST, _digest(members).encode()))
-    with replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-        for name, member in members:
+    digest = _digest(members)
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        for name, member in (*members, (_DIGEST, digest.encode())):
             archive.writestr(zipfile.ZipInfo(name), member)  # ZipInfo has a fixed date: same state, same bytes
+    return digest
+
+
+def worker_states_file(path: Path) -> StatesFile:
+    """Writes a file with the own states of workers: each is sent to it with its seat, as (match, seat).
+
+    Yields the place of the state that was sent. None completes the file; until then an earlier one stays. One state at
+    a time is in memory. Raises as `save`.
+    """
+    make_folder(path.parent)
+    digests: list[tuple[str, bytes]] = []
+    place = None
+    with replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        while (sent := (yield place)) is not None:
+            (match, seat), content = sent
+            info = zipfile.ZipInfo(f"match-{match}-seat-{seat}.ckpt")
+            with archive.open(info, "w", force_zip64=True) as member:
+                digests.append((info.filename, _write(member, content).encode()))
+            place = _place(path, info)
+        archive.writestr(zipfile.ZipInfo(_DIGEST), _digest(digests))
+
+
+def worker_states(folder: Path, boundary: int) -> dict[tuple[int, int], StatePlace]:
+    """The places of the own states of a policy's workers at a boundary, by (match, seat).
+
+    Raises:
+        ConfigError: a file cannot be read, or does not have such states.
+    """
+    found: dict[tuple[int, int], StatePlace] = {}
+    for path in worker_files(folder, boundary):
+        with _opened(path, several=True) as archive:
+            for info in archive.infolist()[:-1]:
+                match, seat = map(int, _NUMBER.findall(info.filename))
+                found[match, seat] = _place(path, info)
+    return found
 
 
 def duplicate(source: Path, path: Path) -> None:
@@ -147,9 +207,9 @@ def path_of(folder: Path, boundary: int) -> Path:
     return folder / f"{boundary:012d}.ckpt"
 
 
-def worker_path_of(folder: Path, boundary: int, seat: tuple[int, int]) -> Path:
-    """The path of the state of the worker of a seat, as (match, seat), at a boundary; the file may not exist."""
-    return folder / f"{boundary:012d}.match-{seat[0]}-seat-{seat[1]}.ckpt"
+def worker_path_of(folder: Path, boundary: int, rank: int) -> Path:
+    """Where the own states of a policy's workers on a rank are at a boundary, if there are any."""
+    return folder / f"{boundary:012d}.workers-{rank}.ckpt"
 
 
 def load(path: Path | str, *, tensors: bool = True) -> Checkpoint:
@@ -172,6 +232,11 @@ def load(path: Path | str, *, tensors: bool = True) -> Checkpoint:
     raise ConfigError("no whole checkpoint in this folder", source=str(path))
 
 
+def load_worker_state(place: StatePlace) -> Any:
+    """Reads the own state of a worker; raises as `load`."""
+    return _read(Path(place.path), True, place).state
+
+
 def list_checkpoints(folder: Path | str) -> list[Path]:
     """The checkpoint files of a policy's folder, the oldest first; they are not checked for damage."""
     named = {path: match for path in Path(folder).glob("*.ckpt") if (match := _NAME.fullmatch(path.name))}
@@ -191,8 +256,8 @@ def discard_after(folder: Path | str, ticks: int) -> None:
 
 
 def worker_files(folder: Path, boundary: int | None = None) -> list[Path]:
-    """The files with the own states of single workers at a boundary; None: at any."""
-    found = [path for path in folder.glob("*.match-*.ckpt") if _WORKER_NAME.fullmatch(path.name)]
+    """The files with the own states of workers at a boundary; None: at any."""
+    found = [path for path in folder.glob("*.workers-*.ckpt") if _WORKERS_NAME.fullmatch(path.name)]
     return [path for path in found if boundary is None or ticks_of(path) == boundary]
 
 
@@ -252,10 +317,10 @@ def ticks_of(path: Path) -> int:
     return _read(path, False).boundary if path.name == BEST else int(path.name.partition(".")[0])
 
 
-def _read(path: Path, tensors: bool) -> Checkpoint:
+def _read(path: Path, tensors: bool, part: StatePlace | None = None) -> Checkpoint:
     from arena.records import state_codec  # as above
 
-    with _opened(path) as archive:
+    with _opened(path, part) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     if members.pop(_DIGEST) != _digest(members.items()).encode():
         raise DamagedFile(_OTHER_DIGEST, source=str(path))
@@ -326,43 +391,61 @@ def _not_finite(state: Any, name: str = "state") -> str | None:
 
 
 def written_digest(path: Path) -> str:
-    """The digest that was written with a checkpoint's content, which is not read.
+    """The digest that was written with the content of a checkpoint, or of a file of workers' states; no more is read.
 
     Raises:
         ConfigError: the file cannot be read, or is not a checkpoint.
     """
-    with _opened(path) as archive:
+    with _opened(path, several=_has_several(path)) as archive:
         return archive.read(_DIGEST).decode("ascii")
 
 
-def verified_digest(path: Path) -> str:
-    """The digest of a checkpoint's content, which has it; at most one of its members is in memory at a time.
+def verified_digest(path: Path, part: StatePlace | None = None) -> str:
+    """The digest of the content, which has it, of a checkpoint, or of a file of workers' states or a part of it.
+
+    At most one worker's state, and one of its members, is in memory at a time.
 
     Raises:
         ConfigError: the file cannot be read, is not a checkpoint, or is damaged.
     """
-    with _opened(path) as archive:
-        content = ((name, archive.read(name)) for name in archive.namelist() if name != _DIGEST)
+    several = part is None and _has_several(path)
+    with _opened(path, part, several=several) as archive:
+        content = (
+            (info.filename, verified_digest(path, _place(path, info)).encode() if several else archive.read(info))
+            for info in archive.infolist()[:-1]
+        )
         found, written = _digest(content), archive.read(_DIGEST)
     if written != found.encode():
         raise DamagedFile(_OTHER_DIGEST, source=str(path))
     return found
 
 
+def _has_several(path: Path) -> bool:
+    """Whether a file has the own states of workers, by its name."""
+    return _WORKERS_NAME.fullmatch(path.name) is not None
+
+
+def _place(path: Path, member: zipfile.ZipInfo) -> StatePlace:
+    return StatePlace(str(path), member.header_offset, member.file_size)
+
+
 @contextmanager
-def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
-    """Opens a checkpoint file, of which the members are checked but their content."""
+def _opened(path: Path, part: StatePlace | None = None, *, several: bool = False) -> Iterator[zipfile.ZipFile]:
+    """Opens a checkpoint file, or a part of a file of `several`, or that file; checks its members but their content."""
     try:
         file = open(path, "rb", opener=regular)  # noqa: SIM115 - closed below
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", source=str(path)) from error
     try:
-        with file, zipfile.ZipFile(file) as archive:
+        with file, zipfile.ZipFile(file if part is None else _member(file, part)) as archive:
             # Refuses a zip file that would need more memory than it has bytes: a bomb, packed or with members that
             # overlap.
             members = archive.infolist()
             names = [member.filename for member in members]
-            if names != [_HEADER, *(f"arrays/{number}.npy" for number in range(len(names) - 2)), _DIGEST]:
+            expected = [_HEADER, *(f"arrays/{number}.npy" for number in range(len(names) - 2))]
+            if several and all(map(_WORKER.fullmatch, names[:-1])):
+                expected = names[:-1]
+            if names != [*expected, _DIGEST]:
                 raise DamagedFile("is not a checkpoint: a zip file of something else", source=str(path))
             packed = any(member.compress_type != zipfile.ZIP_STORED for member in members)
             if packed or sum(member.file_size for member in members) > path.stat().st_size:
@@ -370,3 +453,10 @@ def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
             yield archive
     except (*_NOT_A_ZIP, MemoryError) as error:
         raise DamagedFile(f"is not a checkpoint, or is damaged: {error}", source=str(path)) from error
+
+
+def _member(file: IO[bytes], place: StatePlace) -> BytesIO:
+    """The member of a zip file that is not packed, of which the place begins with its header."""
+    file.seek(place.start + 26)
+    file.seek(sum(struct.unpack("<HH", file.read(4))), os.SEEK_CUR)  # its name, and a field with its size
+    return BytesIO(file.read(place.bytes))

@@ -61,7 +61,7 @@ def run_role(
             if role.kind is RoleKind.WORKER:
                 from arena.roles.worker.worker import Worker
 
-                Worker(endpoint, part, role, communicator=communicator, private=private).work()
+                Worker(endpoint, part, role, memory, communicator=communicator, private=private).work()
             else:
                 from arena.roles.environment.environment import Environment
 

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -35,6 +35,9 @@ from arena.errors import ArenaError
 from arena.plan.plan import Plan, Role
 from arena.records.metrics import EpisodeRecord
 from arena.roles.run import Leg
+
+if TYPE_CHECKING:
+    from arena.records.checkpoint import StatePlace
 
 _REPORT_SECONDS = 0.25  # between two Progress messages of a rank, in runs of few ranks
 _MOST_REPORTS = 2_000  # per second, of all ranks
@@ -57,6 +60,7 @@ class Done:
     returned: bool = False  # of a worker: whether `run` has returned before the end of the leg
     stateless: bool = False  # of a worker: whether it learns, but its algorithm cannot save its state
     alone: bytes | None = None  # of a worker that has not synchronized in this leg: a digest of its state
+    own_state: StatePlace | None = None  # of a worker: where it has written the state that it alone has
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from arena.plan.plan import MatchPlan, Plan, Role
 from arena.records.folder import RunFolder
 
 if TYPE_CHECKING:
+    from arena.records.checkpoint import StatePlace
     from arena.records.formats import Boundary
 
 
@@ -36,8 +37,7 @@ class Leg:
     seconds: Mapping[str, float] = field(default_factory=dict)  # the `seconds` of the last update of each policy
     left: frozenset[tuple[int, int]] = frozenset()  # the workers whose `run` has returned: their seats idle
     restore: Mapping[str, Path] = field(default_factory=dict)  # per policy the checkpoint that it is loaded from
-    #: At the beginning of a round the files of the workers' private states; None: the states of their seats at `start`.
-    private_states: Mapping[tuple[int, int], Path] | None = None
+    private_states: Mapping[tuple[int, int], StatePlace] = field(default_factory=dict)  # of the workers that have one
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from arena.external.connection import Connection
     from arena.league.read_results import GameReader
     from arena.records.boundary import FileDigests
+    from arena.records.checkpoint import StatesFile
     from arena.records.formats import ChangeLine
     from arena.records.lock import RunLock
     from arena.records.results import RunResults
@@ -64,6 +65,9 @@ class RunState:
     connections: dict[int, Connection] = field(default_factory=dict)  # per match, to the external games of this process
     restart_limits: dict[int, RestartLimit] = field(default_factory=dict)  # per match of this process
     reports: dict[int, Reports] = field(default_factory=dict)  # of the matches, per rank of this process
+    #: At the end of a leg, per policy and rank of this process: how many workers are to add their own states yet, and
+    #: the open files with those of the others, by boundary.
+    own_states: dict[tuple[str, int], tuple[int, dict[int, StatesFile]]] = field(default_factory=dict)
     # Of the root's process:
     lock: RunLock | None = None  # of the run folder
     scoreboard: Scoreboard | None = None

@@ -118,21 +118,18 @@ def _at(found: Boundary, run: Run, config: Config) -> Run:
         run = replace(run, plan=plan, changed="", changed_config=None)
     # The run as it was played up to here.
     run = hooks.with_change_lines(run, [line for line in changes if line.tick < found.tick])
-    leg, seats = leg_at(found, run.folder), seats_of(run.plan)
-    if found.seats and found.seats != seats:  # which worker continues with which private state
+    states: dict[Worker, checkpoint.StatePlace] = {}
+    for name in run.plan.policies:
+        states |= checkpoint.worker_states(run.folder.checkpoints_path(name), found.tick)
+    leg = replace(leg_at(found, run.folder), private_states=states)
+    if found.seats and found.seats != seats_of(run.plan):  # which worker continues with which private state
         taken: dict[Worker, Worker] = {}
         for name in run.plan.policies:
             last = [seat for seat in found.seats if seat.policy == name]
             taken |= match_workers(seats_of(run.plan, name), last)
         left = frozenset(worker for worker, other in taken.items() if other in leg.left)
-        states = {
-            (match, seat): checkpoint.worker_path_of(
-                run.folder.checkpoints_path(policy), found.tick, taken[match, seat]
-            )
-            for match, seat, policy, _ in seats
-            if (match, seat) in taken
-        }
-        leg = replace(leg, left=left, private_states=states)
+        continued = {worker: states[other] for worker, other in taken.items() if other in states}
+        leg = replace(leg, left=left, private_states=continued)
     here = [line for line in changes if line.tick == found.tick]
     if run.plan.config.curriculum is None:  # else it is asked between two stages
         run = hooks.with_change_lines(run, here)

@@ -127,8 +127,8 @@ def _games_so_far(run: Run, state: RunState) -> GameReader:
 
 def _private_states(
     run: Run, before: Sequence[Round], following: Round, plan: Plan, restore: Mapping[str, Path]
-) -> Iterator[tuple[tuple[int, int], Path]]:
-    """Per worker the file of the private state with which it continues, such as a replay buffer.
+) -> Iterator[tuple[tuple[int, int], checkpoint.StatePlace]]:
+    """Per worker the place of the private state with which it continues, such as a replay buffer.
 
     A fork continues with the state of its source; a policy that is reset has none.
     """
@@ -146,12 +146,10 @@ def _private_states(
                 break
         else:
             continue
-        reseated = run.leg.private_states if is_last else None  # the run was resumed with other seats
+        known = run.leg.private_states if is_last else checkpoint.worker_states(folder, checkpoint.ticks_of(learned))
         for worker, other in match_workers(seats_of(plan, name), seats_of(last, source)):
-            if reseated is None:
-                yield worker, checkpoint.worker_path_of(folder, checkpoint.ticks_of(learned), other)
-            elif other in reseated:
-                yield worker, reseated[other]
+            if other in known:
+                yield worker, known[other]
 
 
 def is_decided(run: Run, state: RunState) -> bool:

@@ -10,6 +10,7 @@ import pytest
 
 from arena.records import checkpoint
 from run_cli import trained
+from worker_states import state_of
 
 
 def two_matches(seconds: tuple[float, float]) -> dict[str, Any]:
@@ -34,7 +35,7 @@ def test_workers_of_different_speed_lose_no_samples(seconds: tuple[float, float]
     run = trained(tmp_path, two_matches(seconds))
     updates, folder = (run / "metrics.jsonl").read_text().splitlines(), run / "checkpoints" / "blue"
     assert checkpoint.load(folder).state["updates"] == len(updates) == json.loads(updates[-1])["update"]
-    own = checkpoint.worker_path_of(folder, 60, (0, 0))
-    waiting = checkpoint.load(own).state["fragments"]["waiting"] if own.exists() else []
+    own = state_of(folder, 60, (0, 0))
+    waiting = own["fragments"]["waiting"] if own else []
     left = sum(fragment[0] for queue in waiting for fragment in queue)
     assert 10 * len(updates) + left == 60 * 2, "each fragment has 5 transitions, each batch 10"

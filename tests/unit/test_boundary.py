@@ -16,6 +16,7 @@ from arena.records import boundary, checkpoint
 from arena.records.folder import RunFolder
 from arena.records.formats import Boundary, FileMark, SeatKey, digest_of
 from arena.records.journal import Journal
+from worker_states import write_states
 
 FULL = Boundary(
     tick=40,
@@ -44,8 +45,7 @@ def leg(folder: RunFolder, tick: int, *, own: bool = False) -> Path:
     line(folder, tick)
     home, about = folder.checkpoints_path("blue"), {"policy": "blue", "algorithm": "ppo", "ticks": tick, "update": 1}
     if own:
-        path = checkpoint.worker_path_of(home, tick, (0, 0))
-        checkpoint.write(path, checkpoint.Checkpoint("mine", boundary=tick, **about))
+        write_states(home, tick, {(0, 0): "mine", (0, 1): "other"})
     checkpoint.save(home, tick, boundary=tick, **about)
     boundary.save(folder, Boundary(tick=tick, checkpoints={"blue": tick}, journals=boundary.journal_bytes(folder)))
     return folder.boundaries / f"{tick:012d}.json"
@@ -224,15 +224,20 @@ def test_boundary_names_no_file_outside_its_run(name: str, folder: RunFolder) ->
     assert "is not a file of this run" in passed_over(folder)[1]
 
 
-def test_boundary_of_version_1_can_be_read_and_not_resumed(folder: RunFolder) -> None:
-    """It lists no files, and has no digest."""
+@pytest.mark.parametrize("version", [1, 2])
+def test_boundary_of_an_older_version_can_be_read_and_not_resumed(version: int, folder: RunFolder) -> None:
     path = leg(folder, 10)
-    written = json.loads(path.read_text())
-    old = {name: value for name, value in written.items() if name not in ("files", "sha256")}
-    path.write_text(json.dumps({**old, "version": 1}))
+    made = boundary.last(folder)
+    assert made is not None
+    old = msgspec.structs.replace(made, version=version, sha256="")
+    if version == 1:  # it listed no files, and had no digest
+        old = msgspec.structs.replace(old, files={})
+    else:
+        old = msgspec.structs.replace(old, sha256=digest_of(old))
+    path.write_bytes(msgspec.json.encode(old))
     found = boundary.last(folder)
     assert found is not None and (found.tick, found.checkpoints) == (10, {"blue": 10})
-    with pytest.raises(ConfigError, match=r"has format version 1, .* not resumed; begin a new run"):
+    with pytest.raises(ConfigError, match=rf"has format version {version}, .* not resumed; begin a new run"):
         boundary.newest(folder)
 
 
@@ -246,6 +251,6 @@ def test_foreign_file_is_not_a_boundary(folder: RunFolder, content: bytes) -> No
 def test_boundary_of_a_newer_version_is_refused(folder: RunFolder) -> None:
     leg(folder, 10)
     path = leg(folder, 20)
-    path.write_text(json.dumps({**json.loads(path.read_text()), "version": 3}))
-    with pytest.raises(ConfigError, match=r"0020\.json: has format version 3, this arena reads up to 2: install a"):
+    path.write_text(json.dumps({**json.loads(path.read_text()), "version": 4}))
+    with pytest.raises(ConfigError, match=r"0020\.json: has format version 4, this arena reads up to 3: install a"):
         boundary.newest(folder)

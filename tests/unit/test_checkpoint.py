@@ -27,6 +27,7 @@ from arena.errors import ConfigError
 from arena.records import checkpoint
 from arena.records.atomic import part_of
 from arena.records.state_codec import decode, encode
+from worker_states import state_of, write_states
 
 
 def save(folder: Path, state: Any = None, *, ticks: int = 0) -> Path:
@@ -156,9 +157,7 @@ def put(folder: Path, boundary: int) -> None:
 
 def put_own(folder: Path, boundary: int) -> Path:
     """Saves a worker's own state; returns its path."""
-    path = checkpoint.worker_path_of(folder, boundary, (0, 1))
-    checkpoint.write(path, checkpoint.Checkpoint("mine", folder.name, "ppo", boundary, 1, boundary))
-    return path
+    return write_states(folder, boundary, {(0, 1): "mine"})
 
 
 def worker_file_names(folder: Path) -> list[str]:
@@ -170,11 +169,11 @@ def test_worker_states_are_removed_with_their_boundary(tmp_path: Path) -> None:
         put_own(tmp_path, boundary)
         put(tmp_path, boundary)
     assert names(tmp_path) == [0, 20, 30, 40]
-    assert worker_file_names(tmp_path) == [f"{boundary:012d}.match-0-seat-1.ckpt" for boundary in (20, 30, 40)]
+    assert worker_file_names(tmp_path) == [f"{boundary:012d}.workers-0.ckpt" for boundary in (20, 30, 40)]
 
 
 def test_save_leaves_temporary_files_of_other_workers(tmp_path: Path) -> None:
-    being_written = part_of(checkpoint.worker_path_of(tmp_path, 33, (0, 1)))
+    being_written = part_of(checkpoint.worker_path_of(tmp_path, 33, 1))
     left_by_a_kill = part_of(checkpoint.path_of(tmp_path, 30))
     for path in (being_written, left_by_a_kill):
         path.write_bytes(b"PK")
@@ -198,9 +197,7 @@ def test_resume_removes_checkpoints_after_its_tick(tmp_path: Path) -> None:
         put_own(tmp_path, ticks)
     checkpoint.discard_after(tmp_path, 10)
     assert checkpoint.load(tmp_path).state == 10
-    assert worker_file_names(tmp_path) == ["000000000010.match-0-seat-1.ckpt"], (
-        "the file of boundary 0 was removed before"
-    )
+    assert worker_file_names(tmp_path) == ["000000000010.workers-0.ckpt"], "the file of boundary 0 was removed before"
 
 
 class Killed(BaseException):
@@ -393,12 +390,12 @@ def test_file_of_another_policy_or_boundary_is_refused_in_a_run(tmp_path: Path) 
         checkpoint.load(path.with_name("000000000020.ckpt"))
     with pytest.raises(checkpoint.DamagedFile, match="is a checkpoint of the policy 'red'"):
         checkpoint.load(in_run(tmp_path, {}, policy="red"))
-    own = checkpoint.worker_path_of(tmp_path / "checkpoints" / "blue", 20, (0, 1))
-    checkpoint.write(own, checkpoint.Checkpoint({}, "blue", "ppo", 10, 1, 10))
-    with pytest.raises(checkpoint.DamagedFile, match=r"match-0-seat-1\.ckpt.*boundary at tick 10"):
-        checkpoint.load(own)
+    blue = tmp_path / "checkpoints" / "blue"
+    write_states(blue, 10, {(0, 1): {}}).rename(checkpoint.worker_path_of(blue, 20, 0))
+    with pytest.raises(checkpoint.DamagedFile, match=r"20\.workers-0\.ckpt.*boundary at tick 10"):
+        state_of(blue, 20, (0, 1))
     (tmp_path / "config.yaml").unlink()
-    assert checkpoint.load(own).boundary == 10, "a user's folder of this name has any files"
+    assert state_of(blue, 20, (0, 1)) == {}, "a user's folder of this name has any files"
 
 
 @pytest.mark.parametrize("state", [None, 3, "text", [{}]])

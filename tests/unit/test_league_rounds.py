@@ -22,6 +22,7 @@ from arena.records.journal import Journal
 from arena.roles.run import Leg, Run
 from arena.roles.state import RunState
 from arena.run import resume, rounds
+from worker_states import write_states
 
 TICKS = 100
 DUEL = {"env": "game", "seats": ["one", "two"], "lanes": 2}
@@ -54,16 +55,23 @@ def begun(path: Path, data: dict[str, Any], *, ranks: int | None = None) -> Run:
 
 
 def played(run: Run) -> Run:
-    """The same when its round has been played: all learners that have played have a checkpoint, and none has won."""
-    tick, restore = run.plan.ticks, dict(run.leg.restore)
+    """The same when its round has been played: all learners that have played have a checkpoint, and none has won.
+
+    The own state of each worker names its seat.
+    """
+    tick, restore, states = run.plan.ticks, dict(run.leg.restore), {}
     for name, policy in run.plan.policies.items():
         if policy.workers and not policy.config.frozen:
             folder = run.folder.checkpoints_path(name)
             state = {"of": name, "tick": tick}
             checkpoint.save(folder, state, policy=name, algorithm="ppo", ticks=tick, update=1)
             restore[name] = checkpoint.path_of(folder, tick)
+            write_states(folder, tick, {worker: list(worker) for worker in policy.workers})
+            states |= checkpoint.worker_states(folder, tick)
     run.folder.episodes.touch()
-    return replace(run, leg=Leg(start=tick, restore=restore, updates=dict.fromkeys(restore, tick)))
+    return replace(
+        run, leg=Leg(start=tick, restore=restore, updates=dict.fromkeys(restore, tick), private_states=states)
+    )
 
 
 def following(run: Run, *games: dict[str, Any]) -> Run:
@@ -122,11 +130,10 @@ def test_reset_policy_loads_the_configured_checkpoint(tmp_path: Path, monkeypatc
 # ------------------------------------------------------------------------------------------------ own states of workers
 
 
-def own_of(run: Run, policy: str) -> dict[tuple[int, int], str]:
-    """By the seats of a policy the names of the files that their workers begin with."""
-    assert run.leg.private_states is not None
-    seats = run.plan.policies[policy].workers
-    return {seat: path.name.partition(".")[2] for seat, path in run.leg.private_states.items() if seat in seats}
+def own_of(run: Run, policy: str) -> dict[tuple[int, int], tuple[int, int]]:
+    """By the seats of a policy those with whose states its workers begin."""
+    places, seats = run.leg.private_states, run.plan.policies[policy].workers
+    return {seat: tuple(checkpoint.load_worker_state(place)) for seat, place in places.items() if seat in seats}
 
 
 def planned_as(monkeypatch: pytest.MonkeyPatch, *matches: dict[str, Any]) -> None:
@@ -158,9 +165,7 @@ def test_workers_continue_from_those_of_the_same_game(
 ) -> None:
     planned_as(monkeypatch, *now)
     run = following(begun(tmp_path / "run", config(*before)))
-    for policy, expected in (("one", one), ("two", two)):
-        files = {seat: "match-{}-seat-{}.ckpt".format(*source) for seat, source in expected.items()}
-        assert own_of(run, policy) == files
+    assert (own_of(run, "one"), own_of(run, "two")) == (one, two)
 
 
 # ------------------------------------------------------------------------------------------------------------ snapshots

@@ -16,6 +16,7 @@ from fakes import all_equal
 from in_process import NOTES, Played, one_match, play
 from policies.dqn import DQN
 from policies.ppo import PPO
+from worker_states import state_of
 
 
 def mark_of(fragment: Any) -> str:
@@ -90,7 +91,7 @@ def state_at(played: Played, tick: int) -> Any:
 
 
 def own_at(played: Played, tick: int, match: int = 0) -> Any:
-    return checkpoint.load(checkpoint.worker_path_of(played.folder.checkpoints_path("blue"), tick, (match, 0))).state
+    return state_of(played.folder.checkpoints_path("blue"), tick, (match, 0))
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,7 @@ def test_bad_file_of_a_boundary_is_named_and_the_run_stays_the_same(harm: str, t
     last = folder.checkpoints_path("blue") / f"{80:012d}.ckpt"
     whole = folder.episodes.read_bytes(), last.read_bytes()
     boundary.discard_after(folder, 60)
-    bad = checkpoint.worker_path_of(folder.checkpoints_path("blue"), 60, (0, 0))
+    bad = checkpoint.worker_path_of(folder.checkpoints_path("blue"), 60, 0)
     if harm == "missing state":
         bad.unlink()
     elif harm == "truncated checkpoint":

@@ -17,6 +17,7 @@ from arena.terminal.display import PlainDisplay
 from in_process import NOTES, one_match
 from learners import LearnerWithActor
 from policies.ppo import PPO
+from worker_states import state_of
 
 
 class Bits(NamedTuple):
@@ -91,8 +92,7 @@ def saved(folder: RunFolder, policy: str, number: int) -> Bits:
 
 def own(folder: RunFolder, policy: str, number: int, seat: tuple[int, int]) -> Bits:
     """The own state of its worker in a seat at that time."""
-    path = checkpoint.worker_path_of(folder.checkpoints_path(policy), number * TICKS, seat)
-    return Bits.of(checkpoint.load(path).state)
+    return Bits.of(state_of(folder.checkpoints_path(policy), number * TICKS, seat))
 
 
 def rounds_of(folder: RunFolder) -> list[dict[str, Any]]:

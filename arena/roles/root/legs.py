@@ -14,6 +14,8 @@ from typing import NamedTuple
 from arena.errors import ConfigError
 from arena.plan.deadlock import waiting_text
 from arena.plan.plan import Plan, Role, RoleKind
+from arena.records import checkpoint
+from arena.records.checkpoint import StatePlace
 from arena.records.folder import RunFolder
 from arena.records.formats import Boundary, SeatKey, Worker
 from arena.roles.protocol import Done, Ready
@@ -115,20 +117,28 @@ def boundary_at(
     )
 
 
-def leg_from(boundary: Boundary, plan: Plan, leg: Leg, folder: RunFolder) -> Leg:
+def leg_from(boundary: Boundary, plan: Plan, leg: Leg, folder: RunFolder, done: Mapping[Role, Done]) -> Leg:
     """The leg that begins at the boundary after `leg`; frozen policies keep the checkpoints that they had in `leg`."""
     frozen = {name: path for name, path in leg.restore.items() if plan.policies[name].config.frozen}
     following = leg_at(boundary, folder)
-    return replace(following, restore={**frozen, **following.restore})
+    states: dict[Worker, StatePlace] = {}
+    for worker in (worker for policy in plan.policies.values() for worker in policy.workers):
+        place = done[Role(RoleKind.WORKER, *worker)].own_state
+        # A worker that left a leg before it was cut short has written its state for the planned end.
+        if place is not None and checkpoint.ticks_of(Path(place.path)) == boundary.tick:
+            states[worker] = place
+    return replace(following, restore={**frozen, **following.restore}, private_states=states)
 
 
 def parts(leg: Leg | None, roles: Iterable[Role]) -> Iterator[Leg | None]:
-    """The leg as each role gets it: with the episodes of its own match only, as there may be many matches."""
+    """The leg as each role gets it: with the episodes of its match and its own state only, as there may be many."""
     episodes: dict[int | None, dict[tuple[int, int], int]] = {}
     for (match, lane), count in leg.episodes.items() if leg is not None else ():
         episodes.setdefault(match, {})[match, lane] = count
     for role in roles:
-        yield leg and replace(leg, episodes=episodes.get(role.match, {}))
+        worker = role.match or 0, -1 if role.seat is None else role.seat
+        states = {worker: leg.private_states[worker]} if leg and worker in leg.private_states else {}
+        yield leg and replace(leg, episodes=episodes.get(role.match, {}), private_states=states)
 
 
 def next_step(run: Run, leg: Leg, *, stopping: bool) -> NextStep:

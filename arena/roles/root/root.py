@@ -283,7 +283,7 @@ class Root:
             if tick >= plan.ticks:
                 memory.callbacks.round(plan.round, tick)
         progress.recorder.take_measured()
-        leg = legs.leg_from(boundary, plan, self._leg, folder)
+        leg = legs.leg_from(boundary, plan, self._leg, folder, done)
         step = legs.next_step(run, leg, stopping=memory.stop.requested)
         results = memory.results
         if results is not None:

@@ -28,6 +28,7 @@ from arena.records.metrics import UpdateRecord
 from arena.roles.process import limit_threads, seed_libraries
 from arena.roles.protocol import Done, Go, Left, Notice, Ready
 from arena.roles.run import Run
+from arena.roles.state import RunState
 from arena.seat.client import BlockOrder, SeatClient
 from arena.seat.layout import SeatDescription, link_size
 from arena.seat.play import play
@@ -42,13 +43,16 @@ class Worker:
     """One algorithm in one seat.
 
     Args:
+        memory: of this process.
         communicator: an mpi4py communicator of the policy's workers; None without MPI.
         private: whether the process hosts no other role, so that its global random streams may be seeded.
     """
 
-    def __init__(self, endpoint: Endpoint, run: Run, role: Role, *, communicator: Any, private: bool) -> None:
+    def __init__(
+        self, endpoint: Endpoint, run: Run, role: Role, memory: RunState, *, communicator: Any, private: bool
+    ) -> None:
         assert role.match is not None and role.seat is not None, f"{role} is no worker"
-        self._endpoint, self._run, self._role = endpoint, run, role
+        self._endpoint, self._run, self._role, self._memory = endpoint, run, role, memory
         self._match: MatchPlan = run.plan.matches[role.match]
         self._policy: PolicyPlan = run.plan.policies[run.plan.seat(role).policy]
         self._path = f"policies.{self._policy.name}"
@@ -181,7 +185,7 @@ class Worker:
         from arena.roles.worker.checkpoints import WorkerCheckpoints
 
         run, policy, role = self._run, self._policy, self._role
-        return WorkerCheckpoints(run, policy, role, self._ticks, self._updates, lambda: self._until)
+        return WorkerCheckpoints(run, policy, role, self._memory, self._ticks, self._updates, lambda: self._until)
 
     def work(self) -> None:
         """Runs the algorithm until its `run` returns or the leg is over, then leaves seats and group."""
@@ -215,8 +219,9 @@ class Worker:
         if self._saves and not synchronized and not self._has_left:
             alone = self._checkpoints.digest(self._algorithm.state_dict())
         saved = self._leave_group()
+        own_state = self._checkpoints.own_state if self._saves else None
         profile, stateless = self._stopwatch.profile(), self._learns and not self._spec.saves
-        done = Done(self._role, self._ticks(), profile, (), saved, returned, stateless, alone)
+        done = Done(self._role, self._ticks(), profile, (), saved, returned, stateless, alone, own_state)
         self._send(done)
         # The parts refer to each other: memory and file descriptors would stay until garbage collection.
         vars(self).clear()
