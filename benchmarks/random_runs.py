@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import random
+import zipfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -140,6 +141,11 @@ def left_by(run: Path) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for pattern in ("checkpoints/**/*.ckpt", "snapshots/**/*.ckpt", "samples/**/*.npz", "replays/**/*.replay"):
         found |= {str(path.relative_to(run)): path.read_bytes() for path in run.glob(pattern)}
+    for path in run.glob("checkpoints/*/*.workers-*.ckpt"):  # each rank has a file with the states of its own workers
+        del found[str(path.relative_to(run))]
+        boundary = path.relative_to(run).with_name(path.name.partition(".")[0])
+        with zipfile.ZipFile(path) as states:
+            found |= {f"{boundary}.{name}": states.read(name) for name in states.namelist() if name != "sha256"}
     found["episodes.jsonl"] = (run / "episodes.jsonl").read_bytes()
     for name in ("metrics.jsonl", "evaluations.jsonl", "rounds.jsonl"):
         policies: dict[

@@ -178,6 +178,24 @@ def test_host_whose_link_is_back_is_used_at_the_next_restart(tmp_path: Path) -> 
 
 
 @pytest.mark.long
+def test_killed_host_that_is_started_again_is_used_at_the_next_restart(tmp_path: Path) -> None:
+    with made_hosts(4) as four:
+        process = trained(four, tmp_path, 0.03, "n1:1,n2:1,n3:1,n0:1")
+        four.kill("n1")  # with rank 0
+        wait_for(lambda: (four.folder / "run/faults.jsonl").exists() or process.poll() is not None)
+        four.start("n1")
+        (rank,) = four.processes("n2", "-m arena train")
+        os.kill(rank, signal.SIGKILL)
+        ended = finish(process)
+        assert ended.code == 0, ended.err
+        first, second = faults(four)
+        assert first["done"].startswith("host n1 has been lost; started again with 3 processes, back to tick ")
+        assert " has died" in second["done"] and "; started again with 4 processes" in second["done"], second
+        assert differing(four.folder / "run", alone(tmp_path, config(0.0))) == []
+        has_ended(four, *four.first)
+
+
+@pytest.mark.long
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGUSR1, 0), (signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_signals_reach_rank_0_on_another_host(
     number: signal.Signals, code: int, three: hosts.Hosts, tmp_path: Path

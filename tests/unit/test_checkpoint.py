@@ -11,6 +11,7 @@ import stat
 import struct
 import threading
 import time
+import tracemalloc
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -425,3 +426,87 @@ def test_weights_that_cannot_act_are_refused(tmp_path: Path, state: Any, place: 
 def test_single_numbers_of_a_state_may_be_infinite(tmp_path: Path) -> None:
     path = save(tmp_path, {"best": -math.inf, "loss": np.float32(math.nan), "weight": np.ones(3), "n": np.arange(3)})
     checkpoint.load_to_act(path)
+
+
+# ------------------------------------------------------------------------------------------------ own states of workers
+
+STATES = {(match, seat): {"weight": np.full(4, match), "seat": seat} for match in range(3) for seat in (0, 1)}
+
+
+def test_states_of_all_workers_of_a_rank_are_in_one_file(tmp_path: Path) -> None:
+    some = {seat: state for seat, state in STATES.items() if seat[0] < 2}
+    others = {seat: state for seat, state in STATES.items() if seat[0] == 2}
+    paths = [write_states(tmp_path, 20, some), write_states(tmp_path, 20, others, rank=7)]
+    assert sorted(tmp_path.iterdir()) == paths
+    assert checkpoint.worker_states(tmp_path, 20).keys() == STATES.keys()
+    assert checkpoint.worker_states(tmp_path, 30) == {}
+    for seat, state in STATES.items():
+        assert bits(state_of(tmp_path, 20, seat)) == bits(state)
+    with pytest.raises(checkpoint.DamagedFile, match="a zip file of something else"):
+        checkpoint.load(paths[0])
+
+
+def test_state_of_a_worker_is_a_checkpoint_file_of_its_own(tmp_path: Path) -> None:
+    path = write_states(tmp_path, 20, STATES)
+    with zipfile.ZipFile(path) as archive:
+        assert archive.namelist() == [*(f"match-{match}-seat-{seat}.ckpt" for match, seat in STATES), "sha256"]
+        archive.extract("match-2-seat-1.ckpt", tmp_path)
+    found = checkpoint.load(tmp_path / "match-2-seat-1.ckpt")
+    assert (bits(found.state), found.boundary) == (bits(STATES[2, 1]), 20)
+
+
+@pytest.mark.parametrize("harm", ["cut", "flipped", "swapped", "member lost"])
+def test_damaged_file_of_workers_is_named(harm: str, tmp_path: Path) -> None:
+    path = write_states(tmp_path, 20, STATES)
+    whole, content = checkpoint.verified_digest(path), path.read_bytes()
+    assert whole == checkpoint.written_digest(path)
+    if harm == "cut":
+        for size in range(0, len(content), 97):
+            path.write_bytes(content[:size])
+            with pytest.raises(ConfigError, match=r"workers-0\.ckpt: is"):
+                checkpoint.verified_digest(path)
+        return
+    if harm == "flipped":
+        place = content.index(np.full(4, 2).tobytes())  # in an array of match 2
+        path.write_bytes(content[:place] + b"\x55" + content[place + 1 :])
+    else:
+        with zipfile.ZipFile(path) as archive:
+            members = {name: archive.read(name) for name in archive.namelist()}
+        if harm == "swapped":
+            one, other = "match-0-seat-0.ckpt", "match-0-seat-1.ckpt"
+            members[one], members[other] = members[other], members[one]
+        else:
+            del members["match-1-seat-0.ckpt"]
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, member in members.items():
+                archive.writestr(name, member)
+    with pytest.raises(checkpoint.DamagedFile, match=r"workers-0\.ckpt: is"):
+        checkpoint.verified_digest(path)
+
+
+def test_file_of_workers_that_is_not_completed_leaves_the_earlier_one(tmp_path: Path) -> None:
+    path = write_states(tmp_path, 20, {(0, 0): "earlier"})
+    file = checkpoint.worker_states_file(path)
+    next(file)
+    file.send(((0, 0), checkpoint.Checkpoint("later", "blue", "ppo", 20, 1, 20)))
+    assert state_of(tmp_path, 20, (0, 0)) == "earlier"
+    assert part_of(path).exists()
+    file.close()  # the role has failed
+    assert [*tmp_path.iterdir()] == [path]
+    assert state_of(tmp_path, 20, (0, 0)) == "earlier"
+
+
+def test_a_file_of_workers_needs_the_memory_of_one_state(tmp_path: Path) -> None:
+    size, count = 2**20, 24
+
+    peaks = []
+    for action in (
+        lambda: write_states(tmp_path, 20, (((match, 0), np.full(size, match, np.uint8)) for match in range(count))),
+        lambda: checkpoint.verified_digest(checkpoint.worker_path_of(tmp_path, 20, 0)),
+        lambda: state_of(tmp_path, 20, (count - 1, 0)),
+    ):
+        tracemalloc.start()
+        action()
+        peaks.append(tracemalloc.get_traced_memory()[1] / size)
+        tracemalloc.stop()
+    assert max(peaks) < 5, peaks
