@@ -377,7 +377,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     elo: Elo | None = None  # the difference that the games are to resolve; None likewise
 
 
-BOUNDARY_VERSION = 3  # version 1 had neither `files` nor `sha256`, version 2 a file for each worker's own state
+BOUNDARY_VERSION = 3  # 1 had neither `files` nor `sha256`; 2 had the own state of each worker in a file
 
 Worker = tuple[int, int]
 """The worker of a seat, as (match, seat)."""
@@ -416,7 +416,7 @@ class Boundary(msgspec.Struct, frozen=True, kw_only=True):
     seconds: dict[str, float] = {}  # per policy, the `seconds` of its last update
     left: list[tuple[int, int]] = []  # the workers, as (match, seat), whose `run` has returned
     seats: list[SeatKey] = []
-    """The seats of the workers, which name their own states; none: written by an older arena."""
+    """The seats of the workers, which name their own states; none: no policy learns in this round."""
     checkpoints: dict[str, int] = {}  # per policy that has checkpoints, the boundary of the one with its state
     journals: dict[str, int] = {}  # per journal, by its file's name, the number of bytes written
     files: dict[str, FileMark] = {}  # all that a run which continues from here reads, by their paths in the run folder

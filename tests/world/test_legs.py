@@ -246,7 +246,8 @@ def test_worker_state_is_needed_for_bit_equality(tmp_path: Path, monkeypatch: py
     data = CASES["several matches"]()
     folder = play(data, tmp_path, given=True).folder
     expected = left_by(folder)
-    assert len(checkpoint.worker_states(folder.checkpoints_path("blue"), 2 * LEG)) == 2
+    blue = folder.checkpoints_path("blue")
+    assert (len(checkpoint.worker_files(blue, 2 * LEG)), len(checkpoint.worker_states(blue, 2 * LEG))) == (1, 2)
     boundaries.discard_after(folder, 2 * LEG)
     monkeypatch.setattr(VectorLearner, "load_worker_state_dict", lambda _self, _state: None)
     assert left_by(play(data, tmp_path, resume=True).folder) != expected
