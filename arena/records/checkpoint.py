@@ -73,12 +73,12 @@ class StatePlace(NamedTuple):
     """Where the own state of a worker is: a part of a file."""
 
     path: str
-    start: int  # in bytes from the beginning of the file
+    boundary: int
+    start: int  # of its header in the zip file, in bytes
     bytes: int
 
 
 StatesFile: TypeAlias = Generator[StatePlace | None, tuple[tuple[int, int], Checkpoint] | None, None]
-"""A file that gets the own states of workers, see `worker_states_file`."""
 
 
 class DamagedFile(ConfigError):
@@ -177,11 +177,7 @@ def worker_states_file(path: Path) -> StatesFile:
 
 
 def worker_states(folder: Path, boundary: int) -> dict[tuple[int, int], StatePlace]:
-    """The places of the own states of a policy's workers at a boundary, by (match, seat).
-
-    Raises:
-        ConfigError: a file cannot be read, or does not have such states.
-    """
+    """The places of the own states of a policy's workers at a boundary, by (match, seat); raises as `load`."""
     found: dict[tuple[int, int], StatePlace] = {}
     for path in worker_files(folder, boundary):
         with _opened(path, several=True) as archive:
@@ -212,8 +208,8 @@ def worker_path_of(folder: Path, boundary: int, rank: int) -> Path:
     return folder / f"{boundary:012d}.workers-{rank}.ckpt"
 
 
-def load(path: Path | str, *, tensors: bool = True) -> Checkpoint:
-    """Reads a checkpoint file, or the newest complete one in a policy's folder.
+def load(path: Path | str | StatePlace, *, tensors: bool = True) -> Checkpoint:
+    """Reads a checkpoint file, or the newest complete one in a policy's folder, or the own state of a worker.
 
     In a folder a damaged file is skipped, with a warning in the log. Tensors of the state come back as such, which
     imports torch, or as arrays.
@@ -221,6 +217,8 @@ def load(path: Path | str, *, tensors: bool = True) -> Checkpoint:
     Raises:
         ConfigError: nothing there; not a checkpoint; damaged; or written by a newer arena.
     """
+    if isinstance(path, StatePlace):
+        return _read(Path(path.path), tensors, path)
     path = anchored(path)
     if not path.is_dir():
         return _read(path, tensors)
@@ -230,11 +228,6 @@ def load(path: Path | str, *, tensors: bool = True) -> Checkpoint:
         except DamagedFile as error:
             _log.warning("passed over: %s", error)
     raise ConfigError("no whole checkpoint in this folder", source=str(path))
-
-
-def load_worker_state(place: StatePlace) -> Any:
-    """Reads the own state of a worker; raises as `load`."""
-    return _read(Path(place.path), True, place).state
 
 
 def list_checkpoints(folder: Path | str) -> list[Path]:
@@ -396,7 +389,7 @@ def written_digest(path: Path) -> str:
     Raises:
         ConfigError: the file cannot be read, or is not a checkpoint.
     """
-    with _opened(path, several=_has_several(path)) as archive:
+    with _opened(path, several=bool(_WORKERS_NAME.fullmatch(path.name))) as archive:
         return archive.read(_DIGEST).decode("ascii")
 
 
@@ -408,7 +401,7 @@ def verified_digest(path: Path, part: StatePlace | None = None) -> str:
     Raises:
         ConfigError: the file cannot be read, is not a checkpoint, or is damaged.
     """
-    several = part is None and _has_several(path)
+    several = part is None and bool(_WORKERS_NAME.fullmatch(path.name))
     with _opened(path, part, several=several) as archive:
         content = (
             (info.filename, verified_digest(path, _place(path, info)).encode() if several else archive.read(info))
@@ -420,13 +413,8 @@ def verified_digest(path: Path, part: StatePlace | None = None) -> str:
     return found
 
 
-def _has_several(path: Path) -> bool:
-    """Whether a file has the own states of workers, by its name."""
-    return _WORKERS_NAME.fullmatch(path.name) is not None
-
-
 def _place(path: Path, member: zipfile.ZipInfo) -> StatePlace:
-    return StatePlace(str(path), member.header_offset, member.file_size)
+    return StatePlace(str(path), ticks_of(path), member.header_offset, member.file_size)
 
 
 @contextmanager

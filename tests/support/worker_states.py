@@ -29,4 +29,4 @@ def write_states(
 def state_of(folder: Path, boundary: int, seat: Seat) -> Any:
     """The state of the worker of a seat; None if it has none."""
     place = checkpoint.worker_states(folder, boundary).get(seat)
-    return None if place is None else checkpoint.load_worker_state(place)
+    return None if place is None else checkpoint.load(place).state

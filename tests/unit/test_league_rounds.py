@@ -133,7 +133,7 @@ def test_reset_policy_loads_the_configured_checkpoint(tmp_path: Path, monkeypatc
 def own_of(run: Run, policy: str) -> dict[tuple[int, int], tuple[int, int]]:
     """By the seats of a policy those with whose states its workers begin."""
     places, seats = run.leg.private_states, run.plan.policies[policy].workers
-    return {seat: tuple(checkpoint.load_worker_state(place)) for seat, place in places.items() if seat in seats}
+    return {seat: tuple(checkpoint.load(place).state) for seat, place in places.items() if seat in seats}
 
 
 def planned_as(monkeypatch: pytest.MonkeyPatch, *matches: dict[str, Any]) -> None:

@@ -13,7 +13,6 @@ from arena.config import parse_config
 from arena.errors import ConfigError
 from arena.plan.build import make_plan
 from arena.plan.plan import Plan, Role, RoleKind
-from arena.records import checkpoint
 from arena.records.checkpoint import StatePlace
 from arena.records.folder import RunFolder
 from arena.roles.protocol import Done, Ready
@@ -107,14 +106,14 @@ def test_check_synchronized_rejects_diverged_workers(
 
 def test_states_of_a_planned_end_are_not_those_of_an_early_end(tmp_path: Path) -> None:
     plan, folder = plan_of(), RunFolder(tmp_path)
-    places = [StatePlace(str(checkpoint.worker_path_of(tmp_path, tick, 0)), 0, 9) for tick in (100, 80)]
+    places = [StatePlace("x", tick, 0, 9) for tick in (100, 80)]
     done = {role: Done(role, 80, saved=80, own_state=place) for role, place in zip((BLUE, RED), places, strict=True)}
     boundary = boundary_at(80, plan, done, updates={}, seconds={}, idle={}, journals={})
     assert leg_from(boundary, plan, Leg(), folder, done).private_states == {(0, 1): places[1]}
 
 
 def test_each_role_gets_its_own_state_only() -> None:
-    places = {worker: StatePlace("x", *worker) for worker in ((0, 0), (0, 1), (1, 0))}
+    places = {worker: StatePlace("x", 0, *worker) for worker in ((0, 0), (0, 1), (1, 0))}
     roles = [ENVIRONMENT, BLUE, RED, Role(RoleKind.WORKER, 2, 0)]
     found = [part.private_states for part in parts(Leg(private_states=places), roles) if part is not None]
     assert found == [{}, {(0, 0): places[0, 0]}, {(0, 1): places[0, 1]}, {}]

@@ -14,8 +14,6 @@ from typing import NamedTuple
 from arena.errors import ConfigError
 from arena.plan.deadlock import waiting_text
 from arena.plan.plan import Plan, Role, RoleKind
-from arena.records import checkpoint
-from arena.records.checkpoint import StatePlace
 from arena.records.folder import RunFolder
 from arena.records.formats import Boundary, SeatKey, Worker
 from arena.roles.protocol import Done, Ready
@@ -121,12 +119,10 @@ def leg_from(boundary: Boundary, plan: Plan, leg: Leg, folder: RunFolder, done: 
     """The leg that begins at the boundary after `leg`; frozen policies keep the checkpoints that they had in `leg`."""
     frozen = {name: path for name, path in leg.restore.items() if plan.policies[name].config.frozen}
     following = leg_at(boundary, folder)
-    states: dict[Worker, StatePlace] = {}
-    for worker in (worker for policy in plan.policies.values() for worker in policy.workers):
-        place = done[Role(RoleKind.WORKER, *worker)].own_state
-        # A worker that left a leg before it was cut short has written its state for the planned end.
-        if place is not None and checkpoint.ticks_of(Path(place.path)) == boundary.tick:
-            states[worker] = place
+    workers = (worker for policy in plan.policies.values() for worker in policy.workers)
+    places = ((worker, done[Role(RoleKind.WORKER, *worker)].own_state) for worker in workers)
+    # A worker that left a leg before it was cut short has written its state for the planned end.
+    states = {worker: place for worker, place in places if place is not None and place.boundary == boundary.tick}
     return replace(following, restore={**frozen, **following.restore}, private_states=states)
 
 

@@ -54,7 +54,7 @@ class WorkerCheckpoints:
     def load_worker_state(self) -> Any:
         """Reads the worker's own state at the end of the leg before; None if there is none."""
         place = self._run.leg.private_states.get(self._seat)
-        return None if place is None else checkpoint.load_worker_state(place)
+        return None if place is None else checkpoint.load(place).state
 
     def offer(self, state: Any) -> None:
         """Writes the checkpoint of the newest boundary within the leg, once; `state` may be a function that returns it.
