@@ -180,7 +180,7 @@ def worker_states(folder: Path, boundary: int) -> dict[tuple[int, int], StatePla
     """The places of the own states of a policy's workers at a boundary, by (match, seat); raises as `load`."""
     found: dict[tuple[int, int], StatePlace] = {}
     for path in worker_files(folder, boundary):
-        with _opened(path, several=True) as archive:
+        with _opened(path) as archive:
             for info in archive.infolist()[:-1]:
                 match, seat = map(int, _NUMBER.findall(info.filename))
                 found[match, seat] = _place(path, info)
@@ -220,6 +220,8 @@ def load(path: Path | str | StatePlace, *, tensors: bool = True) -> Checkpoint:
     if isinstance(path, StatePlace):
         return _read(Path(path.path), tensors, path)
     path = anchored(path)
+    if _WORKERS_NAME.fullmatch(path.name):
+        raise ConfigError("has the own states of workers; name the policy's checkpoint beside it", source=str(path))
     if not path.is_dir():
         return _read(path, tensors)
     for file in reversed(list_checkpoints(path)):
@@ -389,7 +391,7 @@ def written_digest(path: Path) -> str:
     Raises:
         ConfigError: the file cannot be read, or is not a checkpoint.
     """
-    with _opened(path, several=bool(_WORKERS_NAME.fullmatch(path.name))) as archive:
+    with _opened(path) as archive:
         return archive.read(_DIGEST).decode("ascii")
 
 
@@ -401,8 +403,8 @@ def verified_digest(path: Path, part: StatePlace | None = None) -> str:
     Raises:
         ConfigError: the file cannot be read, is not a checkpoint, or is damaged.
     """
-    several = part is None and bool(_WORKERS_NAME.fullmatch(path.name))
-    with _opened(path, part, several=several) as archive:
+    with _opened(path, part) as archive:
+        several = part is None and _WORKERS_NAME.fullmatch(path.name)
         content = (
             (info.filename, verified_digest(path, _place(path, info)).encode() if several else archive.read(info))
             for info in archive.infolist()[:-1]
@@ -418,8 +420,8 @@ def _place(path: Path, member: zipfile.ZipInfo) -> StatePlace:
 
 
 @contextmanager
-def _opened(path: Path, part: StatePlace | None = None, *, several: bool = False) -> Iterator[zipfile.ZipFile]:
-    """Opens a checkpoint file, or a part of a file of `several`, or that file; checks its members but their content."""
+def _opened(path: Path, part: StatePlace | None = None) -> Iterator[zipfile.ZipFile]:
+    """Opens a checkpoint file, or a file of workers' states or a part of it; checks the members but their content."""
     try:
         file = open(path, "rb", opener=regular)  # noqa: SIM115 - closed below
     except OSError as error:
@@ -431,8 +433,8 @@ def _opened(path: Path, part: StatePlace | None = None, *, several: bool = False
             members = archive.infolist()
             names = [member.filename for member in members]
             expected = [_HEADER, *(f"arrays/{number}.npy" for number in range(len(names) - 2))]
-            if several and all(map(_WORKER.fullmatch, names[:-1])):
-                expected = names[:-1]
+            if part is None and _WORKERS_NAME.fullmatch(path.name):
+                expected = [name for name in names if _WORKER.fullmatch(name)]
             if names != [*expected, _DIGEST]:
                 raise DamagedFile("is not a checkpoint: a zip file of something else", source=str(path))
             packed = any(member.compress_type != zipfile.ZIP_STORED for member in members)

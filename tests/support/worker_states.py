@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +20,7 @@ def write_states(
     next(file)
     for seat, state in states.items() if isinstance(states, Mapping) else states:
         file.send((seat, checkpoint.Checkpoint(state, folder.name, "ppo", boundary, 1, boundary)))
-    with suppress(StopIteration):
-        file.send(None)
+    next(file, None)
     return path
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -92,8 +91,7 @@ class WorkerCheckpoints:
             self._unfinished[key] = missing - 1, files
             return
         for file in files.values():
-            with suppress(StopIteration):
-                file.send(None)
+            next(file, None)
 
     def _described(self, boundary: int) -> dict[str, Any]:
         return {
