@@ -60,7 +60,7 @@ class Done:
     returned: bool = False  # of a worker: whether `run` has returned before the end of the leg
     stateless: bool = False  # of a worker: whether it learns, but its algorithm cannot save its state
     alone: bytes | None = None  # of a worker that has not synchronized in this leg: a digest of its state
-    own_state: StatePlace | None = None  # of a worker: where it has written the state that it alone has
+    worker_state: StatePlace | None = None  # of a worker: where it has written the state that it alone has
 
 
 @dataclass(frozen=True)

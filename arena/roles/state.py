@@ -67,7 +67,7 @@ class RunState:
     reports: dict[int, Reports] = field(default_factory=dict)  # of the matches, per rank of this process
     #: At the end of a leg, per policy and rank of this process: how many workers are to add their own states yet, and
     #: the open files with those of the others, by boundary.
-    own_states: dict[tuple[str, int], tuple[int, dict[int, StatesFile]]] = field(default_factory=dict)
+    worker_states: dict[tuple[str, int], tuple[int, dict[int, StatesFile]]] = field(default_factory=dict)
     # Of the root's process:
     lock: RunLock | None = None  # of the run folder
     scoreboard: Scoreboard | None = None

@@ -107,7 +107,7 @@ def test_check_synchronized_rejects_diverged_workers(
 def test_states_of_a_planned_end_are_not_those_of_an_early_end(tmp_path: Path) -> None:
     plan, folder = plan_of(), RunFolder(tmp_path)
     places = [StatePlace("x", tick, 0, 9) for tick in (100, 80)]
-    done = {role: Done(role, 80, saved=80, own_state=place) for role, place in zip((BLUE, RED), places, strict=True)}
+    done = {role: Done(role, 80, saved=80, worker_state=place) for role, place in zip((BLUE, RED), places, strict=True)}
     boundary = boundary_at(80, plan, done, updates={}, seconds={}, idle={}, journals={})
     assert leg_from(boundary, plan, Leg(), folder, done).private_states == {(0, 1): places[1]}
 

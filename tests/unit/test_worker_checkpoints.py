@@ -60,7 +60,7 @@ def test_workers_without_a_state_leave_no_file(workers: list[WorkerCheckpoints],
     workers[0].save_worker_state({}, boundary=40)
     workers[1].save_worker_state({"mine": 1}, boundary=40)
     workers[2].save_worker_state({}, boundary=40)
-    assert [worker.own_state is None for worker in workers] == [True, False, True]
+    assert [worker.worker_state is None for worker in workers] == [True, False, True]
     assert [state_of(tmp_path / "checkpoints/blue", 40, seat) for seat in SEATS] == [None, {"mine": 1}, None]
 
 

@@ -70,7 +70,7 @@ def test_interrupted_run_with_longer_games_leaves_the_same_bytes(
     mine, known = left(broken), left(whole)
     assert mine.keys() == known.keys()
     for name in known:
-        if name.endswith(".ckpt"):  # a state has the ticks of its run, which was shorter
+        if name.endswith(".ckpt") and ".workers-" not in name:  # a state has the ticks of its run, which was shorter
             states = [dict(checkpoint.load(run / name).state) for run in (broken, whole)]
             for state in states:
                 state.pop("horizon", None)

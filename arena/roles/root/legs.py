@@ -120,7 +120,7 @@ def leg_from(boundary: Boundary, plan: Plan, leg: Leg, folder: RunFolder, done: 
     frozen = {name: path for name, path in leg.restore.items() if plan.policies[name].config.frozen}
     following = leg_at(boundary, folder)
     workers = (worker for policy in plan.policies.values() for worker in policy.workers)
-    places = ((worker, done[Role(RoleKind.WORKER, *worker)].own_state) for worker in workers)
+    places = ((worker, done[Role(RoleKind.WORKER, *worker)].worker_state) for worker in workers)
     # A worker that left a leg before it was cut short has written its state for the planned end.
     states = {worker: place for worker, place in places if place is not None and place.boundary == boundary.tick}
     return replace(following, restore={**frozen, **following.restore}, private_states=states)

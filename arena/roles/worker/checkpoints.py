@@ -22,7 +22,7 @@ class WorkerCheckpoints:
     Every learning worker has one; the writer of the group saves the shared state. The private states of the workers of
     a process go into one file beside it, which they have open in their common `memory`. The functions return the ticks
     that the worker's match has played, the updates of the policy, and the leg's last tick. `newest` is the boundary of
-    the newest checkpoint that this worker has written, `own_state` the place of its own state.
+    the newest checkpoint that this worker has written, `worker_state` the place of its own state.
     """
 
     def __init__(
@@ -37,12 +37,12 @@ class WorkerCheckpoints:
     ) -> None:
         assert role.match is not None and role.seat is not None, f"{role} is no worker"
         self._run, self._policy, self._seat = run, policy, (role.match, role.seat)
-        self._rank, self._unfinished = run.plan.rank_of(role), memory.own_states
+        self._rank, self._unfinished = run.plan.rank_of(role), memory.worker_states
         self._ticks, self._updates, self._until = ticks, updates, until
         self._offered = run.leg.start  # the newest boundary that has its checkpoint
         self._folder = run.folder.checkpoints_path(policy.name)
         self.newest: int | None = None
-        self.own_state: StatePlace | None = None
+        self.worker_state: StatePlace | None = None
 
     def load(self, path: Path) -> Checkpoint:
         """As `checkpoint.load`; a state that is no mapping is a `ConfigError`, too."""
@@ -86,7 +86,7 @@ class WorkerCheckpoints:
                 path = checkpoint.worker_path_of(self._folder, boundary, self._rank)
                 files[boundary] = checkpoint.worker_states_file(path)
                 next(files[boundary])
-            self.own_state = files[boundary].send((self._seat, Checkpoint(state, **self._described(boundary))))
+            self.worker_state = files[boundary].send((self._seat, Checkpoint(state, **self._described(boundary))))
         if missing > 1:
             self._unfinished[key] = missing - 1, files
             return

@@ -219,9 +219,9 @@ class Worker:
         if self._saves and not synchronized and not self._has_left:
             alone = self._checkpoints.digest(self._algorithm.state_dict())
         saved = self._leave_group()
-        own_state = self._checkpoints.own_state if self._saves else None
+        worker_state = self._checkpoints.worker_state if self._saves else None
         profile, stateless = self._stopwatch.profile(), self._learns and not self._spec.saves
-        done = Done(self._role, self._ticks(), profile, (), saved, returned, stateless, alone, own_state)
+        done = Done(self._role, self._ticks(), profile, (), saved, returned, stateless, alone, worker_state)
         self._send(done)
         # The parts refer to each other: memory and file descriptors would stay until garbage collection.
         vars(self).clear()
