@@ -212,6 +212,9 @@ class _Layout(NamedTuple):
                 )
                 for breach in breaches:
                     report(f"warning: environment {match.env}: {breach}")
+            if known[key].joint and plan.config.record == "replays":
+                text = f"a replay plays each lane alone, and environment {match.env!r} cannot: {known[key].joint}"
+                raise ConfigError(f"{text}; record samples", path="record")
             interfaces.append(known[key])
         seats = tuple(check_seats(match, interface) for match, interface in zip(plan.matches, interfaces, strict=True))
         return cls(plan, tuple(interfaces), seats, hints)
@@ -288,9 +291,18 @@ def interface_of(match: MatchPlan) -> Interface:
     """The interface of a match's games, which are made once; raises ConfigError as `make_game`, `check_idle_action`."""
     if registry.external_kind(match.game.make) is not None:
         return _examined_games(match, opens=False).interface
-    with closing(make_game(match, _PROBE_LANES)) as game:
+    with closing(_probe(match)) as game:
         check_idle_action(match, game.interface)
         return game.interface
+
+
+def _probe(match: MatchPlan) -> BatchedEnv:
+    """The environment of a match with one lane; a vector environment as large as a run has it, which tells more."""
+    game = make_game(match, _PROBE_LANES)
+    if game.interface.holds_lanes or len(match.blocks[0]) == game.lanes:
+        return game
+    game.close()
+    return make_game(match, len(match.blocks[0]))
 
 
 def _examined_games(match: MatchPlan, *, opens: bool) -> ExternalGames:
@@ -315,7 +327,7 @@ def _check_conformance(match: MatchPlan, breaches: list[str], advice: list[str])
     """Plays two environments with the same arguments; adds the breaches that do not prevent a run, and advice."""
     from arena.testing import check_batched_env
 
-    with closing(make_game(match, _PROBE_LANES)) as game, closing(make_game(match, _PROBE_LANES)) as again:
+    with closing(_probe(match)) as game, closing(_probe(match)) as again:
         try:
             check_batched_env(game, again=again, tolerate=breaches.append, advise=advice.append)
         except Exception as error:
@@ -324,6 +336,8 @@ def _check_conformance(match: MatchPlan, breaches: list[str], advice: list[str])
             text = f"environment {match.env!r} does not behave as the interface asks: {found}"
             raise ConfigError(text, path=match.path) from error
         check_idle_action(match, game.interface)
+        if joint := game.interface.joint:
+            breaches.append(f"its lanes are repeatable together alone: {joint}; `record: replays` is refused with it")
         return game.interface
 
 
