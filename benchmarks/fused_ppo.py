@@ -1,8 +1,8 @@
 """PPO with everything in one process: the upper bound for an arena of processes, and a plain learner.
 
 The same algorithm, network and numbers as `policies/ppo.py`, written as one loop without processes, proxies or
-groups. `env` is `VersusRandom` (the game in this process), or Gymnasium's
-`AsyncVectorEnv` with one process per lane.
+groups. `env` is `VersusRandom` (the game in this process), Gymnasium's
+`AsyncVectorEnv` with one process per lane, or CartPole of EnvPool.
 
     python benchmarks/fused_ppo.py '{"env": "fused", "lanes": 64, "samples": 100000, "seconds": 20, "notes": null}'
 """
@@ -49,14 +49,15 @@ class FusedPPO:
     """Collects and learns in turns.
 
     Args:
-        env: the game's lanes, 4 observations and 5 actions.
+        env: the game's lanes, 4 observations.
         terms: common to all contestants.
+        actions: of the game.
     """
 
-    def __init__(self, env: Lanes, terms: Terms) -> None:
+    def __init__(self, env: Lanes, terms: Terms, actions: int = 5) -> None:
         torch.manual_seed(terms.seed)
-        self.env, self.terms = env, terms
-        self.actor, self.critic = _mlp(5, 0.01), _mlp(1, 1.0)
+        self.env, self.terms, self.actions = env, terms, actions
+        self.actor, self.critic = _mlp(actions, 0.01), _mlp(1, 1.0)
         self.parameters = [*self.actor.parameters(), *self.critic.parameters()]
         self.optimizer = torch.optim.Adam(self.parameters, lr=terms.learning_rate, eps=1e-5, fused=True)
         shape = (terms.n_steps, env.lanes)
@@ -80,7 +81,7 @@ class FusedPPO:
         """Plays `n_steps` ticks. Argmax of logits and Gumbel noise is a sample of the softmax."""
         seen = self.rollout
         seen.observations[0] = seen.observations[-1]
-        noise = -torch.empty(*seen.actions.shape, 5).exponential_().log()
+        noise = -torch.empty(*seen.actions.shape, self.actions).exponential_().log()
         for t in range(self.terms.n_steps):
             actions = (self.actor(seen.observations[t]) + noise[t]).argmax(-1)
             seen.actions[t] = actions
@@ -158,13 +159,18 @@ def main() -> None:
     terms = Terms.told()
     torch.set_num_threads(terms.threads)
     env: Lanes
+    actions = 5
     if terms.env == "async":
         from async_lanes import AsyncLanes
 
         env = AsyncLanes(terms)
+    elif terms.env == "envpool":
+        from envpool_lanes import EnvPoolLanes
+
+        env, actions = EnvPoolLanes(terms), 2
     else:
         env = VersusRandom(lanes=terms.lanes, seed=terms.seed, notes=terms.notes, every=terms.n_steps)
-    learner = FusedPPO(env, terms)
+    learner = FusedPPO(env, terms, actions)
     learn_until(
         learner.update, samples_per_update=terms.n_steps * terms.lanes, samples=terms.samples, seconds=terms.seconds
     )

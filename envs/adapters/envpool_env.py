@@ -14,7 +14,7 @@ from arena.errors import ConfigError, GameError
 from arena.game import spaces
 
 _OF_ARENA = ("seed", "env_seed", "batch_size", "env_type", "max_num_players")
-_ROUTING = ("env_id", "players")  # infos that say which sub-environment a row is of
+_NOT_OF_GAME = {"env_id", "players", "elapsed_step"}  # infos of the pool: which sub-environment a row is of
 
 
 class EnvPoolEnv(VectorEnv[Any, Any, Any]):
@@ -62,7 +62,10 @@ class EnvPoolEnv(VectorEnv[Any, Any, Any]):
         assert self._pool is not None, "the first reset has seeds"
         rows = np.arange(self.num_envs) if mask is None else np.flatnonzero(mask)
         observations, infos = self._pool.reset(rows.astype(np.int32))
-        self._check_order(infos, rows)
+        if not np.array_equal(infos["env_id"], rows):
+            raise GameError(
+                f"rows of the sub-environments {infos['env_id']}; expected {rows}: the pool has another order"
+            )
         if mask is None:
             return observations, {}
         whole = spaces.empty_batch(self.single_observation_space, self.num_envs)
@@ -75,16 +78,11 @@ class EnvPoolEnv(VectorEnv[Any, Any, Any]):
         """One tick of all sub-environments."""
         assert self._pool is not None, "reset() was called"
         observations, rewards, terminated, truncated, infos = self._pool.step(actions)
-        self._check_order(infos, np.arange(self.num_envs))
-        ended, shown = terminated | truncated, dict[str, Any]()
-        if ended.any():
-            shown = {key: value for key, value in infos.items() if key not in _ROUTING}
+        shown: dict[str, Any] = {}
+        if infos.keys() - _NOT_OF_GAME and (ended := terminated | truncated).any():
+            shown = {key: value for key, value in infos.items() if key not in _NOT_OF_GAME}
             shown.update({f"_{key}": ended for key in shown})
         return observations, rewards, terminated, truncated, shown
-
-    def _check_order(self, infos: dict[str, Any], rows: Any) -> None:
-        if not np.array_equal(infos["env_id"], rows):
-            raise GameError(f"rows of the sub-environments {infos['env_id']}; expected those of {rows}")
 
     def render(self) -> Any:
         """A picture of the first sub-environment [1, height, width, 3]."""

@@ -112,9 +112,8 @@ class VectorGame:
         Raises:
             GameError: the environment cannot reset these lanes alone, or with these seeds; or it resets other lanes.
         """
-        given = [
-            int(one) if begins and one is not None else None for begins, one in zip(lanes, seeds or [], strict=False)
-        ]
+        pairs = zip(lanes, seeds, strict=True) if seeds is not None else ()
+        given = [int(one) if begins and one is not None else None for begins, one in pairs]
         seeded, everywhere = any(one is not None for one in given), bool(lanes.all())
         if not seeded and not options and self._begun[: self.lanes][lanes].all():
             same = self._mode is AutoresetMode.SAME_STEP
@@ -161,11 +160,11 @@ class VectorGame:
         result = returned(self._env, "step", self._env.step(given), _OF_STEP)
         self._observations, rewards, terminated, truncated, self._infos = result
         rewards, terminated, truncated = np.asarray(rewards), np.asarray(terminated), np.asarray(truncated)
-        for what, array in zip(_OF_STEP[1:4], (rewards, terminated, truncated), strict=True):
-            if array.shape != self._over.shape:
-                raise GameError(
-                    f"{what} of the shape {array.shape}; expected one per sub-environment: {self._over.shape}"
-                )
+        if not rewards.shape == terminated.shape == truncated.shape == self._over.shape:
+            found = ", ".join(
+                f"{what} {np.shape(array)}" for what, array in zip(_OF_STEP[1:4], result[1:4], strict=True)
+            )
+            raise GameError(f"arrays of other shapes than {self._over.shape}, one item per sub-environment: {found}")
         ended = np.asarray(terminated | truncated, np.bool_)
         if not same and self._begun.any():
             if (ended | (rewards != 0) & (not isinstance(self._env, VectorWrapper)))[self._begun].any():
