@@ -1,9 +1,11 @@
-"""CartPole of EnvPool with the interface of the fused loop, stepped as a program of one file does it.
+"""A pool of EnvPool with the interface of the fused loop, stepped as a program of one file does it.
 
 A pool begins an episode on the step after its end, whose action it ignores; the loop counts this step as a sample.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import envpool
 import numpy as np
@@ -19,11 +21,13 @@ class EnvPoolLanes:
 
     def __init__(self, terms: Terms) -> None:
         self.lanes = terms.lanes
-        self._pool = envpool.make_gymnasium("CartPole-v1", num_envs=terms.lanes, num_threads=1, seed=terms.seed)
+        task = terms.env.removeprefix("envpool:")
+        self._pool = envpool.make_gymnasium(task, num_envs=terms.lanes, num_threads=1, seed=terms.seed)
+        self.actions = int(self._pool.action_space.n)
         self._stamps = Stamps(terms.notes, every=terms.n_steps)
 
-    def reset(self) -> NDArray[np.float32]:
-        """Begins an episode in every lane; [L, 4]."""
+    def reset(self) -> NDArray[Any]:
+        """Begins an episode in every lane; [L, *shape]."""
         return np.asarray(self._pool.reset()[0])
 
     def step(self, actions: NDArray[np.int64]) -> Transition:

@@ -108,7 +108,7 @@ def _adapted(
             arguments[0]["num_envs"] = lanes
         check_call(factory, arguments[0], path="kwargs")
         first = factory(**arguments[0])
-        steps_all = isinstance(first, gymnasium.vector.VectorEnv) or is_jax_env(first)
+        steps_all = sized or isinstance(first, gymnasium.vector.VectorEnv) or is_jax_env(first)
         instances = [first, *(factory(**keywords) for keywords in arguments[1:] if not steps_all)]
         if isinstance(first, gymnasium.vector.VectorEnv):  # before gymnasium.Env: a pool of EnvPool is both
             with ExitStack() as made:

@@ -32,7 +32,8 @@ class EnvPoolEnv(VectorEnv[Any, Any, Any]):
         if taken := next((key for key in _OF_ARENA if key in kwargs), None):
             raise ConfigError("the arena itself sets this argument of a pool; leave it out", path=taken)
         self.metadata, self.render_mode = {"autoreset_mode": AutoresetMode.DISABLED}, kwargs.get("render_mode")
-        self.num_envs, self._task, self._kwargs, self._pool = num_envs, task, kwargs, None
+        self.num_envs, self._task, self._kwargs = num_envs, task, kwargs
+        self._pool: Any = None
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # bounds of float64 for a space of float32
             spec = importlib.import_module("envpool").make_spec(task, num_envs=num_envs, **kwargs)
@@ -55,10 +56,12 @@ class EnvPoolEnv(VectorEnv[Any, Any, Any]):
         if seed is not None:
             if mask is not None:
                 raise GameError("a seed for some lanes alone: EnvPool takes seeds when a pool is made; give all a seed")
-            envpool, numbers = importlib.import_module("envpool"), [number % 2**31 for number in seed]
+            numbers = [number % 2**31 for number in seed]
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", UserWarning)
-                self._pool = envpool.make_gymnasium(self._task, num_envs=self.num_envs, seed=numbers, **self._kwargs)
+                warnings.simplefilter("ignore", UserWarning)  # as above; the pool makes its space at the first use
+                make = importlib.import_module("envpool").make_gymnasium
+                self._pool = make(self._task, num_envs=self.num_envs, seed=numbers, **self._kwargs)
+                _ = self._pool.observation_space
         assert self._pool is not None, "the first reset has seeds"
         rows = np.arange(self.num_envs) if mask is None else np.flatnonzero(mask)
         observations, infos = self._pool.reset(rows.astype(np.int32))

@@ -72,9 +72,8 @@ class VectorGame:
             spaces.leaves_of(single)
             if whole != batch_space(single, count):
                 raise ConfigError(
-                    f"the sub-environments of {self._name} have unequal {what} spaces: {what}_space is {whole}, but "
-                    f"{count} times single_{what}_space is {batch_space(single, count)}; give all the same space (a "
-                    "pool of EnvPool is made by `make: envpool:ID`)"
+                    f"the sub-environments of {self._name} have unequal {what} spaces, not {count} times {single}; "
+                    "give all the same (a pool of EnvPool is made by `make: envpool:ID`)"
                 )
         try:
             self._mode = AutoresetMode(env.metadata.get("autoreset_mode"))
@@ -95,7 +94,7 @@ class VectorGame:
                 joint = joint or f"{kind.__name__} can have one state for all lanes"
         size = 0 if isinstance(env, EnvPoolEnv) else spaces.mask_size(acted)  # a pool is made when it is reset
         if size:
-            _, infos = env.reset(seed=seed)
+            _, infos = env.reset(seed=[seed] * count if self._seeds_lanes else seed)
             size = size if isinstance(infos, dict) and np.shape(infos.get(MASK)) == (count, size) else 0
         self.interface = Interface(("agent_0",), (observed,), (acted,), (size,), joint=joint, holds_lanes=False)
         self._observations: Any = None  # of the last reset or step [N, ...]
