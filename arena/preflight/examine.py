@@ -5,8 +5,8 @@
     examine(plan, later=...)           likewise the seats of later rounds and of evaluations
     examine(plan, conformance=True)    plays each environment through the checks of `arena.testing` too: `arena check`
 
-Some checks are repeated when a run starts: an environment checks its idle action, a worker its seat's face
-(`seat_face`), its group's spaces (`check_shared`) and its checkpoint.
+Some checks are repeated when a run starts: an environment checks its idle action and what is recorded, a worker its
+seat's face (`seat_face`), its group's spaces (`check_shared`) and its checkpoint.
 """
 
 from __future__ import annotations
@@ -212,9 +212,7 @@ class _Layout(NamedTuple):
                 )
                 for breach in breaches:
                     report(f"warning: environment {match.env}: {breach}")
-            if known[key].joint and plan.config.record == "replays":
-                text = f"a replay plays each lane alone, and environment {match.env!r} cannot: {known[key].joint}"
-                raise ConfigError(f"{text}; record samples", path="record")
+            check_record(plan.config.record, match, known[key])
             interfaces.append(known[key])
         seats = tuple(check_seats(match, interface) for match, interface in zip(plan.matches, interfaces, strict=True))
         return cls(plan, tuple(interfaces), seats, hints)
@@ -400,6 +398,13 @@ def adapted_game(match: MatchPlan, lanes: int, contexts: Sequence[EnvContext] | 
             raise ConfigError(error.message, path=f"envs.{match.env}.{error.path}") from error
         argument = f"{error.path}: " if error.path in match.game.kwargs else ""
         raise ConfigError(f"environment {match.env!r}: {argument}{error.message}", path=match.path) from error
+
+
+def check_record(record: str, match: MatchPlan, interface: Interface) -> None:
+    """Refuses replays of an environment whose lanes cannot be played again alone."""
+    if record == "replays" and interface.joint:
+        text = f"a replay plays each lane alone, and environment {match.env!r} cannot: {interface.joint}"
+        raise ConfigError(f"{text}; set samples, or nothing", path="record")
 
 
 def check_idle_action(match: MatchPlan, interface: Interface) -> None:
