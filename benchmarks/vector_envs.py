@@ -1,9 +1,9 @@
 """Environments that step many games at once, against the same games in their usual form.
 
 EnvPool: PPO, 64 lanes, one thread of the pool and one of torch, the arena in one process, against a loop of one file on
-the same pool (`fused_ppo.py`): samples per CPU second, without the start. CartPole with networks of 64-64 tanh units and
-the numbers of `terms.py`; Pong with the convolutional network of Mnih et al. 2015, rollouts of 16 ticks and minibatches
-of 256.
+the same pool (`fused_ppo.py`): samples per CPU second, without the start. CartPole with networks of 64-64 tanh units
+and the numbers of `terms.py`; Pong with the convolutional network of Mnih et al. 2015, rollouts of 16 ticks and
+minibatches of 256.
 
 Connect four, 256 lanes, two random policies: pgx, compiled by JAX, against PettingZoo's connect_four_v3: ticks of all
 lanes per second, and their CPU time.
@@ -75,9 +75,9 @@ def connect_four(make: str, kwargs: Mapping[str, Any], ticks: int) -> Sample:
 
 def benchmark(settings: Settings) -> Report:
     """Measures all in turns."""
-    cartpole = Terms(env=GAMES["CartPole"], samples=settings.pick(1_000_000, 65_536), seconds=120)
-    pong = Terms(env=GAMES["Pong"], samples=settings.pick(12_288, 3072), seconds=120, n_steps=16, minibatch=256)
-    quick, slow = settings.pick(3000, 400), settings.pick(300, 40)
+    cartpole = Terms(env=GAMES["CartPole"], samples=settings.pick(327_680, 65_536), seconds=120)
+    pong = Terms(env=GAMES["Pong"], samples=settings.pick(6144, 3072), seconds=120, n_steps=16, minibatch=256)
+    quick, slow = settings.pick(2000, 400), settings.pick(200, 40)
     measured = interleave(
         [
             Case("CartPole, one file", partial(fused, cartpole)),

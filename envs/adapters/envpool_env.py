@@ -24,7 +24,7 @@ class EnvPoolEnv(VectorEnv[Any, Any, Any]):
     of threads.
 
     Raises:
-        ConfigError: an argument that the arena sets itself.
+        ConfigError: an argument that the arena sets itself, or a game of several players.
         Exception: raised by EnvPool for arguments that it does not take.
     """
 
@@ -38,10 +38,12 @@ class EnvPoolEnv(VectorEnv[Any, Any, Any]):
             warnings.simplefilter("ignore", UserWarning)  # bounds of float64 for a space of float32
             spec = importlib.import_module("envpool").make_spec(task, num_envs=num_envs, **kwargs)
             self.single_observation_space, self.single_action_space = spec.observation_space, spec.action_space
+        if spec.config.max_num_players > 1:
+            raise ConfigError(f"{task} of EnvPool has {spec.config.max_num_players} players, and rows for some of them")
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
 
-    def reset(
+    def reset(  # type: ignore[override]
         self, *, seed: list[int] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
         """Begins episodes where `options["reset_mask"]` is set, in other rows nothing; seeds make a new pool.

@@ -60,12 +60,12 @@ class JaxGame:
             return Lane(key, state, seen.at[player].set(now), jnp.int32(player), mask.astype(jnp.int8), *ends)
 
         def begin(key: Any) -> Lane:
-            key, own = jax.random.split(key)
-            return lane_of(key, init(own))
+            key, fresh = jax.random.split(key)
+            return lane_of(key, init(fresh))
 
         def play(lane: Lane, action: Any) -> Lane:
-            key, own = jax.random.split(lane.key)
-            return lane_of(key, move(lane.state, action, own), lane.seen)
+            key, fresh = jax.random.split(lane.key)
+            return lane_of(key, move(lane.state, action, fresh), lane.seen)
 
         def begin_if(on: Any, lane: Lane, seed: Any, seeded: Any) -> Any:
             new = begin(jnp.where(seeded, jax.random.PRNGKey(seed), lane.key))
@@ -83,8 +83,9 @@ class JaxGame:
         self._lane: Lane = tree.map(lambda leaf: np.zeros((lanes, *leaf.shape), leaf.dtype), one)
         self._playing = np.zeros(lanes, np.bool_)
         count, kind = len(players), one.seen.dtype
-        bounds = {"b": (0, 1), "f": (-np.inf, np.inf)}.get(kind.kind) or (np.iinfo(kind).min, np.iinfo(kind).max)
-        observed = Box(*bounds, one.seen.shape[1:], np.int8 if kind.kind == "b" else kind.type)
+        bounds: Any = {"b": (0, 1), "f": (-np.inf, np.inf)}.get(kind.kind) or (np.iinfo(kind).min, np.iinfo(kind).max)
+        dtype: Any = np.int8 if kind.kind == "b" else kind.type
+        observed = Box(bounds[0], bounds[1], one.seen.shape[1:], dtype)
         spaces = (observed,) * count, (acted,) * count
         joint = f"XLA can round the numbers {who} differently for another number of lanes" if kind.kind == "f" else ""
         rule = "higher_return" if count == 2 else None
@@ -151,9 +152,9 @@ def _gymnax(jnp: Any, env: Any, params: Any) -> tuple[Any, ...]:
     """As `_pgx`; a state is of the game, with what it shows."""
 
     def play(state: Any, action: Any, key: Any) -> tuple[Any, ...]:
-        observation, own, reward, terminated, _ = env.step_env(key, state[1], action, params)
-        truncated = env.is_truncated(own, params) if hasattr(env, "is_truncated") else False
-        return observation, own, jnp.float32(reward).reshape(1), jnp.bool_(terminated), jnp.bool_(truncated)
+        observation, inner, reward, terminated, _ = env.step_env(key, state[1], action, params)
+        truncated = env.is_truncated(inner, params) if hasattr(env, "is_truncated") else False
+        return observation, inner, jnp.float32(reward).reshape(1), jnp.bool_(terminated), jnp.bool_(truncated)
 
     acted = env.action_space(params)
     numbers = Discrete(int(acted.n)) if hasattr(acted, "n") else Box(acted.low, acted.high, acted.shape, np.float32)

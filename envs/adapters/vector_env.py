@@ -94,8 +94,9 @@ class VectorGame:
                 joint = joint or f"{kind.__name__} can have one state for all lanes"
         size = 0 if isinstance(env, EnvPoolEnv) else spaces.mask_size(acted)  # a pool is made when it is reset
         if size:
-            _, infos = env.reset(seed=[seed] * count if self._seeds_lanes else seed)
-            size = size if isinstance(infos, dict) and np.shape(infos.get(MASK)) == (count, size) else 0
+            seeds: Any = [seed] * count if self._seeds_lanes else seed
+            infos: Any = env.reset(seed=seeds)[1]
+            size = size if MASK in infos and np.shape(infos[MASK]) == (count, size) else 0
         self.interface = Interface(("agent_0",), (observed,), (acted,), (size,), joint=joint, holds_lanes=False)
         self._observations: Any = None  # of the last reset or step [N, ...]
         self._infos: Any = {}
@@ -245,7 +246,7 @@ class VectorGame:
         if self._env.render_mode not in ("rgb_array", "ansi"):
             return None
         images: Any = self._env.render()
-        return images if images is None else images[0]  # type: ignore[no-any-return]
+        return images if images is None else images[0]
 
     def close(self) -> None:
         self._env.close()

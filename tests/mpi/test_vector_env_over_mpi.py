@@ -40,8 +40,7 @@ def test_run_of_a_vector_env_is_bit_equal_after_resume(game: str, tmp_path: Path
 def test_run_of_processes_that_fails_leaves_none(how: str, tmp_path: Path) -> None:
     config = solo(GAMES["processes"], restarts=0)
     config["policies"]["learner"] = {"algorithm": "faulty_workers:Ends", "options": {"how": how}}
-    ended = train(tmp_path, config, ranks=1)
-    assert ended.code == 1, ended.err
+    assert train(tmp_path, config, ranks=2).code != 0
     wait_for(lambda: left_behind(tmp_path) == [])
 
 

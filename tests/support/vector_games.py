@@ -165,11 +165,14 @@ def envpool() -> types.ModuleType:
             infos = self._infos(np.arange(len(rows), dtype=np.int32))
             return observations, rewards.astype(np.float32), terminated, truncated, {**infos, "lives": self._ticks % 3}
 
-    def make_spec(task_id: str, *, num_envs: int, max_episode_steps: int = 500) -> Any:
+    def make_spec(task_id: str, *, num_envs: int, players: int = 1) -> Any:
         env = gymnasium.make(task_id, disable_env_checker=True)
-        return types.SimpleNamespace(observation_space=env.observation_space, action_space=env.action_space)
+        config = types.SimpleNamespace(max_num_players=players)
+        return types.SimpleNamespace(
+            observation_space=env.observation_space, action_space=env.action_space, config=config
+        )
 
-    def make_gymnasium(task_id: str, *, num_envs: int, seed: list[int], max_episode_steps: int = 500) -> Pool:
+    def make_gymnasium(task_id: str, *, num_envs: int, seed: list[int]) -> Pool:
         assert num_envs == len(seed)
         return Pool(seed)
 
