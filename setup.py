@@ -38,6 +38,8 @@ setup(
         "video": ["imageio-ffmpeg>=0.5", "pillow>=10.1"],  # `arena replay --video`, pictures in `arena report`
         "onnx": ["onnx>=1.17", "onnxruntime>=1.20", "onnxscript>=0.5"],  # `arena export`, models that it has written
         "box2d": ["box2d>=2.3.10"],  # Gymnasium's LunarLander, BipedalWalker and CarRacing
+        "envpool": ["envpool>=1.2"],  # `make: envpool:ID`
+        "jax": ["jax>=0.4.36", "pgx>=2.6"],  # games in JAX
         "http": ["uvicorn>=0.30,<1", "httptools>=0.6.3", "uvloop>=0.21"],  # games that ask over HTTP, `arena serve`
         "search": ["optuna>=4,<6"],  # `search` and `prune` of experiments, but for random search
         "wandb": ["wandb>=0.17"],  # the logger of this name
@@ -47,6 +49,7 @@ setup(
             "httptools>=0.6.3",
             "hypothesis>=6.100",
             "imageio-ffmpeg>=0.5",
+            "jax>=0.4.36",
             "ipykernel>=6.29",  # runs the notebook of the examples
             "mpe2>=1.0",
             "mypy>=1.10",
@@ -54,6 +57,7 @@ setup(
             "onnx>=1.17",
             "onnxruntime>=1.20",
             "onnxscript>=0.5",
+            "pgx>=2.6",
             "pillow>=10.1",
             "optuna>=4,<6",
             "playwright>=1.40",  # drives the browser that opens the report

@@ -51,6 +51,9 @@ ENVIRONMENTS: dict[str, Entry] = {
     ),
 }
 
+SOURCES = ("gymnasium", "gymnasium_vec", "pettingzoo", "envpool")
+"""Of games by their name in a library, as `gymnasium:CartPole-v1`."""
+
 EXTERNAL: dict[str, Entry] = {
     "shared_memory": Entry(
         "arena.external.shared_memory.games:SharedMemoryGames", "simulators in any language that share a file"
@@ -293,13 +296,13 @@ def environment_factory(make: str) -> Callable[..., Any]:
     """The factory of an environment, called as `factory(**kwargs)`.
 
     Args:
-        make: a short name, `gymnasium:ID`, `pettingzoo:NAME`, or `package.module:callable`.
+        make: a short name, `SOURCE:NAME` with one of `SOURCES`, or `package.module:callable`.
 
     Raises:
         ConfigError: the name is unknown, or is not a callable.
     """
     source, colon, name = make.partition(":")
-    if colon and source in ("gymnasium", "pettingzoo"):
+    if colon and source in SOURCES:
         return cast("Callable[..., Any]", load_object(f"envs.adapters:{source}_factory")(name))
     return _callable(make, ENVIRONMENTS | EXTERNAL, "environment", "creates")
 
@@ -324,7 +327,7 @@ def external_kind(make: str) -> str | None:
     if make in EXTERNAL:
         return make
     source, colon, _ = make.partition(":")
-    if (not colon and make not in registered_names("environment")) or source in ("gymnasium", "pettingzoo"):
+    if (not colon and make not in registered_names("environment")) or source in SOURCES:
         return None
     found = load_object(make) if colon else registered_names("environment")[make]
     if not isinstance(found, type):

@@ -16,6 +16,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from arena import registry
 from arena.game.api import BatchedEnv, Frame, Interface, Step
 from arena.game.ragged import Ragged
 from arena.game.spaces import flatten
@@ -155,12 +156,17 @@ class Units:
         """Does nothing."""
 
 
+def adapted(*, lanes: int, make: str, kwargs: Mapping[str, Any] | None = None) -> BatchedEnv:
+    """A game of any interface, by its name in a configuration."""
+    return registry.adapt_environment(make, kwargs or {}, lanes)
+
+
 class Clocked:
     """A natively batched game with a clock, which notes the time of its ticks.
 
     Args:
         lanes: games that step together.
-        game: the game's class, as `package.module:Class`.
+        game: the game's class, or a function that makes it, as `package.module:Class`.
         kwargs: for the game.
         notes: the folder for the stamps, written when the game is closed.
         every: ticks between two stamps.

@@ -45,6 +45,7 @@ ORDER = (
     "export",
     "units",
     "experiments",
+    "vector_envs",
 )
 
 # What the project promises: the result and the claim in it that measure it, and the promised bound. The bound of the

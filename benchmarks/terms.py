@@ -13,7 +13,7 @@ class Terms:
     """The options of one contestant, with the names of the arena's PPO where it has them."""
 
     notes: str | None = None  # folder for the stamps
-    env: str = "fused"  # fused; async: one process per lane; rllib, rllib-multi
+    env: str = "fused"  # fused; async: one process per lane; envpool:ID; rllib, rllib-multi
     lanes: int = 64
     minibatch: int = 1024
     n_steps: int = 128  # ticks per rollout

@@ -208,4 +208,5 @@ def onnx_bytes(exported: Exported) -> bytes:
     finally:
         logger.setLevel(before)
     assert program is not None
-    return program.model_proto.SerializeToString()  # type: ignore[no-any-return]  # with the weights inside
+    content: bytes = program.model_proto.SerializeToString()  # with the weights inside
+    return content

@@ -35,7 +35,7 @@ class TickRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 class EnvConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One entry of `envs`."""
 
-    make: Text  # short name | "gymnasium:ID" | "pettingzoo:NAME" | "package.module:callable"
+    make: Text  # short name | "gymnasium:ID", also gymnasium_vec, pettingzoo, envpool | "package.module:callable"
     kwargs: dict[str, Any] = {}  # given to the environment when it is made
     wrappers: tuple[WrapperEntry, ...] = ()  # around it, the innermost first: a name, or {name: its arguments}
     idle_action: Any = None  # the action of an entity that no seat plays; null: the space's no-op

@@ -44,6 +44,8 @@ class Interface:
     mask_sizes: tuple[int, ...]  # length of an entity's `info["action_mask"]`; 0 if it has none
     colors: tuple[str, ...] = ()  # of an entity's pieces in the picture, as "#1f77b4"; (): they tell nothing
     outcome: str | None = None  # who has won: info, zero_sum, higher_return or none, see `arena.records.outcome`
+    joint: str = ""  # why a lane is not played again alone, to the bit: a sentence's beginning; "": it is
+    holds_lanes: bool = True  # a lane that is over may wait for its reset while others play
 
     def part(self, entities: Sequence[int]) -> Interface:
         """The interface of some entities, by their indices: what a seat sees of the game."""

@@ -5,8 +5,8 @@
     examine(plan, later=...)           likewise the seats of later rounds and of evaluations
     examine(plan, conformance=True)    plays each environment through the checks of `arena.testing` too: `arena check`
 
-Some checks are repeated when a run starts: an environment checks its idle action, a worker its seat's face
-(`seat_face`), its group's spaces (`check_shared`) and its checkpoint.
+Some checks are repeated when a run starts: an environment checks its idle action and what is recorded, a worker its
+seat's face (`seat_face`), its group's spaces (`check_shared`) and its checkpoint.
 """
 
 from __future__ import annotations
@@ -212,6 +212,7 @@ class _Layout(NamedTuple):
                 )
                 for breach in breaches:
                     report(f"warning: environment {match.env}: {breach}")
+            check_record(plan.config.record, match, known[key])
             interfaces.append(known[key])
         seats = tuple(check_seats(match, interface) for match, interface in zip(plan.matches, interfaces, strict=True))
         return cls(plan, tuple(interfaces), seats, hints)
@@ -288,9 +289,18 @@ def interface_of(match: MatchPlan) -> Interface:
     """The interface of a match's games, which are made once; raises ConfigError as `make_game`, `check_idle_action`."""
     if registry.external_kind(match.game.make) is not None:
         return _examined_games(match, opens=False).interface
-    with closing(make_game(match, _PROBE_LANES)) as game:
+    with closing(_probe(match)) as game:
         check_idle_action(match, game.interface)
         return game.interface
+
+
+def _probe(match: MatchPlan) -> BatchedEnv:
+    """The environment of a match with one lane; a vector environment as large as a run has it, which tells more."""
+    game = make_game(match, _PROBE_LANES)
+    if game.interface.holds_lanes or len(match.blocks[0]) == game.lanes:
+        return game
+    game.close()
+    return make_game(match, len(match.blocks[0]))
 
 
 def _examined_games(match: MatchPlan, *, opens: bool) -> ExternalGames:
@@ -315,7 +325,7 @@ def _check_conformance(match: MatchPlan, breaches: list[str], advice: list[str])
     """Plays two environments with the same arguments; adds the breaches that do not prevent a run, and advice."""
     from arena.testing import check_batched_env
 
-    with closing(make_game(match, _PROBE_LANES)) as game, closing(make_game(match, _PROBE_LANES)) as again:
+    with closing(_probe(match)) as game, closing(_probe(match)) as again:
         try:
             check_batched_env(game, again=again, tolerate=breaches.append, advise=advice.append)
         except Exception as error:
@@ -324,6 +334,8 @@ def _check_conformance(match: MatchPlan, breaches: list[str], advice: list[str])
             text = f"environment {match.env!r} does not behave as the interface asks: {found}"
             raise ConfigError(text, path=match.path) from error
         check_idle_action(match, game.interface)
+        if joint := game.interface.joint:
+            breaches.append(f"its lanes are repeatable together alone: {joint}; `record: replays` is refused with it")
         return game.interface
 
 
@@ -386,6 +398,13 @@ def adapted_game(match: MatchPlan, lanes: int, contexts: Sequence[EnvContext] | 
             raise ConfigError(error.message, path=f"envs.{match.env}.{error.path}") from error
         argument = f"{error.path}: " if error.path in match.game.kwargs else ""
         raise ConfigError(f"environment {match.env!r}: {argument}{error.message}", path=match.path) from error
+
+
+def check_record(record: str, match: MatchPlan, interface: Interface) -> None:
+    """Refuses replays of an environment whose lanes cannot be played again alone."""
+    if record == "replays" and interface.joint:
+        text = f"a replay plays each lane alone, and environment {match.env!r} cannot: {interface.joint}"
+        raise ConfigError(f"{text}; set samples, or nothing", path="record")
 
 
 def check_idle_action(match: MatchPlan, interface: Interface) -> None:

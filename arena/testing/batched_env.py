@@ -205,7 +205,8 @@ class _Player:
                 kept[lanes] = mask[lanes]
         must(not self._active[self._ended].any(), "an entity that has ended is active", "it is inactive until a reset")
         stuck = np.flatnonzero(~self.over & ~self._active.any(axis=1))
-        must(not stuck.size, f"{when}: in lane {stuck} no entity is active", "a lane goes on until all have ended")
+        goes_on = not stuck.size or not self._env.interface.holds_lanes
+        must(goes_on, f"{when}: in lane {stuck} no entity is active", "a lane goes on until all have ended")
 
 
 def _play(env: BatchedEnv, ticks: int, seed: int, observed: list[list[list[Any]]] | None = None) -> list[list[Any]]:
@@ -227,7 +228,8 @@ def _play(env: BatchedEnv, ticks: int, seed: int, observed: list[list[list[Any]]
         step = player.step()
         note(step.frame, all_lanes, step.rewards, step.terminated, step.truncated)
         over = player.over
-        if tick % 3 == 2 and over.any():  # not at once: lanes that are over must not change meanwhile
+        # Not at once, if the game can: lanes that are over must not change meanwhile.
+        if over.any() and (tick % 3 == 2 or not env.interface.holds_lanes):
             note(player.reset(over), over)
     return history
 

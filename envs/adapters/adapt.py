@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
@@ -19,12 +20,14 @@ from envs.adapters.batched_wrappers import IsolatedGame
 from envs.adapters.dict_env import DictGame, is_dict_env
 from envs.adapters.entity_env import EntityGames
 from envs.adapters.gymnasium_env import GymnasiumGame
+from envs.adapters.jax_env import JaxGame, is_jax_env
 from envs.adapters.lane import LaneGame
 from envs.adapters.list_env import ListGame
 from envs.adapters.observations import translated
 from envs.adapters.pettingzoo_aec import AECGame
 from envs.adapters.pettingzoo_parallel import ParallelGame
 from envs.adapters.sources import check_call
+from envs.adapters.vector_env import VectorGame, takes_num_envs
 from envs.adapters.wrappers import wrapped, wrapper_specs
 
 _RULES = "info", "zero_sum", "higher_return", "none"
@@ -53,9 +56,10 @@ def adapt(
     """A game of `lanes` lanes from a factory of any supported interface.
 
     Args:
-        factory: a natively batched class (attribute `batched` true; called once, with `lanes=`), or a callable that
-            makes single instances (called `lanes` times) of a `gymnasium.Env`, a PettingZoo `ParallelEnv` or
-            `AECEnv`, of an environment of the interface of lists or dictionaries, or of an
+        factory: a natively batched class (attribute `batched` true; called once, with `lanes=`); a callable that makes
+            a `gymnasium.vector.VectorEnv` (called once, with `num_envs=` if it takes that), or a game in JAX (called
+            once); or one that makes single instances (called `lanes` times) of a `gymnasium.Env`, a PettingZoo
+            `ParallelEnv` or `AECEnv`, of an environment of the interface of lists or dictionaries, or of an
             `arena.entity_env.Environment`.
         kwargs: passed to the factory at each call.
         lanes: number of instances that step together, at least 1.
@@ -99,10 +103,30 @@ def _adapted(
             except TypeError as error:
                 raise ConfigError(f"{type(game).__name__} is a batched game, but has no {call}: {error}") from error
     else:
+        sized = takes_num_envs(factory) and "num_envs" not in kwargs
+        if sized:
+            arguments[0]["num_envs"] = lanes
         check_call(factory, arguments[0], path="kwargs")
-        instances = [factory(**keywords) for keywords in arguments]
-        first = instances[0]
-        if is_entity_env(first):
+        first = factory(**arguments[0])
+        steps_all = sized or isinstance(first, gymnasium.vector.VectorEnv) or is_jax_env(first)
+        instances = [first, *(factory(**keywords) for keywords in arguments[1:] if not steps_all)]
+        if isinstance(first, gymnasium.vector.VectorEnv):  # before gymnasium.Env: a pool of EnvPool is both
+            with ExitStack() as made:
+                made.callback(first.close)
+                game = VectorGame(first, lanes, places[0].seed)
+                limit = next((place for place, (name, _) in enumerate(wrappers) if name == "time_limit"), None)
+                if limit is not None and not game.resets_lanes:
+                    text = (
+                        f"time_limit ends single episodes, and {type(first.unwrapped).__name__} resets no single lane"
+                    )
+                    raise ConfigError(f"{text}; limit the episodes in the game itself", path=f"wrappers[{limit}]")
+                made.pop_all()
+        elif sized:
+            text = f"{type(first).__name__} was made with `num_envs`; expected a gymnasium.vector.VectorEnv"
+            raise ConfigError(text, path="kwargs")
+        elif steps_all:
+            game = JaxGame(first, lanes)
+        elif is_entity_env(first):
             game = EntityGames(instances)
         elif isinstance(first, gymnasium.Env) and not is_dict_env(first):  # RLlib's MultiAgentEnv is one too
             lane_games: list[LaneGame] = [GymnasiumGame(wrapped(env, around, lanes=False)) for env in instances]
@@ -135,9 +159,9 @@ def _lane_game(env: Any) -> LaneGame:
     members = [getattr(env, each, None) for each in ("observation_spaces", "action_spaces", "reset", "step")]
     if all(isinstance(each, (list, tuple)) for each in members[:2]) and all(map(callable, members[2:])):
         return ListGame(env)
-    if isinstance(env, gymnasium.vector.VectorEnv) or ("stable_baselines3", "VecEnv") in bases:
+    if ("stable_baselines3", "VecEnv") in bases:
         raise ConfigError(
-            f"the environment is a {name}, a vector environment of {getattr(env, 'num_envs', 'several')} games; name "
+            f"the environment is a {name}, a vector environment of Stable-Baselines3 with {env.num_envs} games; name "
             "the single game in `make`: the arena steps `lanes` of them together"
         )
     if ("gym", "Env") in bases:
@@ -148,6 +172,7 @@ def _lane_game(env: Any) -> LaneGame:
         )
     raise ConfigError(
         f"the environment is a {type(env).__module__}.{type(env).__qualname__}; expected a gymnasium.Env, a PettingZoo "
-        "ParallelEnv or AECEnv, an arena.entity_env.Environment, or the interface of lists or dictionaries (reset, "
-        "step, and observation_spaces and action_spaces as lists with one space per entity, or as mappings by agent)"
+        "ParallelEnv or AECEnv, an arena.entity_env.Environment, a gymnasium.vector.VectorEnv, a game in JAX as of pgx "
+        "or Gymnax, or the interface of lists or dictionaries (reset, step, and observation_spaces and action_spaces "
+        "as lists with one space per entity, or as mappings by agent)"
     )

@@ -16,6 +16,7 @@ import gymnasium
 
 from arena import registry
 from arena.errors import ConfigError, close_name, nearest
+from envs.adapters.envpool_env import EnvPoolEnv
 
 if TYPE_CHECKING:
     from arena.external.interface import ExternalGames
@@ -50,6 +51,28 @@ def gymnasium_factory(name: str) -> Callable[..., gymnasium.Env[Any, Any]]:
 
     `name`: such as `CartPole-v1`; with the module that registers the id on import, `ale_py:ALE/Pong-v5`.
     """
+    # Its checker fails before the arena can say what is wrong, and tests less than the arena does.
+    return partial(gymnasium.make, _registered(name), disable_env_checker=True)
+
+
+def gymnasium_vec_factory(name: str) -> Callable[..., gymnasium.vector.VectorEnv[Any, Any, Any]]:
+    """As `gymnasium_factory`, of vector environments: `gymnasium.make_vec`."""
+    return partial(gymnasium.make_vec, _registered(name))
+
+
+def envpool_factory(name: str) -> Callable[..., EnvPoolEnv]:
+    """A callable that makes pools of a game of EnvPool, such as `Pong-v5`; raises `ConfigError`."""
+    try:
+        known = importlib.import_module("envpool").list_all_envs()
+    except ImportError as error:
+        raise ConfigError(f'EnvPool cannot make {name!r}: {error}; pip install ".[envpool]"') from error
+    if name not in known:
+        raise ConfigError(f"EnvPool has no game {name!r}; {nearest(name, known)}")
+    return partial(EnvPoolEnv, name)
+
+
+def _registered(name: str) -> str:
+    """The id of a game whose module is imported; raises `ConfigError`."""
     module, _, registered = name.rpartition(":")
     if module:
         _imported(module, f"Gymnasium cannot make {name!r}")
@@ -59,8 +82,7 @@ def gymnasium_factory(name: str) -> Callable[..., gymnasium.Env[Any, Any]]:
         close = close_name(registered, gymnasium.registry)
         found = str(error) if close is None else f"{str(error).partition(' Did you mean')[0]} Did you mean {close!r}?"
         raise ConfigError(f"Gymnasium cannot make {name!r}: {found}") from error
-    # Its checker fails before the arena can say what is wrong, and tests less than the arena does.
-    return partial(gymnasium.make, registered, disable_env_checker=True)
+    return registered
 
 
 def pettingzoo_factory(name: str) -> Callable[..., Any]:

@@ -774,6 +774,7 @@ class Unseeding(Touchdown):
 
 
 OF_GYM = type("Env", (), {"__module__": "gym.core"})
+OF_SB3 = type("VecEnv", (), {"__module__": "stable_baselines3.common.vec_env"})
 
 
 def no_game() -> int:
@@ -785,8 +786,8 @@ def no_game() -> int:
     [
         (lambda: adapt(no_game, {}, 1), "the environment is a builtins.int; expected a gymnasium.Env, a PettingZoo"),
         (
-            lambda: adapt(lambda: gymnasium.make_vec("CartPole-v1", num_envs=3), {}, 1),
-            "vector environment of 3 games; name",
+            lambda: adapt(type("Games", (OF_SB3,), {"num_envs": 3}), {}, 1),
+            "vector environment of Stable-Baselines3 with 3 games; name",
         ),
         (lambda: adapt(type("Game", (OF_GYM,), {}), {}, 1), "of the package gym, .*shimmy:GymV21Environment-v0"),
         (lambda: adapt(Unseeding, {}, 1), r"Unseeding is a batched game, but has no reset\(lanes, seeds=None, options"),

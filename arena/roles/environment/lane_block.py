@@ -25,7 +25,7 @@ from arena.game.context import EnvContext
 from arena.game.lockstep import Joint, Lockstep
 from arena.plan.plan import MatchPlan, Role, RoleKind
 from arena.plan.seats import check_seats
-from arena.preflight.examine import adapted_game, check_idle_action, constructor_errors_reported
+from arena.preflight.examine import adapted_game, check_idle_action, check_record, constructor_errors_reported
 from arena.preflight.outcomes import outcome_rule
 from arena.records.metrics import EpisodeRecord
 from arena.roles.environment.episodes import EpisodeTracker, GameTracker, Tracked
@@ -95,6 +95,7 @@ class LaneBlock:
             game = self._game.interface
             self._seat_entities = check_seats(match, game)
             check_idle_action(match, game)
+            check_record(run.plan.config.record, match, game)
             self._open_seats(part, parts)
             before = [run.leg.episodes.get((match.match, lane), 0) for lane in lanes]
             tracked = Tracked(match, self._seat_entities, lanes, before, run.plan.round, outcome_rule(match, game))
