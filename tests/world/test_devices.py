@@ -20,7 +20,7 @@ from damaged_folders import without_checksums
 from fakes import all_equal
 from gpu import needs_cuda
 from in_process import one_match, play
-from policies.common.algorithm import device_of
+from policies.common.devices import device_of
 
 DUEL = {"make": "touchdown", "kwargs": {"team_size": 1, "max_steps": 20}}
 IMAGES = {"make": "touchdown", "kwargs": {**DUEL["kwargs"], "blue_obs": "image", "red_obs": "image"}}  # type: ignore[dict-item]
