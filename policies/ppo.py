@@ -23,7 +23,7 @@ from arena.group.group import Group, Moments, moments_alone
 from policies.common.adam import group_optimizer
 from policies.common.algorithm import Backward, Metrics, check_autoreset, lags_of, moved
 from policies.common.columns import Columns, RaggedTensor
-from policies.common.devices import DeviceInputs, Recorded
+from policies.common.devices import DeviceInputs, Recorded, is_gpu
 from policies.common.normalization import joined
 from policies.common.on_policy import OnPolicy, OnPolicyOptions, collect
 from policies.common.options import AUTO, Auto, Count, NonNegative, Positive, wrong
@@ -88,18 +88,18 @@ class PPO(OnPolicy):
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
         super().__init__(env, group, ticks=ticks, **options)
         self.early_stops = 0
-        moves = self.acts_on.type != "cpu" and type(self).inputs is PPO.inputs  # others combine inputs on the CPU
+        acts, learns = map(is_gpu, (self.acts_on, self.device))
+        moves = acts and type(self).inputs is PPO.inputs  # others combine inputs on the CPU
         self.seen = DeviceInputs(self.rollout.ticks, env.num_envs, self.acts_on) if moves else None
-        records, acts = self.options.cuda_graphs, self.acts_on.type != "cpu"
-        self.sample = Recorded(self.sampled) if records and acts else self.sampled
-        self._recorded = Recorded(self._zeroed_backward) if records and self.device.type != "cpu" else None
+        self.sample = Recorded(self.sampled) if acts and self.options.cuda_graphs else self.sampled
+        self._recorded = Recorded(self._zeroed_backward) if learns and self.options.cuda_graphs else None
         self.track(*self.parts, updates=self, ticks_done=self, early_stops=self)
 
     def run(self) -> None:
         """Collects and learns until the environment raises `BudgetReached`."""
         check_autoreset(self.env, type(self).__name__)
         rollout = self.rollout
-        if self.acts_on.type == "cuda":
+        if is_gpu(self.acts_on):
             rollout.pin()
         self.share_weights()
         rollout.begin(*self.env.reset())
@@ -305,7 +305,7 @@ class PPO(OnPolicy):
         """
         kind = type(self)
         same = all(getattr(kind, name, None) is getattr(written_for, name, None) for name in ("loss", "losses"))
-        return same and not self.network.encoder.learns and self.device.type == "cpu"
+        return same and not self.network.encoder.learns and self.device.type == "cpu" and not is_gpu(self.device)
 
     # perceptrons on the CPU use `add_gradient` below: change it with this
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:

@@ -17,6 +17,13 @@ from policies.common.columns import Columns, RaggedTensor
 from policies.common.options import wrong
 from policies.common.rollout import Rows
 
+GPUS = ("cuda",)
+"""Kinds of devices that rollouts are moved to, and that compute in `precision`; a test adds the CPU."""
+
+
+def is_gpu(device: torch.device) -> bool:
+    return device.type in GPUS
+
 
 def device_of(name: str, *, deterministic: bool = True) -> torch.device:
     """The device that an option `device` names; auto is cuda where there is one.
@@ -71,12 +78,13 @@ class DeviceInputs:
             return [leaf.to(self._device) for leaf in leaves]
         if not self._fixed:
             shape = self._known.shape
-            self._fixed = [
-                None
-                if isinstance(leaf, RaggedTensor)
-                else torch.empty(*shape, *leaf.shape[1:], dtype=leaf.dtype, device=self._device)
-                for leaf in leaves
-            ]
+            with torch.inference_mode(False):  # autograd takes no tensors that were made in it
+                self._fixed = [
+                    None
+                    if isinstance(leaf, RaggedTensor)
+                    else torch.empty(*shape, *leaf.shape[1:], dtype=leaf.dtype, device=self._device)
+                    for leaf in leaves
+                ]
         pairs = zip(self._fixed, leaves, strict=True)
         found = [
             leaf.to(self._device) if whole is None else whole[t, rows].copy_(leaf, non_blocking=True)

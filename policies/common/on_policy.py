@@ -26,6 +26,7 @@ from arena.game.units import UnitSpace
 from arena.group.group import Group
 from policies.common.adam import Adam, flatten_parameters
 from policies.common.algorithm import EXPLORING, Algorithm, Draws, moved, stream
+from policies.common.devices import is_gpu
 from policies.common.normalization import Normalization
 from policies.common.options import (
     AUTO,
@@ -61,9 +62,6 @@ from policies.networks.units.options import Schema, Transformer, check_no_transf
 _ROLLOUT = 2048  # transitions of the group in a rollout with `n_steps: auto`
 _SHORTEST = 32  # ticks that such a rollout has at least, however many rows play,
 _UPDATES = 8  # unless the run were too short for as many rollouts
-
-REDUCED_ON = ("cuda",)
-"""Kinds of devices on which `precision: bf16` has an effect; a test adds the CPU."""
 
 MEMORY = ("recurrent", "hidden_size", "sequence_length")
 """The options of a recurrent policy."""
@@ -259,7 +257,7 @@ class OnPolicy(Algorithm):
 
     def computing(self) -> AbstractContextManager[None]:
         """The precision in which networks compute on a GPU; losses, weights and the optimizer stay in float32."""
-        if self.options.precision == "float32" or self.device.type not in REDUCED_ON:
+        if self.options.precision == "float32" or not is_gpu(self.device):
             return nullcontext()
         # Without a cache, as the weights change while it lasts.
         return torch.autocast(self.device.type, torch.bfloat16, cache_enabled=False)
