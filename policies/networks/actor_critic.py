@@ -89,7 +89,7 @@ class MLP(nn.Sequential):
     def forward(self, inputs: Tensor) -> Tensor:
         """The outputs [N, outputs] of inputs [N, inputs]."""
         if torch.is_grad_enabled() or not inputs.is_cpu or torch.is_autocast_enabled("cpu"):
-            return super().forward(inputs).float()  # type: ignore[no-any-return, no-untyped-call]
+            return super().forward(inputs).to(self._layers[-1][0].dtype)  # type: ignore[no-any-return, no-untyped-call]
         if inputs.shape[0] > FEW:
             return self._trace(inputs)[-1]
         for weight, bias in self._layers[:-1]:

@@ -73,10 +73,7 @@ def test_recorded_calls_on_a_gpu_give_the_bits_of_calls(tmp_path: Path, algorith
         options = {"n_steps": 10, "device": "cuda", "precision": precision, "cuda_graphs": graphs}
         game = {"make": "touchdown", "kwargs": {**IMAGES["kwargs"], "team_size": 2}}
         policies = {"learner": {"algorithm": algorithm, "options": options}, "random": {"algorithm": "random"}}
-        seats = [
-            {"policy": "learner", "entities": ["blue_0", "blue_1"]},
-            {"policy": "random", "entities": ["red_0", "red_1"]},
-        ]
+        seats = ["learner"] * 2 + ["random"] * 2
         config = one_match(game, policies, ticks=80, seats=seats, match={"lanes": 4})
         found.append(checkpoint.load(play(config, tmp_path).folder.checkpoints_path("learner")).state)
     assert all_equal(*found)
