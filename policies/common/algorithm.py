@@ -108,7 +108,7 @@ class Algorithm(ABC):
         actions: an `ActionHead`, or another class with its shape, dtype, mask_size, `to_env` and `from_env`.
         preprocess: turns leaves [N, ...] on the CPU into those that the network takes.
         memory_size: numbers that a row remembers from tick to tick.
-        device: that learns, of the network; `acts_on`: that acts. They differ in rank 0 alone, if `acts_apart`.
+        device: that learns, of the network; `acts_on`: that acts. They differ in rank 0 alone, if `separate_devices`.
         double: whether observations are kept in double precision until they are normalized.
         extra: a further loss, whose gradient is added to each minibatch's; None: there is none.
         remedy: ends the message about a number that is not finite.
@@ -142,14 +142,14 @@ class Algorithm(ABC):
         check_choices(env.single_action_space, "actions")
         self.options = self.Options(**options)
         device = self.options.device
-        self.acts_apart = isinstance(device, Devices)
-        if self.acts_apart and not self.pools_samples:
+        self.separate_devices = isinstance(device, Devices)
+        if self.separate_devices and not self.pools_samples:
             remedy = "`sync: samples` in the policy, with which rank 0 learns for all; or one device for both"
             raise wrong("device", {"act": device.act, "learn": device.learn}, remedy)
         deterministic = getattr(self.options, "deterministic", True)
-        self.acts_on = device_of(device.act if self.acts_apart else device, deterministic=deterministic)
+        self.acts_on = device_of(device.act if self.separate_devices else device, deterministic=deterministic)
         self.device = self.acts_on
-        if self.acts_apart and group.is_root:
+        if self.separate_devices and group.is_root:
             self.device = device_of(device.learn, deterministic=deterministic)
         self.double = bool(getattr(self.options, "normalize_observations", False))
         self.ticks_done = 0

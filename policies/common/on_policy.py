@@ -230,7 +230,7 @@ class OnPolicy(Algorithm):
         self.n_steps = int(o.n_steps)
         self.network = self.make_network(torch.Generator().manual_seed(group.shared_seed)).to(self.device)
         self._acting = None  # a copy of the network that acts, in rank 0 if it learns on another device
-        if self.acts_apart and group.is_root:
+        if self.separate_devices and group.is_root:
             self._acting = copy.deepcopy(self.network).to(self.acts_on).requires_grad_(False)
             flatten_parameters(list(self._acting.parameters()))  # as aligned as in every other worker
         self.memory_size = self.network.encoder.memory_size

@@ -208,7 +208,7 @@ def test_acting_and_learning_apart_gives_the_bits_of_one_device(cls: Any, option
         before = flat_weights(algorithm.network)
         run(algorithm)
         assert algorithm.network is chosen
-        assert acting == {not (algorithm.acts_apart and group.is_root)}  # rank 0 acts with another copy
+        assert acting == {not (algorithm.separate_devices and group.is_root)}  # rank 0 acts with another copy
         return before, algorithm.state_dict(), algorithm.worker_state_dict(), flat_weights(algorithm.network)
 
     one = together(3, lambda group: work(group, "cpu"), sync="samples")
