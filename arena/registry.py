@@ -100,6 +100,8 @@ LOGGERS: dict[str, Entry] = {
     "wandb": Entry("arena.loggers.wandb:WandB", "results to Weights & Biases", "wandb", "wandb"),
 }
 
+_OF_LEARNING_ON_GPU = ("precision", "deterministic", "cuda_graphs")  # refused where `device` is cpu
+
 _KINDS = ("environment", "algorithm", "wrapper", "callback", "logger")
 REGISTERED = SimpleNamespace(**{kind: SimpleNamespace() for kind in _KINDS})
 """What users have registered, as attributes by kind and name: the target of each is `arena.registry:REGISTERED...`."""
@@ -414,8 +416,8 @@ def configured_algorithm(
         options: from the configuration.
         acts: whether the policy plays without learning, always or at times.
         path: of the policy, such as `policies.blue`.
-        any_device: whether `device: cuda` becomes `auto`, if the algorithm's struct `Options` knows that word: for a
-            policy that never learns here, so that a policy trained on a GPU plays on any machine.
+        any_device: whether a `device` other than cpu becomes `auto`, if the algorithm's struct `Options` knows that
+            word: for a policy that never learns here, so that a policy trained on a GPU plays on any machine.
 
     Raises:
         ConfigError: there is no such class; it does not take the options, has another signature than the arena's calls,
@@ -425,9 +427,14 @@ def configured_algorithm(
         cls = algorithm(name)
         if acts and not hasattr(cls, "actor"):
             raise ConfigError(f"to play without learning an algorithm needs actor(); {name!r} has none")
-    declared = _declared_options(cls) if any_device and options.get("device") == "cuda" else None
-    if declared and _is_struct(declared) and "auto" in get_args(get_type_hints(declared).get("device")):
-        options = {**options, "device": "auto"}
+    declared = _declared_options(cls) if any_device and options.get("device", "cpu") != "cpu" else None
+    if declared and _is_struct(declared):
+        kind = get_type_hints(declared).get("device")
+        if any("auto" in get_args(arm) for arm in (kind, *get_args(kind))):
+            if isinstance(device := options["device"], Mapping):  # one for acting, one for learning
+                device = device.get("act", "cpu")
+                options = {name: value for name, value in options.items() if name not in _OF_LEARNING_ON_GPU}
+            options = {**options, "device": "cpu" if device == "cpu" else "auto"}
     decoded = decode_options(cls, options, path=path)
     with located(path=f"{path}.algorithm"):
         try:

@@ -50,7 +50,7 @@ class A2C(PPO):
 
     def update(self, batch: Batch, largest: int) -> Metrics:
         """The one gradient step of an update; its metrics."""
-        return self.gradient_step(batch, self.backward, self.metric_names, [self.optimizer])
+        return self.gradient_step(batch, self.recorded_backward, self.metric_names, [self.optimizer])
 
     def backward(self, batch: Batch) -> Tensor:
         """Adds the gradient of the loss to `grad` of the weights; returns the means of `metric_names`."""

@@ -81,7 +81,7 @@ class Options(AlgorithmOptions, frozen=True, kw_only=True):
     hidden_sizes: Sizes = (64, 64)  # layers of the network
     activation: Activation = "tanh"  # tanh or relu
     transformer: Transformer | None = None  # network of seats that see units; null: its defaults
-    device: Device = "cpu"  # cpu, cuda, or auto: cuda where there is one
+    device: Device = "cpu"  # cpu, cuda, cuda:1, or auto: cuda if there is one
     check_every: Natural = 100  # updates between checks that all workers hold equal weights; 0: never
 
 

@@ -76,7 +76,7 @@ class OnPolicyByLoss(PPO, ABC):
         minibatch = int(self.options.minibatch_size) * self.workers_per_batch
         if self.options.n_epochs > 1 or largest > minibatch:
             return super().update(batch, largest)
-        return self.gradient_step(batch, self.backward, self.metric_names, [self.optimizer])
+        return self.gradient_step(batch, self.recorded_backward, self.metric_names, [self.optimizer])
 
     def diverged(self, metrics: Metrics) -> bool:
         """Whether `approx_kl` exceeds 1.5 times `target_kl`; never where it is not measured."""

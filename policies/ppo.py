@@ -20,8 +20,10 @@ from typing_extensions import Self
 
 from arena.game.units import UnitSpace
 from arena.group.group import Group, Moments, moments_alone
-from policies.common.algorithm import Metrics, check_autoreset, lags_of, moved
-from policies.common.columns import RaggedTensor
+from policies.common.adam import group_optimizer
+from policies.common.algorithm import Backward, Metrics, check_autoreset, lags_of, moved
+from policies.common.columns import Columns, RaggedTensor
+from policies.common.devices import DeviceInputs, Recorded, is_gpu
 from policies.common.normalization import joined
 from policies.common.on_policy import OnPolicy, OnPolicyOptions, collect
 from policies.common.options import AUTO, Auto, Count, NonNegative, Positive, wrong
@@ -70,6 +72,12 @@ class Options(OnPolicyOptions, frozen=True, kw_only=True):
         return msgspec.structs.replace(o, minibatch_size=max(least, round(_LEAST / math.sqrt(workers)), part))
 
 
+class Turn(Columns, frozen=True):
+    """What rows see before they act, on the device."""
+
+    noise: Tensor  # [N, outputs] that their actions are sampled with
+
+
 class PPO(OnPolicy):
     """One worker of a PPO policy."""
 
@@ -80,17 +88,25 @@ class PPO(OnPolicy):
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
         super().__init__(env, group, ticks=ticks, **options)
         self.early_stops = 0
+        acts, learns = map(is_gpu, (self.acts_on, self.device))
+        moves = acts and type(self).inputs is PPO.inputs  # others combine inputs on the CPU
+        self.seen = DeviceInputs(self.rollout.ticks, env.num_envs, self.acts_on) if moves else None
+        self.sample = Recorded(self.sampled) if acts and self.options.cuda_graphs else self.sampled
+        self._recorded = Recorded(self._zeroed_backward) if learns and self.options.cuda_graphs else None
         self.track(*self.parts, updates=self, ticks_done=self, early_stops=self)
 
     def run(self) -> None:
         """Collects and learns until the environment raises `BudgetReached`."""
         check_autoreset(self.env, type(self).__name__)
         rollout = self.rollout
+        if is_gpu(self.acts_on):
+            rollout.pin()
         self.share_weights()
         rollout.begin(*self.env.reset())
         while True:
-            noise = self.draw_noise(rollout.ticks - rollout.played)
-            collect(self.env, self.head, rollout, self.act, noise)
+            with self.acting():
+                noise = self.draw_noise(rollout.ticks - rollout.played)
+                collect(self.env, self.head, rollout, self.act, noise)
             done = self.ticks_done + self.n_steps
             for metrics in self.learned():
                 metrics = {**metrics, "learning_rate": self.learning_rate} if metrics else metrics
@@ -105,16 +121,24 @@ class PPO(OnPolicy):
     def act(self, t: int, noise: Tensor, rows: Rows) -> Any:
         """Samples actions of some rows on tick `t`; `head.to_env` converts them for the environment."""
         leaves = self.normalization.observations(self.rollout.leaves(t, rows))
-        policy, memory = self.network.act(moved(leaves, self.device), moved(self.rollout.mask(t, rows), self.device))
+        leaves = moved(leaves, self.device) if self.seen is None else self.seen.put(t, rows, leaves)
+        mask = moved(self.rollout.mask(t, rows), self.device)
+        actions, memory = self.sample(Turn(tuple(leaves), mask, noise))
         if memory is not None:
             self.rollout.remember(t, memory.cpu(), rows)
-        return policy.sample(noise).cpu().numpy()
+        return actions.cpu().numpy()
+
+    def sampled(self, turn: Turn) -> tuple[Any, Tensor | None]:
+        """The actions of rows, and their memory after them."""
+        policy, memory = self.network.act(turn.observations, turn.masks)
+        return policy.sample(turn.noise), memory
 
     def inputs(self) -> StateInputs:
-        """The network's inputs of the rollout."""
-        rollout = self.rollout
-        observed = (rollout.flat()[0], rollout.leaves(rollout.ticks), rollout.final_leaves())
-        return StateInputs(*(self.preprocess(leaves) if leaves else leaves for leaves in observed))
+        """The network's inputs of the rollout; those of its ticks may be on the device already."""
+        rollout, seen = self.rollout, None if self.seen is None else self.seen.flat()
+        observed = (rollout.leaves(rollout.ticks), rollout.final_leaves())
+        last, finals = (self.preprocess(leaves) if leaves else leaves for leaves in observed)
+        return StateInputs(self.preprocess(rollout.flat()[0]) if seen is None else seen, last, finals)
 
     @torch.no_grad()
     def evaluate(self) -> Evaluation:
@@ -181,14 +205,17 @@ class PPO(OnPolicy):
         rollout, normalization, samples = self.rollout, self.normalization, self.group.async_samples
         if samples is None:
             normalization.observe(self.group, rollout)
-            metrics = self.learn_from(self.evaluate().complete(self.sequence_length))
+            with self.acting():
+                evaluation = self.evaluate()
+            metrics = self.learn_from(evaluation.complete(self.sequence_length))
             normalization.advance()
             yield metrics
             return
         found = joined([[tuple(one) for one in normalization.describe(rollout)]], self.group.policy)
         before, observed = normalization.rewards.statistics, len(normalization.observations.statistics)
         normalization.rewards.update(found[observed:])  # evaluated as the policy that has played it sees it
-        evaluation = self.evaluate()
+        with self.acting():
+            evaluation = self.evaluate()
         normalization.rewards.statistics = before  # until the group's statistics arrive
         slots = rollout.ticks * rollout.rows  # not transitions, as the number of rows that act differs
         samples.put({"statistics": [tuple(one) for one in found], **evaluation.to_samples()}, slots)
@@ -196,7 +223,8 @@ class PPO(OnPolicy):
             normalization.update(joined([part["statistics"] for part in parts], self.group.policy))
             evaluations = [Evaluation.from_samples(part) for part in parts]
             pairs = zip(evaluations, samples.lags, strict=True)
-            evaluations = [self.corrected(one) if lag else one for one, lag in pairs]
+            with self.computing():
+                evaluations = [self.corrected(one) if lag else one for one, lag in pairs]
             batch = Batch.cat([one.complete(self.sequence_length) for one in evaluations])
             metrics = self.learn_from(batch)
             metrics = metrics | lags_of(samples) if metrics else metrics
@@ -218,10 +246,15 @@ class PPO(OnPolicy):
         if self.pools_samples and not alone:
             if (gathered := self.group.gather(batch.to_samples())) is not None:
                 batch = Batch.cat([Batch.from_samples(part) for part in gathered])
-            metrics = self.update_at_rank_0(lambda: self.update(batch.to(self.device), batch.size))
+            metrics = self.update_at_rank_0(lambda: self.updated(batch, batch.size))
         else:
-            metrics = self.update(batch.to(self.device), moments["advantages"].max_count)
+            metrics = self.updated(batch, moments["advantages"].max_count)
         return metrics | _described(moments)
+
+    def updated(self, batch: Batch, largest: int) -> Metrics:
+        """`update` on the device, in the precision of the options."""
+        with self.computing():
+            return self.update(batch.to(self.device), largest)
 
     def update(self, batch: Batch, largest: int) -> Metrics:
         """The gradient steps of one update, the same number at all workers; means of the metrics.
@@ -234,7 +267,7 @@ class PPO(OnPolicy):
         parts = math.ceil(largest / (int(options.minibatch_size) * self.workers_per_batch))
         history: list[Metrics] = []
         for minibatch in batch.minibatches(parts, epochs=options.n_epochs, generator=self.generator):
-            metrics = self.mean_gradients(minibatch, self.backward, self.metric_names, [self.optimizer])
+            metrics = self.mean_gradients(minibatch, self.recorded_backward, self.metric_names, [self.optimizer])
             history.append(metrics)
             if self.diverged(metrics):
                 self.early_stops += 1
@@ -248,6 +281,15 @@ class PPO(OnPolicy):
         """Whether the KL divergence from the policy that played the rollout exceeds 1.5 times `target_kl`."""
         limit = self.options.target_kl
         return limit is not None and metrics["approx_kl"] > 1.5 * limit
+
+    @property
+    def recorded_backward(self) -> Backward:
+        """`backward`, or with `cuda_graphs` its recording."""
+        return self._recorded or self.backward
+
+    def _zeroed_backward(self, batch: Batch) -> Tensor:
+        group_optimizer(self.optimizer).zero_grad()  # of the calls before the recording
+        return self.backward(batch)
 
     def backward(self, batch: Batch) -> Tensor:
         """Adds the gradient of the loss to `grad` of the weights; returns the means of `metric_names`."""
@@ -263,7 +305,7 @@ class PPO(OnPolicy):
         """
         kind = type(self)
         same = all(getattr(kind, name, None) is getattr(written_for, name, None) for name in ("loss", "losses"))
-        return same and not self.network.encoder.learns and self.device.type == "cpu"
+        return same and not self.network.encoder.learns and self.device.type == "cpu" and not is_gpu(self.device)
 
     # perceptrons on the CPU use `add_gradient` below: change it with this
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:

@@ -115,6 +115,8 @@ def _convert_value(kind: Any, value: Any, path: str) -> Any:
             kind = lists[0]
         elif isinstance(value, Mapping) and structs:
             kind = structs[0]
+        elif isinstance(value, str) and any(get_origin(arm) is Literal for arm in arms):
+            kind = reduce(or_, [arm for arm in others if arm not in structs])
         elif keyed:
             kind = reduce(or_, others) if others else keyed[0]
     if _is_struct(kind):

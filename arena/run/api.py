@@ -179,16 +179,19 @@ def untouched_process() -> Iterator[None]:
     For a run in the process of a user's program.
     """
 
-    def algorithms(torch: Any) -> tuple[bool, bool, bool]:
-        """Whether torch uses deterministic algorithms, only warns if it has none, has efficient GPU attention."""
+    def algorithms(torch: Any) -> tuple[bool, ...]:
+        """Whether torch uses deterministic algorithms, only warns if it has none, has efficient GPU attention; cuDNN's
+        TF32 and its choice by measurement.
+        """
         deterministic = torch.are_deterministic_algorithms_enabled()
         warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
-        return deterministic, warn_only, torch.backends.cuda.mem_efficient_sdp_enabled()
+        efficient, cudnn = torch.backends.cuda.mem_efficient_sdp_enabled(), torch.backends.cudnn
+        return deterministic, warn_only, efficient, cudnn.allow_tf32, cudnn.benchmark
 
     streams = random.getstate(), np.random.get_state()
     torch = sys.modules.get("torch")
     threads = 0 if torch is None else torch.get_num_threads()
-    before = (False, False, True) if torch is None else algorithms(torch)  # torch's defaults
+    before = (False, False, True, True, False) if torch is None else algorithms(torch)  # torch's defaults
     try:
         with started_here(), restored_handlers(), restored_logging():
             yield
@@ -199,9 +202,10 @@ def untouched_process() -> Iterator[None]:
         if torch is not None and (threads := threads or threads_before()):
             torch.set_num_threads(threads)
         if torch is not None and algorithms(torch) != before:  # a policy has learned on a GPU
-            deterministic, warn_only, efficient = before
+            deterministic, warn_only, efficient, *cudnn = before
             torch.use_deterministic_algorithms(deterministic, warn_only=warn_only)
             torch.backends.cuda.enable_mem_efficient_sdp(efficient)
+            torch.backends.cudnn.allow_tf32, torch.backends.cudnn.benchmark = cudnn
 
 
 @contextmanager

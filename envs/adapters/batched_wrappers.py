@@ -246,7 +246,11 @@ class StackedObservation(ObservationWrapper):
     def _observe(self, entity: int, batch: Any, rows: Any, *, first: bool = False) -> None:
         space, padding = self.game.interface.observation_spaces[entity], self._padding[entity]
         for index, (frames, leaf) in enumerate(zip(self._frames[entity], spaces.flatten(space, batch), strict=True)):
-            if not first:
+            if not first and channel_axis(space) == 2:
+                # A lane's bytes as one row: moving it by one frame moves every pixel's channels, but for the newest.
+                flat, channels = self._observations[entity].reshape(self.lanes, -1), leaf.shape[-1]
+                flat[rows, :-channels] = flat[rows, channels:]
+            elif not first:
                 frames[rows, :-1] = frames[rows, 1:]
             else:
                 frames[rows] = leaf[rows][:, None] if padding is None else padding[index]

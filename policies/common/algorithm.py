@@ -18,7 +18,6 @@ is decided on values that all workers agree on.
 from __future__ import annotations
 
 import math
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
@@ -40,30 +39,11 @@ from arena.group.async_samples import AsyncSamples
 from arena.group.group import Group
 from policies.common.adam import Optimizer, group_optimizer
 from policies.common.columns import RaggedTensor, to_leaves, to_mask
-from policies.common.options import wrong
+from policies.common.devices import device_of
+from policies.common.options import Devices, wrong
 from policies.common.tensors import load_weights, to_arrays, to_tensors
 from policies.extensions import ExtraLoss
 from policies.networks.heads import action_head, check_choices
-
-
-def device_of(name: str) -> torch.device:
-    """The device that an option `device` names; auto is cuda where there is one.
-
-    If it is a GPU, torch uses deterministic algorithms from then on, in the whole process.
-
-    Raises:
-        ConfigError: this machine has no such device.
-    """
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    if name == "cuda" and not torch.cuda.is_available():
-        raise wrong("device", name, "cpu or auto: torch finds no CUDA device on this machine")
-    if name == "cuda":
-        # Sums in any order are a little faster, but neither a repeated nor a resumed run would give the same bits.
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when CUDA starts
-        torch.use_deterministic_algorithms(True, warn_only=True)
-        torch.backends.cuda.enable_mem_efficient_sdp(False)  # its backward pass has no such variant
-    return torch.device(name)
 
 
 def moved(tensors: Any, device: torch.device) -> Any:
@@ -128,6 +108,7 @@ class Algorithm(ABC):
         actions: an `ActionHead`, or another class with its shape, dtype, mask_size, `to_env` and `from_env`.
         preprocess: turns leaves [N, ...] on the CPU into those that the network takes.
         memory_size: numbers that a row remembers from tick to tick.
+        device: that learns, of the network; `acts_on`: that acts. They differ in rank 0 alone, if `separate_devices`.
         double: whether observations are kept in double precision until they are normalized.
         extra: a further loss, whose gradient is added to each minibatch's; None: there is none.
         remedy: ends the message about a number that is not finite.
@@ -160,7 +141,16 @@ class Algorithm(ABC):
             )
         check_choices(env.single_action_space, "actions")
         self.options = self.Options(**options)
-        self.device = device_of(self.options.device)
+        device = self.options.device
+        self.separate_devices = isinstance(device, Devices)
+        if self.separate_devices and not self.pools_samples:
+            remedy = "`sync: samples` in the policy, with which rank 0 learns for all; or one device for both"
+            raise wrong("device", {"act": device.act, "learn": device.learn}, remedy)
+        deterministic = getattr(self.options, "deterministic", True)
+        self.acts_on = device_of(device.act if self.separate_devices else device, deterministic=deterministic)
+        self.device = self.acts_on
+        if self.separate_devices and group.is_root:
+            self.device = device_of(device.learn, deterministic=deterministic)
         self.double = bool(getattr(self.options, "normalize_observations", False))
         self.ticks_done = 0
         if (extra_loss := getattr(self.options, "extra_loss", None)) is not None:
@@ -176,8 +166,10 @@ class Algorithm(ABC):
 
     @classmethod
     def check_options(cls, options: Mapping[str, Any]) -> None:
-        """Refuses a device that this machine does not have."""
-        device_of(cls.Options(**options).device)
+        """Refuses a device that this machine does not have; rank 0 looks for one that only it needs when it starts."""
+        o = cls.Options(**options)
+        device = o.device.act if isinstance(o.device, Devices) else o.device
+        device_of(device, deterministic=getattr(o, "deterministic", True))
 
     @classmethod
     def check(cls, observation_space: Space[Any], action_space: Space[Any]) -> None:

@@ -233,13 +233,21 @@ class Columns(msgspec.Struct, frozen=True, eq=False):
 
         return type(self)(*map(mapped, msgspec.structs.astuple(self)))
 
+    def tensors(self) -> list[Any]:
+        """All columns that there are, each leaf by itself."""
+        found: list[Any] = []
+        self.map(found.append)
+        return found
+
     def take(self, index: Tensor) -> Self:
         """The rows at an int64 index, in its order."""
-        return self.map(lambda column: column.index_select(0, index))
+        return self.map(lambda column: column.index_select(0, index.to(column.device)))
 
     def to(self, device: torch.device) -> Self:
-        """The same columns on a device."""
-        return self if self.observations[0].device == device else self.map(lambda column: column.to(device))
+        """The same columns on a device; they may be on several."""
+        if device.type == "cpu" and self.observations[0].device == device:
+            return self
+        return self.map(lambda column: column.to(device))
 
     def split(self, sizes: list[int]) -> list[Self]:
         """Consecutive parts of these sizes."""
@@ -405,6 +413,12 @@ class Storage:
         for column in (*self.leaves, self.masks):
             if column is not None:
                 column[0] = column[-1]
+
+    def pin(self) -> None:
+        """Moves fixed leaves to memory that a GPU reads by itself, while the CPU goes on."""
+        self.leaves = tuple(leaf if isinstance(leaf, RaggedStorage) else leaf.pin_memory() for leaf in self.leaves)
+        self._arrays = [leaf if isinstance(leaf, RaggedStorage) else leaf.numpy() for leaf in self.leaves]
+        self._ticks = []
 
     def state_dict(self, ticks: int) -> dict[str, Any]:
         """Copies of the first `ticks` ticks, as arrays."""

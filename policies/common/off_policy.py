@@ -51,6 +51,7 @@ from policies.common.options import (
     PositiveFraction,
     Schedule,
     Sizes,
+    check_idle,
     check_unused,
     wrong,
 )
@@ -87,7 +88,8 @@ class OffPolicyOptions(AlgorithmOptions, frozen=True, kw_only=True):
     encoder: Extension | None = None  # a torch module of your own for observations; null: the built-in one
     hidden_sizes: Sizes = (256, 256)  # layers of each network
     activation: Activation = "relu"  # tanh or relu
-    device: Device = "cpu"  # cpu, cuda, or auto: cuda where there is one
+    device: Device = "cpu"  # cpu, cuda, cuda:1, or auto: cuda if there is one
+    deterministic: bool = True  # on a GPU: runs repeat to the bit; false: the fastest algorithms, whose sums vary
     log_every: Count = 1_000  # ticks between two lines of metrics, rounded up to a meeting
 
     # `training_intensity: auto` where the group has a single row; with more, it is divided by a power of their number
@@ -104,6 +106,8 @@ class OffPolicyOptions(AlgorithmOptions, frozen=True, kw_only=True):
                     f"{value} is more than buffer_size, {self.buffer_size}; lower {name}, or raise buffer_size",
                     path=f"options.{name}",
                 )
+        if self.device == "cpu":
+            check_idle(self, "deterministic", where="device is cpu")
         check_unused(self, "priority_alpha", "priority_beta", "priority_epsilon", prioritized=False)
         if self.prioritized and self.priority_epsilon == 0:
             raise wrong("priority_epsilon", 0, "more than 0: what has no error would never be replayed again")

@@ -7,7 +7,9 @@ in the middle of a rollout, each worker keeps its part as its own state and cont
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, ClassVar
 
 import msgspec
@@ -22,8 +24,9 @@ from arena.errors import BudgetReached, ConfigError
 from arena.game.ragged import Ragged
 from arena.game.units import UnitSpace
 from arena.group.group import Group
-from policies.common.adam import Adam
+from policies.common.adam import Adam, flatten_parameters
 from policies.common.algorithm import EXPLORING, Algorithm, Draws, moved, stream
+from policies.common.devices import is_gpu
 from policies.common.normalization import Normalization
 from policies.common.options import (
     AUTO,
@@ -33,16 +36,19 @@ from policies.common.options import (
     Clip,
     Count,
     Device,
+    Devices,
     Fraction,
     LogStd,
     Natural,
     NonNegative,
     Positive,
+    Precision,
     Recurrent,
     Schedule,
     Sizes,
     check_idle,
     check_unused,
+    wrong,
 )
 from policies.common.rollout import Batch, Rollout, Rows, values_of
 from policies.exporting import Exported, decoding_of, exported, numbers
@@ -90,7 +96,10 @@ class OnPolicyOptions(AlgorithmOptions, frozen=True, kw_only=True):
     hidden_size: Count = 64  # units of that layer
     sequence_length: Count = 16  # transitions at most that gradients go back through in time
     transformer: Transformer | None = None  # network of seats that see units; null: its defaults
-    device: Device = "cpu"  # cpu, cuda, or auto: cuda where there is one
+    device: Device | Devices = "cpu"  # cpu, cuda, cuda:1, or auto: cuda if there is one; or {act: cpu, learn: cuda}
+    precision: Precision = "float32"  # on a GPU: float32, exact; bf16: networks multiply in bfloat16 while they learn
+    deterministic: bool = True  # on a GPU: runs repeat to the bit; false: the fastest algorithms, whose sums vary
+    cuda_graphs: bool = False  # on a GPU: replays calls of equal shapes; the same bits, less time, more memory
     check_every: Natural = 100  # updates between checks that all workers hold equal weights; 0: never
 
     def __post_init__(self) -> None:
@@ -98,6 +107,10 @@ class OnPolicyOptions(AlgorithmOptions, frozen=True, kw_only=True):
         check_unused(self, "clip_observations", normalize_observations=False)
         check_unused(self, "clip_rewards", normalize_rewards=False)
         check_unused(self, "hidden_size", "sequence_length", recurrent=None)
+        if (self.device.learn if isinstance(self.device, Devices) else self.device) == "cpu":
+            check_idle(self, "precision", "deterministic", "cuda_graphs", where="device is cpu")
+        if self.cuda_graphs and self.recurrent is not None:
+            raise wrong("cuda_graphs", True, "false where `recurrent` is set: the lengths of sequences vary")
 
     def settled(self, *, rows: int, workers: int, ticks: int) -> Self:
         """The same options with a number in place of every `auto`.
@@ -206,7 +219,7 @@ class OnPolicy(Algorithm):
         self.actions = self.head = action_head(env.single_action_space, log_std_init=o.log_std_init)
         self.parts = ["network", "optimizer", "normalization"]
         if isinstance(space, UnitSpace):
-            idle = ("hidden_sizes", "activation", *MEMORY, "log_std_init", *EXTENSIONS)
+            idle = ("hidden_sizes", "activation", *MEMORY, "log_std_init", *EXTENSIONS, "cuda_graphs")
             check_idle(o, *idle, where="the seat sees units")
             self.units = Schema(space, o.transformer or Transformer())
             self.parts.insert(0, "units")  # checked before the others are loaded
@@ -216,6 +229,10 @@ class OnPolicy(Algorithm):
             check_idle(o, "log_std_init", where=f"the actions are {env.single_action_space}")
         self.n_steps = int(o.n_steps)
         self.network = self.make_network(torch.Generator().manual_seed(group.shared_seed)).to(self.device)
+        self._acting = None  # a copy of the network that acts, in rank 0 if it learns on another device
+        if self.separate_devices and group.is_root:
+            self._acting = copy.deepcopy(self.network).to(self.acts_on).requires_grad_(False)
+            flatten_parameters(list(self._acting.parameters()))  # as aligned as in every other worker
         self.memory_size = self.network.encoder.memory_size
         self.optimizer = Adam(self.network, epsilon=o.adam_epsilon)
         self.generator = stream(group.seed, EXPLORING)
@@ -224,6 +241,26 @@ class OnPolicy(Algorithm):
         self.rollout = self.make_rollout()
         self.updates = 0
         self.sequence_length = None if o.recurrent is None else int(o.sequence_length)
+
+    @contextmanager
+    def acting(self) -> Iterator[None]:
+        """Computes with the network, and on the device, that act."""
+        network, device = self.network, self.device
+        if self._acting is not None:
+            self._acting.load_state_dict(network.state_dict())
+            self.network, self.device = self._acting, self.acts_on
+        try:
+            with self.computing():
+                yield
+        finally:
+            self.network, self.device = network, device
+
+    def computing(self) -> AbstractContextManager[None]:
+        """The precision in which networks compute on a GPU; losses, weights and the optimizer stay in float32."""
+        if self.options.precision == "float32" or not is_gpu(self.device):
+            return nullcontext()
+        # Without a cache, as the weights change while it lasts.
+        return torch.autocast(self.device.type, torch.bfloat16, cache_enabled=False)
 
     def make_network(self, generator: torch.Generator) -> Any:
         """Actor and critic, with the same initial weights at every worker: an `ActorCritic`, or an equivalent."""

@@ -39,7 +39,8 @@ Schedule = Literal["constant", "linear"]
 Activation = Literal["tanh", "relu"]
 Recurrent = Literal["lstm", "gru"]
 Noise = Literal["gaussian", "correlated"]
-Device = Literal["cpu", "cuda", "auto"]
+Device = Literal["cpu", "cuda", "auto", "cuda:0", "cuda:1", "cuda:2", "cuda:3", "cuda:4", "cuda:5", "cuda:6", "cuda:7"]
+Precision = Literal["float32", "bf16"]
 LogStd = Annotated[float, Meta(ge=-20, le=20)]
 Text = Annotated[str, Meta(min_length=1)]
 
@@ -49,6 +50,13 @@ class AlgorithmOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Refuses values that contradict each other; a subclass calls it first in its own."""
+
+
+class Devices(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the workers of a policy act, and where rank 0 of its group learns from the samples of all."""
+
+    act: Device = "cpu"
+    learn: Device = "cuda"
 
 
 def wrong(name: str, value: object, expected: str) -> ConfigError:

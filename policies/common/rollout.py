@@ -150,22 +150,22 @@ def evaluate_network(
     network: Any, leaves: Sequence[Any], masks: Tensor | None, actions: Any, device: torch.device
 ) -> tuple[Any, Tensor]:
     """Log-probabilities and values [N] of transitions, on the CPU; of units, log-probabilities per decision."""
-    log_probs, values = [torch.zeros(0)], [torch.zeros(0)]
+    log_probs, values = [torch.zeros(0, device=device)], [torch.zeros(0, device=device)]
     for part in chunks(leaves):
         mask = None if masks is None else masks[part].to(device)
         policy, value = network.policy_and_value([leaf[part].to(device) for leaf in leaves], mask)
-        log_probs.append(policy.log_prob(actions[part].to(device)).cpu())
-        values.append(value.cpu())
-    found = torch.cat(log_probs)
-    return actions.with_values(found) if isinstance(actions, RaggedTensor) else found, torch.cat(values)
+        log_probs.append(policy.log_prob(actions[part].to(device)))
+        values.append(value)
+    found = torch.cat(log_probs).cpu()
+    return actions.with_values(found) if isinstance(actions, RaggedTensor) else found, torch.cat(values).cpu()
 
 
 def values_of(network: Any, leaves: list[Any], device: torch.device) -> Tensor:
     """V [N] of leaves, on the CPU; of no leaves, an empty tensor."""
     ragged = any(isinstance(leaf, RaggedTensor) for leaf in leaves)
     parts = chunks(leaves) if ragged else [slice(None)] * bool(leaves)
-    values = [network.value([leaf[part].to(device) for leaf in leaves]).cpu() for part in parts]
-    return torch.cat([torch.zeros(0), *values])
+    values = [network.value([leaf[part].to(device) for leaf in leaves]) for part in parts]
+    return torch.cat([torch.zeros(0, device=device), *values]).cpu()
 
 
 def chunks(leaves: Sequence[Any]) -> Iterator[slice]:
@@ -345,14 +345,16 @@ class OpenTransitions:
         if not (kept := self._kept):
             return batch, played
         none, zeros = np.zeros_like(kept["active"]), np.zeros_like(kept["rewards"])
-        values = kept["batch"].values.numpy()
+        first = kept["batch"]
+        values = first.values.numpy()
+        moved = (leaf.to(new.device) for leaf, new in zip(first.observations, batch.observations, strict=True))
         before = {**kept, "values": values, "terminated": none, "truncated": none, "final_values": zeros}
         longer = {
             name: np.concatenate([before[name][None], rest])
             for name, rest in played._asdict().items()
             if name in before and rest is not None
         }
-        return Batch.cat([kept["batch"], batch]), played._replace(**longer)
+        return Batch.cat([first.replace(observations=tuple(moved)), batch]), played._replace(**longer)
 
     def keep(self, batch: Batch, played: Trajectories, opened: Flags) -> None:
         """Keeps the transitions that are still open [T, B], at most one of each row, instead of those from before."""
@@ -438,6 +440,12 @@ class Rollout:
         self.active[0] = self.active[-1]
         if self.given is not None:
             self.given[0] = self.given[-1]
+
+    def pin(self) -> None:
+        """Moves observations to memory that a GPU reads by itself, see `Storage.pin`."""
+        self._observed.pin()
+        if self._memory is not None:
+            self._memory = self._observed.leaves[-1]
 
     def add(self, t: int, actions: Any, *step: Any, rows: slice = _ALL) -> None:
         """Takes tick `t` of some rows: actions [B, ...] as learned from, and what `env.step` returned."""

@@ -64,8 +64,8 @@ class BufferPool:
 class MLP(nn.Sequential):
     """Linear layers [N, inputs] -> [N, outputs] with an activation after each but the last.
 
-    Where autograd records, a call is that of any `Sequential`. Else there is back-propagation by hand (Rumelhart et al.
-    1986, doi 10.1038/323533a0):
+    Where autograd records, and on a GPU, a call is that of any `Sequential`. Else there is back-propagation by hand
+    (Rumelhart et al. 1986, doi 10.1038/323533a0):
 
         forward    x_0 -> x_1 = f(x_0 W_0' + b_0) -> ... -> x_k W_k' + b_k, and every x_i is kept
         backward   from the last layer to the first, with g the gradient of the loss with respect to its outputs:
@@ -88,8 +88,8 @@ class MLP(nn.Sequential):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """The outputs [N, outputs] of inputs [N, inputs]."""
-        if torch.is_grad_enabled():
-            return super().forward(inputs)  # type: ignore[no-any-return, no-untyped-call]
+        if torch.is_grad_enabled() or not inputs.is_cpu or torch.is_autocast_enabled("cpu"):
+            return super().forward(inputs).to(self._layers[-1][0].dtype)  # type: ignore[no-any-return, no-untyped-call]
         if inputs.shape[0] > FEW:
             return self._trace(inputs)[-1]
         for weight, bias in self._layers[:-1]:
@@ -262,6 +262,9 @@ class Image(nn.Module):
 
     def forward(self, leaf: Tensor) -> Tensor:
         pixels = leaf if self._channels_first else leaf.permute(0, 3, 1, 2)
+        if torch.is_autocast_enabled(leaf.device.type):  # bfloat16 holds all bytes exactly
+            pixels = pixels.to(torch.bfloat16, memory_format=torch.channels_last)
+            return functional.relu(self.linear(self.layers(pixels * self._scale)))
         hidden = self.layers(pixels.to(torch.float32) * self._scale)
         return functional.relu(self.linear(hidden))
 

@@ -43,7 +43,8 @@ from torch.optim import Optimizer
 from arena.errors import ConfigError
 from arena.game.spaces import leaf_spaces
 from arena.group.group import Group
-from policies.common.algorithm import ACTING, EXPLORING, check_no_units, device_of
+from policies.common.algorithm import ACTING, EXPLORING, check_no_units
+from policies.common.devices import device_of
 from policies.common.tensors import misfit
 from policies.networks.heads import check_choices
 from policies.sb3.archive import pack, unpack

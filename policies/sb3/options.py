@@ -68,7 +68,7 @@ _DESCRIPTIONS = {  # of parameters that are written in another way than in Pytho
     "action_noise": "{kind: normal, sigma: 0.1}, or {kind: ornstein_uhlenbeck, sigma: 0.2, theta: 0.15}; null: none",
     "target_kl": "an update ends early where the KL divergence is larger; null: never. For a worker alone",
     "policy_kwargs": "of the library's policy, classes as text, as {net_arch: [64, 64]}",
-    "device": "cpu, cuda, or auto: cuda where there is one",
+    "device": "cpu, cuda, cuda:1, or auto: cuda if there is one",
     "log_every": "ticks, at least, from one line of metrics to the next",
     "check_every": "lines of metrics between checks that all workers hold equal weights; 0: never",
 }

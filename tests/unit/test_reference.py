@@ -20,9 +20,8 @@ from envs.matrix import GAMES
 
 OURS = [name for name, entry in registry.ALGORITHMS.items() if not entry.extra]
 UNUSED = {
-    **dict.fromkeys(
-        ("mappo", "hppo"), ("recurrent", "hidden_size", "sequence_length", "encoder", "extra_loss", "transformer")
-    ),
+    "mappo": (JOINT := ("recurrent", "hidden_size", "sequence_length", "encoder", "extra_loss", "transformer")),
+    "hppo": (*JOINT, "cuda_graphs"),
     **dict.fromkeys(("maddpg", "masac"), ("encoder",)),
 }
 ROOT = Path(arena.__file__).parent.parent

@@ -20,7 +20,7 @@ from damaged_folders import without_checksums
 from fakes import all_equal
 from gpu import needs_cuda
 from in_process import one_match, play
-from policies.common.algorithm import device_of
+from policies.common.devices import device_of
 
 DUEL = {"make": "touchdown", "kwargs": {"team_size": 1, "max_steps": 20}}
 IMAGES = {"make": "touchdown", "kwargs": {**DUEL["kwargs"], "blue_obs": "image", "red_obs": "image"}}  # type: ignore[dict-item]
@@ -32,6 +32,8 @@ GAMES: dict[str, tuple[Any, str, dict[str, Any]]] = {
     "memory": (DUEL, "ppo", {**PPO, "recurrent": "gru", "sequence_length": 4}),
     "units": (SKIRMISH, "ppo", {**PPO, "transformer": {"d_model": 16}}),
     "sac": ({"make": "gymnasium:Pendulum-v1"}, "sac", {"learning_starts": 40, "batch_size": 32}),
+    "images, bf16, recorded": (IMAGES, "ppo", {**PPO, "precision": "bf16", "cuda_graphs": True}),
+    "images, acting on the cpu": (IMAGES, "ppo", {**PPO, "device": {"act": "cpu", "learn": "cuda"}}),
     "dqn, images": (IMAGES, "dqn", {"learning_starts": 40, "batch_size": 16, "buffer_size": 500}),
     "a library's": ({"make": "gymnasium:CartPole-v1"}, "sb3:DQN", {"learning_starts": 40, "batch_size": 32}),
 }
@@ -40,7 +42,10 @@ GAMES: dict[str, tuple[Any, str, dict[str, Any]]] = {
 def learning(name: str, device: str) -> dict[str, Any]:
     """Two copies of one game; its second side, if there is one, plays at random."""
     game, algorithm, options = GAMES[name]
-    policies: dict[str, Any] = {"learner": {"algorithm": algorithm, "options": {**options, "device": device}}}
+    sync = "samples" if "device" in options else "gradients"
+    policies: dict[str, Any] = {
+        "learner": {"algorithm": algorithm, "sync": sync, "options": {"device": device, **options}}
+    }
     if not game["make"].startswith("gymnasium:"):
         policies["random"] = {"algorithm": "random"}
     return one_match(game, policies, ticks=80, checkpoint_every=40, match={"lanes": 4, "copies": 2})
@@ -59,12 +64,40 @@ def test_run_resumed_on_a_gpu_equals_an_uninterrupted_one(tmp_path: Path, name: 
     assert all_equal(checkpoint.load(folder.checkpoints_path("learner")).state, learned)
 
 
+@needs_cuda
+@pytest.mark.parametrize("precision", ["float32", "bf16"])
+@pytest.mark.parametrize("algorithm", ["ppo", "a2c", "mappo"])
+def test_recorded_calls_on_a_gpu_give_the_bits_of_calls(tmp_path: Path, algorithm: str, precision: str) -> None:
+    found = []
+    for graphs in (False, True):
+        options = {"n_steps": 10, "device": "cuda", "precision": precision, "cuda_graphs": graphs}
+        game = {"make": "touchdown", "kwargs": {**IMAGES["kwargs"], "team_size": 2}}
+        policies = {"learner": {"algorithm": algorithm, "options": options}, "random": {"algorithm": "random"}}
+        seats = ["learner"] * 2 + ["random"] * 2
+        config = one_match(game, policies, ticks=80, seats=seats, match={"lanes": 4})
+        found.append(checkpoint.load(play(config, tmp_path).folder.checkpoints_path("learner")).state)
+    assert all_equal(*found)
+
+
+@pytest.mark.parametrize(
+    "trained_on",
+    [
+        {"device": "cuda"},
+        {"device": "cuda:1", "precision": "bf16", "deterministic": False, "cuda_graphs": True},
+        {"device": {"act": "cpu", "learn": "cuda"}, "precision": "bf16"},
+    ],
+    ids=str,
+)
 def test_policy_trained_on_a_gpu_plays_on_a_machine_without_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    trained_on: dict[str, Any],
 ) -> None:
     folder = play(learning("numbers", "cpu"), tmp_path).folder
     data = yaml.safe_load(folder.config.read_text())
-    data["policies"]["learner"]["options"]["device"] = "cuda"
+    data["policies"]["learner"] |= {"sync": "samples"}
+    data["policies"]["learner"]["options"] |= trained_on
     without_checksums(folder.path)
     folder.config.write_text(yaml.safe_dump(data))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
@@ -91,5 +124,7 @@ def test_algorithm_settings_of_the_process_are_restored(monkeypatch: pytest.Monk
         device_of("cuda")
         assert torch.are_deterministic_algorithms_enabled()
         assert not torch.backends.cuda.mem_efficient_sdp_enabled()
+        assert not torch.backends.cudnn.allow_tf32
+    assert torch.backends.cudnn.allow_tf32
     assert not torch.are_deterministic_algorithms_enabled()
     assert torch.backends.cuda.mem_efficient_sdp_enabled()

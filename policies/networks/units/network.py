@@ -130,7 +130,7 @@ class ChoiceHead(nn.Module):
 
     def forward(self, x: Tensor, tokens: Tokens, shown: ChoiceTensors) -> OfferedActions:
         """What the actors choose from; `x` are all tokens [M, d_model]."""
-        logits = self.linear(x.index_select(0, tokens.places(shown.actors)))
+        logits = self.linear(x.index_select(0, tokens.places(shown.actors))).to(self.linear.weight.dtype)
         if shown.mask is not None:
             logits = logits.masked_fill(shown.mask.values == 0, FORBIDDEN)
         return OfferedActions(shown.actors, logits)
@@ -159,6 +159,7 @@ class SelectHead(nn.Module):
             torch.from_numpy(index).to(x.device) for index in (actor, np.repeat(begins, choices) + place, place)
         )
         pairs = (queries.index_select(0, actor_index) * keys.index_select(0, key_index)).sum(-1) * self._scale
+        pairs = pairs.to(self.key.weight.dtype)
         if shown.mask is not None:
             pairs = pairs.masked_fill(shown.mask.values == 0, FORBIDDEN)
         logits = pairs.new_full((len(choices), int(choices.max(initial=1))), FORBIDDEN)
@@ -230,5 +231,6 @@ class UnitActorCritic(UnitActor):
     def _values(self, x: Tensor, tokens: Tokens) -> Tensor:
         """The critic of the mean of each row's tokens; its layer is linear, so the mean is taken of its outputs."""
         shares = torch.from_numpy((1 / np.maximum(tokens.lengths, 1)).astype(np.float32)).to(x.device)
-        sums = x.new_zeros(len(tokens.lengths)).index_add(0, tokens.rows, x @ self.critic.weight[0])
+        values = (x @ self.critic.weight[0]).to(self.critic.weight.dtype)
+        sums = values.new_zeros(len(tokens.lengths)).index_add(0, tokens.rows, values)
         return sums * shares + self.critic.bias
