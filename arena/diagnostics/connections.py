@@ -7,6 +7,9 @@ host without power. Imports no NumPy: the watchdog process uses this module too.
 from __future__ import annotations
 
 import os
+import re
+import socket
+import struct
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,8 +18,8 @@ _RETRANSMITS = "01"  # the timer that runs: data has been sent and is not acknow
 _MOST_ATTEMPTS = 6  # the pauses double, from 0.2 s on a local network: measured 7 to 16 s after a cut
 
 
-def is_cut_off(pid: int) -> bool:
-    """Whether the other end of a TCP connection of a process acknowledges nothing; False if unknown.
+def cut_off_from(pid: int) -> str | None:
+    """The address at the other end of a TCP connection of a process which acknowledges nothing; None if unknown.
 
     A process at the other end that is stopped is no cut: its system acknowledges.
 
@@ -27,11 +30,12 @@ def is_cut_off(pid: int) -> bool:
         for entry in os.scandir(f"/proc/{pid}/fd"):
             with suppress(FileNotFoundError):  # closed meanwhile
                 sockets.add(os.readlink(entry))
-    for family in ("tcp", "tcp6"):
+    for table, family in (("tcp", socket.AF_INET), ("tcp6", socket.AF_INET6)):
         with suppress(OSError):
-            for line in Path(f"/proc/{pid}/net/{family}").read_text().splitlines()[1:]:
-                _, _, _, state, _, timer, attempts, _, _, inode, *_ = line.split()
+            for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
+                _, _, remote, state, _, timer, attempts, _, _, inode, *_ = line.split()
                 resent = timer.partition(":")[0] == _RETRANSMITS and int(attempts, 16) >= _MOST_ATTEMPTS
                 if state == _ESTABLISHED and resent and f"socket:[{inode}]" in sockets:
-                    return True
-    return False
+                    words = re.findall("[0-9A-F]{8}", remote.partition(":")[0])  # of 32 bits, in this machine's order
+                    return socket.inet_ntop(family, b"".join(struct.pack("=I", int(word, 16)) for word in words))
+    return None

@@ -35,16 +35,22 @@ def parse_hosts(text: str) -> tuple[Host, ...]:
     """`a:4,b:4` as hosts; a host without a number has one slot.
 
     Raises:
-        ConfigError: the text does not have this form, or names a host twice.
+        ConfigError: the text does not have this form, or names a host twice or without slots.
     """
-    matches = [_HOST.fullmatch(part.strip()) for part in text.split(",")]
-    hosts = [Host(match[1], int(match[2] or 1)) for match in matches if match]
-    names = {host.name for host in hosts}
-    if len(names) < len(matches) or not all(host.slots for host in hosts):
-        raise ConfigError(
-            f"expected hosts and slots, each host once, such as a:4,b:4, got {text!r:.80}", path="--hosts"
-        )
-    return tuple(hosts)
+    hosts: dict[str, Host] = {}
+    for part in text.split(","):
+        match = _HOST.fullmatch(part.strip())
+        if match is None:
+            raise ConfigError(
+                f"expected hosts and their slots, such as a:4,b:4, got {part!r:.80} in {text!r:.80}", path="--hosts"
+            )
+        host = Host(match[1], int(match[2] or 1))
+        if not host.slots:
+            raise ConfigError(f"host {host.name} has 0 slots: give it at least 1, or leave it out", path="--hosts")
+        if host.name in hosts:
+            raise ConfigError(f"host {host.name} is named twice; name it once, with all its slots", path="--hosts")
+        hosts[host.name] = host
+    return tuple(hosts.values())
 
 
 def allocated(environment: Mapping[str, str]) -> tuple[Host, ...]:
@@ -106,8 +112,8 @@ def shares(hosts: Sequence[Host], ranks: int) -> tuple[Share, ...]:
     slots = sum(host.slots for host in hosts)
     if ranks > slots:
         raise ConfigError(
-            f"{pluralize(len(hosts), 'host')} with {pluralize(slots, 'slot')} in all cannot take {ranks} processes; "
-            f"ask for more tasks, or let fewer processes host several roles each: --ranks {slots}"
+            f"{pluralize(len(hosts), 'host')} with {pluralize(slots, 'slot')} in all cannot take {ranks} ranks; ask "
+            f"for more slots (tasks in SLURM), or let fewer ranks host several roles each: --ranks {slots}"
         )
     found, first = [], 0
     for host in hosts:

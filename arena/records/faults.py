@@ -1,6 +1,7 @@
 """Faults that a run has survived: `faults.jsonl`, a line per fault, written by the root.
 
-Every line has `time` (ISO 8601, UTC) and `kind`; the rest depends on the kind:
+Every line has `time` (ISO 8601, UTC), `kind` and `hosts`, the names of the hosts on which something has failed (empty:
+not known; earlier versions have no such field); the rest depends on the kind:
 
     process       ranks (that died), done, replayed (ticks on record that are played again), seconds (from the death
                   until all roles were ready again)

@@ -153,10 +153,11 @@ class RunFolder:
         is_config = path.is_file() or (path.suffix in (".yaml", ".yml") and not path.is_dir())
         return None if is_config else cls.existing(path)
 
-    def remove_unbegun(self, *, whole: bool) -> None:
+    def remove_unbegun(self, made: str) -> None:
         """Removes what `open` has made for a run that has not begun, and the logs; does nothing if a run has begun.
 
-        If `whole`, the folder itself as well, unless something else is in it.
+        `made`: the outermost folder that was made for the run, which is removed unless something else is in it; empty:
+        not even the run folder was.
         """
         if self.config.exists() or self.episodes.exists():
             return
@@ -164,9 +165,11 @@ class RunFolder:
             shutil.rmtree(part, ignore_errors=True)
         for file in (self.rounds, self.tournament, self.lock):
             file.unlink(missing_ok=True)
-        if whole:
-            with suppress(OSError):  # what else is in it is not ours
-                self.path.rmdir()
+        with suppress(OSError):  # what else is in one is not ours
+            for folder in (self.path, *self.path.parents) if made else ():
+                folder.rmdir()
+                if folder == Path(made):
+                    break
 
     @property
     def may_be_starting(self) -> bool:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
-from arena.errors import MISTAKE
+from arena.errors import MISTAKE, listed
 from arena.plan.plan import Role
 from arena.records.atomic import private, writing
 from arena.roles.protocol import Failed
@@ -186,5 +186,5 @@ def direct_output(log: Path) -> None:
 
 def log_roles(run: Run, roles: tuple[Role, ...], rank: int) -> None:
     """Logs what this process hosts in a stage."""
-    hosted = ", ".join(map(run.describe, roles)) or "nothing: the plan has no role for this process"
+    hosted = listed([*map(run.describe, roles)]) or "nothing: the plan has no role for this process"
     _log.info("%shosts %s", f"{run.plan.place(rank)} " if run.plan.hosts else "", hosted)

@@ -9,7 +9,7 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 Present = Callable[[Run, Scoreboard], None]
 """Shows the result of a run."""
 _LOCK_SECONDS = 60.0  # until the lock of a dead root on another host is released, at most
+_MOST_HOSTS = 8  # in a line
 _LAUNCHER_ENDS = (
     "arena: {{signal}} from the MPI launcher: Open MPI's ends its processes at once, and {hint}; SIGUSR1 to the "
     "launcher saves the run first"
@@ -123,9 +124,7 @@ class Leader:
         """Locks the run folder until the run ends, and logs into it; after a death, goes back to the boundary."""
         log_to_folder(run)
         if run.plan.hosts:
-            counts = Counter(run.plan.hosts).items()
-            on = ", ".join(f"{host} ({pluralize(count, 'process', 'processes')})" for host, count in counts)
-            self._output.say(f"on {on}; {crossing_text(run.plan)}")
+            self._output.say(f"on {_hosts_text(run.plan.hosts)}; {crossing_text(run.plan)}")
         self.lock(run)
         if self._restart is not None and run.begun:
             self._restart = self._restart._replace(replayed=forget(run))
@@ -262,6 +261,14 @@ class Leader:
             self._output.say(log_death(run, restart))
 
 
+def _hosts_text(hosts: Sequence[str]) -> str:
+    """`n0 (2 processes), n1 (1 process)`; of many hosts the first and the last one. `hosts`: by rank."""
+    counts = Counter(hosts)
+    if len(counts) > _MOST_HOSTS:
+        return f"{len(counts):,} hosts, {hosts[0]} .. {hosts[-1]} ({len(hosts):,} processes)"
+    return ", ".join(f"{host} ({pluralize(count, 'process', 'processes')})" for host, count in counts.items())
+
+
 def play_legs(
     scheduler: RoleScheduler,
     roles: Iterable[Role],
@@ -364,13 +371,19 @@ def log_death(run: Run, restart: Restart) -> str:
     Raises:
         WriteError: the fault log cannot be written.
     """
-    hosted = on_hosts(run.plan, restart.hosts).ranks
-    roles = [run.describe(role) for rank in restart.ranks for role in hosted[rank]]
+    hosted = on_hosts(run.plan, restart.hosts).ranks if restart.hosts else ()
+    roles = [run.describe(role) for rank in restart.ranks if hosted for role in hosted[rank]]
     who = f"{restart.cause} ({shorten(roles)})" if roles else restart.cause
     text = f"{who}; started again with {pluralize(run.plan.processes, 'process', 'processes')}"
     text += f", back to tick {run.leg.start}, {pluralize(restart.replayed, 'tick')} to be played again"
     seconds = round(max(0.0, time.time() - restart.died), 3)
     _log.warning("%s", text)
-    fields = {"ranks": restart.ranks, "done": text, "replayed": restart.replayed, "seconds": seconds}
+    fields = {
+        "ranks": restart.ranks,
+        "hosts": restart.where,
+        "done": text,
+        "replayed": restart.replayed,
+        "seconds": seconds,
+    }
     log_fault(run.folder.faults, FaultKind.PROCESS, fields)
     return f"{text}; {seconds:.2f} s lost"

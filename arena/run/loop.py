@@ -19,14 +19,14 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from arena import registry
-from arena.errors import MISTAKE, ConfigError, Origin, listed
+from arena.errors import MISTAKE, ConfigError, Origin, WriteError, listed
 from arena.plan.plan import Role, RoleKind, place
 from arena.records.atomic import private, writing
 from arena.roles.perform import failure_of, run_role
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from arena.transport.mpi import World
 
 _APPEAR_SECONDS = 10.0  # for a new file to appear on other hosts: network file systems remember what was not there
+_LOCAL = {"btrfs", "ext2", "ext3", "ext4", "overlay", "ramfs", "tmpfs", "xfs"}  # file systems that remember nothing
 _LOOK_SECONDS = 0.1
 _ABORT_SECONDS = 5.0  # after which a failed process ends the run, if root or launcher have not done so
 
@@ -111,31 +112,46 @@ def _seen_by_all(run: Run, processes: Processes, hosts: Sequence[str]) -> Run | 
     On a host that does not see it, checkpoints and logs would go into another folder of the same name. Rank 0 makes a
     file, whose name no process knows before, and every rank looks for it. `hosts`: of the ranks.
     """
-    path: Path | None = None
+    made: Path | str = run.folder.logs / f".{secrets.token_hex(8)}"
     if processes.rank == 0:
-        path = run.folder.logs / f".{secrets.token_hex(8)}"
-        with writing(path):
-            os.close(private(str(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL))
-    path = processes.share(path)
-    end = time.monotonic() + _APPEAR_SECONDS
-    while not (is_there := os.path.exists(path)) and time.monotonic() < end:  # `os.path`: False also after an error
-        time.sleep(_LOOK_SECONDS)
-    without = sorted({host for host, found in zip(hosts, processes.collect(is_there), strict=True) if not found})
-    if processes.rank == 0:
-        path.unlink()
-    if not without:
+        try:
+            with writing(Path(made)):
+                os.close(private(str(made), os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+        except WriteError as error:
+            made = str(error)
+    made = processes.share(made)
+    problem = made if isinstance(made, str) else ""
+    if not problem:
+        end = time.monotonic() + _APPEAR_SECONDS
+        # `os.path`: False also after an error
+        while not (is_there := os.path.exists(made)) and time.monotonic() < end and _file_system(made) not in _LOCAL:
+            time.sleep(_LOOK_SECONDS)
+        without = sorted({host for host, found in zip(hosts, processes.collect(is_there), strict=True) if not found})
+        if without:
+            problem = (
+                f"host{'s' * (len(without) > 1)} {listed(without)} cannot see the run folder {run.path} of host "
+                f"{hosts[0]}: every host needs it under the same path, on a file system that all share; name one with "
+                "--run-dir, or start the arena there"
+            )
+        if processes.rank == 0:
+            Path(made).unlink(missing_ok=True)
+    if not problem:
         return run
     if processes.rank == 0:
         from arena.run.prepare import abandon
 
         abandon(run)
-    return Failed(
-        f"root, {place(0, hosts)}",
-        f"host{'s' * (len(without) > 1)} {listed(without)} cannot see the run folder {run.path} of host {hosts[0]}: "
-        "every host needs it under the same path, on a file system that all share; name one with --run-dir, or start "
-        "the arena there",
-        exit_code=MISTAKE,
-    )
+    return Failed(f"root, {place(0, hosts)}", problem, exit_code=MISTAKE)
+
+
+def _file_system(path: Path | str) -> str:
+    """The type of the file system on which a path would be, as `ext4`; empty if not known."""
+    with suppress(OSError):  # without `/proc`
+        device = os.stat(next(folder for folder in Path(path).parents if folder.exists())).st_dev
+        for line in Path("/proc/self/mountinfo").read_text().splitlines():
+            if line.split()[2] == f"{os.major(device)}:{os.minor(device)}":
+                return line.partition(" - ")[2].split()[0]
+    return ""
 
 
 class RunLoop:

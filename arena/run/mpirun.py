@@ -23,10 +23,11 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Any, NamedTuple, Protocol
 
-from arena.diagnostics.connections import is_cut_off
+from arena.diagnostics.connections import cut_off_from
 from arena.diagnostics.start_folder import anchored
-from arena.errors import MISTAKE, ConfigError
+from arena.errors import MISTAKE, ConfigError, listed
 from arena.plan.hosts import Host, allocated, shares
+from arena.records.atomic import private
 from arena.records.lock import lock_descriptor
 from arena.roles.stop import ENDING_SIGNALS, ONE_REQUEST_SECONDS, handled_signals, takes_signals
 from arena.run import remote_hosts
@@ -35,7 +36,7 @@ from arena.run.segments import JOB_FOLDER, MPICH, SHARED_MEMORY, find_unmapped
 from arena.terminal.output import Escapes
 
 _UNDER_A_LAUNCHER = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "PMI_ID", "MPI_LOCALRANKID")
-_REPORTS_VARIABLE = "ARENA_REPORTS"  # set if the starting process reads reports
+_REPORTS_VARIABLE = "ARENA_REPORTS"  # set if the starting process reads reports, to its node
 REPORT_MARK = "arena-report: "  # before a report, which is one line of JSON on stderr
 EVENTS_VARIABLE = "ARENA_EVENTS"  # set if rank 0 writes events instead of a display
 EVENT_MARK = "arena-event: "  # before an event, which is one line of JSON on stderr
@@ -85,11 +86,13 @@ REPORT_SECONDS = 5.0  # between two lines about a start that takes long
 _LOOK_SECONDS = 0.1  # between two looks at signals, and at a launcher that may be stuck
 _LOOK_AT_LINKS_SECONDS = 1.0  # between two looks at the launcher's connections to other hosts
 _BATCH_SYSTEMS = ("SLURM_JOB_ID", "PBS_NODEFILE", "LSB_DJOB_HOSTFILE", "PE_HOSTFILE")  # set in their allocations
+_MOST_LINES = 100  # of the launcher, kept until there is a run folder
 _SHOW_CURSOR = "\x1b[?25h"  # ECMA-48 with DEC's private modes
 _RULE = re.compile(r"-{60,}\s*$")  # an unterminated line of a process may stand before it
+_OF_HOST = re.compile(r"\[(?:[\w:]+@)?([\w-]+)[\w.-]*(?::\d+)*\] ")  # before a line of MPI or its launcher
 _LAUNCHER_LINES = re.compile(
     r"Abort\(\d+\) on node \d+ .*MPI_Abort|"  # MPICH's whole banner
-    r"\[warn\] Epoll |\[\S+\] (pmix_ptl_base|pmix_ifinit|ptl_tool): |"  # of libraries that MPI uses
+    r"\[warn\] Epoll |"  # of a library that MPI uses
     r"\d+ more process(es)? ha(s|ve) sent help message|"
     r"prterun: pthread_mutex_lock|"  # the launcher's assertion, when many processes end at once
     r"NBC_Progress: an error \d+ was found|Error in NBC_Start_round"  # of Open MPI, when a process has died
@@ -229,6 +232,11 @@ def started_by_us() -> bool:
     return _REPORTS_VARIABLE in os.environ
 
 
+def started_from_another_host() -> bool:
+    """Whether an `arena train` on another host has started the launcher of this process."""
+    return os.environ.get(_REPORTS_VARIABLE, _this_node()) != _this_node()
+
+
 def report(stream: IO[str], **facts: object) -> None:
     """Reports facts about this process and the run, see `LauncherOutput`, to the `arena train` that has started it."""
     if started_by_us():
@@ -259,10 +267,10 @@ class StartedProcess(NamedTuple):
 
 
 def _this_node() -> str:
-    try:
-        return f"{os.uname().nodename} {os.readlink('/proc/self/ns/pid')}"
-    except OSError:
-        return ""
+    host, processes = os.uname().nodename, ""
+    with suppress(OSError):  # without `/proc`
+        processes = os.readlink("/proc/self/ns/pid")
+    return f"{host} {processes}"
 
 
 class ProcessWatch:
@@ -361,7 +369,7 @@ class Known:
     """What rank 0 has reported about the run, also before its processes were started again."""
 
     folder: str | None = None
-    made: bool = False  # the folder
+    made: str = ""  # the outermost folder made for it; empty: none was
     begun: bool = False
 
 
@@ -376,13 +384,15 @@ class LauncherOutput:
     joined: bool = False  # all processes of the run have joined: MPI lets none continue before
     prepared: bool = False  # rank 0 has prepared the run
     unconnected: bool = False  # the launcher has found no network interface
-    started: Counter[str] = field(default_factory=Counter)  # processes, by host
+    hosts: dict[int, str] = field(default_factory=dict)  # of the processes that have started, by rank
     reason: bool = False  # a process has written why the run has ended
     rank: str = ""  # of the process that has ended first, by the launcher; empty if it has named none
     node: str = ""  # of that process
     daemon: str = ""  # the host of a daemon that the launcher has lost
-    cut_off: bool = False  # the launcher, from another host
+    cut_off: str | None = None  # the address of a host from which the launcher is cut off
     mistake: bool = False  # the reason is a mistake of the user
+    unlogged: list[str] = field(default_factory=list)  # lines of the launcher that are not in its log yet
+    explanation: list[str] = field(default_factory=list)  # its lines from before the processes had joined, no banners
     listener: Listener | None = None  # receives all output instead of the console
 
     @property
@@ -395,6 +405,21 @@ class LauncherOutput:
         self.stream.write(f"{text}\n")
         self.stream.flush()
 
+    def keep(self, lines: Sequence[str], *, explains: bool = False) -> None:
+        """Keeps lines of the launcher, in its log as soon as there is a run folder; `explains`: they are no banner."""
+        if explains and not self.joined:
+            self.explanation = [*self.explanation, *lines][-_MOST_LINES:]
+        self.unlogged = [*self.unlogged, *lines][-_MOST_LINES:]
+        if self.known.folder is not None and self.unlogged:
+            try:
+                with open(Path(self.known.folder, "logs", "launcher.log"), "a", opener=private) as log:
+                    log.writelines(self.unlogged)
+            except FileNotFoundError:  # a run that does not begin leaves no folder
+                return
+            except OSError:
+                self.stream.writelines(self.unlogged)
+            self.unlogged = []
+
     @property
     def status(self) -> int | None:
         """The exit status that the run's own messages imply; None: there are none."""
@@ -405,39 +430,41 @@ class LauncherOutput:
     @property
     def places(self) -> str:
         """` (n0: 2, n1: 1)`, where how many processes have started; empty if all are on this host."""
-        if self.started.keys() <= {os.uname().nodename, ""}:  # "": not known
+        counts = Counter(self.hosts.values())
+        if counts.keys() <= {os.uname().nodename}:
             return ""
-        return f" ({', '.join(f'{host}: {count}' for host, count in sorted(self.started.items()))})"
+        return f" ({listed([f'{host}: {count}' for host, count in sorted(counts.items())])})"
 
     def is_death(self, *, again: bool) -> bool:
         """Whether a process of the run has died: it has ended without a reason; `again`: they were started before."""
-        begun = bool(self.started or self.rank or again)
+        begun = bool(self.hosts or self.rank or again)
         return begun and not (self.reason or self.ended or self.unstarted or self.unconnected)
 
     @property
     def dead(self) -> list[int]:
         """The ranks that have died first; none if it was MPI's daemon, or is not known."""
         # The processes of this host that have ended first were ended by the launcher, if it names another host.
-        if self.cut_off or _is_elsewhere(self.daemon):
+        if self.cut_off is not None or _is_elsewhere(self.daemon):
             return []
         if not self.watched.dead or _is_elsewhere(self.node):
             return [int(self.rank)] if self.rank else []
         return sorted({each.rank for each in self.watched.dead if each is not None})
 
-    def cause(self, status: int) -> str:
-        """Who has died, and where."""
+    def cause(self, status: int) -> tuple[str, str]:
+        """Who has died, and on which host."""
         here, ranks = os.uname().nodename, self.dead
-        if self.cut_off:
-            return f"the MPI launcher on {here} was cut off from another host"
+        if self.cut_off is not None:
+            return f"the MPI launcher on {here} was cut off from {self.cut_off}", self.cut_off
         if status < 0 and not ranks:  # else it was killed because it did not end after the death
-            return f"the MPI launcher on {here} has died of {signal.Signals(-status).name}"
-        if not ranks and (self.daemon or self.watched.dead):
-            return f"an MPI daemon on {self.daemon or here} has died"
+            return f"the MPI launcher on {here} has died of {signal.Signals(-status).name}", here
+        place = self.daemon or here
         if not ranks:
-            return "a process has died"
-        names = f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}"
+            is_daemon = self.daemon or self.watched.dead
+            return (f"an MPI daemon on {place} has died", place) if is_daemon else ("a process has died", "")
+        names = f"rank{'s' * (len(ranks) > 1)} {listed([*map(str, ranks)])}"
         place = self.node if self.node and (_is_elsewhere(self.node) or not self.watched.dead) else here
-        return f"{names} on {place} {'have' if len(ranks) > 1 else 'has'} died"
+        place = self.hosts.get(ranks[0], place)
+        return f"{names} on {place} {'have' if len(ranks) > 1 else 'has'} died", place
 
     def listen(self, lines: Iterable[str]) -> Iterator[str]:
         """Notes what the lines of stderr say, and yields the lines that are not meant for this process."""
@@ -452,8 +479,8 @@ class LauncherOutput:
                 except (ValueError, TypeError):  # the line is damaged, or is a game's own
                     pass
                 else:
-                    self.started.update(process.node.partition(" ")[0] for process in started)
                     for process in started:
+                        self.hosts[process.rank] = process.node.partition(" ")[0]
                         self.watched.add(process)
                     for name, value in facts.items():
                         self.prepared = self.prepared or name not in ("joined", "ended")
@@ -476,10 +503,11 @@ def _is_elsewhere(host: str) -> bool:
     return bool(host) and host.partition(".")[0] != os.uname().nodename.partition(".")[0]
 
 
-def without_banners(lines: Iterable[str]) -> Iterator[str]:
-    """A launcher's stderr without the framed paragraphs in which it reports that a process has failed.
+def without_launcher(lines: Iterable[str], output: LauncherOutput) -> Iterator[str]:
+    """A launcher's stderr without what launcher and MPI write themselves, which `output` keeps.
 
-    The arena writes a more exact message; other paragraphs of the launcher stay.
+    These are framed paragraphs, known lines, and lines that begin with the name of a host. Paragraphs that report that
+    a process has failed, and known lines, explain nothing: the arena writes a more exact message.
     """
     frame: list[str] = []
     for text in lines:
@@ -490,16 +518,19 @@ def without_banners(lines: Iterable[str]) -> Iterator[str]:
         if rule is not None:
             if len(frame) > 1:
                 frame.append(line)
-                if not any(banner in text for text in frame for banner in _BANNERS):
-                    yield from frame
+                output.keep(frame, explains=not any(banner in text for text in frame for banner in _BANNERS))
                 frame = []
             else:
                 frame = [line]
         elif frame:
             frame.append(line)
-        elif not _LAUNCHER_LINES.match(line):
+        elif _LAUNCHER_LINES.match(line):
+            output.keep([line])
+        elif (found := _OF_HOST.match(line)) and found[1] in {os.uname().nodename, *output.hosts.values()}:
+            output.keep([line], explains=True)
+        else:
             yield line
-    yield from frame if len(frame) > 1 else ()
+    output.keep(frame, explains=len(frame) > 1)
 
 
 # ------------------------------------------------------------------------------------------------------------- the run
@@ -509,11 +540,12 @@ class Restart(NamedTuple):
     """The death after which the processes of a run were started again: what the launcher tells the new ones."""
 
     folder: str  # of the run
-    made: bool  # the folder, for this run
+    made: str  # the outermost folder made for the run; empty: none was
     begun: bool  # as far as the launcher knows: the folder has the run's configuration
     ranks: tuple[int, ...]  # of the processes that have died; empty: an MPI daemon, or all processes of a host
     cause: str  # who has died, and where, for messages
-    hosts: tuple[str, ...]  # on which the processes were, by rank; equal names: on one
+    where: tuple[str, ...]  # the hosts on which this was
+    hosts: tuple[str, ...]  # on which the processes were, by rank; empty: some had not started
     died: float  # when, in seconds of the wall clock
     replayed: int = 0  # the ticks on record that are played again
 
@@ -526,7 +558,10 @@ class Restart(NamedTuple):
         """The death, removed from the environment; None: the run starts for the first time."""
         text = os.environ.pop(RESTART_VARIABLE, None)
         facts = {} if text is None else json.loads(text)
-        return cls(**{**facts, "ranks": tuple(facts["ranks"]), "hosts": tuple(facts["hosts"])}) if facts else None
+        values: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in facts.items()
+        }
+        return cls(**values) if values else None
 
 
 @dataclass
@@ -586,7 +621,7 @@ def run(
     remote_hosts.check_hosts(hosts, os.environ)
     terminal = listener is None and sys.stdout.isatty()
     variables = {
-        _REPORTS_VARIABLE: "1",
+        _REPORTS_VARIABLE: _this_node(),
         TERMINAL_VARIABLE: str(shutil.get_terminal_size().columns if terminal else 0),
         **({} if listener is None else {EVENTS_VARIABLE: "1"}),
     }
@@ -607,26 +642,29 @@ def run(
             if output.ended or (output.status is not None and status <= 0):  # the launcher has failed after the run
                 status = output.status or 0
             if signals.ending or not output.is_death(again=restart is not None):
+                if status and not (signals.ending or output.ended or output.reason):
+                    remote_hosts.check_hosts(hosts, os.environ)  # one may have been lost since
                 break
-            died, cause = output.watched.since or time.time(), output.cause(status)
-            known_hosts = used or allocated(os.environ) or (Host("", processes),)
-            before = tuple(share.host for share in shares(known_hosts, processes) for _ in share.ranks)
-            is_hung = not output.prepared and time.monotonic() - began >= START_SECONDS
-            if is_hung:
-                late = "rank 0 has not prepared the run" if output.joined else "its processes have not joined"
-                cause = f"{late} within {START_SECONDS} s{'' if output.joined else output.places}"
+            died = output.watched.since or time.time()
+            before = [output.hosts.get(rank, "") for rank in range(processes)]
             # The newest tick from which the run can go on; without the modules of its records, which import NumPy.
             files = [] if known.folder is None else Path(known.folder).glob("boundaries/*.json")
             reached = max((int(path.stem) for path in files if path.stem.isdecimal()), default=-1)
             deaths = deaths + 1 if reached == boundary else 1
             boundary = reached
+            lost: list[str] = []
             if hosts := hosts or allocated(os.environ):
                 in_use = [host.name for host in used or hosts]
                 answering = remote_hosts.answering(hosts, in_use, os.environ)  # of all: a lost one may be back
                 lost = [name for name in in_use if name not in {host.name for host in answering}]
-                if lost and answering:
-                    names = ", ".join(lost)
-                    cause = f"host {names} has been lost" if len(lost) == 1 else f"hosts {names} have been lost"
+                output.cut_off = output.cut_off and remote_hosts.name_of(output.cut_off, answering)
+            cause, place = output.cause(status)
+            is_hung = not output.prepared and time.monotonic() - began >= START_SECONDS
+            if lost and answering:
+                cause = f"host{'s' * (len(lost) > 1)} {listed(lost)} {'have' if len(lost) > 1 else 'has'} been lost"
+            elif is_hung:
+                late = "rank 0 has not prepared the run" if output.joined else "its processes have not joined"
+                cause = f"{late} within {START_SECONDS} s{'' if output.joined else output.places}"
             if is_hung and was_hung:
                 end = f"{cause}, twice in a row{'' if output.joined else '; `arena doctor` checks MPI'}"
             elif deaths > restarts:
@@ -643,11 +681,13 @@ def run(
                 sys.stdout.write(Escapes(f"{_SHOW_CURSOR}\n"))
                 sys.stdout.flush()
             if known.folder is not None:
-                restart = Restart(known.folder, known.made, known.begun, tuple(output.dead), cause, before, died)
+                where, hosted = tuple(lost or filter(None, [place])), tuple(before) if all(before) else ()
+                facts = known.folder, known.made, known.begun, tuple(output.dead), cause
+                restart = Restart(*facts, where=where, hosts=hosted, died=died)
     if known.folder is not None and known.made and not known.begun and end:
         from arena.records.folder import RunFolder  # it imports NumPy
 
-        RunFolder(known.folder).remove_unbegun(whole=True)
+        RunFolder(known.folder).remove_unbegun(known.made)
     return exit_status(status, [number for number, _ in signals.ending], output, end=end, has_resume=has_resume)
 
 
@@ -680,6 +720,8 @@ def exit_status(
         return 128 + received[0]
     if status == 0 and output.ended:
         return 0
+    if status and not (output.reason or output.unconnected or output.unstarted):
+        output.stream.writelines(output.explanation)
     if not output.joined and output.unconnected:
         output.write(
             "arena: Open MPI's launcher finds no network interface that is up, not even loopback; start the container "
@@ -758,7 +800,7 @@ def _run_once(
         def pass_on() -> None:
             assert process.stderr is not None
             with process.stderr:
-                for text in without_banners(output.listen(process.stderr)):
+                for text in without_launcher(output.listen(process.stderr), output):
                     output.stream.write(text)
                     output.stream.flush()
 
@@ -770,6 +812,7 @@ def _run_once(
         if status != 0 and not one_host:
             _kill_session(process.pid)
         reader.join(_GRACE_SECONDS)
+        output.keep([])
     if one_host and version is None and status != 0:  # MPICH keeps shared memory in the common folder
         left = [path for path, made in find_unmapped(SHARED_MEMORY, MPICH).items() if made.st_ctime >= began]
         if (
@@ -823,15 +866,15 @@ def _end_of(
             process.send_signal(signal.SIGTERM)
             kill_at = now + _GRACE_SECONDS
         if not one_host and now > looked + _LOOK_AT_LINKS_SECONDS:
-            looked, output.cut_off = now, output.cut_off or is_cut_off(process.pid)
+            looked, output.cut_off = now, output.cut_off or cut_off_from(process.pid)
         # Time in which this process was stopped is not counted.
         stuck = stuck + min(now - before, 2 * _LOOK_SECONDS) if output.watched.dead and _is_read() else 0.0
-        if (now >= kill_at or stuck >= _STUCK_SECONDS or output.cut_off) and process.poll() is None:
+        if (now >= kill_at or stuck >= _STUCK_SECONDS or output.cut_off is not None) and process.poll() is None:
             with suppress(ProcessLookupError):  # it has ended meanwhile
                 os.killpg(process.pid, signal.SIGKILL)
         if output.listener is None and not output.joined and now > reported + REPORT_SECONDS:
             reported = now
-            output.write(f"{output.started.total()} of {ranks} processes have started{output.places}")
+            output.write(f"{len(output.hosts)} of {ranks} processes have started{output.places}")
     return process.wait()
 
 

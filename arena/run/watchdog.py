@@ -30,7 +30,7 @@ from arena.roles.protocol import Failed
 from arena.roles.run import Run
 from arena.run import watchdog_process
 from arena.run.console import terminal_columns, write_failure
-from arena.run.mpirun import started_by_us
+from arena.run.mpirun import started_from_another_host
 from arena.transport import status
 from arena.transport.scheduler import RoleScheduler
 from arena.transport.status import State
@@ -72,7 +72,7 @@ class RootWatchdog:
 
     def __enter__(self) -> RootWatchdog:
         root = str(Path(watchdog_process.__file__).parents[2])
-        daemon = os.getppid() if started_by_us() and self._run.plan.hosts else None
+        daemon = os.getppid() if self._run.plan.hosts and started_from_another_host() else None
         task = f"main({os.getpid()}, {self._exit.number:d}, {self._limit + self._period + _SLACK}, {daemon})"
         program = f"import sys; sys.path.insert(0, {root!r}); from {watchdog_process.__name__} import main; {task}"
         # In a session of its own: a launcher that ends our process group must not end it, too.

@@ -10,7 +10,8 @@ processes had the cores. Time in which this process did not run is not counted e
 frozen. Without `/proc` only the latter is noticed.
 
 If the MPI daemon that has started the parent is cut off from the launcher, this process kills it, and with it all
-processes of this host: the run starts again on other hosts, where rank 0 waits for the lock of the run folder.
+processes of this host: the run starts again on other hosts, where rank 0 waits for the lock of the run folder. On the
+launcher's own host `arena train` watches the launcher.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import sys
 import time
 from contextlib import suppress
 
-from arena.diagnostics.connections import is_cut_off
+from arena.diagnostics.connections import cut_off_from
 from arena.diagnostics.process_load import delays, starved_seconds, stopped
 from arena.diagnostics.stacks import killed_report
 from arena.terminal.output import printable
@@ -56,14 +57,15 @@ def main(pid: int, number: int, patience: float, daemon: int | None) -> None:
 
     Args:
         patience: seconds without a heartbeat after which it is ended.
-        daemon: the process of MPI's launcher that has started it; None: the launcher does not start the run again.
+        daemon: the process of MPI's launcher that has started it, on another host than the launcher's; None: there is
+            none, or the launcher does not start the run again.
     """
     facts: dict[str, str] = {}
     rest, silence, before = "", HeartbeatTimer(time.monotonic()), delays(pid)
     while True:
         if os.getppid() != pid or (part := _read(_LOOK_SECONDS)) == b"":
             return
-        if daemon is not None and is_cut_off(daemon):
+        if daemon is not None and cut_off_from(daemon) is not None:
             with suppress(ProcessLookupError):
                 os.kill(daemon, signal.SIGKILL)  # with which its processes end: `die_with_parent`
         seconds = silence.look(time.monotonic(), stopped=stopped(pid))

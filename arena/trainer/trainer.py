@@ -620,7 +620,7 @@ class Trainer:
         memory.disconnect("over")
         memory.unlock()
         if not self._loop.run.folder.config.exists():
-            self._loop.run.folder.remove_unbegun(whole=self._loop.run.made_folder)
+            self._loop.run.folder.remove_unbegun(self._loop.run.made_folder)
 
     def _check_open(self) -> None:
         if self._closed:

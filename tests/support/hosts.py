@@ -194,7 +194,9 @@ def _call(folder: str, host: str, command: str) -> int:
             server.connect(f"{folder}/{host}")
             socket.send_fds(server, [command.encode()], [0, 1, 2])
             status = server.recv(1)
-        except OSError:
+        except OSError as error:  # in the words of ssh
+            what = "Could not resolve hostname" if isinstance(error, socket.gaierror) else "connect to host"
+            print(f"ssh: {what} {host}: {error.strerror or 'Connection timed out'}", file=sys.stderr)
             return 255
     while is_host and status:  # it comes over the network, too
         with suppress(OSError):

@@ -208,10 +208,10 @@ def test_plan_maps_ranks_to_hosts(
 def test_plan_warns_of_too_few_hosts_and_checks_given_ones(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert "2 hosts with 2 slots in all cannot take 5 processes" in error_of(
+    assert "2 hosts with 2 slots in all cannot take 5 ranks" in error_of(
         capsys, "plan", write(folder), "--hosts", "a,b"
     )
-    assert "--hosts: expected hosts and slots" in error_of(capsys, "plan", write(folder), "--hosts", "a;b")
+    assert "--hosts: expected hosts and their slots" in error_of(capsys, "plan", write(folder), "--hosts", "a;b")
     monkeypatch.setenv("SLURM_JOB_NODELIST", "a")
     monkeypatch.setenv("SLURM_TASKS_PER_NODE", "1")
     assert main(["plan", write(folder)]) == 0

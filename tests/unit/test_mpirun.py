@@ -14,7 +14,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -78,21 +77,57 @@ def output(**found: Any) -> mpirun.LauncherOutput:
 PLACES = (OURS, []), ([], OURS)  # of lines before and after a banner
 UNENDED = [OURS[0].rstrip("\n") + ABORTED[0], *ABORTED[1:], "\n", OURS[1]]
 TABLE = ["-----\n", "policy  wins\n", "-----\n"]
+NOISE = ["[n0:00123] *** An error occurred in Socket closed\n", "[n1:00123] *** Unknown error\n"]
 
 
 @pytest.mark.parametrize(
-    ("lines", "kept"),
+    ("lines", "ours", "explains"),
     [
-        *(([*before, *banner, *after], [*before, *after]) for banner in (ABORTED, EXITED) for before, after in PLACES),
-        pytest.param([*ABORTED, *OURS, *ABORTED], OURS, id="two banners"),
-        pytest.param([*NO_SLOTS, *EXITED], NO_SLOTS, id="another paragraph of the launcher"),
-        pytest.param(UNENDED, [OURS[0], "\n", OURS[1]], id="banner after an unfinished line"),
-        pytest.param(NO_SLOTS[:-1], NO_SLOTS[:-1], id="unclosed frame"),
-        pytest.param(TABLE, TABLE, id="short dashed lines"),
+        *(([*a, *banner, *b], [*a, *b], []) for banner in (ABORTED, EXITED) for a, b in PLACES),
+        pytest.param([*ABORTED, *OURS, *ABORTED], OURS, [], id="two banners"),
+        pytest.param([*NO_SLOTS, *EXITED], [], NO_SLOTS, id="another paragraph of the launcher"),
+        pytest.param(UNENDED, [OURS[0], "\n", OURS[1]], [], id="banner after an unfinished line"),
+        pytest.param(NO_SLOTS[:-1], [], NO_SLOTS[:-1], id="unclosed frame"),
+        pytest.param(TABLE, TABLE, [], id="short dashed lines"),
+        pytest.param([NOISE[0], "[module:12] a log\n"], ["[module:12] a log\n"], NOISE[:1], id="lines of a host"),
+        pytest.param(NOISE[1:], NOISE[1:], [], id="lines of an unknown host"),
     ],
 )
-def test_launcher_banners_are_removed_and_other_output_kept(lines: list[str], kept: list[str]) -> None:
-    assert "".join(mpirun.without_banners(output().listen(lines))) == "".join(kept)
+def test_lines_of_the_launcher_are_told_from_those_of_the_run(
+    lines: list[str], ours: list[str], explains: list[str]
+) -> None:
+    found = output(hosts={0: "n0"})
+    assert "".join(mpirun.without_launcher(found.listen(lines), found)) == "".join(ours)
+    assert found.explanation == explains
+    assert set(lines) - set(ours) <= {*found.unlogged, "\0", UNENDED[0]}
+
+
+def test_text_of_the_launcher_goes_into_its_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    known, log = mpirun.Known(), tmp_path / "logs" / "launcher.log"
+    found = mpirun.LauncherOutput(known, mpirun.ProcessWatch(), joined=True)
+    list(mpirun.without_launcher(NO_SLOTS, found))
+    known.folder = str(tmp_path)
+    list(mpirun.without_launcher(EXITED, found))
+    log.parent.mkdir()
+    found.keep([])
+    assert log.read_text() == "".join([*NO_SLOTS, *EXITED])
+    log.unlink()
+    log.mkdir()
+    found.keep(EXITED)
+    assert capsys.readouterr().err == "".join(EXITED), "it cannot be written"
+
+
+@pytest.mark.parametrize(
+    ("before", "shown"), [("", True), (f"echo '{JOINED}' >&2", False), (f"echo '{OURS[0]}' >&2", False)]
+)
+def test_text_of_the_launcher_is_shown_if_nothing_else_explains(
+    before: str, shown: bool, lonely: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    says = "".join([*NO_SLOTS, *EXITED])
+    launcher(lonely / "system", says=OPEN_MPI, does=f"PATH=/bin:/usr/bin\n{before}\ncat >&2 <<'X'\n{says}X\nexit 1")
+    mpirun.run(2, ["true"])
+    err = capsys.readouterr().err
+    assert ("not enough slots" in err, "prterun detected" in err) == (shown, False)
 
 
 def test_output_is_forwarded_line_by_line() -> None:
@@ -100,7 +135,7 @@ def test_output_is_forwarded_line_by_line() -> None:
         yield OURS[0]
         pytest.fail("the first line was held back")
 
-    assert next(mpirun.without_banners(lines())) == OURS[0]  # type: ignore[arg-type]
+    assert next(mpirun.without_launcher(lines(), output())) == OURS[0]  # type: ignore[arg-type]
 
 
 # --- the launcher -------------------------------------------------------------------------------------------------
@@ -155,7 +190,7 @@ def test_flags_fit_the_launcher_its_hosts_and_the_allocation(
     assert (settings.get("OMPI_ALLOW_RUN_AS_ROOT") == "1") == (says == OPEN_MPI) and settings["OMP_NUM_THREADS"] == "1"
     assert (settings.get("SLURM_OVERLAP") == "1") == bool(variables), "or launchers on one node wait for each other"
     if variables:
-        with pytest.raises(ConfigError, match=r"hosts? with 4 slots in all cannot take 5 processes"):
+        with pytest.raises(ConfigError, match=r"hosts? with 4 slots in all cannot take 5 ranks"):
             mpirun.command(path, 5, ["python"], hosts=hosts)
     monkeypatch.setenv("OMP_NUM_THREADS", "4")
     assert mpirun.command(path, 2, ["python"])[1]["OMP_NUM_THREADS"] == "4", "as the user says"
@@ -221,7 +256,7 @@ def test_end_without_a_reason_restores_the_cursor_and_suggests_resume(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: has_resume)
-    found = mpirun.exit_status(status, received, output(started=Counter(["n0"])), has_resume=has_resume)
+    found = mpirun.exit_status(status, received, output(hosts={0: "n0"}), has_resume=has_resume)
     assert found == (130 if received else 1)
     out, err = capsys.readouterr()
     assert out == ("\x1b[?25h\n" if has_resume else ""), "on a terminal alone"
@@ -467,7 +502,7 @@ def test_missing_network_is_one_sentence(lonely: Path, capsys: pytest.CaptureFix
 def dying(folder: Path, times: int, *, boundaries: bool = False) -> Path:
     """A launcher of a run that dies so many times; each time it has a further boundary, if so asked."""
     run, starts = folder / "run", folder / "starts"
-    note = mpirun.REPORT_MARK + json.dumps({"folder": str(run), "made": True, "begun": True})
+    note = mpirun.REPORT_MARK + json.dumps({"folder": str(run), "made": str(run), "begun": True})
     saves = f'mkdir -p {run}/boundaries; touch "{run}/boundaries/$n.json"' if boundaries else ":"
     does = [
         "PATH=/bin:/usr/bin",
@@ -533,7 +568,7 @@ def test_second_start_that_hangs_ends_the_run(
 @pytest.mark.parametrize("begun", [False, True])
 def test_folder_of_a_run_that_never_begins_is_removed(begun: bool, lonely: Path) -> None:
     run = lonely / "run"
-    facts = mpirun.REPORT_MARK + json.dumps({"folder": str(run), "made": True, "begun": begun})
+    facts = mpirun.REPORT_MARK + json.dumps({"folder": str(run), "made": str(run), "begun": begun})
     says = f"/bin/mkdir -p {run}/logs; echo '{STARTED}' >&2; echo '{facts}' >&2; kill -9 $$"
     launcher(lonely / "system", does=says)
     assert mpirun.run(2, ["true"], restarts=1) == 1
@@ -546,7 +581,7 @@ def test_a_dead_host_is_named_and_not_what_ended_here_with_it() -> None:
     banner = (*ABORTED[:8], ABORTED[8].replace("node here", "node n2").replace("rank 0", "rank 3"), *ABORTED[9:])
     list(written.listen(banner))
     watched.dead = [mpirun.StartedProcess(rank, 1, 1, mpirun._this_node()) for rank in (0, 1)]
-    assert (written.dead, written.cause(1)) == ([3], "rank 3 on n2 has died")
+    assert (written.dead, written.cause(1)) == ([3], ("rank 3 on n2 has died", "n2"))
 
 
 def test_damaged_reports_are_lines_of_the_run() -> None:
@@ -625,17 +660,24 @@ def test_host_is_compared_with_this_one() -> None:
         assert remote_hosts.HostState.of(late, began, ended) == equal._replace(ahead=ahead)
 
 
-def test_lost_host_leaves_fewer_processes(lonely: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("started", [5, 4])
+def test_lost_host_leaves_fewer_processes(started: int, lonely: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dying(lonely, 1)
     script = lonely / "system" / "mpirun"
-    script.write_text(script.read_text() + f'\nprintf "%s " "$@" > {lonely}/seen\n')
+    where = "babab"  # not as the hosts' slots have it
+    reports = (json.dumps({"started": [rank, 0, 0, f"{where[rank]} pid"]}) for rank in range(started))
+    says = "".join(f"echo '{mpirun.REPORT_MARK}{report}' >&2\n" for report in reports)
+    script.write_text(
+        script.read_text().replace('if [ "$n"', f'{says}if [ "$n"') + f'\nprintf "%s " "$@" > {lonely}/seen\n'
+    )
     # Lost after the first start; every name is a host of its own.
     does = f'[ "$1" = b ] && [ -e {lonely}/told ] && exit 255\n/bin/sh -c "$2" | /bin/sed "s/pid:/$1 pid:/"'
     monkeypatch.setenv("PRTE_MCA_plm_ssh_agent", str(launcher(lonely, "agent", does=does)))
     assert mpirun.run(5, ["program"], restarts=1, hosts=[Host("a", 2), Host("b", 3)]) == 0
     assert (lonely / "seen").read_text() == "-hosts a:2 -n 2 program "
     told = json.loads((lonely / "told").read_text().splitlines()[1])
-    assert (told["cause"], told["hosts"]) == ("host b has been lost", ["a", "a", "b", "b", "b"])
+    assert (told["cause"], told["where"]) == ("host b has been lost", ["b"])
+    assert told["hosts"] == ([*where] if started == 5 else [])
 
 
 LEAVES_WELL = "import sys, time; from arena.run.mpirun import leave; leave(); print(flush=True); time.sleep(60)"
@@ -666,8 +708,8 @@ def test_slow_start_says_how_many_processes_are_ready(
     lonely: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(mpirun, "REPORT_SECONDS", 0.0)
-    near = STARTED.replace("another", os.uname().nodename)
-    says = f"PATH=/bin:/usr/bin\necho '{near}' >&2\necho '{near}' >&2\nsleep 1"
+    near = [STARTED.replace("another", os.uname().nodename).replace("[0", f"[{rank}") for rank in (1, 2)]
+    says = f"PATH=/bin:/usr/bin\necho '{near[0]}' >&2\necho '{near[1]}' >&2\nsleep 1"
     launcher(lonely / "system", says=OPEN_MPI, does=says)
     mpirun.run(3, ["true"])
     err = capsys.readouterr().err

@@ -171,9 +171,17 @@ def test_a_users_hosts_are_names_with_slots() -> None:
     assert parse_hosts("a:4, b-1.site,c:2") == (("a", 4), ("b-1.site", 1), ("c", 2))
 
 
-@pytest.mark.parametrize("text", ["", ",", "a:", "a:0", "a:4,a:2", "-x:4", "a b:3", "a;rm:1", "a:4,", ":3", "a:-1"])
+@pytest.mark.parametrize("text", ["", ",", "a:", "-x:4", "a b:3", "a;rm:1", "a:4,", ":3", "a:-1"])
 def test_other_hosts_are_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="such as a:4,b:4"):
+        parse_hosts(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [("b,a:0", "host a has 0 slots: "), ("a:4,b,a:2", "host a is named twice; ")]
+)
+def test_hosts_without_slots_or_named_twice_are_refused(text: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=f"^--hosts: {said}"):
         parse_hosts(text)
 
 

@@ -55,7 +55,8 @@ def begun(path: Path, **config: Any) -> Run:
 
 
 def death(folder: RunFolder, *, begun: bool = True) -> Restart:
-    return Restart(str(folder.path), True, begun, (5,), "rank 5 on n1 has died", ("n0",) * 7, time.time())
+    facts = str(folder.path), str(folder.path), begun, (5,), "rank 5 on n1 has died"
+    return Restart(*facts, where=("n1",), hosts=("n0",) * 7, died=time.time())
 
 
 @pytest.mark.parametrize("ranks", [7, 2])
@@ -120,8 +121,10 @@ def test_death_is_recorded_with_the_roles_of_the_rank(tmp_path: Path) -> None:
         "tick 100, 41 ticks to be played again; "
     )
     (line,) = JournalReader(run.folder.faults)
-    assert (line["kind"], line["ranks"], line["replayed"]) == ("process", [5], 41)
+    assert (line["kind"], line["ranks"], line["hosts"], line["replayed"]) == ("process", [5], ["n1"], 41)
     assert f"{line['done']}; {line['seconds']:.2f} s lost" == words
+    words = log_death(run, death(run.folder)._replace(hosts=()))
+    assert words.startswith("rank 5 on n1 has died; started again"), "where each rank was is not known"
 
 
 def test_run_without_state_is_not_called_resumable(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -71,7 +71,7 @@ def unbegun(path: Path, *boundaries: str) -> RunFolder:
 def test_remains_of_a_killed_start_are_reused_or_removed(tmp_path: Path, left: str) -> None:
     folder = unbegun(tmp_path / "x", left)
     assert RunFolder.open(folder.path, named=True).path == folder.path
-    folder.remove_unbegun(whole=True)
+    folder.remove_unbegun(str(folder.path))
     assert not folder.path.exists()
 
 

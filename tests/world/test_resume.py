@@ -382,11 +382,11 @@ def test_a_new_run_that_cannot_begin_leaves_no_folder_or_an_empty_one(data: Any,
 def test_foreign_files_in_the_folder_are_kept(tmp_path: Path) -> None:
     folder = RunFolder.open(tmp_path / "run")
     (folder.path / "notes.txt").write_text("mine")
-    folder.remove_unbegun(whole=True)
+    folder.remove_unbegun(str(folder.path))
     assert [path.name for path in folder.path.iterdir()] == ["notes.txt"]
     folder.write_config("name: x\n")
     folder.logs.mkdir()
-    folder.remove_unbegun(whole=True)
+    folder.remove_unbegun(str(folder.path))
     assert folder.logs.is_dir(), "a run has begun in it"
 
 

@@ -13,7 +13,7 @@ from arena.diagnostics.process_output import ProcessOutput, ask
 from arena.diagnostics.start_folder import anchored
 from arena.plan.hosts import Host
 from arena.run import mpirun
-from arena.run.remote_hosts import HostState, host_problem, host_states
+from arena.run.remote_hosts import HostState, host_problem, host_states, same_host
 
 _CLOCK_SECONDS = 1.0  # by which clocks may differ: times of files and lines are compared
 _START_SECONDS = 60.0
@@ -45,6 +45,9 @@ def examine_hosts(hosts: Sequence[Host]) -> Iterator[Finding]:
     """Whether each host answers, and has the environment, the folder and the time of this one; then round trips."""
     with tempfile.NamedTemporaryFile(dir=anchored("."), prefix=".arena-doctor-") as file:
         here, others = host_states(hosts, os.environ, Path(file.name))
+    if (same := same_host(hosts, here, others)) is not None:
+        yield problem("hosts", same)
+        return
     findings = [state(host, here, found) for host, found in others.items()]
     yield from findings
     if not any(finding.level is Level.PROBLEM for finding in findings):

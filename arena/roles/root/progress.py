@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 
 import msgspec
 
@@ -76,10 +77,12 @@ def log_restart(folder: RunFolder, restarted: Restarted, plan: Plan) -> str:
     """
     match, tick, error = restarted.match, restarted.tick, restarted.error
     _log.error("match %d, tick %d: the game has failed and was made again\n%s", match, tick, restarted.trace)
-    fields = {"match": match, "tick": tick, "lanes": restarted.lanes, "error": error}
+    rank = plan.rank_of(Role(RoleKind.ENVIRONMENT, match))
+    hosts = [plan.hosts[rank] if plan.hosts else os.uname().nodename]
+    fields = {"match": match, "hosts": hosts, "tick": tick, "lanes": restarted.lanes, "error": error}
     log_fault(folder.faults, FaultKind.ENVIRONMENT, {**fields, "seconds": round(restarted.seconds, 3)})
     dropped = pluralize(len(restarted.lanes), "unfinished episode")
-    place = f", {plan.place(plan.rank_of(Role(RoleKind.ENVIRONMENT, match)))}" if plan.hosts else ""
+    place = f", {plan.place(rank)}" if plan.hosts else ""
     return f"match {match}, tick {tick}{place}: the game was made again, {dropped} dropped: {error}"
 
 
