@@ -22,7 +22,8 @@ from arena.records import boundary, checkpoint
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.records.lock import is_left
-from arena.roles.protocol import RoleFailed
+from arena.roles.environment.environment import Environment
+from arena.roles.protocol import Done, Progress, RoleFailed
 from arena.run.prepare import prepare
 from arena.run.resume import LENGTH_DEFAULTS, _length_text
 from faulty_games import Faulty
@@ -422,6 +423,23 @@ def test_early_end_of_a_worker_is_reported_once(tmp_path: Path) -> None:
     line = "policy 'blue', seat 0 of match 0: run() has returned after 7 of 40 ticks; the seat idles\n"
     assert played.shown.count("has returned") == 1
     assert line in played.shown
+
+
+def test_match_that_ends_early_leaves_no_episode_unreported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    game, blue = {"make": "touchdown", "kwargs": {"max_steps": 5}}, brittle(leave=[7, 7, 0, 0])
+    match = {"lanes": 2, "copies": 2}
+    data = one_match(game, {"blue": blue}, seats=["blue", "blue"], ticks=20, checkpoint_every=20, match=match)
+    sent: list[Any] = []
+    send = Environment._send
+    monkeypatch.setattr(Environment, "_send", lambda self, message: (sent.append(message), send(self, message)))
+    monkeypatch.setattr("arena.roles.environment.environment.report_seconds", lambda _: float("inf"))
+    assert len(play(data, tmp_path).episodes) == 2 * (1 + 4)
+    done = next(place for place, message in enumerate(sent) if isinstance(message, Done))
+    assert (sent[done].role.match, sent[done].tick) == (0, 7)
+    ended = [episode.match for message in sent[:done] if isinstance(message, Progress) for episode in message.episodes]
+    assert ended.count(0) == 2, "of both lanes"
+    later = [message.ticks for message in sent[done:] if isinstance(message, Progress)]
+    assert later == [{1: 20}], "one that ends with the leg has no message of its own"
 
 
 def test_end_of_the_budget_and_policies_with_checkpoints_are_not_reported(tmp_path: Path) -> None:

@@ -153,7 +153,9 @@ class Environment:
             if any(updates):
                 logged[seat.policy] = max(*updates, logged.get(seat.policy, 0))
         self._reports.add(self._match.match, self.tick, finished, logged, last=last)
-        if self._reports.over or self._reported - self._reports.taken_at > self._report_seconds:
+        # The other matches of this rank may play, or wait, for long after one that ends before the leg does.
+        ends_early = last and any(block.left for block in self._blocks)
+        if ends_early or self._reports.over or self._reported - self._reports.taken_at > self._report_seconds:
             self._send(self._reports.take(self._reported))
         connection = self._connection
         if connection is not None:

@@ -157,6 +157,11 @@ class LaneBlock:
         """Whether the leg's ticks are played, or all workers have left."""
         return self._lockstep.over
 
+    @property
+    def left(self) -> bool:
+        """Whether all workers have left before the leg's last tick."""
+        return self.over and self.tick < self._lockstep.budget
+
     def play_until(self, tick: int) -> None:
         """Sets the last tick of the leg."""
         self._lockstep.budget = tick
