@@ -312,3 +312,29 @@ with select.epoll() as pipe, select.epoll() as network, socket.create_server((""
     assert sorted(network_descriptors()) == sorted([*before, network.fileno()])
 """
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+@pytest.mark.parametrize(
+    ("announced", "relied_on"), [("0" * 9, 2), ("1" + "0" * 99, 13), ("1" * 9 + "0" * 99, 38), ("100" * 100, 300)]
+)
+def test_descriptors_that_announce_little_are_not_relied_on(announced: str, relied_on: int) -> None:
+    """One digit per message: 1 if it was announced, as two of three are over TCP on busy cores."""
+    script = """
+import sys
+from itertools import chain, repeat
+from types import SimpleNamespace
+from arena.transport.mpi import MpiTransport, World, world
+transport = MpiTransport(World(world()), [0], shared_memory=False)
+transport._sockets, transport._all_ring = [0], False
+waits, found = 0, iter(())
+transport._look = lambda _: next(found)
+for announced in sys.argv[1]:
+    # Nothing is there; after the sleep a message is, whether or not its coming ended the sleep.
+    found = chain((False, False), repeat(True))
+    transport._bell = SimpleNamespace(select=lambda pause, sockets: sockets * (announced == "1"), descriptor=None)
+    transport.wait(None)
+    waits += bool(transport._sockets)
+print(waits)
+"""
+    done = subprocess.run([sys.executable, "-c", script, announced], check=True, capture_output=True, text=True)
+    assert int(done.stdout) == relied_on
