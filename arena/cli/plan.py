@@ -14,7 +14,7 @@ from arena import registry
 from arena.cli.arguments import add_config, add_ranks
 from arena.config import Config, load_with_origin
 from arena.config.schema import EvaluationConfig
-from arena.errors import ConfigError, Origin, pluralize
+from arena.errors import ConfigError, Origin, listed, pluralize
 from arena.league.custom import check_custom
 from arena.plan.build import make_plan, on_hosts
 from arena.plan.deadlock import waiting_text
@@ -171,7 +171,7 @@ def _rank_line(plan: Plan, rank: int) -> str:
     kinds = Counter(role.kind for role in roles)
     environments, workers = kinds[RoleKind.ENVIRONMENT], kinds[RoleKind.WORKER]
     counts = Counter(plan.seat(role).policy for role in roles if role.kind is RoleKind.WORKER)
-    policies = ", ".join(f"{counts[name]} {name}" for name in plan.policies if counts[name])
+    policies = listed([f"{counts[name]} {name}" for name in plan.policies if counts[name]])
     parts = ["root"] * kinds[RoleKind.ROOT]
     parts += [pluralize(environments, "environment")] * bool(environments)
     parts += [f"{pluralize(workers, 'worker')} ({policies})"] * bool(workers)
@@ -206,7 +206,7 @@ def _matches_lines(plan: Plan, hints: Mapping[str, str]) -> Iterator[str]:
         by_entry.setdefault(match.entry, []).append(match)
     for copies in by_entry.values():
         first = copies[0]
-        numbers = ", ".join(str(match.match) for match in copies)
+        numbers = listed([str(match.match) for match in copies])
         players = " ".join(seat.policy for seat in first.seats)
         what = "match" if len(copies) == 1 else "matches"
         kind = registry.external_kind(first.game.make)

@@ -36,7 +36,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from arena.errors import GroupError
+from arena.errors import GroupError, listed
 from arena.transport.endpoint import Endpoint, Tag
 from arena.transport.links import NEVER_AGAIN
 from arena.transport.pickling import pack, unpack
@@ -444,7 +444,7 @@ class Root(_Side):
         parts = {rank: call.payload for rank, call in calls.items()}
         try:
             if len({call.about for call in calls.values()}) > 1:
-                names = ", ".join(f"worker {rank} {Operation(call.about).name.lower()}" for rank, call in calls.items())
+                names = listed([f"worker {rank} {Operation(call.about).name.lower()}" for rank, call in calls.items()])
                 raise GroupError(f"the workers called different collectives: {names}")
             if operation is Operation.TEAM:  # each member gets its own result, as a message
                 results = collect_teams(parts)

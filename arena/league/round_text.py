@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from arena.errors import pluralize
+from arena.errors import listed, pluralize
 from arena.plan.plan import Plan
 from arena.records.formats import Round
 
@@ -27,7 +27,7 @@ def round_text(plan: Plan) -> str:
 
 def change_text(line: Round) -> list[str]:
     """The changes at the beginning of a round, from its line of `rounds.jsonl`: a phrase for each kind of change."""
-    joined, dropped, resets = map(", ".join, (line.snapshots, line.dropped, line.resets))
+    joined, dropped, resets = map(listed, (line.snapshots, line.dropped, line.resets))
     parts = [
         f"{joined} joined" if joined else "",
         f"{dropped} left" if dropped else "",

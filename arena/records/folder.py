@@ -156,8 +156,7 @@ class RunFolder:
     def remove_unbegun(self, made: str) -> None:
         """Removes what `open` has made for a run that has not begun, and the logs; does nothing if a run has begun.
 
-        `made`: the outermost folder that was made for the run, which is removed unless something else is in it; empty:
-        not even the run folder was.
+        `made`: see `Run.made_folder`; folders in which something else is stay.
         """
         if self.config.exists() or self.episodes.exists():
             return

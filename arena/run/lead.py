@@ -378,12 +378,6 @@ def log_death(run: Run, restart: Restart) -> str:
     text += f", back to tick {run.leg.start}, {pluralize(restart.replayed, 'tick')} to be played again"
     seconds = round(max(0.0, time.time() - restart.died), 3)
     _log.warning("%s", text)
-    fields = {
-        "ranks": restart.ranks,
-        "hosts": restart.where,
-        "done": text,
-        "replayed": restart.replayed,
-        "seconds": seconds,
-    }
-    log_fault(run.folder.faults, FaultKind.PROCESS, fields)
+    fields = {"ranks": restart.ranks, "hosts": restart.where, "done": text, "replayed": restart.replayed}
+    log_fault(run.folder.faults, FaultKind.PROCESS, {**fields, "seconds": seconds})
     return f"{text}; {seconds:.2f} s lost"

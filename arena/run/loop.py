@@ -112,36 +112,33 @@ def _seen_by_all(run: Run, processes: Processes, hosts: Sequence[str]) -> Run | 
     On a host that does not see it, checkpoints and logs would go into another folder of the same name. Rank 0 makes a
     file, whose name no process knows before, and every rank looks for it. `hosts`: of the ranks.
     """
-    made: Path | str = run.folder.logs / f".{secrets.token_hex(8)}"
+    token, problem = run.folder.logs / f".{secrets.token_hex(8)}", ""
     if processes.rank == 0:
         try:
-            with writing(Path(made)):
-                os.close(private(str(made), os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+            with writing(token):
+                os.close(private(str(token), os.O_WRONLY | os.O_CREAT | os.O_EXCL))
         except WriteError as error:
-            made = str(error)
-    made = processes.share(made)
-    problem = made if isinstance(made, str) else ""
-    if not problem:
-        end = time.monotonic() + _APPEAR_SECONDS
-        # `os.path`: False also after an error
-        while not (is_there := os.path.exists(made)) and time.monotonic() < end and _file_system(made) not in _LOCAL:
-            time.sleep(_LOOK_SECONDS)
-        without = sorted({host for host, found in zip(hosts, processes.collect(is_there), strict=True) if not found})
-        if without:
-            problem = (
-                f"host{'s' * (len(without) > 1)} {listed(without)} cannot see the run folder {run.path} of host "
-                f"{hosts[0]}: every host needs it under the same path, on a file system that all share; name one with "
-                "--run-dir, or start the arena there"
-            )
-        if processes.rank == 0:
-            Path(made).unlink(missing_ok=True)
-    if not problem:
-        return run
+            problem = str(error)
+    token, problem = processes.share((token, problem))
+    end = time.monotonic() + (0.0 if _file_system(token) in _LOCAL else _APPEAR_SECONDS)
+    # `os.path`: False also after an error
+    while not (is_there := bool(problem) or os.path.exists(token)) and time.monotonic() < end:
+        time.sleep(_LOOK_SECONDS)
+    without = sorted({host for host, found in zip(hosts, processes.collect(is_there), strict=True) if not found})
+    if without:
+        problem = (
+            f"host{'s' * (len(without) > 1)} {listed(without)} cannot see the run folder {run.path} of host "
+            f"{hosts[0]}: every host needs it under the same path, on a file system that all share; name one with "
+            "--run-dir, or start the arena there"
+        )
     if processes.rank == 0:
-        from arena.run.prepare import abandon
+        if os.path.exists(token):  # a file system that cannot be written refuses also this
+            token.unlink()
+        if problem:
+            from arena.run.prepare import abandon
 
-        abandon(run)
-    return Failed(f"root, {place(0, hosts)}", problem, exit_code=MISTAKE)
+            abandon(run)
+    return Failed(f"root, {place(0, hosts)}", problem, exit_code=MISTAKE) if problem else run
 
 
 def _file_system(path: Path | str) -> str:

@@ -526,7 +526,9 @@ def without_launcher(lines: Iterable[str], output: LauncherOutput) -> Iterator[s
             frame.append(line)
         elif _LAUNCHER_LINES.match(line):
             output.keep([line])
-        elif (found := _OF_HOST.match(line)) and found[1] in {os.uname().nodename, *output.hosts.values()}:
+        elif (found := _OF_HOST.match(line)) and any(
+            name.partition(".")[0] == found[1] for name in (os.uname().nodename, *output.hosts.values())
+        ):
             output.keep([line], explains=True)
         else:
             yield line
@@ -558,10 +560,7 @@ class Restart(NamedTuple):
         """The death, removed from the environment; None: the run starts for the first time."""
         text = os.environ.pop(RESTART_VARIABLE, None)
         facts = {} if text is None else json.loads(text)
-        values: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value for name, value in facts.items()
-        }
-        return cls(**values) if values else None
+        return cls(**{**facts, **{name: tuple(facts[name]) for name in ("ranks", "where", "hosts")}}) if facts else None
 
 
 @dataclass
@@ -645,6 +644,7 @@ def run(
                 if status and not (signals.ending or output.ended or output.reason):
                     remote_hosts.check_hosts(hosts, os.environ)  # one may have been lost since
                 break
+            is_hung = not output.prepared and time.monotonic() - began >= START_SECONDS
             died = output.watched.since or time.time()
             before = [output.hosts.get(rank, "") for rank in range(processes)]
             # The newest tick from which the run can go on; without the modules of its records, which import NumPy.
@@ -659,7 +659,6 @@ def run(
                 lost = [name for name in in_use if name not in {host.name for host in answering}]
                 output.cut_off = output.cut_off and remote_hosts.name_of(output.cut_off, answering)
             cause, place = output.cause(status)
-            is_hung = not output.prepared and time.monotonic() - began >= START_SECONDS
             if lost and answering:
                 cause = f"host{'s' * (len(lost) > 1)} {listed(lost)} {'have' if len(lost) > 1 else 'has'} been lost"
             elif is_hung:
@@ -681,9 +680,9 @@ def run(
                 sys.stdout.write(Escapes(f"{_SHOW_CURSOR}\n"))
                 sys.stdout.flush()
             if known.folder is not None:
-                where, hosted = tuple(lost or filter(None, [place])), tuple(before) if all(before) else ()
                 facts = known.folder, known.made, known.begun, tuple(output.dead), cause
-                restart = Restart(*facts, where=where, hosts=hosted, died=died)
+                where = tuple(lost) or (place,) * bool(place)
+                restart = Restart(*facts, where, tuple(before) if all(before) else (), died)
     if known.folder is not None and known.made and not known.begun and end:
         from arena.records.folder import RunFolder  # it imports NumPy
 

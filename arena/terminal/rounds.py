@@ -25,7 +25,7 @@ from arena.config.matches import (
     Uncertainty,
 )
 from arena.config.members import gated, populations, snapshotted
-from arena.errors import pluralize
+from arena.errors import listed, pluralize
 from arena.league.ratings.sprt import expected_games
 
 
@@ -34,12 +34,12 @@ def rounds_lines(config: Config) -> list[str]:
     if config.rounds == 1:
         return []
     extent = f"{config.rounds} of {pluralize(config.ticks, 'tick')} each"
-    listed = len(config.listed) > 1
-    same = "in this round alone" if listed else "the same in every round"
-    lines = [f"rounds: {extent}; this is the first" + ("" if listed else ", and none has more roles")]
+    several = len(config.listed) > 1
+    same = "in this round alone" if several else "the same in every round"
+    lines = [f"rounds: {extent}; this is the first" + ("" if several else ", and none has more roles")]
     for place, entry in config.places():
         if isinstance(entry, MatchConfig):
-            text = f"{' - '.join(dict.fromkeys(entry.names))}; {same}" if listed else same
+            text = f"{' - '.join(dict.fromkeys(entry.names))}; {same}" if several else same
         else:
             text = f"{_who(entry)}; {'later rounds depend on results' if entry.adaptive else same}"
         lines.append(f"  {place}: {text}")
@@ -53,7 +53,7 @@ def rounds_lines(config: Config) -> list[str]:
     if rule.gate is not None:
         lines += [f"  {line}" for line in gate_lines(config) or [f"gate: {_gate_text(rule.gate)}"]]
     if evolution is not None:
-        groups = "; ".join(", ".join(names) for names in populations(config, evolution))
+        groups = "; ".join(listed(names) for names in populations(config, evolution))
         options = f", with another {', '.join(evolution.perturb)}" if evolution.perturb else ""
         if evolution.keep is None:
             how = f"the worst {evolution.share:.0%} by {evolution.by} of {groups} take over from the best"
@@ -70,7 +70,7 @@ def rounds_lines(config: Config) -> list[str]:
 
 
 def _who(entry: Generator) -> str:
-    names = ", ".join(entry.policies)
+    names = listed(entry.policies)
     bye = ""
     if isinstance(entry, (KnockoutConfig, SwissConfig)) and entry.byes:
         bye = f" ({entry.policies[0]} has a bye in the first)"
@@ -146,4 +146,4 @@ def _often(rounds: int) -> str:
 
 
 def _each(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"each of {', '.join(names)}"
+    return names[0] if len(names) == 1 else f"each of {listed(names)}"

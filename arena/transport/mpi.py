@@ -3,8 +3,7 @@
 A message of the arena travels as an MPI message with an envelope in front. A link whose ends have no memory in common
 (see `links`) receives and sends with persistent MPI requests on fixed buffers. On a node a doorbell
 announces what has come, so that a waiting process sleeps; so do the sockets over which MPI hears from other nodes, if
-it uses TCP. If neither announces what may come, MPI is polled with growing pauses, from 20 us to 5 ms: a quarter of the
-time that the process has waited for, at most.
+it uses TCP. If neither announces what may come, MPI is polled with growing pauses.
 """
 
 from __future__ import annotations
@@ -42,8 +41,8 @@ _YIELDS = 30
 _FIRST_PAUSE = 20e-6  # seconds
 _LONGEST_PAUSE = 5e-3
 _GROWTH = 1.3
-# Messages that descriptors may leave unannounced: at first, more after each one announced, at most. On busy cores a
-# network that announces all of them misses a third: they come while MPI is asked, which gives the core to others.
+# Messages that descriptors may leave unannounced: at first, more after each announced one, at most. On busy cores a
+# third come while MPI is asked, which gives the core to others.
 _UNANNOUNCED, _PER_ANNOUNCED, _MOST_UNANNOUNCED = 3, 10, 30
 _MOST_SENDS = 4  # persistent requests of a link
 _LAST_PAUSE = 0.05  # the longest pause while waiting for all others
