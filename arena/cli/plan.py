@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_config(parser)
     add_ranks(parser)
     parser.add_argument(
-        "--hosts", metavar="A:4,B:4", help="hosts and how many processes each takes (default: those of the allocation)"
+        "--hosts", metavar="A:4,B:4", help="hosts, which are not asked, and their slots (default: the allocation's)"
     )
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="as JSON")

@@ -20,7 +20,7 @@ runs/<name>/
 ├── boundaries/                     the root: from where the run can be resumed
 ├── checksums/                      the root: sizes and CRC-32 of the files beside, to find damage, see `checksums`
 ├── models/<policy>/<tick>/         `arena export`: a network for other runtimes, and how it was verified
-├── logs/rank-0000.log ...          each process its own
+├── logs/rank-0000.log ...          each process its own; launcher.log: what MPI's launcher writes
 ├── lock  requeue                   the root: locked while it writes here; the run was asked to end and to be resumed
 └── report.html                     `arena report`
 """

@@ -584,6 +584,14 @@ def test_a_dead_host_is_named_and_not_what_ended_here_with_it() -> None:
     assert (written.dead, written.cause(1)) == ([3], ("rank 3 on n2 has died", "n2"))
 
 
+def test_process_knows_whether_its_launcher_is_on_another_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not mpirun.started_from_another_host(), "there is none"
+    for node, elsewhere in ((mpirun._this_node(), False), ("another pid:[1]", True)):
+        monkeypatch.setenv(mpirun._REPORTS_VARIABLE, node)
+        assert mpirun.started_by_us()
+        assert mpirun.started_from_another_host() == elsewhere
+
+
 def test_damaged_reports_are_lines_of_the_run() -> None:
     written = mpirun.LauncherOutput(mpirun.Known(), mpirun.ProcessWatch())
     lines = [f"{mpirun.REPORT_MARK}{text}\n" for text in ("[1, 2", "no", "3", '["started"]', '{"started": 3}')]
@@ -624,7 +632,10 @@ def test_hosts_of_an_allocation_are_asked_by_srun(lonely: Path, monkeypatch: pyt
 @pytest.mark.parametrize(
     ("does", "said"),
     [
-        ("echo no route >&2\nexit 255", "cannot be used: no route; `ssh far true` must work without a password"),
+        ("echo denied >&2\nexit 255", "cannot be used: denied; `ssh far true` must work without a password"),
+        ("echo ssh: Could not resolve hostname >&2; exit 255", "has no address: is its name right, and known to this"),
+        ("echo port 22: Connection refused >&2; exit 255", "refuses the connection: does sshd run there, at the port"),
+        ("echo port 22: No route to host >&2; exit 255", "does not answer: is it up, and is its network connected? (p"),
         ("exit 127", "every host needs the same Python environment under the same path"),
         ("true", "cannot be used: it said nothing; install the arena there"),
         (
@@ -641,6 +652,13 @@ def test_host_on_which_no_run_can_start_is_refused(
     with pytest.raises(ConfigError, match=re.escape(said)) as caught:
         mpirun.run(4, ["program"], hosts=[Host("localhost", 2), Host("far", 2)])
     assert str(caught.value).startswith("--hosts: host far ")
+
+
+def test_address_of_a_lost_host_is_named() -> None:
+    hosts = [Host("localhost", 1)]
+    assert [remote_hosts.name_of(address, hosts) for address in ("127.0.0.1", "10.1.2.3")] == ["localhost", "10.1.2.3"]
+    written = output(cut_off="n1")
+    assert written.cause(-9) == (f"the MPI launcher on {os.uname().nodename} was cut off from n1", "n1")
 
 
 def test_two_names_of_one_host_are_refused(lonely: Path, monkeypatch: pytest.MonkeyPatch) -> None:

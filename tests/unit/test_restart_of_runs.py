@@ -21,7 +21,7 @@ from arena.records.journal import JournalReader
 from arena.roles.run import Leg, Run
 from arena.roles.state import RunState
 from arena.roles.stop import Stop
-from arena.run.lead import Leader, log_death
+from arena.run.lead import Leader, _hosts_text, log_death
 from arena.run.mpirun import RESTART_VARIABLE, Restart
 from arena.run.prepare import restarted
 from arena.run.resume import forget
@@ -125,6 +125,11 @@ def test_death_is_recorded_with_the_roles_of_the_rank(tmp_path: Path) -> None:
     assert f"{line['done']}; {line['seconds']:.2f} s lost" == words
     words = log_death(run, death(run.folder)._replace(hosts=()))
     assert words.startswith("rank 5 on n1 has died; started again"), "where each rank was is not known"
+
+
+def test_many_hosts_are_a_short_line() -> None:
+    assert _hosts_text(["n1", "n1", "n2"]) == "n1 (2 processes), n2 (1 process)"
+    assert _hosts_text([f"n{1 + rank // 3}" for rank in range(3000)]) == "1,000 hosts, n1 .. n1000 (3,000 processes)"
 
 
 def test_run_without_state_is_not_called_resumable(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -75,6 +75,13 @@ def test_remains_of_a_killed_start_are_reused_or_removed(tmp_path: Path, left: s
     assert not folder.path.exists()
 
 
+@pytest.mark.parametrize(("made", "left"), [("", ["a", "b", "run"]), ("a/b", ["a"]), ("a/b/run", ["a", "b"])])
+def test_folders_made_for_a_run_that_does_not_begin_are_removed(made: str, left: list[str], tmp_path: Path) -> None:
+    folder = RunFolder.open(tmp_path / "a/b/run")
+    folder.remove_unbegun(made and str(tmp_path / made))
+    assert sorted(path.name for path in tmp_path.rglob("*")) == left
+
+
 def test_played_run_or_a_file_is_not_claimed(tmp_path: Path) -> None:
     folder = unbegun(tmp_path / "played", "000000000000.json", "000000000040.json")
     with pytest.raises(ConfigError, match="holds files already"):

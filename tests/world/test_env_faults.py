@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,7 @@ def test_dropped_episode_is_not_recorded_but_costs_ticks(tmp_path: Path) -> None
 def test_restart_is_recorded_shown_and_summarized(tmp_path: Path) -> None:
     played = play(alone(lanes=3, player={"algorithm": "random"}), tmp_path)
     (line,) = map(json.loads, played.folder.faults.read_text().splitlines())
+    assert line["hosts"] == [os.uname().nodename]
     assert {"kind": "environment", "match": 0, "tick": 7, "lanes": [0, 1, 2]}.items() <= line.items()
     assert line["error"] == "RuntimeError: the game cannot be stepped"
     assert line["time"].endswith("+00:00")
