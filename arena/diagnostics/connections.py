@@ -36,6 +36,6 @@ def cut_off_from(pid: int) -> str | None:
                 _, _, remote, state, _, timer, attempts, _, _, inode, *_ = line.split()
                 resent = timer.partition(":")[0] == _RETRANSMITS and int(attempts, 16) >= _MOST_ATTEMPTS
                 if state == _ESTABLISHED and resent and f"socket:[{inode}]" in sockets:
-                    words = re.findall("[0-9A-F]{8}", remote.partition(":")[0])  # of 32 bits, in this machine's order
-                    return socket.inet_ntop(family, b"".join(struct.pack("=I", int(word, 16)) for word in words))
+                    parts = re.findall("[0-9A-F]{8}", remote.partition(":")[0])  # of 32 bits, in this machine's order
+                    return socket.inet_ntop(family, b"".join(struct.pack("=I", int(part, 16)) for part in parts))
     return None

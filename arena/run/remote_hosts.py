@@ -174,8 +174,8 @@ def host_problem(host: Host, here: HostState, found: HostState | ProcessOutput) 
         return f"has no {sys.executable}; every host needs the same Python environment under the same path"
     if found.code != 255:  # not of the agent
         return f"cannot be used: {found.last_line}; install the arena there"
-    for words, problem in _UNREACHED:
-        if re.search(words, found.err):
+    for pattern, problem in _UNREACHED:
+        if re.search(pattern, found.err):
             return f"{problem} ({found.last_line})"
     return f"cannot be used: {found.last_line}; `ssh {host.name} true` must work without a password"
 
