@@ -6,15 +6,15 @@ import logging
 import math
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
 from httptools import HttpParserError, HttpParserUpgrade
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from arena.external.access import Access
-from arena.external.http_requests import HEALTH
+from arena.external.http_requests import HEALTH, Reply
 
 HEAD_S = 10.0
 """Seconds from the first byte of a request to the end of its headers."""
@@ -86,18 +86,31 @@ class HttpConnection(HttpToolsProtocol):
     uvicorn itself bounds neither headers nor the time that they take, and its parser takes time quadratic in the
     length of one header; so data are parsed in parts, and not at all beyond `_MOST_HEAD`.
 
+    A request is answered by the server's application, a coroutine function from uvicorn's record of the request to the
+    `Reply`, which is written at once: two messages of ASGI would take as long as all the rest of uvicorn.
+
     Attributes:
-        since: when the request began that is not complete; None: there is none.
+        since: when the request began that is not complete, or when the wait for the next one began; None: all requests
+            that have come are complete, and not all are answered.
         limit_s: seconds that it may take.
     """
 
     def __init__(self, connections: Connections, **settings: Any) -> None:
         super().__init__(**settings)
         self._of = connections
-        self.since: float | None = None
-        self.limit_s = self._head_s = min(HEAD_S, connections.keep_alive_s)
-        self._bytes = self._headers = 0  # since the last byte of a body; of this request
+        self._head_s = min(HEAD_S, connections.keep_alive_s)
+        self._wait_for_request()
+        self._bytes = 0  # since the last byte of a body
+        self._hosts: list[bytes] = []  # the headers Host of the newest request
         self._refused = False
+
+    def _wait_for_request(self) -> None:
+        self.since: float | None = time.monotonic()
+        self.limit_s, self._idle = self._of.keep_alive_s, True
+
+    def _expect_head(self) -> None:
+        """A request begins."""
+        self.since, self.limit_s, self._idle = time.monotonic(), self._head_s, False
 
     @property
     def peer(self) -> str:
@@ -106,7 +119,6 @@ class HttpConnection(HttpToolsProtocol):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
         self._of.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -114,9 +126,8 @@ class HttpConnection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        self._unset_keepalive_if_required()
-        if self.since is None:
-            self.since, self.limit_s = time.monotonic(), self._head_s
+        if self._idle or self.since is None:
+            self._expect_head()
         while data and not self._refused:
             part, data = data[: _MOST_HEAD - self._bytes], data[_MOST_HEAD - self._bytes :]
             self._bytes += len(part)
@@ -134,30 +145,26 @@ class HttpConnection(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._headers = 0
         if self.since is None:  # another request was complete before this one began
-            self.since, self.limit_s = time.monotonic(), self._head_s
+            self._expect_head()
 
     def on_url(self, url: bytes) -> None:
         super().on_url(url)
         if len(self.url) > _MOST_URL:
             self._refuse(414, "url_too_long", f"at most {_MOST_URL} bytes of a URL are taken")
 
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self._headers += 1
-        if self._headers > _MOST_HEADERS:
-            self._refuse(431, "headers_too_large", f"at most {_MOST_HEADERS} headers are taken")
-        else:
-            super().on_header(name, value)
-
     def on_headers_complete(self) -> None:
         if self._refused:
             return
-        hosts = [value for name, value in self.headers if name == b"host"]
-        wrong = self._of.access.wrong_host(hosts, self.server)
-        if wrong:
-            self._refuse(421, "wrong_host", wrong)
+        if len(self.headers) > _MOST_HEADERS:
+            self._refuse(431, "headers_too_large", f"at most {_MOST_HEADERS} headers are taken")
             return
+        hosts = [value for name, value in self.headers if name == b"host"]
+        if hosts != self._hosts or not hosts:  # else checked with the request before
+            if wrong := self._of.access.wrong_host(hosts, self.server):
+                self._refuse(421, "wrong_host", wrong)
+                return
+            self._hosts = hosts
         is_extra = self._of.is_extra(self)
         if is_extra and self.url not in [page.encode() for page in HEALTH]:
             self._refuse(503, "too_many_connections", "there are as many connections as are taken")
@@ -177,6 +184,40 @@ class HttpConnection(HttpToolsProtocol):
             self._bytes, self.since = 0, None
             super().on_message_complete()
 
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        task = self.loop.create_task(self._answer(cycle, app(cycle)))
+        task.add_done_callback(self.tasks.discard)
+        self.tasks.add(task)
+
+    async def _answer(self, cycle: RequestResponseCycle, answer: Awaitable[Reply | None]) -> None:
+        try:
+            reply = await answer
+        except BaseException as error:
+            self.logger.error("a request has failed", exc_info=error)
+            reply = Reply(500, b"content-type: text/plain; charset=utf-8\r\n", b"Internal Server Error", closes=True)
+        if self.flow.write_paused and not cycle.disconnected:
+            await self.flow.drain()
+        if reply is None or cycle.disconnected:
+            return
+        cycle.keep_alive &= not reply.closes
+        closes = b"" if cycle.keep_alive else b"connection: close\r\n"
+        head = (STATUS_LINE[reply.status], reply.headers, len(reply.body), closes)
+        data = b"%s%scontent-length: %d\r\n%s\r\n" % head
+        self.transport.write(data if cycle.scope["method"] == "HEAD" else data + reply.body)
+        cycle.response_complete = True
+        if not cycle.keep_alive:
+            self.transport.close()
+        self.on_response_complete()
+
+    def on_response_complete(self) -> None:
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+        elif self.since is None:
+            self._wait_for_request()
+
     def _refuse(self, status: int, code: str, detail: str) -> None:
         """Answers with an error, unless another request is being answered, and closes the connection."""
         if self._refused:
@@ -188,7 +229,7 @@ class HttpConnection(HttpToolsProtocol):
             head = b"content-type: application/json\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(body)
             self.transport.write(STATUS_LINE[status] + head + body)
             self.transport.write_eof()  # and what still comes is discarded: to close now would discard the answer
-            self.since, self.limit_s = time.monotonic(), _LINGER_S
+            self.since, self.limit_s, self._idle = time.monotonic(), _LINGER_S, False
         else:
             self.transport.close()
 

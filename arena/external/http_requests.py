@@ -1,4 +1,4 @@
-"""The requests that an HTTP server of games takes: `POST /step`, and pages for operators (ASGI)."""
+"""The requests that an HTTP server of games takes: `POST /step`, and pages for operators."""
 
 from __future__ import annotations
 
@@ -6,30 +6,44 @@ import re
 import time
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
+
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from arena.external.access import Access
 from arena.external.http_sessions import STATUS_OF, RequestError, Sessions
 
 _KINDS = {b"start": "start", b"tick": "tick", b"end": "end", b"auto": "auto"}
 _LATER_KINDS = {**_KINDS, b"stop": "end"}
+_PREFIXES = (b"", b"x-", b"x_")
+_KIND_KEYS = {prefix + name for prefix in _PREFIXES for name in (b"step-kind", b"step_kind")}
+_GAME_KEYS = {prefix + name for prefix in _PREFIXES for name in (b"game-id", b"game_id")}
+_LATER_GAME_KEYS = {prefix + b"session" for prefix in _PREFIXES}
 _NAME = re.compile(rb"[\x21-\x7e]{1,256}")
 HEALTH = ("/healthz", "/readyz")
 """Pages that need no token and are also answered on connections beyond the limits, for load balancers."""
 _PAGES = (*HEALTH, "/metrics", "/interface")
-_BYTES = [(b"content-type", b"application/octet-stream")]
-_JSON = [(b"content-type", b"application/json")]
-_TEXT = [(b"content-type", b"text/plain; charset=utf-8")]
+_BYTES = b"content-type: application/octet-stream\r\n"
+_JSON = b"content-type: application/json\r\n"
+_TEXT = b"content-type: text/plain; charset=utf-8\r\n"
 _HEADERS = {
-    "unauthorized": [(b"www-authenticate", b"Bearer")],
-    "no_slot": [(b"retry-after", b"1")],
-    "not_ready": [(b"retry-after", b"1")],
-    "too_large": [(b"connection", b"close")],
+    "unauthorized": b"www-authenticate: Bearer\r\n",
+    "no_slot": b"retry-after: 1\r\n",
+    "not_ready": b"retry-after: 1\r\n",
 }
 
 
+class Reply(NamedTuple):
+    """The answer to a request; `headers` are its lines besides `content-length` and `connection`."""
+
+    status: int
+    headers: bytes
+    body: bytes
+    closes: bool = False  # whether the connection is closed after it
+
+
 class Requests:
-    """Reads requests, checks what holds for all games, and sends the answers.
+    """Reads requests, checks what holds for all games, and makes the answers.
 
     `interface` is the page `/interface`.
     """
@@ -38,23 +52,23 @@ class Requests:
         self._sessions, self._access, self._interface = sessions, access, interface
         self._max_body, self._later = sessions.settings.max_body, sessions.settings.dialect == "later"
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Handles one request."""
-        since, kind, name, path, sessions = time.monotonic(), "", None, scope["path"], self._sessions
-        status, content = 200, _TEXT
+    async def __call__(self, cycle: RequestResponseCycle) -> Reply | None:
+        """The answer to one request; None: its client has gone."""
+        scope, sessions = cycle.scope, self._sessions
+        since, kind, name, path, status, content, closes = time.monotonic(), "", None, scope["path"], 200, _TEXT, False
         try:
             if path == "/step":
                 kind = "step"
-                self._check(scope, b"POST", needs_token=True)
+                self._check(scope, "POST", needs_token=True)
                 kind, name, length = step_headers(scope["headers"], self._later)
                 if length > self._max_body:
                     raise RequestError("too_large", f"{length} bytes; at most {self._max_body} are taken")
                 content = _BYTES
-                body = await sessions.step(kind, name, scope["client"], partial(self._body, receive), since)
+                body = await sessions.step(kind, name, scope["client"], partial(self._body, cycle), since)
             elif path not in _PAGES:
                 raise RequestError("not_found", f"there is no {path[:256]}; games call /step")
             else:
-                self._check(scope, b"GET", needs_token=path not in HEALTH)
+                self._check(scope, "GET", needs_token=path not in HEALTH)
                 body = b"ok"
                 if path == "/interface":
                     body, content = self._interface, _JSON
@@ -64,23 +78,21 @@ class Requests:
                     status, body = 503, b"not ready"
         except RequestError as refused:
             status, body = STATUS_OF[refused.code], refused.body(name)
-            content = [*_JSON, *_HEADERS.get(refused.code, ()), *refused.headers]
+            content, closes = _JSON + _HEADERS.get(refused.code, refused.headers), refused.code == "too_large"
         except _Gone:
-            return
+            return None
         if kind:
             sessions.metrics.requests[kind, status] += 1
             if kind != "step":
                 sessions.metrics.answer_seconds.add(time.monotonic() - since)
-        headers = [*content, (b"content-length", str(len(body)).encode())]
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+        return Reply(status, content, body, closes)
 
-    def _check(self, scope: Any, method: bytes, *, needs_token: bool) -> None:
-        found = scope["method"].encode()
-        if found != method and not (found == b"HEAD" and method == b"GET"):
-            allowed = b"GET, HEAD" if method == b"GET" else method
-            raise RequestError("method_not_allowed", f"expected {method.decode()}", headers=[(b"allow", allowed)])
-        if needs_token:
+    def _check(self, scope: Any, method: str, *, needs_token: bool) -> None:
+        found = scope["method"]
+        if found != method and not (found == "HEAD" and method == "GET"):
+            allowed = b"GET, HEAD" if method == "GET" else method.encode()
+            raise RequestError("method_not_allowed", f"expected {method}", headers=b"allow: %s\r\n" % allowed)
+        if needs_token and self._access.has_token:
             tokens = []
             for key, value in scope["headers"]:
                 if key == b"authorization" and value[:7].lower() == b"bearer ":
@@ -90,36 +102,31 @@ class Requests:
             if refusal := self._access.refusal(tokens):
                 raise RequestError("unauthorized", refusal)
 
-    async def _body(self, receive: Any) -> bytes:
-        message = await receive()
-        data: bytes = message.get("body", b"")
-        if message["type"] == "http.request" and not message["more_body"] and len(data) <= self._max_body:
-            return data
-        parts, size = [data], len(data)
-        while True:
+    async def _body(self, cycle: RequestResponseCycle) -> bytes:
+        if not (cycle.more_body or cycle.waiting_for_100_continue) and len(cycle.body) <= self._max_body:
+            return bytes(cycle.body)
+        parts, size, more = [], 0, True
+        while more:
+            message: Any = await cycle.receive()
             if message["type"] == "http.disconnect":
                 raise _Gone
+            parts.append(message["body"])
+            size, more = size + len(parts[-1]), message["more_body"]
             if size > self._max_body:
                 raise RequestError("too_large", f"at most {self._max_body} bytes are taken")
-            if not message["more_body"]:
-                return b"".join(parts)
-            message = await receive()
-            parts.append(message.get("body", b""))
-            size += len(parts[-1])
+        return b"".join(parts)
 
 
 def step_headers(headers: Sequence[tuple[bytes, bytes]], later: bool) -> tuple[str, str, int]:
     """Kind of a request, name of its game (empty for `auto`), and `content-length` (0 if missing)."""
     kinds, names, size = set(), set(), 0
     for key, value in headers:
-        if key == b"content-length":
+        if key in _KIND_KEYS:
+            kinds.add(value)
+        elif key in _GAME_KEYS or (later and key in _LATER_GAME_KEYS):
+            names.add(value)
+        elif key == b"content-length":
             size = int(value)
-        elif key.endswith((b"kind", b"id", b"session")):
-            known = key.replace(b"_", b"-").removeprefix(b"x-")
-            if known == b"step-kind":
-                kinds.add(value)
-            elif known == b"game-id" or (known == b"session" and later):
-                names.add(value)
     if not kinds and later:
         return "auto", "", size
     if not kinds:

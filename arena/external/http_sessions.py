@@ -54,7 +54,7 @@ class RequestError(Exception):
     """A request is answered with an error."""
 
     def __init__(
-        self, code: str, detail: str, *, reason: str = "", headers: Sequence[tuple[bytes, bytes]] = ()
+        self, code: str, detail: str, *, reason: str = "", headers: bytes = b""
     ) -> None:
         super().__init__(code)
         self.code, self.headers = code, headers
