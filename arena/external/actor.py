@@ -7,9 +7,9 @@ One actor plays one game. For each entity of the game it has an `Agent`, whose `
 from __future__ import annotations
 
 import asyncio
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Mapping
-from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -18,6 +18,7 @@ from arena.external.request_queue import ConnectedGame, RequestQueue, Settled, i
 from arena.external.samples import checked_reward, fitted, fitted_mask
 from arena.external.slots import Ask, End
 from arena.game.api import Info
+from arena.game.arrays import copied
 
 
 class Actor(ABC):
@@ -118,7 +119,8 @@ class EntityLink:
     def ask(self, request: Ask) -> Forward | None:
         """Asks for an action, with the rewards pushed before it; None if the game has taken the action by itself."""
         forward = self.newest = Forward(self) if request.given is None else None
-        ask = request._replace(reward=self.reward, void=self.void, info=self.info or None)
+        info = copied(self.info) if self.info else None
+        ask = Ask(request.observation, self.reward, request.mask, request.given, self.void, info)
         self.reward, self.void, self.info = 0.0, False, {}
         if forward is None:
             self.requests.ask(self.game, {self.entity: ask}, ignore)
@@ -149,17 +151,31 @@ class Forward:
 
     Attributes:
         version: of the checkpoint that has chosen the action, in ticks; -1: unknown, or not chosen yet.
+        done: whether there is an action, or will be none.
     """
 
     def __init__(self, link: EntityLink) -> None:
         self._link = link
-        self._action: Future[Any] = Future()
         self.version = -1
+        self.done = False
+        self._action: Any = None
+        self._error: ExternalError | None = None
+        self._then: list[Callable[[], None]] = []  # called when it is done, or once more; a Future's locks take longer
 
-    @property
-    def done(self) -> bool:
-        """Whether there is an action, or will be none."""
-        return self._action.done()
+    def _when_done(self, call: Callable[[], None]) -> None:
+        self._then.append(call)
+        if self.done:  # possibly before `call` was in the list
+            call()
+
+    def _settle(self) -> None:
+        self.done = True
+        for call in self._then:
+            call()
+
+    def _outcome(self) -> Any:
+        if self._error is not None:
+            raise self._error
+        return self._action
 
     def __await__(self) -> Generator[Any, None, Any]:
         if not self.done:
@@ -169,9 +185,9 @@ class Forward:
                 if not future.done():
                     future.set_result(None)
 
-            self._action.add_done_callback(lambda _: self._link.deliver(wake))
+            self._when_done(lambda: self._link.deliver(wake))
             yield from future
-        return self._action.result()
+        return self._outcome()
 
     def result(self, timeout: float | None = None) -> Any:
         """Waits for the action.
@@ -191,9 +207,11 @@ class Forward:
                 pass
             else:
                 raise RuntimeError("result() would block the server's loop; await the forward in a coroutine")
-            if not wait([self._action], timeout).done:
+            there_is_one = threading.Event()
+            self._when_done(there_is_one.set)
+            if not there_is_one.wait(timeout):
                 raise TimeoutError(f"no action after {timeout} s")
-        return self._action.result()
+        return self._outcome()
 
     def answered(self, action: Any, version: int) -> None:
         """The policy has answered."""
@@ -201,12 +219,14 @@ class Forward:
             self.version = version
             if self._link.newest is self:  # false for a request of a clone
                 self._link.version = max(self._link.version, version)
-            self._action.set_result(action)
+            self._action = action
+            self._settle()
 
     def settled(self, error: ExternalError | None) -> None:
         """The table has taken the request (None), or there will be no answer."""
         if error is not None and not self.done:
-            self._action.set_exception(error)
+            self._error = error
+            self._settle()
 
 
 class RemoteModel:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import msgspec
 import numpy as np
-from gymnasium.spaces import Discrete, Space
+from gymnasium.spaces import Box, Discrete, Space
 from numpy.typing import NDArray
 
 from arena.errors import ConfigError
@@ -164,15 +164,16 @@ class Codec:
     """
 
     def __init__(self, space: Space[Any]) -> None:
-        self.space, self._leaves = space, leaves_of(space)
+        self.space, leaves = space, leaves_of(space)
         # Cached: looking them up for each sample would take NumPy longer than the rest of the work.
-        self._parts = [(leaf, leaf.dtype.newbyteorder("<"), leaf.nbytes) for leaf in self._leaves]
-        self.size = sum(leaf.nbytes for leaf in self._leaves)
+        self._parts = [(leaf.shape, leaf.dtype, leaf.dtype.newbyteorder("<"), leaf.nbytes) for leaf in leaves]
+        self._is_box = isinstance(space, Box)
+        self.size = sum(leaf.nbytes for leaf in leaves)
 
     def pack(self, sample: Any) -> bytes:
         """The bytes of a sample of the space."""
         arrays = zip(self._parts, flatten(self.space, sample), strict=True)
-        return b"".join(array.astype(wire_type, copy=False).tobytes() for (_, wire_type, _), array in arrays)
+        return b"".join([array.astype(wire_type, copy=False).tobytes() for (_, _, wire_type, _), array in arrays])
 
     def unpack(self, data: memoryview, what: str) -> Any:
         """The sample in `size` bytes, as a copy.
@@ -182,13 +183,15 @@ class Codec:
         """
         arrays: list[NDArray[Any]] = []
         at = 0
-        for leaf, wire_type, size in self._parts:
+        for shape, dtype, wire_type, size in self._parts:
             part = data[at : at + size]
-            if leaf.dtype.kind == "b" and any(byte > 1 for byte in part):
+            if dtype.kind == "b" and any(byte > 1 for byte in part):
                 raise ExternalError("bad_observation", f"{what}: a bool is {max(part)}; expected 0 or 1")
-            arrays.append(np.frombuffer(part, wire_type).astype(leaf.dtype).reshape((1, *leaf.shape)))
+            arrays.append(np.frombuffer(part, wire_type).astype(dtype).reshape(shape))
             at += size
-        return row(self.space, unflatten(self.space, arrays), 0)
+        if self._is_box:  # the usual case
+            return arrays[0]
+        return row(self.space, unflatten(self.space, [array[None] for array in arrays]), 0)
 
 
 class RawActor(BuiltinActor):

@@ -190,6 +190,7 @@ class HttpConnection(HttpToolsProtocol):
         self.tasks.add(task)
 
     async def _answer(self, cycle: RequestResponseCycle, answer: Awaitable[Reply | None]) -> None:
+        del cycle.on_response  # it refers to the connection, which refers to the cycle
         try:
             reply = await answer
         except BaseException as error:

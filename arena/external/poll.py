@@ -269,7 +269,7 @@ class PolledGames(RequestQueue):
                 end = End(observation, reward, truncated, info=info or None)
                 self.end(polled.game, index, end, self._settled(polled, agent))
             elif agent in observations:
-                ask = Ask(observation, reward, copied(mask), copied(action), info=info or None)
+                ask = Ask(copied(observation), reward, copied(mask), copied(action), info=copied(info) or None)
                 answered = {index: partial(self._answered, env_id, agent)} if action is None else None
                 self.ask(polled.game, {index: ask}, self._settled(polled, agent), answered)
             elif agent in rewards and agent in polled.playing and not (terminated or truncated):

@@ -123,14 +123,10 @@ class RequestQueue:
         """Entities ask, or say what they did: all of them are taken for the same tick, or none is; see `Slots.ask`.
 
         Args:
-            asks: by the index of the entity; copied here.
+            asks: by the index of the entity; nothing in them is changed afterwards.
             settled: called again, with an error, for each entity that ends, or whose game ends, before the answer.
             answered: by entity; none for entities with given actions.
         """
-        asks = {
-            entity: ask._replace(observation=copied(ask.observation), info=copied(ask.info))
-            for entity, ask in asks.items()
-        }
 
         def do(table: Slots) -> None:
             table.ask(game.begun_slot, asks)

@@ -17,6 +17,7 @@ from arena.external.errors import ExternalClosed, ExternalError, check_outcome
 from arena.external.request_queue import ConnectedGame, RequestQueue, Settled, entity_index
 from arena.external.slots import Ask, End
 from arena.game.api import Info, Interface
+from arena.game.arrays import copied
 
 
 class ExternalEnv(ABC):
@@ -120,7 +121,7 @@ class ExternalEnv(ABC):
         """
         table = self._table
         game = table.game(episode_id)
-        asks = {entity_index(table.interface, game.entities, entity): Ask(observation, mask=mask, given=action)}
+        asks = {entity_index(table.interface, game.entities, entity): Ask(copied(observation), mask=mask, given=action)}
         table.wait(lambda settled: table.ask(game, asks, settled))
 
     def log_returns(
@@ -241,7 +242,7 @@ class ThreadGames(RequestQueue):
                 if error is not None and not answer.done():
                     answer.set_exception(error)
 
-        asks = {entity: Ask(observation, mask=masks.get(entity)) for entity, observation in observations.items()}
+        asks = {entity: Ask(copied(seen), mask=masks.get(entity)) for entity, seen in observations.items()}
         handlers = {entity: partial(_answered, answer) for entity, answer in answers.items()}
         self.ask(game, asks, settled, handlers)
         return {entity: _result(answer) for entity, answer in answers.items()}
