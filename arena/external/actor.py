@@ -11,6 +11,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from arena.external.errors import ExternalError, check_outcome
@@ -162,6 +163,10 @@ class Forward:
         self._error: ExternalError | None = None
         self._then: list[Callable[[], None]] = []  # called when it is done, or once more; a Future's locks take longer
 
+    def add_done_callback(self, call: Callable[[Forward], Any]) -> None:
+        """Calls a function on the server's loop when it is done, once or twice."""
+        self._when_done(partial(self._link.deliver, partial(call, self)))
+
     def _when_done(self, call: Callable[[], None]) -> None:
         self._then.append(call)
         if self.done:  # possibly before `call` was in the list
@@ -179,14 +184,12 @@ class Forward:
 
     def __await__(self) -> Generator[Any, None, Any]:
         if not self.done:
-            future = asyncio.get_running_loop().create_future()
-
-            def wake() -> None:
-                if not future.done():
-                    future.set_result(None)
-
-            self._when_done(lambda: self._link.deliver(wake))
-            yield from future
+            if asyncio.current_task() is None:  # a coroutine that is run in steps waits for the forward itself
+                yield self
+            else:
+                future = asyncio.get_running_loop().create_future()
+                self.add_done_callback(lambda _: future.done() or future.set_result(None))
+                yield from future
         return self._outcome()
 
     def result(self, timeout: float | None = None) -> Any:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import msgspec
@@ -35,10 +36,11 @@ class Connections:
     Args:
         most: connections in all; one peer (an IP address) may have half of them.
         keep_alive_s: seconds from the first byte of a request to its last one.
+        needs_tasks: whether a request is answered by code of a user, which may need a task of asyncio.
     """
 
-    def __init__(self, most: int, keep_alive_s: float, access: Access) -> None:
-        self.keep_alive_s, self.access = keep_alive_s, access
+    def __init__(self, most: int, keep_alive_s: float, access: Access, needs_tasks: bool) -> None:
+        self.keep_alive_s, self.access, self.needs_tasks = keep_alive_s, access, needs_tasks
         self._most = most
         self._all: set[HttpConnection] = set()
         self._of_peer: Counter[str] = Counter()
@@ -185,15 +187,19 @@ class HttpConnection(HttpToolsProtocol):
             super().on_message_complete()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        task = self.loop.create_task(self._answer(cycle, app(cycle)))
-        task.add_done_callback(self.tasks.discard)
+        if self._of.needs_tasks:
+            task: Any = self.loop.create_task(self._answer(cycle, app(cycle, None)))
+            task.add_done_callback(self.tasks.discard)
+        else:
+            task = Steps(self.tasks.discard)
+            self.loop.call_soon(task.begin, self._answer(cycle, app(cycle, task)))
         self.tasks.add(task)
 
     async def _answer(self, cycle: RequestResponseCycle, answer: Awaitable[Reply | None]) -> None:
         del cycle.on_response  # it refers to the connection, which refers to the cycle
         try:
             reply = await answer
-        except BaseException as error:
+        except (Exception, asyncio.CancelledError) as error:
             self.logger.error("a request has failed", exc_info=error)
             reply = Reply(500, b"content-type: text/plain; charset=utf-8\r\n", b"Internal Server Error", closes=True)
         if self.flow.write_paused and not cycle.disconnected:
@@ -233,6 +239,47 @@ class HttpConnection(HttpToolsProtocol):
             self.since, self.limit_s, self._idle = time.monotonic(), _LINGER_S, False
         else:
             self.transport.close()
+
+
+class Steps:
+    """Runs a coroutine of the server's loop, as a task does, but goes on where what it waits for is done.
+
+    The coroutine must not need a task: it awaits futures and `Forward`s.
+    """
+
+    def __init__(self, done: Callable[[Steps], None]) -> None:
+        self._done = done
+        self._coroutine: Coroutine[Any, None, None]
+        self._waits: Any = None
+
+    def begin(self, coroutine: Coroutine[Any, None, None]) -> None:
+        """Runs it up to its first wait."""
+        self._coroutine = coroutine
+        self._go_on()
+
+    def _go_on(self, error: BaseException | None = None) -> None:
+        self._waits = None
+        try:
+            waits: Any = self._coroutine.send(None) if error is None else self._coroutine.throw(error)
+        except StopIteration:
+            self._done(self)
+        except BaseException:
+            self._done(self)
+            raise
+        else:
+            self._waits = waits
+            waits.add_done_callback(self._wake)
+
+    def _wake(self, waits: Any) -> None:
+        if waits is self._waits:
+            self._go_on()
+
+    def cancel(self, message: str | None = None) -> None:
+        """Raises `CancelledError` in the coroutine where it waits, soon."""
+        if self._waits is not None:
+            self._waits = asyncio.get_running_loop().create_future()
+            self._waits.add_done_callback(lambda _: self._go_on(asyncio.CancelledError()))
+            self._waits.set_result(None)
 
 
 class RateLimitedRecords(logging.Filter):

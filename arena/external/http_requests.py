@@ -52,7 +52,7 @@ class Requests:
         self._sessions, self._access, self._interface = sessions, access, interface
         self._max_body, self._later = sessions.settings.max_body, sessions.settings.dialect == "later"
 
-    async def __call__(self, cycle: RequestResponseCycle) -> Reply | None:
+    async def __call__(self, cycle: RequestResponseCycle, task: Any) -> Reply | None:
         """The answer to one request; None: its client has gone."""
         scope, sessions = cycle.scope, self._sessions
         since, kind, name, path, status, content, closes = time.monotonic(), "", None, scope["path"], 200, _TEXT, False
@@ -64,7 +64,7 @@ class Requests:
                 if length > self._max_body:
                     raise RequestError("too_large", f"{length} bytes; at most {self._max_body} are taken")
                 content = _BYTES
-                body = await sessions.step(kind, name, scope["client"], partial(self._body, cycle), since)
+                body = await sessions.step(kind, name, scope["client"], partial(self._body, cycle), since, task)
             elif path not in _PAGES:
                 raise RequestError("not_found", f"there is no {path[:256]}; games call /step")
             else:

@@ -82,7 +82,7 @@ class Sessions:
         self.threads = ActorThreads(self.settings.actor_threads or self.slots, self.deliver)
         self._config = {} if self.settings.config is None else self.settings.config
         self._is_async = {name: inspect.iscoroutinefunction(getattr(self.actor, name)) for name in ("tick", "end")}
-        self._is_builtin = issubclass(self.actor, BuiltinActor)
+        self.is_builtin = issubclass(self.actor, BuiltinActor)
         self._sessions: dict[str, _Session] = {}
         self._unnamed: list[_Session] = []  # of requests without a game
         self._ends = Ends()
@@ -144,7 +144,7 @@ class Sessions:
                 self._leave(session, "over")
 
     async def step(
-        self, kind: str, name: str, client: Any, read: Callable[[], Awaitable[bytes]], since: float
+        self, kind: str, name: str, client: Any, read: Callable[[], Awaitable[bytes]], since: float, task: Any
     ) -> bytes:
         """The body of the answer to a request, which is served in its turn; `RequestError` if there is no answer."""
         data = await read() if kind == "auto" else b""  # others must not wait for the body of a request without a game
@@ -176,9 +176,7 @@ class Sessions:
             raise self._refusal(name)
         if len(session.tickets) > self.settings.queue:
             raise RequestError("too_many_requests", f"{self.settings.queue} requests of this game wait already")
-        task = asyncio.current_task()
-        assert task is not None, "a request is a task"
-        ticket = _Ticket(task, since)
+        ticket = _Ticket(task or asyncio.current_task(), since)
         session.tickets.append(ticket)
         try:
             if kind != "auto":
@@ -211,7 +209,7 @@ class Sessions:
             game = ConnectedGame("", tuple(range(len(interface.entities))), training=False)
             try:
                 if kind == "start":
-                    start = self.actor.starting(data) if self._is_builtin else GameStart()
+                    start = self.actor.starting(data) if self.is_builtin else GameStart()
                     names = interface.entities if start.entities is None else start.entities
                     entities = sorted({entity_index(interface, range(len(interface.entities)), one) for one in names})
                     if not entities:
@@ -243,7 +241,7 @@ class Sessions:
                     await self._make_actor(session, b"")
                 return await self._call(session, "tick", data)
             except RequestError:
-                session.actor = None if not self._is_builtin else session.actor
+                session.actor = None if not self.is_builtin else session.actor
                 raise
             finally:
                 for link in session.links:
@@ -281,7 +279,7 @@ class Sessions:
         await future
 
     async def _make_actor(self, session: _Session, data: bytes) -> None:
-        if self._is_builtin:
+        if self.is_builtin:
             session.actor = self.actor(session.links)
             return
         agents = {link.name: Agent(RemoteModel(link), RemoteBuffer(link)) for link in session.links if link.takes_part}
@@ -316,7 +314,7 @@ class Sessions:
                 reason = "over" if error.code == "lost" else error.code
                 self._leave(session, reason)
                 raise self._refusal(session.name, reason, served=True) from None
-            if self._is_builtin and STATUS_OF.get(error.code) == 400:
+            if self.is_builtin and STATUS_OF.get(error.code) == 400:
                 raise RequestError(error.code, error.message) from None
         except BaseException as raised:  # also an actor that exits, or that cancels its own work
             if isinstance(raised, asyncio.CancelledError) and (self._over or any(one.over for one in session.tickets)):
@@ -370,7 +368,7 @@ class Sessions:
                 session.closing = asyncio.get_running_loop().create_task(close())
 
             session.when_free(lambda: self.deliver(begin))
-        if not session.name and not self._is_builtin:
+        if not session.name and not self.is_builtin:
             session.actor = None
 
     def _refusal(self, name: str, reason: str = "", *, served: bool = False) -> RequestError:
@@ -397,7 +395,7 @@ def _log_failure(session: _Session, error: BaseException) -> None:
 class _Ticket:
     """A request of a game, from its headers to its answer."""
 
-    task: asyncio.Task[Any]
+    task: Any  # of asyncio, or `Steps`
     since: float
     served: bool = False  # its turn has come
     over: str = ""  # why the game is over, if the request was cancelled for that
