@@ -188,7 +188,12 @@ class Forward:
                 yield self
             else:
                 future = asyncio.get_running_loop().create_future()
-                self.add_done_callback(lambda _: future.done() or future.set_result(None))
+
+                def wake(_: Forward) -> None:
+                    if not future.done():
+                        future.set_result(None)
+
+                self.add_done_callback(wake)
                 yield from future
         return self._outcome()
 

@@ -145,12 +145,9 @@ class HttpConnection(HttpToolsProtocol):
                 elif len(self.pipeline) > _MOST_PIPELINED:
                     self._refuse(429, "too_many_requests", f"{_MOST_PIPELINED} requests of this connection wait")
 
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
+    def on_url(self, url: bytes) -> None:
         if self.since is None:  # another request was complete before this one began
             self._expect_head()
-
-    def on_url(self, url: bytes) -> None:
         super().on_url(url)
         if len(self.url) > _MOST_URL:
             self._refuse(414, "url_too_long", f"at most {_MOST_URL} bytes of a URL are taken")

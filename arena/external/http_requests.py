@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -117,7 +117,7 @@ class Requests:
         return b"".join(parts)
 
 
-def step_headers(headers: Sequence[tuple[bytes, bytes]], later: bool) -> tuple[str, str, int]:
+def step_headers(headers: Iterable[tuple[bytes, bytes]], later: bool) -> tuple[str, str, int]:
     """Kind of a request, name of its game (empty for `auto`), and `content-length` (0 if missing)."""
     kinds, names, size = set(), set(), 0
     for key, value in headers:

@@ -53,9 +53,7 @@ STATUS_OF = {code: status for status, codes in STATUSES.items() for code in code
 class RequestError(Exception):
     """A request is answered with an error."""
 
-    def __init__(
-        self, code: str, detail: str, *, reason: str = "", headers: bytes = b""
-    ) -> None:
+    def __init__(self, code: str, detail: str, *, reason: str = "", headers: bytes = b"") -> None:
         super().__init__(code)
         self.code, self.headers = code, headers
         self._body = {"error": code, "detail": detail, "game_id": None, **({"reason": reason} if reason else {})}
@@ -187,6 +185,8 @@ class Sessions:
             ticket.served = True
             if session.over:
                 raise self._refusal(name)
+            if kind == "tick":
+                return await self._call(session, kind, data)
             return await self._serve(session, kind, data)
         except asyncio.CancelledError:
             if not ticket.over:
@@ -203,7 +203,7 @@ class Sessions:
                     turn.set_result(None)
 
     async def _serve(self, session: _Session, kind: str, data: bytes) -> bytes:
-        """The answer to a request whose turn has come."""
+        """The answer to a request that begins or ends a game, and whose turn has come."""
         interface = self.requests.interface
         if kind in ("start", "auto"):
             game = ConnectedGame("", tuple(range(len(interface.entities))), training=False)
@@ -248,23 +248,22 @@ class Sessions:
                     if not link.ended:
                         link.end()
         body = await self._call(session, kind, data)
-        if kind == "end":  # all entities end, and the slot is free
-            playing = [link for link in session.links if link.takes_part and not link.ended]
-            for link in playing[:-1]:
-                link.end()
-            if playing:
-                try:
-                    await self._taken(lambda settled: playing[-1].end(settled=settled))
-                except ExternalError:  # the arena has given the game up meanwhile
-                    reason = session.game.over or "over"
-                    self._leave(session, reason)
-                    raise self._refusal(session.name, reason, served=True) from None
-            self.metrics.ended += 1
-            if session.game.slot is not None and session.client is not None:
-                self._last_slots[session.client] = session.game.slot
-                if len(self._last_slots) > 4 * self.slots + 64:
-                    self._last_slots.popitem(last=False)
-            self._leave(session, "ended")
+        playing = [link for link in session.links if link.takes_part and not link.ended]
+        for link in playing[:-1]:
+            link.end()
+        if playing:
+            try:
+                await self._taken(lambda settled: playing[-1].end(settled=settled))
+            except ExternalError:  # the arena has given the game up meanwhile
+                reason = session.game.over or "over"
+                self._leave(session, reason)
+                raise self._refusal(session.name, reason, served=True) from None
+        self.metrics.ended += 1
+        if session.game.slot is not None and session.client is not None:
+            self._last_slots[session.client] = session.game.slot
+            if len(self._last_slots) > 4 * self.slots + 64:
+                self._last_slots.popitem(last=False)
+        self._leave(session, "ended")  # the slot is free
         return body
 
     async def _taken(self, put: Callable[[Settled], None]) -> None:

@@ -623,3 +623,57 @@ def test_info_of_a_reward_arrives_with_the_next_observation() -> None:
     requests.poll(table)
     tick = table.form(at_once=True)
     assert tick is not None and tick.step.frame.infos == [[{"speed": 5}]]
+
+
+def test_requests_taken_together_equal_single_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All requests of a poll, of which the table takes rows at once where it can, against one poll for each."""
+    clock = Clock()
+    random = np.random.default_rng(7)
+    queues, tables = [RequestQueue(ONE) for _ in range(2)], [Slots(ONE, 8, clock=clock) for _ in range(2)]
+    games = [[ConnectedGame(name, (0,), training=name != "c") for name in "abcdefgh"] for _ in range(2)]
+    outcomes: list[list[tuple[str, str | None]]] = [[], []]
+    ticks: list[list[str]] = [[], []]
+
+    def settled(side: int, name: str) -> Any:
+        return lambda error: outcomes[side].append((name, error and str(error)))
+
+    def request(side: int, kind: str, number: int, ask: Ask) -> None:
+        queue, game = queues[side], games[side][number]
+        if kind == "ask":
+            queue.ask(game, {0: ask}, settled(side, game.name), {0: lambda *_: None})
+        elif kind == "pay":
+            queue.pay(game, 0, ask.reward, settled(side, game.name))
+        else:
+            queue.end(game, None, End(ask.observation, ask.reward), settled(side, game.name))
+
+    ask_rows, together = tables[0].ask_rows, []
+
+    def noted(slots: Any, *rest: Any, **more: Any) -> None:
+        ask_rows(slots, *rest, **more)
+        together.append(len(slots))
+
+    monkeypatch.setattr(tables[0], "ask_rows", noted)
+    for side in range(2):
+        for game in games[side]:
+            queues[side].begin(game, accept)
+        queues[side].poll(tables[side])
+    for _ in range(60):
+        for number in random.permutation(8).tolist():
+            kind = str(random.choice(["ask", "pay", "end"], p=[0.93, 0.06, 0.01]))
+            seen = random.normal(size=random.choice([2, 3], p=[0.97, 0.03]))
+            seen = seen.astype(random.choice([np.float32, np.float64], p=[0.9, 0.1]))
+            seen[0] = random.choice([seen[0], np.nan], p=[0.97, 0.03])
+            mask = None if random.random() < 0.1 else (random.random(3) < 0.8).astype(np.int8)
+            given = 1 if random.random() < 0.03 else None
+            ask = Ask(seen, float(random.normal()), mask, given, void=random.random() < 0.03)
+            for side in range(2):
+                request(side, kind, number, ask)
+                if side:
+                    queues[side].poll(tables[side])
+        queues[0].poll(tables[0])
+        for side, table in enumerate(tables):
+            ticks[side].append(str(table.form(at_once=True)))
+            queues[side].answer(table.answers([np.zeros(8, np.int64)]))
+    assert sum(together) > 60 and max(together) > 3 and len({error for _, error in outcomes[0]}) > 5
+    assert outcomes[0] == outcomes[1]
+    assert ticks[0] == ticks[1] and tables[0].counts == tables[1].counts
