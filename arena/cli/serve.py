@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import shlex
 import signal
 from collections.abc import Callable, Sequence
@@ -46,6 +47,7 @@ from arena.terminal.output import complain, say
 
 _SLOTS = 256
 _DRAIN_S = 10.0  # of games that do not say
+_GARBAGE = 10_000  # new objects between two collections: all requests of a batch are alive at the same time
 _ONE = "agent_0"  # the entity of games of one policy
 
 
@@ -140,6 +142,8 @@ class RunningServer:
         try:
             for follower in self.followers:
                 follower.start()
+            gc.freeze()  # the modules: to look through them would delay answers
+            gc.set_threshold(_GARBAGE)
             self.server.run()
         finally:
             if self.exporter is not None:

@@ -54,11 +54,6 @@ class Access:
                 path="host",
             )
 
-    @property
-    def has_token(self) -> bool:
-        """Whether clients have to send a token."""
-        return self._token is not None
-
     def refusal(self, tokens: Sequence[bytes]) -> str:
         """The message for a request with these tokens; empty if one is allowed, or none is needed.
 

@@ -159,9 +159,7 @@ class Forward:
         self._link = link
         self.version = -1
         self.done = False
-        self._action: Any = None
-        self._error: ExternalError | None = None
-        self._then: list[Callable[[], None]] = []  # called when it is done, or once more; a Future's locks take longer
+        self._then: list[Callable[[], None]] = []  # the locks of a Future would take longer than the rest
 
     def add_done_callback(self, call: Callable[[Forward], Any]) -> None:
         """Calls a function on the server's loop when it is done, once or twice."""
@@ -169,11 +167,11 @@ class Forward:
 
     def _when_done(self, call: Callable[[], None]) -> None:
         self._then.append(call)
-        if self.done:  # possibly before `call` was in the list
+        if self.done:  # possibly since before `call` was in the list
             call()
 
-    def _settle(self) -> None:
-        self.done = True
+    def _settle(self, action: Any, error: ExternalError | None = None) -> None:
+        self._action, self._error, self.done = action, error, True
         for call in self._then:
             call()
 
@@ -187,14 +185,9 @@ class Forward:
             if asyncio.current_task() is None:  # a coroutine that is run in steps waits for the forward itself
                 yield self
             else:
-                future = asyncio.get_running_loop().create_future()
-
-                def wake(_: Forward) -> None:
-                    if not future.done():
-                        future.set_result(None)
-
-                self.add_done_callback(wake)
-                yield from future
+                event = asyncio.Event()
+                self.add_done_callback(lambda _: event.set())
+                yield from event.wait().__await__()
         return self._outcome()
 
     def result(self, timeout: float | None = None) -> Any:
@@ -227,14 +220,12 @@ class Forward:
             self.version = version
             if self._link.newest is self:  # false for a request of a clone
                 self._link.version = max(self._link.version, version)
-            self._action = action
-            self._settle()
+            self._settle(action)
 
     def settled(self, error: ExternalError | None) -> None:
         """The table has taken the request (None), or there will be no answer."""
         if error is not None and not self.done:
-            self._error = error
-            self._settle()
+            self._settle(None, error)
 
 
 class RemoteModel:

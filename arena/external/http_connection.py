@@ -111,8 +111,9 @@ class HttpConnection(HttpToolsProtocol):
         self.limit_s, self._idle = self._of.keep_alive_s, True
 
     def _expect_head(self) -> None:
-        """A request begins."""
-        self.since, self.limit_s, self._idle = time.monotonic(), self._head_s, False
+        """Begins to count the time of a request, unless it has begun."""
+        if self._idle or self.since is None:
+            self.since, self.limit_s, self._idle = time.monotonic(), self._head_s, False
 
     @property
     def peer(self) -> str:
@@ -128,8 +129,7 @@ class HttpConnection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if self._idle or self.since is None:
-            self._expect_head()
+        self._expect_head()
         while data and not self._refused:
             part, data = data[: _MOST_HEAD - self._bytes], data[_MOST_HEAD - self._bytes :]
             self._bytes += len(part)
@@ -146,8 +146,7 @@ class HttpConnection(HttpToolsProtocol):
                     self._refuse(429, "too_many_requests", f"{_MOST_PIPELINED} requests of this connection wait")
 
     def on_url(self, url: bytes) -> None:
-        if self.since is None:  # another request was complete before this one began
-            self._expect_head()
+        self._expect_head()  # another request may have been complete in these data
         super().on_url(url)
         if len(self.url) > _MOST_URL:
             self._refuse(414, "url_too_long", f"at most {_MOST_URL} bytes of a URL are taken")
@@ -182,6 +181,8 @@ class HttpConnection(HttpToolsProtocol):
         if not self._refused:
             self._bytes, self.since = 0, None
             super().on_message_complete()
+            if self.cycle.response_complete:  # before all of the request had come
+                self._wait_for_request()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         if self._of.needs_tasks:
@@ -239,44 +240,41 @@ class HttpConnection(HttpToolsProtocol):
 
 
 class Steps:
-    """Runs a coroutine of the server's loop, as a task does, but goes on where what it waits for is done.
+    """Runs a coroutine as a task does, but goes on at once where what it awaits is done: a future, or a `Forward`.
 
-    The coroutine must not need a task: it awaits futures and `Forward`s.
+    The coroutine must not need a task, as the functions of asyncio do that have a time limit.
     """
 
     def __init__(self, done: Callable[[Steps], None]) -> None:
         self._done = done
-        self._coroutine: Coroutine[Any, None, None]
         self._waits: Any = None
 
     def begin(self, coroutine: Coroutine[Any, None, None]) -> None:
         """Runs it up to its first wait."""
         self._coroutine = coroutine
-        self._go_on()
+        self._go_on(None)
 
-    def _go_on(self, error: BaseException | None = None) -> None:
+    def _go_on(self, waits: Any) -> None:
+        if waits is not self._waits:  # it was cancelled, or is called once more
+            return
         self._waits = None
         try:
-            waits: Any = self._coroutine.send(None) if error is None else self._coroutine.throw(error)
+            stops = isinstance(waits, asyncio.CancelledError)
+            now = self._coroutine.throw(waits) if stops else self._coroutine.send(None)
         except StopIteration:
             self._done(self)
-        except BaseException:
+        except Exception:
             self._done(self)
-            raise
+            logging.getLogger(__name__).exception("a request has failed")
         else:
-            self._waits = waits
-            waits.add_done_callback(self._wake)
+            self._waits = now
+            now.add_done_callback(self._go_on)
 
-    def _wake(self, waits: Any) -> None:
-        if waits is self._waits:
-            self._go_on()
-
-    def cancel(self, message: str | None = None) -> None:
+    def cancel(self, msg: str | None = None) -> None:
         """Raises `CancelledError` in the coroutine where it waits, soon."""
         if self._waits is not None:
-            self._waits = asyncio.get_running_loop().create_future()
-            self._waits.add_done_callback(lambda _: self._go_on(asyncio.CancelledError()))
-            self._waits.set_result(None)
+            self._waits = asyncio.CancelledError(msg)
+            asyncio.get_running_loop().call_soon(self._go_on, self._waits)
 
 
 class RateLimitedRecords(logging.Filter):

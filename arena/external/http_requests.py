@@ -50,6 +50,7 @@ class Requests:
 
     def __init__(self, sessions: Sessions, access: Access, interface: bytes) -> None:
         self._sessions, self._access, self._interface = sessions, access, interface
+        self._has_token = bool(access.refusal(()))
         self._max_body, self._later = sessions.settings.max_body, sessions.settings.dialect == "later"
 
     async def __call__(self, cycle: RequestResponseCycle, task: Any) -> Reply | None:
@@ -92,7 +93,7 @@ class Requests:
         if found != method and not (found == "HEAD" and method == "GET"):
             allowed = b"GET, HEAD" if method == "GET" else method.encode()
             raise RequestError("method_not_allowed", f"expected {method}", headers=b"allow: %s\r\n" % allowed)
-        if needs_token and self._access.has_token:
+        if needs_token and self._has_token:
             tokens = []
             for key, value in scope["headers"]:
                 if key == b"authorization" and value[:7].lower() == b"bearer ":

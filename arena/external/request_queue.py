@@ -325,10 +325,8 @@ def _pass_together(rows: Sequence[_Asking], table: Slots) -> bool:
         observations, rewards = np.array([ask.observation for ask in asks]), np.array([ask.reward for ask in asks])
         masks = None if all(ask.mask is None for ask in asks) else np.array([ask.mask for ask in asks])
         table.ask_rows(slots, entity, observations, rewards=rewards, masks=masks)
-    except ValueError:  # arrays of different shapes
-        return False
-    except ExternalError as error:
-        table.counts.refused -= error.code != "not_yet"  # it is counted when it is passed on alone
+    except (ValueError, ExternalError) as error:  # a ValueError: arrays of different shapes
+        table.counts.refused -= getattr(error, "code", "not_yet") != "not_yet"  # counted when it is passed on alone
         return False
     for request in rows:
         request.taken()

@@ -121,7 +121,7 @@ class Player:
                 [mask[found] for mask, found in zip(by_entity_masks, slots, strict=True) if mask is not None]
             )
 
-        def compute(batch: NDArray[np.intp]) -> tuple[NDArray[np.intp], list[NDArray[Any]]]:
+        def compute(batch: slice) -> tuple[NDArray[np.intp], list[NDArray[Any]]]:
             """The rows of a batch of positions, and the leaves of their actions; their memory is kept."""
             which = rows[batch]
             acted, memory = self.model.act(
@@ -138,13 +138,13 @@ class Player:
         failed: list[int] = []
         computed: list[tuple[NDArray[np.intp], list[NDArray[Any]]]] = []
         for begin in range(0, len(rows), self._max_batch):
-            batch = np.arange(begin, min(begin + self._max_batch, len(rows)))
+            end = min(begin + self._max_batch, len(rows))
             try:
-                computed.append(compute(batch))
+                computed.append(compute(slice(begin, end)))
             except Exception:
-                for position in batch:
+                for position in range(begin, end):
                     try:
-                        computed.append(compute(np.array([position])))
+                        computed.append(compute(slice(position, position + 1)))
                     except Exception:
                         _log.exception("policy %r has failed on one observation", self.name)
                         failed.append(int(rows[position]) // count)

@@ -147,7 +147,7 @@ class Server:
             table.most, self._deadline = 0, now + self._drain_s
         if self._deadline is not None and now >= self._deadline:
             return None
-        if tick is not None:
+        if tick is not None and not getattr(games, "idle", False):  # what the table could not take before the tick
             return 0.0
         if self._drains and table.running == 0:
             return None

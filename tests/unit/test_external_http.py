@@ -365,6 +365,15 @@ def test_half_sent_requests_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
             assert wire.step("start").status == 200
 
 
+def test_connection_is_closed_that_ends_its_request_after_the_answer() -> None:
+    with server(keep_alive_s=0.3) as playing, HttpWire(playing.games.address) as wire:
+        whole = request("tick", "g", b"12345", path="/other")
+        wire.send(whole[:-5])
+        assert wire.read().status == 404
+        wire.send(whole[-5:])
+        assert wire.at_end()
+
+
 def slow_bytes() -> Iterator[bytes]:
     for _ in range(100):
         time.sleep(0.05)
@@ -496,6 +505,23 @@ def test_silent_games_expire_and_slow_actors_time_out() -> None:
         assert external_actors.Balancer.closed == [("a", "expired"), ("b", "timeout")]
         assert not external_actors.Balancer.overlapping
         playing.until(lambda: sorted(game.lost for game in playing.finished) == ["expired", "timeout"])
+
+
+@pytest.mark.slow
+def test_game_of_a_built_in_actor_is_over_without_an_answer() -> None:
+    with server(rules=TickRules(max_delay_s=60.0, min_asking=2, answer_s=0.4)) as playing:
+        with HttpWire(playing.games.address) as wire, HttpWire(playing.games.address) as other:
+            wire.step("start", "a")
+            other.step("start", "b")
+            wire.send(request("tick", "a", SEEN) + request("tick", "a", SEEN))
+            first, second = wire.read(), wire.read()
+            assert (first.status, first.error, second.status) == (504, "timeout", 404)
+            assert json.loads(second.body)["reason"] == "timeout"
+            playing.until(lambda: [game.lost for game in playing.finished] == ["timeout"])
+            assert wire.step("start", "a").status == 200
+            for one, name in ((wire, "a"), (other, "b")):
+                one.send(request("tick", name, SEEN))
+            assert [one.read().status for one in (wire, other)] == [200, 200]
 
 
 def test_draining_lets_running_games_go_on(playing: Playing, wire: HttpWire) -> None:
