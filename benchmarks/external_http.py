@@ -2,7 +2,8 @@
 
 The policy has 128 inputs, two layers of 256 and 16 choices (103,000 weights), the actor is `raw`. `http_games.py`
 plays on the same machine, with one connection for each game. `echo` is an ASGI application of four lines under uvicorn
-with the same settings, which receives the same requests.
+with the same settings, which receives the same requests. `CPU us` is the processor time of the server's process for
+each request, which depends less on what else the machine does.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ def policy(folder: Path) -> Path:
 
 
 @contextmanager
-def server(command: Sequence[str], folder: Path, port: int) -> Iterator[None]:
-    """A server, from its first answer on."""
+def server(command: Sequence[str], folder: Path, port: int) -> Iterator[int]:
+    """A server, from its first answer on; the number of its process."""
     with (folder / "server.log").open("w") as log:
         process = subprocess.Popen(command, cwd=folder, env=runs.environment(), stdout=log, stderr=log)
     try:
@@ -58,20 +59,29 @@ def server(command: Sequence[str], folder: Path, port: int) -> Iterator[None]:
                 if process.poll() is not None:
                     raise RuntimeError((folder / "server.log").read_text()) from None
                 time.sleep(0.1)
-        yield
+        yield process.pid
     finally:
         process.terminate()
         process.wait(30)
 
 
-def play(folder: Path, port: int, games: int, ticks: int) -> Sample:
-    """What `http_games.py` has counted."""
+def processor_s(process: int) -> float:
+    """Seconds of processor time of all threads of a process that run."""
+    tasks = Path(f"/proc/{process}/task").iterdir()
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
+
+
+def play(folder: Path, process: int, port: int, games: int, ticks: int) -> Sample:
+    """What `http_games.py` has counted, and the processor time of the server's process."""
     (folder / "body").write_bytes(BODY)
     command = [sys.executable, str(HERE / "http_games.py"), "--url", f"http://127.0.0.1:{port}/step", "--json"]
     command += ["--games", str(games), "--ticks", str(ticks), "--pause", "0", "--body-file", "body", "--end-data", END]
+    before = processor_s(process)
     done = subprocess.run(command, cwd=folder, env=runs.environment(), capture_output=True, text=True, check=True)
     found: dict[str, Any] = json.loads(done.stdout)
-    return {"requests/s": found["requests_per_second"], "p50 ms": found["p50_ms"], "p99 ms": found["p99_ms"]}
+    spent = (processor_s(process) - before) / sum(found["statuses"].values()) * 1e6
+    speed = {"requests/s": found["requests_per_second"], "p50 ms": found["p50_ms"], "p99 ms": found["p99_ms"]}
+    return {**speed, "CPU us": spent}
 
 
 def free_port() -> int:
@@ -86,15 +96,15 @@ def served(run: Path, engine: str, games: int, ticks: int) -> Sample:
     port = free_port()
     command = [sys.executable, "-m", "arena", "serve", str(run), "--policy", "blue", "--http", str(port)]
     command += ["--actor", "raw", "--engine", engine, "--drain", "0"]
-    with server(command, run.parent, port):
-        return play(run.parent, port, games, ticks)
+    with server(command, run.parent, port) as process:
+        return play(run.parent, process, port, games, ticks)
 
 
 def bare(folder: Path, games: int, ticks: int) -> Sample:
     """The server that sends bodies back."""
     port = free_port()
-    with server([sys.executable, str(HERE / "external_http_echo.py"), str(port)], folder, port):
-        return play(folder, port, games, ticks)
+    with server([sys.executable, str(HERE / "external_http_echo.py"), str(port)], folder, port) as process:
+        return play(folder, process, port, games, ticks)
 
 
 def benchmark(settings: Settings) -> Report:
@@ -112,6 +122,8 @@ def benchmark(settings: Settings) -> Report:
     for engine, limit in (("onnx", 0.5), ("torch", 0.35)):
         found = measured.ratio((f"{engine}, 64 games", "requests/s"), ("echo, 64 games", "requests/s"))
         report.at_least(f"64 games: requests/s, {engine} / echo", found, limit)
+        found = measured.ratio((f"{engine}, 64 games", "CPU us"), ("echo, 64 games", "CPU us"))
+        report.at_most(f"64 games: processor time per request, {engine} / echo", found, 1 / limit)
         found = measured.ratio((f"{engine}, 64 games", "p99 ms"), ("echo, 64 games", "p99 ms"))
         report.at_most(f"64 games: p99, {engine} / echo", found, 2.5)
         found = measured.ratio((f"{engine}, 1 game", "p50 ms"), ("echo, 1 game", "p50 ms"))

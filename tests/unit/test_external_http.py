@@ -509,19 +509,22 @@ def test_silent_games_expire_and_slow_actors_time_out() -> None:
 
 @pytest.mark.slow
 def test_game_of_a_built_in_actor_is_over_without_an_answer() -> None:
-    with server(rules=TickRules(max_delay_s=60.0, min_asking=2, answer_s=0.4)) as playing:
-        with HttpWire(playing.games.address) as wire, HttpWire(playing.games.address) as other:
-            wire.step("start", "a")
-            other.step("start", "b")
-            wire.send(request("tick", "a", SEEN) + request("tick", "a", SEEN))
-            first, second = wire.read(), wire.read()
-            assert (first.status, first.error, second.status) == (504, "timeout", 404)
-            assert json.loads(second.body)["reason"] == "timeout"
-            playing.until(lambda: [game.lost for game in playing.finished] == ["timeout"])
-            assert wire.step("start", "a").status == 200
-            for one, name in ((wire, "a"), (other, "b")):
-                one.send(request("tick", name, SEEN))
-            assert [one.read().status for one in (wire, other)] == [200, 200]
+    with (
+        server(rules=TickRules(max_delay_s=1.0, min_asking=2, answer_s=0.4)) as playing,
+        HttpWire(playing.games.address) as wire,
+        HttpWire(playing.games.address) as other,
+    ):
+        wire.step("start", "a")
+        other.step("start", "b")
+        wire.send(request("tick", "a", SEEN) + request("tick", "a", SEEN))
+        first, second = wire.read(), wire.read()
+        assert (first.status, first.error, second.status) == (504, "timeout", 404)
+        assert json.loads(second.body)["reason"] == "timeout"
+        playing.until(lambda: [game.lost for game in playing.finished] == ["timeout"])
+        assert wire.step("start", "a").status == 200
+        for one, name in ((wire, "a"), (other, "b")):
+            one.send(request("tick", name, SEEN))
+        assert [one.read().status for one in (wire, other)] == [200, 200]
 
 
 def test_draining_lets_running_games_go_on(playing: Playing, wire: HttpWire) -> None:
