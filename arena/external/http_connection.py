@@ -199,16 +199,16 @@ class HttpConnection(HttpToolsProtocol):
             reply = await answer
         except (Exception, asyncio.CancelledError) as error:
             self.logger.error("a request has failed", exc_info=error)
-            reply = Reply(500, b"content-type: text/plain; charset=utf-8\r\n", b"Internal Server Error", closes=True)
+            reply = 500, b"content-type: text/plain; charset=utf-8\r\n", b"Internal Server Error", True
         if self.flow.write_paused and not cycle.disconnected:
             await self.flow.drain()
         if reply is None or cycle.disconnected:
             return
-        cycle.keep_alive &= not reply.closes
-        closes = b"" if cycle.keep_alive else b"connection: close\r\n"
-        head = (STATUS_LINE[reply.status], reply.headers, len(reply.body), closes)
-        data = b"%s%scontent-length: %d\r\n%s\r\n" % head
-        self.transport.write(data if cycle.scope["method"] == "HEAD" else data + reply.body)
+        status, headers, body, closes = reply
+        cycle.keep_alive &= not closes
+        last = b"" if cycle.keep_alive else b"connection: close\r\n"
+        head = b"%s%scontent-length: %d\r\n%s\r\n" % (STATUS_LINE[status], headers, len(body), last)
+        self.transport.write(head if cycle.scope["method"] == "HEAD" else head + body)
         cycle.response_complete = True
         if not cycle.keep_alive:
             self.transport.close()

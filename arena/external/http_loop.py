@@ -25,7 +25,6 @@ class ServerLoop:
         self._calls_due = self._turn_due = False  # whether the loop is to make the calls, or a turn
         self._open = False
         self._thread: threading.Thread | None = None
-        self._ident: int | None = None  # of the thread, while it runs
         self._turn: Callable[[], float | None] = lambda: None
         self._turn_timer: asyncio.TimerHandle | None = None
         self._turns_over = threading.Event()
@@ -80,7 +79,6 @@ class ServerLoop:
             self._loop.call_later(LOOK_S, look_again)
 
         def serve() -> None:
-            self._ident = threading.get_ident()
             self._loop.call_later(LOOK_S, look_again)
             try:
                 self._loop.run_until_complete(self._server.serve(sockets=[listener]))
@@ -89,7 +87,6 @@ class ServerLoop:
             finally:
                 with self._lock:
                     self._open = False
-                self._ident = None
                 listener.close()
                 self._loop.close()
                 self._turns_over.set()
@@ -107,7 +104,7 @@ class ServerLoop:
 
     def deliver(self, call: Callable[[], None]) -> None:
         """Calls a function on the loop, in order; from any thread. Calls that come after the end are left out."""
-        if threading.get_ident() == self._ident and not self._calls:
+        if threading.current_thread() is self._thread and not self._calls:
             call()
             return
         with self._lock:
@@ -124,7 +121,7 @@ class ServerLoop:
             call()
 
     def _soon(self, call: Callable[[], None]) -> None:
-        on_loop = threading.get_ident() == self._ident
+        on_loop = threading.current_thread() is self._thread
         (self._loop.call_soon if on_loop else self._loop.call_soon_threadsafe)(call)
 
     def take_turns(self, turn: Callable[[], float | None]) -> None:

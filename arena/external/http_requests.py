@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Iterable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
@@ -33,13 +33,8 @@ _HEADERS = {
 }
 
 
-class Reply(NamedTuple):
-    """The answer to a request; `headers` are its lines besides `content-length` and `connection`."""
-
-    status: int
-    headers: bytes
-    body: bytes
-    closes: bool = False  # whether the connection is closed after it
+Reply: TypeAlias = tuple[int, bytes, bytes, bool]
+"""Status, lines of the headers besides `content-length` and `connection`, body, and whether the connection closes."""
 
 
 class Requests:
@@ -86,7 +81,7 @@ class Requests:
             sessions.metrics.requests[kind, status] += 1
             if kind != "step":
                 sessions.metrics.answer_seconds.add(time.monotonic() - since)
-        return Reply(status, content, body, closes)
+        return status, content, body, closes
 
     def _check(self, scope: Any, method: str, *, needs_token: bool) -> None:
         found = scope["method"]

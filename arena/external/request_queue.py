@@ -45,7 +45,7 @@ class ConnectedGame:
     slot: int | None = None  # None before it has begun
     over: str = ""  # why the game is over; empty while it goes on
     gone: str = ""  # why no more requests will come, although it is not over; empty if they may
-    _requests: deque[_Request | _Asking] = field(default_factory=deque)
+    _requests: deque[_Request] = field(default_factory=deque)
     _waiting: dict[int, tuple[Answered, Settled]] = field(default_factory=dict)  # by entity
 
     @property
@@ -59,23 +59,7 @@ class _Request(NamedTuple):
     game: ConnectedGame
     do: Callable[[Slots], None]  # raises `ExternalError` if the table refuses it
     settled: Settled
-
-
-class _Asking(NamedTuple):
-    """A request for actions, with the attributes of `_Request`."""
-
-    game: ConnectedGame
-    asks: Mapping[int, Ask]
-    answered: Mapping[int, Answered]
-    settled: Settled
-
-    def do(self, table: Slots) -> None:
-        table.ask(self.game.begun_slot, self.asks)
-        self.taken()
-
-    def taken(self) -> None:
-        for entity, handler in self.answered.items():
-            self.game._waiting[entity] = handler, self.settled
+    row: tuple[int, Ask, Answered] | None = None  # of a single entity that asks for an action
 
 
 class RequestQueue:
@@ -99,7 +83,7 @@ class RequestQueue:
         self.lock = threading.RLock()
         self.failure: BaseException | None = None
         self.closed = ""
-        self._arrived: deque[_Request | _Asking] = deque()
+        self._arrived: deque[_Request] = deque()
         self._queues: dict[ConnectedGame, None] = {}  # games with requests that the table has not taken, in order
         self._by_slot: dict[int, ConnectedGame] = {}
 
@@ -149,7 +133,16 @@ class RequestQueue:
             answered: by entity; none for entities with given actions.
         """
 
-        self._request(_Asking(game, asks, answered or {}, settled))
+        def do(table: Slots) -> None:
+            table.ask(game.begun_slot, asks)
+            for entity, handler in (answered or {}).items():
+                game._waiting[entity] = handler, settled
+
+        row = None
+        if answered and len(asks) == 1:
+            ((entity, ask),) = asks.items()
+            row = entity, ask, answered[entity]
+        self._request(_Request(game, do, settled, row))
 
     def pay(
         self, game: ConnectedGame, entity: int, reward: float, settled: Settled = ignore, *, info: Info | None = None
@@ -183,7 +176,7 @@ class RequestQueue:
 
         self._request(_Request(game, do, ignore))
 
-    def _request(self, request: _Request | _Asking) -> None:
+    def _request(self, request: _Request) -> None:
         with self.lock:
             if not self.closed:
                 self._arrived.append(request)
@@ -226,26 +219,21 @@ class RequestQueue:
             raise self.failure
         return None
 
-    def _rows(self, arrived: Sequence[_Request | _Asking]) -> list[_Asking]:
+    def _rows(self, arrived: Sequence[_Request]) -> list[_Request]:
         """The first requests, as far as each shows an array of one entity, the same one in different games."""
-        rows: list[_Asking] = []
-        games: set[ConnectedGame] = set()
-        first = None
+        rows: dict[ConnectedGame, _Request] = {}
         for request in arrived:
-            game = request.game
-            if type(request) is not _Asking or len(request.asks) != 1 or game.slot is None or game.over:
+            game, row, first = request.game, request.row, arrived[0].row
+            if row is None or first is None or row[0] != first[0] or game.slot is None or game.over or game in rows:
                 break
-            ((entity, ask),) = request.asks.items()
-            if type(ask.observation) is not np.ndarray or ask.observation.dtype != self._dtypes[entity]:
+            entity, ask, _ = row
+            is_array = type(ask.observation) is np.ndarray and ask.observation.dtype == self._dtypes[entity]
+            if not is_array or ask.given is not None or ask.void or ask.info:
                 break
-            if ask.given is not None or ask.void or ask.info or game in games or first not in (None, entity):
-                break
-            first = entity
-            rows.append(request)
-            games.add(game)
-        return rows
+            rows[game] = request
+        return list(rows.values())
 
-    def _pass_on(self, request: _Request | _Asking, table: Slots) -> bool:
+    def _pass_on(self, request: _Request, table: Slots) -> bool:
         """Passes a request to the table; False: it comes too early."""
         game = request.game
         error = ExternalError("unknown_game", game.over) if game.over else None
@@ -317,19 +305,19 @@ class RequestQueue:
         self.forget(game)
 
 
-def _pass_together(rows: Sequence[_Asking], table: Slots) -> bool:
+def _pass_together(requests: Sequence[_Request], table: Slots) -> bool:
     """Passes rows to the table as arrays, in a fifth of the time; False: it refuses one of them, and has taken none."""
-    asks = [ask for request in rows for ask in request.asks.values()]
-    slots, (entity,) = np.array([request.game.begun_slot for request in rows]), rows[0].asks
+    rows = [request.row for request in requests if request.row is not None]
+    slots, entity, asks = [request.game.begun_slot for request in requests], rows[0][0], [row[1] for row in rows]
     try:
         observations, rewards = np.array([ask.observation for ask in asks]), np.array([ask.reward for ask in asks])
         masks = None if all(ask.mask is None for ask in asks) else np.array([ask.mask for ask in asks])
-        table.ask_rows(slots, entity, observations, rewards=rewards, masks=masks)
+        table.ask_rows(np.array(slots), entity, observations, rewards=rewards, masks=masks)
     except (ValueError, ExternalError) as error:  # a ValueError: arrays of different shapes
         table.counts.refused -= getattr(error, "code", "not_yet") != "not_yet"  # counted when it is passed on alone
         return False
-    for request in rows:
-        request.taken()
+    for request, (_, _, answered) in zip(requests, rows, strict=True):
+        request.game._waiting[entity] = answered, request.settled
         request.settled(None)
     return True
 
