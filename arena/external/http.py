@@ -98,9 +98,7 @@ class HttpGames(RequestQueue):
             policies=self.policies,
             metrics=self.metrics,
         )
-        connections = Connections(
-            4 * slots + 64, settings.keep_alive_s, self._access, needs_tasks=not sessions.is_builtin
-        )
+        connections = Connections(4 * slots + 64, settings.keep_alive_s, self._access, not sessions.is_builtin)
         interface = self.interface
         entities = [
             {
