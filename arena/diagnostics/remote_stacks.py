@@ -1,7 +1,8 @@
 """Reads the Python stacks of another process of this node, also if it does not answer messages.
 
 Every process has an anonymous file. On a signal `faulthandler` writes its stacks there, in C, so also while the GIL is
-held; other processes read the file through `/proc/<pid>/fd`. The signal is a real-time signal with no other use.
+held; other processes read the file through `/proc/<pid>/fd`. The signal is a real-time signal with no other use. A stack
+tells of which role it is by a frame with a name of its own: of the roles that share a thread it is the one that runs.
 """
 
 from __future__ import annotations
@@ -10,20 +11,20 @@ import faulthandler
 import os
 import re
 import signal
-import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from arena.diagnostics.stacks import Stack, read_dump
+from arena.diagnostics.stacks import ROLE, Stack, roles_in
 
 _SIGNAL = getattr(signal, "SIGRTMAX", 0) - 5
 _ANSWER_SECONDS = 2.0  # a process that gets to run writes its stacks at once
 _LOOK_SECONDS = 0.01
 _BLOCKED = re.compile(r"^SigBlk:\t([0-9a-f]+)$", re.MULTILINE)
 _PENDING = re.compile(r"^ShdPnd:\t([0-9a-f]+)$", re.MULTILINE)
-_NOTE = re.compile(r"role (-?\d+) (\d+)$", re.MULTILINE)
+Result = TypeVar("Result")
 
 
 class Process(NamedTuple):
@@ -50,21 +51,18 @@ def this_process(node: str) -> Process:
     return Process(node, os.getpid(), _file[0] if _file else -1)
 
 
-def forget_roles() -> None:
-    """Empties the file before the roles of a new leg are noted."""
-    if _file:
-        os.ftruncate(_file[0], 0)
-        os.lseek(_file[0], 0, os.SEEK_SET)
+def as_role(address: int, main: Callable[..., Result]) -> Callable[..., Result]:
+    """The same function, in whose stacks a frame says that it runs the role at this address."""
 
+    def run(*args: object) -> Result:
+        return main(*args)
 
-def note_role(address: int) -> None:
-    """Notes in the file that the calling thread runs the role at this address."""
-    if _file:
-        os.write(_file[0], f"role {address} {threading.get_ident()}\n".encode())
+    run.__code__ = run.__code__.replace(co_name=f"{ROLE}{address}")
+    return run
 
 
 def peek(process: Process) -> dict[int, Stack]:
-    """The stacks of another process's roles by address; empty if they cannot be read."""
+    """The stacks of the running roles of another process by address; empty if they cannot be read."""
     if process.descriptor < 0:
         return {}
     file = Path(f"/proc/{process.pid}/fd/{process.descriptor}")
@@ -73,21 +71,18 @@ def peek(process: Process) -> dict[int, Stack]:
         before, blocked = file.stat().st_size, _blocking(process.pid)
         os.kill(process.pid, _SIGNAL)
         # The signal is pending until a thread takes it, and then blocked in that thread while it writes. The thread may
-        # be interrupted for long, so a file that has stopped growing may be incomplete; a note of a role makes it grow,
-        # too.
+        # be interrupted for long, so a file that has stopped growing may be incomplete.
         while time.monotonic() < end and (
             file.stat().st_size == before
             or _has_signal(_PENDING, Path(f"/proc/{process.pid}"))
             or _blocking(process.pid) - blocked
         ):
             time.sleep(_LOOK_SECONDS)
-        content = file.read_bytes()
+        with file.open("rb") as content:
+            content.seek(before)
+            return roles_in(content.read().decode(errors="replace"))
     except OSError:  # the process has ended, or belongs to another user
         return {}
-    text, dump = content.decode(errors="replace"), content[before:].decode(errors="replace")
-    stacks = read_dump(dump or text)
-    threads = {int(address): int(thread) for address, thread in _NOTE.findall(text)}  # the newest thread of a role
-    return {address: stacks[thread] for address, thread in threads.items() if thread in stacks}
 
 
 def _blocking(pid: int) -> set[str]:

@@ -14,6 +14,9 @@ from typing import NamedTuple
 
 _THREAD = re.compile(r"(?:Current )?[Tt]hread (0x[0-9a-f]+)")
 _FRAME = re.compile(r'  File "(.*)", line (\d+) in (.*)$')
+ROLE = "role "
+"""How the name of the outermost frame of a role begins; its address follows."""
+
 _MOST = 8  # the most frames that are shown
 _STAGE = ("/arena/roles/perform.py", "/arena/run/lead.py")  # the frames of a role begin after these
 _ARENA = ("/arena/", "/threading.py")
@@ -57,6 +60,18 @@ def read_dump(text: str) -> dict[int, Stack]:
     return {thread: tuple(frames) for thread, frames in found.items()}
 
 
+def roles_in(text: str) -> dict[int, Stack]:
+    """The stacks of roles by address, from the output of `faulthandler`."""
+    found: dict[int, Stack] = {}
+    for stack in read_dump(text).values():
+        for frame in stack:
+            address = frame.function.removeprefix(ROLE)
+            if frame.function.startswith(ROLE) and address.lstrip("-").isdigit():
+                found.setdefault(int(address), stack)  # first its own thread, which is newer than that of all roles
+                break
+    return found
+
+
 def waits(stack: Stack) -> bool:
     """Whether a stack ends in the transport's own waiting for a message or a turn."""
     return bool(stack) and stack[-1].within(_WAITING)
@@ -90,8 +105,8 @@ def stack_lines(stack: Stack) -> list[str]:
 
 
 def running_stack(stacks: Mapping[int, Stack]) -> tuple[int, Stack] | None:
-    """The role thread that has the turn in a process, and its stack; None if all wait."""
-    busy = [(thread, stack) for thread, stack in stacks.items() if stack and not waits(stack)]
+    """The role that has the turn in a process, and its stack; None if all wait."""
+    busy = [(address, stack) for address, stack in stacks.items() if stack and not waits(stack)]
     return busy[0] if len(busy) == 1 else None
 
 
@@ -101,13 +116,13 @@ def killed_report(heading: str, dump: str, names: Mapping[int, str]) -> str:
     Args:
         heading: the first line.
         dump: the output of `faulthandler`.
-        names: of the roles, by thread identifier; empty if they are unknown.
+        names: of the roles, by address; empty if they are unknown.
     """
-    stacks = {thread: stack for thread, stack in read_dump(dump).items() if thread in names or not names}
+    stacks = roles_in(dump) or read_dump(dump)
     running = running_stack(stacks)
     shown = stacks if running is None else dict([running])
     lines = [heading]
-    for thread, stack in shown.items():
-        lines += [f"{names.get(thread, 'a role')} has not come back from one call", *stack_lines(shortened(stack))]
-    waiting = [names[thread] for thread in stacks if thread not in shown and thread in names]
+    for address, stack in shown.items():
+        lines += [f"{names.get(address, 'a role')} has not come back from one call", *stack_lines(shortened(stack))]
+    waiting = [name for address, name in names.items() if address not in shown]
     return "\n".join(lines + [f"{name} waits for a message, or for its turn" for name in waiting])

@@ -154,6 +154,9 @@ class Endpoint(Protocol):
     def tally(self, count: Callable[[], Mapping[str, int]]) -> None:
         """Registers a function that returns counts of this role's calls; part of its reported status."""
 
+    def cpu_time(self) -> float:
+        """CPU seconds of this role since some moment: of its process, if that hosts no other role."""
+
     def is_peer_failure(self, error: BaseException) -> bool:
         """Whether an error was caused by the death of another process."""
 

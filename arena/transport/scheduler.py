@@ -1,8 +1,10 @@
 """Schedules the roles of one process: which role runs, which wait, and the messages that have come for them.
 
-Every role has a thread, but only one runs at a time: until it waits for something that has not come yet. Then the role
-that became ready first runs. So the order of events in a process is deterministic, two roles never touch global state
-at once, and one thread at a time calls MPI. A process with a single role runs it in its main thread.
+Every role is a greenlet of one thread: a stack of its own, which runs until it waits for something that has not come
+yet. Then the role that became ready first runs. So the order of events in a process is deterministic, two roles never
+touch global state at once, and one thread at a time calls MPI. Such a switch takes a third of the time of one between
+threads, which also moves the work to another core at times. What belongs to a thread is kept for each role where
+`thread_state` knows it, and shared otherwise; `own_thread` gives a role a thread. A single role needs no greenlet.
 
 When no role is ready, the process waits for other processes. If there are none (all roles are in this one), that is a
 deadlock; it is reported at once, with what each role waits for.
@@ -17,15 +19,18 @@ import sys
 import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from time import monotonic
+from time import monotonic, process_time, thread_time
+from types import FrameType
 from typing import NamedTuple
 
-from arena.diagnostics.remote_stacks import Process, forget_roles, note_role, peek
+from greenlet import getcurrent, greenlet
+
+from arena.diagnostics.remote_stacks import Process, as_role, peek
 from arena.diagnostics.stacks import stack_of
 from arena.errors import Deadlock, PeerLost, RunStopped
-from arena.transport import status
+from arena.transport import status, thread_state
 from arena.transport.endpoint import (
     ANY_SOURCE,
     Bytes,
@@ -45,24 +50,15 @@ from arena.transport.status import RoleStatus, State, StatusQuery, StatusReply
 # Roles that keep each other busy must not delay messages and status queries from other processes.
 _POLL_EVERY = 16  # turns
 _POLL_SECONDS = 0.02
-# A signal that comes just before the main thread falls asleep does not interrupt that sleep.
-_SIGNAL_SECONDS = 0.25
 
 
 @dataclass
 class _Task:
     name: str
-    gate: threading.Lock = field(default_factory=threading.Lock)
-    thread: int = 0  # its identifier; 0 before it has started
+    greenlet: greenlet
+    thread: int = 0  # the identifier of its own thread; 0: it has none
     ended: bool = False
-
-    def __post_init__(self) -> None:
-        self.gate.acquire()
-
-    def begin(self, address: int) -> None:
-        """Called in the thread of the role."""
-        self.thread = threading.get_ident()
-        note_role(address)
+    cpu: float = 0.0  # seconds, if they are measured
 
 
 class _Wait(NamedTuple):
@@ -86,7 +82,7 @@ class RoleScheduler:
         self, names: Mapping[int, str], remote: RemoteTransport | None = None, *, size: int | None = None
     ) -> None:
         self.size = len(names) if size is None else size
-        self._tasks = {address: _Task(name) for address, name in names.items()}
+        self._tasks = {address: _Task(name, greenlet()) for address, name in names.items()}
         self.remote = remote
         self._ready: deque[_Task] = deque()
         self._alone = len(names) == 1  # then it waits without taking turns
@@ -107,57 +103,51 @@ class RoleScheduler:
         self._failure: BaseException | None = None
         self._stopping = False
         self._unfinished = len(names)
-        # A lock instead of an `Event`: after a signal the main thread continues without waiting for the GIL, which busy
-        # roles may keep for long.
-        self._all_done = threading.Lock()
-        self._all_done.acquire()
+        self._thread = 0  # the thread that runs the roles
+        self._measures = False  # whether CPU time is measured
+        self._measured = 0.0  # CPU seconds of the thread up to the last switch
 
     def run(self, mains: Mapping[int, Callable[[RoleEndpoint], None]]) -> None:
         """Runs `mains[address]` as the role at that address; returns when all have ended, raises the first failure."""
-        forget_roles()
         if not mains:
             return
+        self._thread = threading.get_ident()
         if len(mains) == 1:
             ((address, main),) = mains.items()
-            self._tasks[address].begin(address)
+            task = self._tasks[address]
+            task.thread = self._thread
             try:
-                main(RoleEndpoint(self, address))
+                as_role(address, main)(RoleEndpoint(self, address))
             except RunStopped as error:
                 if self._failure is None or isinstance(error, PeerLost):
                     raise
                 raise self._failure from None
             finally:
-                self._tasks[address].ended = True
+                task.ended = True
             return
-        threads = [
-            threading.Thread(target=self._main, args=(address, main), name=self._tasks[address].name, daemon=True)
-            for address, main in mains.items()
-        ]
-        for thread in threads:
-            thread.start()
-        first, *others = self._tasks.values()
+        for address, main in mains.items():
+            # Each begins here, not in the wait of the role before it, whose depth of recursion it would inherit.
+            self._tasks[address].greenlet = greenlet(partial(self._main, address, as_role(address, main)))
+            self._tasks[address].greenlet.switch(getcurrent())
+        task, *others = self._tasks.values()
         self._ready.extend(others)
-        first.gate.release()
-        try:
-            while not self._all_done.acquire(timeout=_SIGNAL_SECONDS):
-                pass
-        except BaseException:
-            self._stopping = True  # every role ends at its next call; threads are daemons in case one makes none
-            self._bell.set()
-            self._all_done.acquire(timeout=2.0)
-            raise
+        with thread_state.kept():
+            while self._unfinished:
+                try:
+                    task.greenlet.switch()  # returns when a role, this or another one, has ended
+                    if self._unfinished:
+                        task = self._next()
+                except BaseException as error:  # the remote transport has failed, or a signal ends the run
+                    self._stop(error)
+                    task = self._next()
         if self._failure is not None:
             raise self._failure
 
-    def _main(self, address: int, main: Callable[[RoleEndpoint], None]) -> None:
-        task = self._tasks[address]
+    def _main(self, address: int, main: Callable[[RoleEndpoint], None], begin: greenlet) -> None:
         try:
-            task.begin(address)
-        except OSError as error:  # then `remote_stacks` could not map its thread to a role
-            self._stop(error)
-        task.gate.acquire()
-        try:
+            begin.switch()
             if not self._stopping:
+                thread_state.apply(thread_state.NEW)
                 main(RoleEndpoint(self, address))
         except PeerLost as error:
             self._stop(error)
@@ -165,33 +155,24 @@ class RoleScheduler:
             pass  # the reason is in `_failure`
         except BaseException as error:
             self._stop(error)
-        task.ended = True
-        self._unfinished -= 1
-        if self._unfinished == 0:
-            self._all_done.release()
-            return
-        try:
-            self._next().gate.release()
-        except BaseException as error:  # the remote transport has failed
-            self._stop(error)
-            self._next().gate.release()
+        finally:
+            self._tasks[address].ended = True
+            self._unfinished -= 1
+            self._measure(address)
 
     def _stop(self, reason: BaseException) -> None:
+        """Makes every role end: it is resumed once, and raises `RunStopped` at each call."""
         if self._failure is None:
             self._failure = reason
         self._stopping = True
-        self._ready_all()
-
-    def _ready_all(self) -> None:
-        self._ready.extend(self._tasks[address] for address in self._asleep)
         self._asleep.clear()
+        self._ready = deque(task for task in self._tasks.values() if not task.ended)
 
     def _next(self) -> _Task:
         self.turns += 1
         if self._stopping:  # only to end; polling a failed transport would fail again
-            self._ready_all()
             while (task := self._ready.popleft()).ended:
-                pass  # it was woken before it failed
+                pass  # it has failed itself
             return task
         if self.turns % _POLL_EVERY == 0 or monotonic() - self._last_poll > _POLL_SECONDS:
             if self.remote is not None:
@@ -229,15 +210,6 @@ class RoleScheduler:
         """Whether every role of this process waits for other processes, or for external games."""
         return self._all_wait or self._lone_wait is not None
 
-    @property
-    def started(self) -> bool:
-        """Whether all roles have started."""
-        return all(task.thread for task in reversed(self._tasks.values()))  # in reverse: the last one starts last
-
-    def threads(self) -> Mapping[int, int]:
-        """The thread identifiers of the roles that have started, by address."""
-        return {address: task.thread for address, task in self._tasks.items() if task.thread}
-
     def statuses(self, *, stacks: bool = False) -> tuple[RoleStatus, ...]:
         """What each role does, on request with its stack. May be called from any thread."""
         frames = sys._current_frames() if stacks else {}
@@ -245,7 +217,7 @@ class RoleScheduler:
         found = []
         for address, task in self._tasks.items():
             wait = self._lone_wait if self._alone else self._asleep.get(address)
-            stack = stack_of(frames.get(task.thread)) if stacks and not task.ended else ()
+            stack = stack_of(self._frame(task, frames)) if stacks and not task.ended else ()
             if task.ended:
                 found.append(RoleStatus(address, State.ENDED))
             elif wait is not None:
@@ -256,6 +228,31 @@ class RoleScheduler:
                 state = State.READY if id(task) in ready else State.RUNS
                 found.append(RoleStatus(address, state, stack=stack))
         return tuple(found)
+
+    def _frame(self, task: _Task, frames: Mapping[int, FrameType]) -> FrameType | None:
+        """The innermost frame of a role, given those of all threads; None: it has not started."""
+        if task.thread:
+            return frames.get(task.thread)
+        return task.greenlet.gr_frame or (frames.get(self._thread) if task.greenlet else None)
+
+    def set_thread(self, address: int, thread: int) -> None:
+        """Notes that a role runs in a thread of its own."""
+        self._tasks[address].thread = thread
+
+    def _measure(self, address: int) -> None:
+        """Adds the CPU time since the last switch to the role that has run since then."""
+        if self._measures:
+            now = thread_time()
+            self._tasks[address].cpu += now - self._measured
+            self._measured = now
+
+    def cpu_time(self, address: int) -> float:
+        """CPU seconds of the role that calls, since some moment: of its process if it is alone there."""
+        if self._alone:
+            return process_time()
+        self._measures = True
+        self._measure(address)
+        return self._tasks[address].cpu
 
     def _answer(self, source: int, data: Bytes) -> None:
         """Answers an order QUERY_STATUS."""
@@ -337,8 +334,11 @@ class RoleScheduler:
             self._alarms[address] = monotonic() + seconds
         other = self._next()
         if other is not task:
-            other.gate.release()
-            task.gate.acquire()
+            self._measure(address)
+            state = thread_state.read()
+            other.greenlet.switch()
+            if thread_state.read() != state:
+                thread_state.apply(state)
         if self._stopping:
             raise RunStopped
 
@@ -377,6 +377,9 @@ class RoleEndpoint:
 
     def on_order(self, order: Order, do: OrderHandler) -> None:
         self._scheduler.on_order(order, do, self.address)
+
+    def cpu_time(self) -> float:
+        return self._scheduler.cpu_time(self.address)
 
     def tally(self, count: Callable[[], Mapping[str, int]]) -> None:
         self._scheduler.tallies[self.address] = count
