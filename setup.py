@@ -22,6 +22,7 @@ setup(
         "pettingzoo>=1.24,<2",
         "torch>=2.4,<3",
         "pyyaml>=6.0,<7",
+        "greenlet>=3.1,<4",  # roles that share a process
         "msgspec>=0.20,<1",  # validates the configuration
         "rich>=13,<16",  # the live display
         "scipy>=1.11,<2",  # ratings and equilibria of a league

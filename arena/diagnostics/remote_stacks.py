@@ -1,8 +1,10 @@
 """Reads the Python stacks of another process of this node, also if it does not answer messages.
 
 Every process has an anonymous file. On a signal `faulthandler` writes its stacks there, in C, so also while the GIL is
-held; other processes read the file through `/proc/<pid>/fd`. The signal is a real-time signal with no other use. A stack
-tells of which role it is by a frame with a name of its own: of the roles that share a thread it is the one that runs.
+held; other processes read the file through `/proc/<pid>/fd`. The signal is a real-time signal with no other use.
+
+A function with the role's address in its name says of which role a stack is. Of roles that share a thread there is only
+the stack of the one that runs.
 """
 
 from __future__ import annotations

@@ -22,10 +22,12 @@ from arena.errors import (
     PlayerLeft,
     RunStopped,
     WriteError,
+    located,
 )
 from arena.plan import seeding
 from arena.plan.plan import Role, RoleKind
-from arena.registry import load_object
+from arena.preflight.spec import spec_of
+from arena.registry import algorithm, load_object
 from arena.roles.process import seed_libraries
 from arena.roles.protocol import Failed, Next, RoleFailed
 from arena.roles.run import Leg, Run
@@ -51,8 +53,9 @@ def run_role(
     `PeerLost` if a process of the run has died.
     """
     memory = memory or RunState()
-    leg: Leg | None = run.leg
-    try:
+
+    def play() -> None:
+        leg: Leg | None = run.leg
         while leg is not None:
             if not private:  # roles of one process share its random streams, but take turns in a reproducible order
                 seed_libraries(seeding.process_seed(run.plan.config.seed, tick=leg.start))
@@ -68,11 +71,19 @@ def run_role(
                 assert role.match is not None, f"{role} is no environment"
                 Environment(endpoint, part, run.plan.matches[role.match], memory).play()
             leg = expect(Next, endpoint.receive(0, Tag.FROM_ROOT)).leg
+
+    try:
+        if role.kind is RoleKind.WORKER and not private and _needs_thread(run, role):
+            endpoint.in_own_thread(play)
+        else:
+            play()
         return None
     except PeerLost:
         raise
     except RunStopped:
         return None  # another role has failed and has reported its error
+    except KeyboardInterrupt:
+        raise  # a signal has ended the run; its handler may be called in any role's turn
     except BaseException as error:
         if endpoint.is_peer_failure(error):
             raise PeerLost(str(error)) from error
@@ -82,6 +93,13 @@ def run_role(
         with suppress(RunStopped):  # the root has ended already, because of another role's error
             endpoint.send(0, Tag.TO_ROOT, pack(failure))
         return failure
+
+
+def _needs_thread(run: Run, role: Role) -> bool:
+    """Whether the algorithm of a worker needs a thread of its own."""
+    name = run.plan.seat(role).policy
+    with located(path=f"policies.{name}.algorithm"):
+        return spec_of(algorithm(run.plan.policies[name].config.algorithm)).own_thread
 
 
 def failure_of(error: BaseException, who: str, origin: Origin | None = None, *, several_hosts: bool = False) -> Failed:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from arena.errors import Origin, OverriddenPlace
 from arena.plan import seeding
 from arena.plan.plan import MatchPlan, Plan, Role
 from arena.records.folder import RunFolder
+from arena.transport import Endpoint
 
 if TYPE_CHECKING:
     from arena.records.checkpoint import StatePlace
@@ -125,15 +125,12 @@ class Run:
         tick = self.leg.start
         return seed if tick == 0 else int(np.random.SeedSequence([seed, tick]).generate_state(1)[0])
 
-    def stopwatch(self, role: Role) -> Stopwatch:
-        """Measures the time of a role in its thread; measures nothing unless the run is profiled.
+    def stopwatch(self, endpoint: Endpoint) -> Stopwatch:
+        """Measures the time of a role; measures nothing unless the run is profiled.
 
         A role that has its process for itself owns also the CPU time of the other threads, such as torch's.
         """
-        if not self.profile:
-            return StoppedWatch()
-        alone = len(self.plan.ranks[self.plan.rank_of(role)]) == 1
-        return Stopwatch(processor=time.process_time if alone else time.thread_time)
+        return Stopwatch(processor=endpoint.cpu_time) if self.profile else StoppedWatch()
 
     def describe(self, role: Role) -> str:
         """A role in words, for messages: `worker of policy 'blue' in seat 0 of match 3`."""

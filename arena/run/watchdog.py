@@ -36,7 +36,6 @@ from arena.transport.scheduler import RoleScheduler
 from arena.transport.status import State
 
 _CHECKS = 4  # within the limit
-_FIRST_LOOK = 0.002  # seconds; the names must be sent before a game keeps the lock
 _SLACK = 5.0  # seconds beyond the limit for the thread, as the machine may be busy
 _SHOW_CURSOR = "\x1b[?25h\n"  # ECMA-48 with DEC's private modes
 _EXIT_WITH_1 = {  # machine code of `_exit(1)` on Linux, as a function that ignores its argument
@@ -81,7 +80,8 @@ class RootWatchdog:
         )
         assert self._process.stdin is not None
         heading = f"arena: the run has ended: {self._title()}, which keeps Python's lock"
-        self._send({"heading": heading, "ending": self._hint})
+        names = {str(address): self._name(address) for address in self._host.addresses}
+        self._send({"heading": heading, "ending": self._hint, **names})
         self._exit.arm(self._process.stdin.fileno())
         self._thread.start()
         return self
@@ -121,9 +121,6 @@ class RootWatchdog:
 
     def _watch(self) -> None:
         """Checks, and sends heartbeats to the process, until the scheduler has ended."""
-        while not self._host.started and not self._over.wait(_FIRST_LOOK):
-            pass
-        self._send({thread: self._name(address) for address, thread in self._host.threads().items()})
         while not self._over.wait(self._period):
             self._send({})
             failure = self.check()

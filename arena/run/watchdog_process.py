@@ -1,7 +1,7 @@
 """The watchdog process: watches its parent process, ends it when heartbeats stop, and writes why.
 
-Stdin carries lines of JSON: the first and last line of the message, the names of the roles by the numbers of their
-threads, and then empty objects, which are heartbeats. If none has come for too long, a signal
+Stdin carries lines of JSON: the first and last line of the message with the names of the roles by their addresses, and
+then empty objects, which are heartbeats. If none has come for too long, a signal
 (`arena.run.watchdog`) makes the parent write its stacks to the same pipe, and exit. If the parent ends by itself,
 this process ends silently.
 
@@ -87,7 +87,7 @@ def main(pid: int, number: int, patience: float, daemon: int | None) -> None:
         stacks += part
     _send(pid, signal.SIGKILL)
     heading, ending = facts.pop("heading"), facts.pop("ending")
-    names = {int(thread): name for thread, name in facts.items()}
+    names = {int(address): name for address, name in facts.items()}
     sys.stderr.write(printable(f"{killed_report(heading, stacks.decode(errors='replace'), names)}\n{ending}\n"))
 
 

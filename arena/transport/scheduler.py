@@ -44,6 +44,7 @@ from arena.transport.endpoint import (
     Tag,
 )
 from arena.transport.links import LinkMemory
+from arena.transport.own_thread import OwnThread
 from arena.transport.pickling import pack, unpack
 from arena.transport.status import RoleStatus, State, StatusQuery, StatusReply
 
@@ -235,9 +236,21 @@ class RoleScheduler:
             return frames.get(task.thread)
         return task.greenlet.gr_frame or (frames.get(self._thread) if task.greenlet else None)
 
-    def set_thread(self, address: int, thread: int) -> None:
-        """Notes that a role runs in a thread of its own."""
-        self._tasks[address].thread = thread
+    def in_own_thread(self, endpoint: RoleEndpoint, body: Callable[[], object]) -> None:
+        """See `Endpoint.in_own_thread`."""
+        address, sleep, cpu_time = endpoint.address, endpoint.sleep, endpoint.cpu_time
+
+        def begin() -> None:
+            self._tasks[address].thread = threading.get_ident()
+            body()
+
+        own = OwnThread(as_role(address, begin), sleep)
+        endpoint.sleep, endpoint.cpu_time = own.sleep, thread_time
+        try:
+            own.run()
+        finally:
+            self._tasks[address].thread = 0
+            endpoint.sleep, endpoint.cpu_time = sleep, cpu_time
 
     def _measure(self, address: int) -> None:
         """Adds the CPU time since the last switch to the role that has run since then."""
@@ -267,6 +280,11 @@ class RoleScheduler:
     def on_order(self, order: Order, do: OrderHandler, address: int = ANY_SOURCE) -> None:
         """Calls `do` when this order comes for the role at an address, or for any role of this process."""
         self._orders[address, order] = do
+
+    @property
+    def addresses(self) -> Sequence[int]:
+        """The addresses of the roles of this process."""
+        return tuple(self._tasks)
 
     def hosts(self, address: int) -> bool:
         return address in self._tasks
@@ -351,6 +369,7 @@ class RoleEndpoint:
         self.address = address
         self.size = scheduler.size
         self.sleep = scheduler.sleep
+        self.cpu_time: Callable[[], float] = partial(scheduler.cpu_time, address)
 
     def send(self, to: int, tag: Tag, data: Bytes) -> None:
         self._scheduler.send(to, tag, self.address, data)
@@ -378,8 +397,8 @@ class RoleEndpoint:
     def on_order(self, order: Order, do: OrderHandler) -> None:
         self._scheduler.on_order(order, do, self.address)
 
-    def cpu_time(self) -> float:
-        return self._scheduler.cpu_time(self.address)
+    def in_own_thread(self, body: Callable[[], object]) -> None:
+        self._scheduler.in_own_thread(self, body)
 
     def tally(self, count: Callable[[], Mapping[str, int]]) -> None:
         self._scheduler.tallies[self.address] = count

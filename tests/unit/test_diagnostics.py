@@ -17,7 +17,7 @@ import pytest
 
 from arena.diagnostics.process_load import delays, starved_seconds, stopped
 from arena.diagnostics.profile import Activity, Stopwatch
-from arena.diagnostics.remote_stacks import Process, note_role, peek, this_process
+from arena.diagnostics.remote_stacks import Process, as_role, peek, this_process
 from arena.diagnostics.stacks import (
     StackFrame,
     killed_report,
@@ -78,24 +78,26 @@ def test_shortened_shows_the_frames_that_matter(stack: Any, shown: Any) -> None:
 
 DUMP = """Timeout (0:00:05)!
 Thread 0x00000000000000aa (most recent call first):
-  File "/x/arena/transport/scheduler.py", line 240 in sleep
-  File "/x/arena/roles/root/root.py", line 90 in record
+  File "/home/user/learner.py", line 9 in fit
+  File "/x/arena/diagnostics/remote_stacks.py", line 60 in role 5
 
 Thread 0x00000000000000bb (most recent call first):
-  File "/home/user/game.py", line 7 in step
-  File "/x/arena/roles/perform.py", line 60 in _act
+  File "/x/arena/transport/own_thread.py", line 40 in run
+  File "/x/arena/roles/perform.py", line 60 in run_role
+  File "/x/arena/diagnostics/remote_stacks.py", line 60 in role 5
 """
 
 
 def test_hang_report_names_the_hanging_and_waiting_roles() -> None:
-    said = killed_report("nothing moves", DUMP, {0xAA: "root", 0xBB: "environment"})
+    said = killed_report("nothing moves", DUMP, {0: "root", 5: "worker"})
     assert said.splitlines() == [
         "nothing moves",
-        "environment has not come back from one call",
-        '  File "/home/user/game.py", line 7, in step',
+        "worker has not come back from one call",
+        '  File "/home/user/learner.py", line 9, in fit',
         "root waits for a message, or for its turn",
     ]
-    assert '  File "/home/user/game.py", line 7, in step' in killed_report("too early for names", DUMP, {})
+    early = DUMP.replace("role 5", "before any role")
+    assert '  File "/home/user/learner.py", line 9, in fit' in killed_report("too early for roles", early, {})
 
 
 # Reading the stacks of another process's roles, also while it holds the GIL; an empty result once it has ended
@@ -103,12 +105,11 @@ def test_hang_report_names_the_hanging_and_waiting_roles() -> None:
 
 LOCKED = """
 import os, re, sys
-from arena.diagnostics.remote_stacks import note_role, this_process
+from arena.diagnostics.remote_stacks import as_role, this_process
 def in_a_game():
     print(this_process("here").descriptor, flush=True)
-    note_role(7)
     re.match(r"(a+)+$", "a" * 40 + "b")
-in_a_game()
+as_role(7, in_a_game)()
 """
 
 
@@ -121,28 +122,26 @@ def test_peek_reads_the_stack_of_a_process_that_holds_the_gil() -> None:
         while not (seen := peek(process)) or seen[7][-1].function != "match":
             assert child.poll() is None
         child.kill()
-    assert [frame.function for frame in seen[7]] == ["<module>", "in_a_game", "match"]
+    assert [frame.function for frame in seen[7]] == ["<module>", "role 7", "in_a_game", "match"]
     assert peek(process) == {}, "the process has ended"
 
 
-def test_peek_gives_a_threads_stack_to_its_newest_role() -> None:
+def test_peek_reads_the_running_roles_of_all_threads() -> None:
     process, begun, free = this_process("here"), threading.Event(), threading.Event()
 
     def play_role() -> None:
-        note_role(3)
         begun.set()
         free.wait()
 
-    note_role(0)
-    note_role(1)
-    thread = threading.Thread(target=play_role)
+    thread = threading.Thread(target=as_role(3, play_role))
     thread.start()
     begun.wait()
-    seen = peek(process)
+    seen = as_role(-1, peek)(process)
     free.set()
     thread.join()
+    assert seen.keys() == {3, -1}
     assert any(frame.function == "play_role" for frame in seen[3])
-    assert any(frame.function.startswith("test_peek_gives") for frame in seen[1])
+    assert any(frame.function == "peek" for frame in seen[-1])
 
 
 # The stopwatch attributes every second to one activity

@@ -35,7 +35,7 @@ class Environment:
 
     def __init__(self, endpoint: Endpoint, run: Run, match: MatchPlan, memory: RunState) -> None:
         self._endpoint, self._match = endpoint, match
-        self._stopwatch = run.stopwatch(Role(RoleKind.ENVIRONMENT, match.match))
+        self._stopwatch = run.stopwatch(endpoint)
         self._kind = registry.external_kind(match.game.make)
         connection = None if self._kind is None else memory.connections.get(match.match)
         if self._kind is not None and connection is None:

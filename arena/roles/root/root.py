@@ -71,7 +71,7 @@ class Root:
         self._memory = memory
         memory.digests = memory.digests or boundaries.FileDigests()
         self._watchdog = Watchdog(endpoint, run, show=display.message)
-        self._stopwatch = run.stopwatch(ROOT)
+        self._stopwatch = run.stopwatch(endpoint)
         self._others = [role for role in run.roles if role.kind is not RoleKind.ROOT]
         self._leg = run.leg  # the leg that is prepared or played
         self._ready: dict[Role, Ready] = {}

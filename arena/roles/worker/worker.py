@@ -56,7 +56,7 @@ class Worker:
         self._match: MatchPlan = run.plan.matches[role.match]
         self._policy: PolicyPlan = run.plan.policies[run.plan.seat(role).policy]
         self._path = f"policies.{self._policy.name}"
-        self._stopwatch = run.stopwatch(role)
+        self._stopwatch = run.stopwatch(endpoint)
         # When the policy began to learn, in all legs.
         self._begun = time.monotonic() - run.leg.seconds.get(self._policy.name, 0.0)
         self._was_ready = False
