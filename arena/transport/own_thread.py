@@ -21,7 +21,9 @@ class OwnThread:
 
     def __init__(self, body: Callable[[], object], wait: Callable[..., None]) -> None:
         self._body, self._wait = body, wait
-        self._wants, self._goes_on = threading.Semaphore(0), threading.Semaphore(0)
+        self._wants, self._goes_on = threading.Lock(), threading.Lock()  # each is released to hand over
+        self._wants.acquire()
+        self._goes_on.acquire()
         self._call: tuple[Any, Any] | None = None  # the arguments of a wait; None: `body` has returned or raised
         self._failure: BaseException | None = None  # of `body`
         self._stopped: RunStopped | None = None  # raised by every wait from now on
@@ -41,7 +43,8 @@ class OwnThread:
                 self._goes_on.release()
         except BaseException:  # a signal, or the remote transport has failed
             self._stopped = RunStopped()
-            self._goes_on.release()
+            if self._goes_on.locked():
+                self._goes_on.release()
             self.thread.join(_END_SECONDS)
             raise
         self.thread.join()

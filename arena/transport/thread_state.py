@@ -53,11 +53,11 @@ def apply(state: State) -> None:
         return
     torch: Any = sys.modules["torch"]
     if inference != before[3]:
-        _guard.clear()  # its end restores a mode of some time ago, and the next line sets it anew
+        _guard.clear()  # its end restores all modes of some time ago, which the next lines set anew
         _guard.append(torch._C._InferenceMode(inference))
         _guard[0].__enter__()
     torch.set_grad_enabled(grad)
-    if autocast != before[4]:
+    if autocast != read()[4]:
         *settings, cached = autocast or ((False, torch.bfloat16), (False, torch.float16), True)
         for device, (enabled, dtype) in zip(_DEVICES, settings, strict=True):
             torch.set_autocast_enabled(device, enabled)
