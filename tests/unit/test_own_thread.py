@@ -50,7 +50,7 @@ def test_roles_in_threads_of_their_own_take_turns_with_the_others() -> None:
         running.append(endpoint.address)
 
     run(own(main), own(main), main)
-    assert received == dict.fromkeys(range(3), list(range(50)))
+    assert received == {address: list(range(50)) for address in range(3)}
     assert len(set(threads.values())) == 3 and threads[2] == threading.get_ident()
     assert sorted(running) == [0, 1, 2]
 
