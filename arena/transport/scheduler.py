@@ -105,6 +105,7 @@ class RoleScheduler:
         self._stopping = False
         self._unfinished = len(names)
         self._thread = 0  # the thread that runs the roles
+        self._left = thread_state.NEW  # the thread's state as the role that ran last has left it
         self._measures = False  # whether CPU time is measured
         self._measured = 0.0  # CPU seconds of the thread up to the last switch
 
@@ -148,7 +149,7 @@ class RoleScheduler:
         try:
             begin.switch()
             if not self._stopping:
-                thread_state.apply(thread_state.NEW)
+                thread_state.apply(thread_state.NEW, thread_state.read())
                 main(RoleEndpoint(self, address))
         except PeerLost as error:
             self._stop(error)
@@ -160,6 +161,7 @@ class RoleScheduler:
             self._tasks[address].ended = True
             self._unfinished -= 1
             self._measure(address)
+            self._left = thread_state.read()
 
     def _stop(self, reason: BaseException) -> None:
         """Makes every role end: it is resumed once, and raises `RunStopped` at each call."""
@@ -353,10 +355,10 @@ class RoleScheduler:
         other = self._next()
         if other is not task:
             self._measure(address)
-            state = thread_state.read()
+            state = self._left = thread_state.read()
             other.greenlet.switch()
-            if thread_state.read() != state:
-                thread_state.apply(state)
+            if self._left != state:
+                thread_state.apply(state, self._left)
         if self._stopping:
             raise RunStopped
 

@@ -33,17 +33,14 @@ def read() -> State:
     if torch is None or not hasattr(torch, "set_default_device"):  # not imported, or not yet to its end
         return loop, errors, True, False, None
     autocast = None
-    if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
+    if torch._C._is_any_autocast_enabled():
         settings = [(torch.is_autocast_enabled(each), torch.get_autocast_dtype(each)) for each in _DEVICES]
         autocast = (*settings, torch.is_autocast_cache_enabled())
     return loop, errors, torch.is_grad_enabled(), torch.is_inference_mode_enabled(), autocast
 
 
-def apply(state: State) -> None:
-    """Sets the state of this thread."""
-    before = read()
-    if state == before:
-        return
+def apply(state: State, before: State) -> None:
+    """Sets the state of this thread; `before` is its state now."""
     loop, errors, grad, inference, autocast = state
     if loop is not before[0]:
         sys.modules["asyncio.events"]._set_running_loop(loop)
@@ -56,8 +53,8 @@ def apply(state: State) -> None:
         _guard.clear()  # its end restores all modes of some time ago, which the next lines set anew
         _guard.append(torch._C._InferenceMode(inference))
         _guard[0].__enter__()
-    torch.set_grad_enabled(grad)
-    if autocast != read()[4]:
+    torch._C._set_grad_enabled(grad)
+    if autocast or before[4] or torch._C._is_any_autocast_enabled():
         *settings, cached = autocast or ((False, torch.bfloat16), (False, torch.float16), True)
         for device, (enabled, dtype) in zip(_DEVICES, settings, strict=True):
             torch.set_autocast_enabled(device, enabled)
@@ -73,4 +70,4 @@ def kept() -> Iterator[None]:
     try:
         yield
     finally:
-        apply(before)
+        apply(before, read())
