@@ -26,7 +26,7 @@ class AlgorithmSpec:
     made_from_spaces: bool  # `from_spaces(env, group, *, ticks, **options)`: it can be made without a game
     tries_out: bool  # `try_out()`: an instance from spaces can try parts of the user's own
     exports: bool  # `exported()`: its network can be written to a file for other runtimes
-    own_thread: bool  # its `run` needs a thread of its own where roles share a process
+    dedicated_thread: bool  # its `run` needs a thread of its own where roles share a process
 
     @property
     def resumable(self) -> bool:
@@ -51,5 +51,7 @@ def spec_of(cls: type[Any]) -> AlgorithmSpec:
         made_from_spaces=hasattr(cls, "from_spaces"),
         tries_out=hasattr(cls, "try_out"),
         exports=callable(getattr(cls, "exported", None)),
-        own_thread=getattr(cls, "own_thread", not any(base.__module__.startswith("policies.") for base in cls.__mro__)),
+        dedicated_thread=getattr(
+            cls, "dedicated_thread", not any(base.__module__.startswith("policies.") for base in cls.__mro__)
+        ),
     )

@@ -74,7 +74,7 @@ def run_role(
 
     try:
         if role.kind is RoleKind.WORKER and not private and _needs_thread(run, role):
-            endpoint.in_own_thread(play)
+            endpoint.in_dedicated_thread(play)
         else:
             play()
         return None
@@ -99,7 +99,7 @@ def _needs_thread(run: Run, role: Role) -> bool:
     """Whether the algorithm of a worker needs a thread of its own."""
     name = run.plan.seat(role).policy
     with located(path=f"policies.{name}.algorithm"):
-        return spec_of(algorithm(run.plan.policies[name].config.algorithm)).own_thread
+        return spec_of(algorithm(run.plan.policies[name].config.algorithm)).dedicated_thread
 
 
 def failure_of(error: BaseException, who: str, origin: Origin | None = None, *, several_hosts: bool = False) -> Failed:

@@ -172,7 +172,7 @@ class Endpoint(Protocol):
         for at the moment, if that may change while it sleeps.
         """
 
-    def in_own_thread(self, body: Callable[[], object]) -> None:
+    def in_dedicated_thread(self, body: Callable[[], object]) -> None:
         """Calls a function of this role in a thread of its own, and waits for it; raises what it raises.
 
         Such functions may use this endpoint in threads of their own, too, in one at a time.

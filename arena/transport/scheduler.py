@@ -4,7 +4,8 @@ Every role is a greenlet of one thread: a stack of its own, which runs until it 
 yet. Then the role that became ready first runs. So the order of events in a process is deterministic, two roles never
 touch global state at once, and one thread at a time calls MPI. A switch takes 2 us with all that belongs to it; between
 threads 7 us if the process has the core for itself, and up to 70 us if not. What belongs to a thread is kept for each
-role if `thread_state` knows it, and shared otherwise; `own_thread` gives a role a thread. A single role is no greenlet.
+role if `thread_state` knows it, and shared otherwise; `dedicated_thread` is for roles that need more. A single role is
+no greenlet.
 
 When no role is ready, the process waits for other processes. If there are none (all roles are in this one), that is a
 deadlock; it is reported at once, with what each role waits for.
@@ -31,6 +32,7 @@ from arena.diagnostics.remote_stacks import Process, as_role, peek
 from arena.diagnostics.stacks import stack_of
 from arena.errors import Deadlock, PeerLost, RunStopped
 from arena.transport import status, thread_state
+from arena.transport.dedicated_thread import DedicatedThread
 from arena.transport.endpoint import (
     ANY_SOURCE,
     Bytes,
@@ -44,7 +46,6 @@ from arena.transport.endpoint import (
     Tag,
 )
 from arena.transport.links import LinkMemory
-from arena.transport.own_thread import OwnThread
 from arena.transport.pickling import pack, unpack
 from arena.transport.status import RoleStatus, State, StatusQuery, StatusReply
 
@@ -238,15 +239,15 @@ class RoleScheduler:
             return frames.get(task.thread)
         return task.greenlet.gr_frame or (frames.get(self._thread) if task.greenlet else None)
 
-    def in_own_thread(self, endpoint: RoleEndpoint, body: Callable[[], object]) -> None:
-        """See `Endpoint.in_own_thread`."""
+    def in_dedicated_thread(self, endpoint: RoleEndpoint, body: Callable[[], object]) -> None:
+        """See `Endpoint.in_dedicated_thread`."""
         address, sleep, cpu_time = endpoint.address, endpoint.sleep, endpoint.cpu_time
 
         def begin() -> None:
             self._tasks[address].thread = threading.get_ident()
             body()
 
-        own = OwnThread(as_role(address, begin), sleep)
+        own = DedicatedThread(as_role(address, begin), sleep)
         endpoint.sleep, endpoint.cpu_time = own.sleep, thread_time
         try:
             own.run()
@@ -399,8 +400,8 @@ class RoleEndpoint:
     def on_order(self, order: Order, do: OrderHandler) -> None:
         self._scheduler.on_order(order, do, self.address)
 
-    def in_own_thread(self, body: Callable[[], object]) -> None:
-        self._scheduler.in_own_thread(self, body)
+    def in_dedicated_thread(self, body: Callable[[], object]) -> None:
+        self._scheduler.in_dedicated_thread(self, body)
 
     def tally(self, count: Callable[[], Mapping[str, int]]) -> None:
         self._scheduler.tallies[self.address] = count

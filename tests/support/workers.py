@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
+import threading
 import warnings
 from collections.abc import Sequence
+from contextlib import closing, suppress
 from typing import Any, ClassVar
 
 import gymnasium
@@ -311,3 +314,41 @@ class NanActions(Player):
         self.env.reset()
         for step in range(1, 4):
             self.env.step(np.full(1, np.nan if step == 3 else 0.5, np.float32))
+
+
+class KeepsThread(Player):
+    """Plays actions from a database of its thread, steps in another thread if asked to, and notes the two threads."""
+
+    face = "vector"
+    schedule = "ticks"
+
+    def __init__(self, env: Any, group: Any, *, ticks: int, elsewhere: bool = False) -> None:
+        super().__init__(env, group, ticks=ticks)
+        self.elsewhere = elsewhere
+        self.made_in = threading.get_ident()
+
+    def run(self) -> None:
+        if not self.elsewhere:
+            self.play()
+            return
+        stepping = threading.Thread(target=self.play_elsewhere)
+        stepping.start()
+        stepping.join()
+
+    def play_elsewhere(self) -> None:
+        with suppress(BudgetReached):
+            self.play()
+
+    def play(self) -> None:
+        NOTES.append((self.made_in, threading.get_ident()))
+        with closing(sqlite3.connect(":memory:")) as database:  # refuses other threads
+            self.env.reset()
+            while True:
+                (action,) = database.execute("select ? % 3", (self.env.ticks + self.group.rank,)).fetchone()
+                self.env.step(np.full(self.env.action_space.shape, action, self.env.action_space.dtype))
+
+
+class SharesThread(KeepsThread):
+    """The same in the thread of all roles."""
+
+    dedicated_thread = False

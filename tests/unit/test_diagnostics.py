@@ -82,7 +82,7 @@ Thread 0x00000000000000aa (most recent call first):
   File "/x/arena/diagnostics/remote_stacks.py", line 60 in role 5
 
 Thread 0x00000000000000bb (most recent call first):
-  File "/x/arena/transport/own_thread.py", line 40 in run
+  File "/x/arena/transport/dedicated_thread.py", line 40 in run
   File "/x/arena/roles/perform.py", line 60 in run_role
   File "/x/arena/diagnostics/remote_stacks.py", line 60 in role 5
 """

@@ -73,6 +73,20 @@ def test_scheduler_runs_roles_in_the_same_order_every_time() -> None:
     assert all(log_of_one_run() == first for _ in range(4))
 
 
+def test_thousands_of_roles_begin_at_the_same_depth_of_recursion() -> None:
+    ended: list[int] = []
+
+    def waits_for_the_last(endpoint: RoleEndpoint) -> None:
+        if endpoint.address + 1 < 3000:
+            endpoint.receive(endpoint.address + 1, Tag.GROUP)
+        if endpoint.address:
+            endpoint.send(endpoint.address - 1, Tag.GROUP, b"")
+        ended.append(endpoint.address)
+
+    run(*[waits_for_the_last] * 3000)
+    assert ended == list(reversed(range(3000)))
+
+
 def test_scheduler_runs_one_role_at_a_time() -> None:
     running, most = 0, 0
 

@@ -23,7 +23,7 @@ def run(*mains: Main) -> None:
 
 
 def own(main: Main) -> Main:
-    return lambda endpoint: endpoint.in_own_thread(lambda: main(endpoint))
+    return lambda endpoint: endpoint.in_dedicated_thread(lambda: main(endpoint))
 
 
 def talk(endpoint: RoleEndpoint, times: int = 50) -> list[int]:

@@ -16,7 +16,7 @@ _SIGNAL_SECONDS = 0.25  # a signal that comes just before a thread falls asleep 
 _END_SECONDS = 2.0  # for the thread to end after a signal
 
 
-class OwnThread:
+class DedicatedThread:
     """Calls `body` in a thread; `wait` is the greenlet's way to wait, see `Endpoint.sleep`."""
 
     def __init__(self, body: Callable[[], object], wait: Callable[..., None]) -> None:
