@@ -54,7 +54,7 @@ def run_role(
     """
     memory = memory or RunState()
 
-    def play() -> None:
+    def play(endpoint: Endpoint) -> None:
         leg: Leg | None = run.leg
         while leg is not None:
             if not private:  # roles of one process share its random streams, but take turns in a reproducible order
@@ -76,7 +76,7 @@ def run_role(
         if role.kind is RoleKind.WORKER and not private and _needs_thread(run, role):
             endpoint.in_dedicated_thread(play)
         else:
-            play()
+            play(endpoint)
         return None
     except PeerLost:
         raise

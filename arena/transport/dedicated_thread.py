@@ -47,6 +47,7 @@ class DedicatedThread:
                 self._goes_on.release()
             self.thread.join(_END_SECONDS)
             raise
+        self._stopped = RunStopped()  # for other threads of the role that have not ended
         self.thread.join()
         if self._failure is not None:
             raise self._failure

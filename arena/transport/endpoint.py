@@ -172,10 +172,10 @@ class Endpoint(Protocol):
         for at the moment, if that may change while it sleeps.
         """
 
-    def in_dedicated_thread(self, body: Callable[[], object]) -> None:
+    def in_dedicated_thread(self, body: Callable[[Endpoint], object]) -> None:
         """Calls a function of this role in a thread of its own, and waits for it; raises what it raises.
 
-        Such functions may use this endpoint in threads of their own, too, in one at a time.
+        It gets an endpoint of this role that all its threads may use, one at a time.
         """
 
     def bell(self) -> Callable[[], None]:

@@ -37,6 +37,7 @@ from arena.transport.endpoint import (
     ANY_SOURCE,
     Bytes,
     Channel,
+    Endpoint,
     Link,
     LinkSet,
     LinkSize,
@@ -239,21 +240,20 @@ class RoleScheduler:
             return frames.get(task.thread)
         return task.greenlet.gr_frame or (frames.get(self._thread) if task.greenlet else None)
 
-    def in_dedicated_thread(self, endpoint: RoleEndpoint, body: Callable[[], object]) -> None:
+    def in_dedicated_thread(self, address: int, body: Callable[[RoleEndpoint], object]) -> None:
         """See `Endpoint.in_dedicated_thread`."""
-        address, sleep, cpu_time = endpoint.address, endpoint.sleep, endpoint.cpu_time
+        task, endpoint = self._tasks[address], RoleEndpoint(self, address)
 
         def begin() -> None:
-            self._tasks[address].thread = threading.get_ident()
-            body()
+            task.thread = threading.get_ident()
+            body(endpoint)
 
-        own = DedicatedThread(as_role(address, begin), sleep)
-        endpoint.sleep, endpoint.cpu_time = own.sleep, thread_time
+        dedicated = DedicatedThread(as_role(address, begin), self.sleep)
+        endpoint.sleep, endpoint.cpu_time = dedicated.sleep, thread_time
         try:
-            own.run()
+            dedicated.run()
         finally:
-            self._tasks[address].thread = 0
-            endpoint.sleep, endpoint.cpu_time = sleep, cpu_time
+            task.thread = 0
 
     def _measure(self, address: int) -> None:
         """Adds the CPU time since the last switch to the role that has run since then."""
@@ -400,8 +400,8 @@ class RoleEndpoint:
     def on_order(self, order: Order, do: OrderHandler) -> None:
         self._scheduler.on_order(order, do, self.address)
 
-    def in_dedicated_thread(self, body: Callable[[], object]) -> None:
-        self._scheduler.in_dedicated_thread(self, body)
+    def in_dedicated_thread(self, body: Callable[[Endpoint], object]) -> None:
+        self._scheduler.in_dedicated_thread(self.address, body)
 
     def tally(self, count: Callable[[], Mapping[str, int]]) -> None:
         self._scheduler.tallies[self.address] = count

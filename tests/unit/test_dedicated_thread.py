@@ -23,7 +23,7 @@ def run(*mains: Main) -> None:
 
 
 def own(main: Main) -> Main:
-    return lambda endpoint: endpoint.in_dedicated_thread(lambda: main(endpoint))
+    return lambda endpoint: endpoint.in_dedicated_thread(main)
 
 
 def talk(endpoint: RoleEndpoint, times: int = 50) -> list[int]:
@@ -81,6 +81,24 @@ def test_another_thread_of_the_role_may_wait_in_its_place() -> None:
 
     run(own(plays_elsewhere), talk, talk)
     assert received == list(range(50))
+
+
+def test_thread_that_outlives_its_role_is_stopped_at_its_next_call() -> None:
+    free, stopped = threading.Event(), threading.Event()
+
+    def leaves_a_thread(endpoint: RoleEndpoint) -> None:
+        def goes_on() -> None:
+            free.wait()
+            try:
+                endpoint.sleep((endpoint.address, Tag.GROUP, 1))
+            except RunStopped:
+                stopped.set()
+
+        threading.Thread(target=goes_on, daemon=True).start()
+
+    run(own(leaves_a_thread), lambda _: None)
+    free.set()
+    assert stopped.wait(60)
 
 
 @pytest.mark.parametrize("fails", [0, 1])
