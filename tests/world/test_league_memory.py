@@ -54,12 +54,13 @@ def league() -> dict[str, Any]:
 
 
 def loads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """All checkpoint files that are read from now on."""
+    """All checkpoint files that are read whole from now on."""
     found: list[Path] = []
     load = checkpoint.load
 
-    def noted(path: Path) -> checkpoint.Checkpoint:
-        found.append(Path(path))
+    def noted(path: Path | checkpoint.StatePlace) -> checkpoint.Checkpoint:
+        if not isinstance(path, checkpoint.StatePlace):
+            found.append(path)
         return load(path)
 
     monkeypatch.setattr(checkpoint, "load", noted)
