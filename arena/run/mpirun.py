@@ -807,7 +807,6 @@ def _run_once(
         reader.start()
         asks = signal.SIGINT if version is None else signal.SIGUSR2
         status = _end_of(process, output, signals, ranks, asks=asks, one_host=one_host)
-        output.watched.end(_GRACE_SECONDS)
         if status != 0 and not one_host:
             _kill_session(process.pid)
         reader.join(_GRACE_SECONDS)
@@ -835,7 +834,7 @@ def _end_of(
     asks: signal.Signals,
     one_host: bool,
 ) -> int:
-    """Waits for a launcher, and gives it the signals; returns its exit status.
+    """Waits for a launcher and the processes of this host, and gives it the signals; returns its exit status.
 
     The first signal that ends asks the run to save a boundary and to end, within `_SAVING_SECONDS`; a signal later than
     `ONE_REQUEST_SECONDS` ends it at once. While the processes start there is nothing to save, and the first signal ends
@@ -843,7 +842,7 @@ def _end_of(
     is the signal that the launcher passes on to the processes and lives on: Open MPI's SIGUSR2, MPICH's SIGINT.
     """
     end_at = kill_at = float("inf")
-    signaled, passed_on, stuck, reported = False, False, 0.0, time.monotonic()
+    signaled, passed_on, killed, stuck, reported = False, False, False, 0.0, time.monotonic()
     now = looked = reported
     while process.poll() is None:
         before = now
@@ -871,10 +870,15 @@ def _end_of(
         if (now >= kill_at or stuck >= _STUCK_SECONDS or output.cut_off is not None) and process.poll() is None:
             with suppress(ProcessLookupError):  # it has ended meanwhile
                 os.killpg(process.pid, signal.SIGKILL)
+                killed = True
         if output.listener is None and not output.joined and now > reported + REPORT_SECONDS:
             reported = now
             output.write(f"{len(output.hosts)} of {ranks} processes have started{output.places}")
-    return process.wait()
+    status = process.wait()
+    output.watched.end(_GRACE_SECONDS)
+    if status < 0 and not killed:  # others have killed it; its processes may end a moment before it does
+        output.watched.dead = [None]
+    return status
 
 
 def _kill_session(leader: int) -> None:
