@@ -97,7 +97,8 @@ class JaxGame:
             raise GameError(f"the reset options {', '.join(options)}: a JAX game takes none")
         given = seeds or [None] * self.lanes
         seeded = np.array([seed is not None for seed in given])
-        self._lane = self._begin(lanes, self._lane, np.array([seed or 0 for seed in given], np.uint32), seeded)
+        numbers = np.array([(seed or 0) % 2**32 for seed in given], np.uint32)
+        self._lane = self._begin(lanes, self._lane, numbers, seeded)
         self._playing = self._playing | lanes
         return self._frame()
 

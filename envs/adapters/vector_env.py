@@ -114,10 +114,14 @@ class VectorGame:
         """
         pairs = zip(lanes, seeds, strict=True) if seeds is not None else ()
         given = [int(one) if begins and one is not None else None for begins, one in pairs]
-        seeded, everywhere = any(one is not None for one in given), bool(lanes.all())
-        if not seeded and not options and self._begun[: self.lanes][lanes].all():
-            same = self._mode is AutoresetMode.SAME_STEP
-            return self._frame(self._observations, lanes & same, [(self._infos if same else {}, lanes)])
+        seeded, same = any(one is not None for one in given), self._mode is AutoresetMode.SAME_STEP
+        begun = lanes & self._begun[: self.lanes] & (not seeded and not options)
+        of_begun = (self._infos if same else {}), begun
+        if (begun == lanes).all():
+            return self._frame(self._observations, lanes & same, [of_begun])
+        if self.resets_lanes:  # a second reset would change what follows in lanes that have just ended by themselves
+            lanes = lanes & ~begun
+        everywhere = bool(lanes.all())
         if not everywhere and not self.resets_lanes:
             raise GameError(
                 f"a reset of lane {int(np.argmax(lanes))} alone, in the midst of its episode: {self._name} cannot do "
@@ -141,7 +145,7 @@ class VectorGame:
             if any(not np.array_equal(old[~mask], new[~mask]) for old, new in zip(before, now, strict=True)):
                 raise self._wrong_mode("a reset of some lanes (options['reset_mask']) changes other observations")
         self._begun[mask] = self._over[mask] = False
-        return self._frame(self._observations, lanes, [(self._infos, lanes)])
+        return self._frame(self._observations, lanes | begun, [of_begun, (self._infos, lanes)])
 
     def step(self, actions: Sequence[Any]) -> Step:
         """Plays one tick in every lane.
@@ -249,4 +253,5 @@ class VectorGame:
         return images if images is None else images[0]
 
     def close(self) -> None:
-        self._env.close()
+        # By default it waits, without an end, for the answer of a process that has died.
+        self._env.close(**{"timeout": 5} if isinstance(self._env.unwrapped, AsyncVectorEnv) else {})

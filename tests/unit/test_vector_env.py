@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -180,6 +181,8 @@ def test_time_limit_ends_episodes_of_single_lanes() -> None:
     limited = [("time_limit", 7)]
     games = [adapt(make, {}, LANES, limited) for make in (sync, gymnasium_factory("CartPole-v1"))]
     assert list(played(games[0], 60)) == list(played(games[1], 60))
+    together = list(played(adapt(sync, {"mode": "SameStep"}, LANES, [("time_limit", 10)]), 200))
+    assert together == list(played(adapt(gymnasium_factory("CartPole-v1"), {}, LANES, [("time_limit", 10)]), 200))
     with pytest.raises(ConfigError, match="CartPoleVectorEnv resets no single lane; limit the episodes in") as caught:
         adapt(registry.environment_factory("gymnasium_vec:CartPole-v1"), {}, LANES, limited)
     assert caught.value.path == "wrappers[0]"
@@ -194,6 +197,24 @@ def test_async_env_leaves_no_process() -> None:
     with pytest.raises(ConfigError, match="has 2 sub-environments for 3 lanes"):
         adapt(lambda: parallel(2, "SameStep"), {}, 3)
     assert multiprocessing.active_children() == before
+
+
+class Dies(Walk):
+    """Its process ends on the first tick."""
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        os._exit(3)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*Calling `close` while waiting")
+def test_async_env_of_which_a_process_dies_can_be_closed() -> None:
+    game = adapt(lambda: AsyncVectorEnv([Walk, Dies]), {}, 2)
+    game.reset(np.ones(2, bool), [1, 2])
+    with pytest.raises((EOFError, ConnectionResetError)):
+        game.step([np.zeros(2, int)])
+    game.close()
+    assert not multiprocessing.active_children()
 
 
 def odd(num_envs: int, **kwargs: Any) -> Walks:
