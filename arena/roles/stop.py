@@ -151,6 +151,20 @@ def restored_handlers() -> Iterator[None]:
                 signal.signal(number, handler)
 
 
+def _leave_signals_to_parent() -> None:
+    """In a forked child, as games have: its parent follows the signals to their process group.
+
+    SIGTERM ends it, as `multiprocessing` ends its processes by this signal.
+    """
+    for number in STOP_SIGNALS:
+        if isinstance(getattr(signal.getsignal(number), "__self__", None), Stop):
+            # Not SIG_IGN, which a program that the child starts would inherit.
+            signal.signal(number, signal.SIG_DFL if number == signal.SIGTERM else lambda _number, _frame: None)
+
+
+os.register_at_fork(after_in_child=_leave_signals_to_parent)
+
+
 def ignore_signals() -> None:
     """Ignores the signals in this process: the process that leads the run handles them."""
     for number in STOP_SIGNALS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time
@@ -54,6 +55,23 @@ def test_sigusr2_before_listening_ends_the_run_then(own_signals: None) -> None:
     assert stop.number == signal.SIGUSR2
     stop.handled = True
     stop.listen()  # once is enough
+
+
+def test_forked_process_of_a_game_leaves_signals_to_its_parent(own_signals: None) -> None:
+    stop = Stop(handled=True)
+    stop.listen()
+    child = os.fork()
+    if not child:
+        try:
+            for number in set(STOP_SIGNALS) - {signal.SIGTERM}:
+                signal.raise_signal(number)
+            ended = 3 if stop.requested or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL else 0
+            os._exit(ended)
+        finally:
+            os._exit(4)  # KeyboardInterrupt
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    signal.raise_signal(signal.SIGTERM)
+    assert stop.number == signal.SIGTERM
 
 
 @pytest.mark.parametrize("blocked", [True, False])
