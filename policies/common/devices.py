@@ -132,7 +132,7 @@ class Recorded:
             if len(self._graphs) == _GRAPHS:
                 return self._function(columns)
             kept = columns.map(torch.clone)
-            self._graphs[key] = (kept.tensors(), *self.record(lambda: self._function(kept)))
+            self._graphs[key] = (kept.tensors(), *self.record(lambda: self._function(kept), given[0].device))
         inputs, replay, results = self._graphs[key]
         for place, column in zip(inputs, given, strict=True):
             place.copy_(column, non_blocking=True)
@@ -140,15 +140,16 @@ class Recorded:
         return results
 
     @staticmethod
-    def record(call: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
-        """A function that repeats a call on the GPU, and the call's results, which it overwrites."""
-        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            for _ in range(_WARM_UPS):
-                call()
-        torch.cuda.current_stream().wait_stream(stream)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            results = call()
+    def record(call: Callable[[], Any], device: torch.device) -> tuple[Callable[[], None], Any]:
+        """A function that repeats a call on a GPU, and the call's results, which it overwrites."""
+        with torch.cuda.device(device):  # streams are those of a device: by default of the first one
+            stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+            stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(stream):
+                for _ in range(_WARM_UPS):
+                    call()
+            torch.cuda.current_stream().wait_stream(stream)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, stream=stream):
+                results = call()
         return graph.replay, results

@@ -107,7 +107,7 @@ class OnPolicyOptions(AlgorithmOptions, frozen=True, kw_only=True):
         check_unused(self, "clip_observations", normalize_observations=False)
         check_unused(self, "clip_rewards", normalize_rewards=False)
         check_unused(self, "hidden_size", "sequence_length", recurrent=None)
-        if (self.device.learn if isinstance(self.device, Devices) else self.device) == "cpu":
+        if self.device in ("cpu", Devices(act="cpu", learn="cpu")):
             check_idle(self, "precision", "deterministic", "cuda_graphs", where="device is cpu")
         if self.cuda_graphs and self.recurrent is not None:
             raise wrong("cuda_graphs", True, "false where `recurrent` is set: the lengths of sequences vary")

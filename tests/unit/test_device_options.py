@@ -61,9 +61,11 @@ class Replays:
 
     def __init__(self) -> None:
         self.recorded = self.replayed = 0
+        self.devices: set[torch.device] = set()
 
-    def __call__(self, call: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
+    def __call__(self, call: Callable[[], Any], device: torch.device) -> tuple[Callable[[], None], Any]:
         self.recorded += 1
+        self.devices.add(device)
         for _ in range(3):
             results = call()
         kept = [one for one in (results if isinstance(results, tuple) else (results,)) if one is not None]
@@ -254,6 +256,19 @@ def test_cuda_graphs_give_the_bits_of_calls(gpu: Replays, cls: Any) -> None:
         assert (gpu.replayed > 37) == graphs
     assert all_equal(*found)
     assert gpu.recorded == 2  # of acting, and of the gradient
+    assert gpu.devices == {torch.device("cpu")}
+
+
+def test_recording_is_made_on_the_device_of_its_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[torch.device] = []
+
+    def record(call: Callable[[], Any], device: torch.device) -> tuple[Callable[[], None], Any]:
+        given.append(device)
+        return lambda: None, call()
+
+    monkeypatch.setattr(Recorded, "record", staticmethod(record))
+    Recorded(lambda columns: columns.observations[0])(Columns((torch.zeros(2, device="meta"),), None))
+    assert given == [torch.device("meta")]
 
 
 # ---------------------------------------------------------------------------------------------------------- precision
@@ -387,6 +402,10 @@ def test_check_refuses_devices_with_exit_2(
     assert message in error
     assert "policies.blue" in error
     assert "options.device" in error
+
+
+def test_options_of_a_gpu_that_only_acts_are_taken() -> None:
+    assert PPO.Options(device=Devices(act="cuda", learn="cpu"), precision="bf16", cuda_graphs=True).cuda_graphs
 
 
 def test_frozen_policies_act_where_their_workers_acted() -> None:
