@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from in_process import one_match
-from run_cli import alone, arena, differing, left_behind, train, trained, wait_for, write
+from run_cli import (
+    alone,
+    arena,
+    differing,
+    finish,
+    has_played,
+    left_behind,
+    started,
+    train,
+    trained,
+    wait_for,
+    write,
+)
 
 GAMES: dict[str, dict[str, Any]] = {
     "a tick later": {"make": "gymnasium_vec:CartPole-v1"},  # a vector environment of its own, in mode NEXT_STEP
@@ -34,6 +47,15 @@ def test_run_of_a_vector_env_is_bit_equal_after_resume(game: str, tmp_path: Path
     whole = alone(tmp_path, config)
     assert (whole / "episodes.jsonl").read_bytes().count(b"\n") > 30
     assert differing(run, whole) == []
+
+
+def test_run_of_processes_can_be_asked_to_stop(tmp_path: Path) -> None:
+    process = started(tmp_path, solo(GAMES["processes"], ticks=10**6, checkpoint_every=10**6), ranks=2)
+    wait_for(lambda: has_played(tmp_path / "run"))
+    process.send_signal(signal.SIGTERM)
+    ended = finish(process)
+    assert (ended.code, ended.err[:22]) == (143, "arena: stopped at tick"), ended.err
+    wait_for(lambda: left_behind(tmp_path) == [])
 
 
 @pytest.mark.parametrize("how", ["unprintable", "segv"])
