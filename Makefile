@@ -26,7 +26,7 @@ run: $(READY)
 
 ifeq ($(MPI),mpich)
 test: $(MPICH)/.ready
-	$(MPICH)/bin/python -m pytest --numprocesses $(WORKERS) -m "not long and not openmpi" tests/mpi
+	$(MPICH)/bin/python -m pytest --numprocesses $(WORKERS) -m "(not long or hosts) and not openmpi" tests/mpi
 else
 test: $(READY)
 	$(BIN)/python -m pytest --numprocesses $(WORKERS)
@@ -104,6 +104,8 @@ $(MPICH)/.ready: $(READY)
 	$(MPICH)/bin/python -m pip install --quiet --no-deps --constraint constraints.txt mpich mpi4py
 	$(BIN)/python -c "from sysconfig import get_path; print(f'import site; site.addsitedir({get_path(\"purelib\")!r})')" \
 		> $$($(MPICH)/bin/python -c "from sysconfig import get_path; print(get_path('purelib'))")/project.pth
+	sed "1s|.*|#!$$PWD/$(MPICH)/bin/python|" $(BIN)/arena > $(MPICH)/bin/arena
+	chmod +x $(MPICH)/bin/arena
 	touch $@
 
 clean:

@@ -45,6 +45,10 @@ _GROWTH = 1.3
 # third come while MPI is asked, which gives the core to others.
 _UNANNOUNCED, _PER_ANNOUNCED, _MOST_UNANNOUNCED = 3, 10, 30
 _MOST_SENDS = 4  # persistent requests of a link
+# A wait for other nodes begins awake if the one before was short: a process that sleeps is woken late, and the kernel
+# moves it to the core of its waker; three processes on two hosts took turns on one of two cores.
+_AWAKE_SECONDS = 50e-6
+_SHORT_SECONDS = 200e-6
 _LAST_PAUSE = 0.05  # the longest pause while waiting for all others
 _log = logging.getLogger(__name__)
 
@@ -178,6 +182,7 @@ class MpiTransport:
         # MPICH's) announce connections alone; so these are left when they have announced too little.
         self._sockets = world.sockets if len(world.neighbors) < world.size - 1 else []
         self._unannounced = _UNANNOUNCED  # how many further messages they may leave unannounced
+        self._was_short = True  # the last wait for other nodes
         self._owed: Counter[int] = Counter()  # rank -> messages that its rings announced and MPI has not delivered yet
         self._rung: deque[int] = deque()  # without a doorbell: the roles whose bells have been rung
         self._complete = self._comm.Recv_init([bytearray(1), MPI.BYTE], source=MPI.PROC_NULL)
@@ -230,16 +235,21 @@ class MpiTransport:
             if seconds is None or self._bell.select(seconds):
                 self._handle(self._bell.wait(), arrivals)
             return
+        if self._look(arrivals):
+            return
         backoff = Backoff(sockets=self._sockets)
-        end = math.inf if seconds is None else time.monotonic() + seconds
+        backoff.pause()
+        begun = time.monotonic()
+        # Without sockets it stays awake for some yields; see `Backoff`.
+        awake_until = begun + (_AWAKE_SECONDS if self._was_short else 0.0) if self._sockets else math.inf
+        end = math.inf if seconds is None else begun + seconds
         ready: list[int] | None = None
-        look_twice = bool(
-            self._sockets
-        )  # a look that finds nothing may have received something, which the next one finds
+        look_twice = False  # a look that finds nothing may have received something, which the next one finds
         while not (self._look(arrivals) or (look_twice and self._look(arrivals))):
-            if (left := end - time.monotonic()) <= 0:
+            now = time.monotonic()
+            if (left := end - now) <= 0:
                 return
-            if self._bell is None or not (self._sockets or backoff.patient):
+            if self._bell is None or not (backoff.patient or now > awake_until):
                 backoff.pause()
                 continue
             # What comes over TCP is announced: few looks, as a call of MPI that finds nothing gives the core to others.
@@ -249,6 +259,7 @@ class MpiTransport:
             if self._bell.descriptor in ready:
                 self._handle(self._bell.wait(), arrivals)
                 return
+        self._was_short = time.monotonic() - begun < _SHORT_SECONDS
         if ready is not None:
             self._unannounced = min(self._unannounced + (_PER_ANNOUNCED if ready else -1), _MOST_UNANNOUNCED)
             if not self._unannounced:

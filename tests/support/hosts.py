@@ -49,6 +49,9 @@ class Hosts:
         folder = self.folder
         lines = [f"10.77.0.{10 + number} n{number}\n" for number in range(count)]
         (folder / "hosts").write_text("127.0.0.1 localhost\n" + "".join(lines))
+        agent = folder / "agent"  # MPICH's launcher asks for a single word, and gives it an option of ssh
+        agent.write_text(f'#!/bin/sh\n[ "$1" != -x ] || shift\nexec {sys.executable} {HERE} {folder} "$@"\n')
+        agent.chmod(0o700)
         for number in range(count):
             self.start(f"n{number}")
         if self._delay:
@@ -77,12 +80,11 @@ class Hosts:
             return
         address = f"10.77.0.{10 + int(name[1:])}/24"
         if name == "n0":
-            self._network(name, f"ip link add br0 type bridge; ip addr add {address} dev br0; ip link set br0 up")
-        else:
-            self._network(
-                "n0", f"ip link add {name} type veth peer name eth0 netns {child}; ip link set {name} master br0 up"
-            )
-            self._network(name, f"ip addr add {address} dev eth0; ip link set eth0 up")
+            self._network(name, "ip link add br0 type bridge; ip link set br0 up")
+        self._network(
+            "n0", f"ip link add {name} type veth peer name eth0 netns {child}; ip link set {name} master br0 up"
+        )
+        self._network(name, f"ip addr add {address} dev eth0; ip link set eth0 up")
 
     def cut(self, host: str) -> None:
         """Pulls a host's cable out of the switch: no end of a connection is told."""
@@ -171,7 +173,8 @@ def _serve(caller: socket.socket, folder: str) -> None:
         "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin:/usr/sbin",
         "PYTHONPATH": os.environ["PYTHONPATH"],
         "OMP_NUM_THREADS": "1",
-        "PRTE_MCA_plm_ssh_agent": f"{sys.executable} {HERE} {folder}",
+        "PRTE_MCA_plm_ssh_agent": f"{folder}/agent",
+        "HYDRA_LAUNCHER_EXEC": f"{folder}/agent",
     }
     shell = ["/bin/sh", "-c", command.decode()]
     stdin, stdout, stderr = streams

@@ -63,10 +63,10 @@ def slurm_cluster(home: Path, over: hosts.Hosts | None = None) -> Iterator[dict[
     """Starts the daemons and ends them; yields the environment variables with which programs reach them.
 
     Without `over` both nodes, a and b, are this machine and have four slots each. Else the nodes are the hosts n0, with
-    the controller and four slots, and n1 with two; `home` must be in the folder that they share.
+    the controller and four slots, and n1 with three; `home` must be in the folder that they share.
     """
     home.mkdir(mode=0o700)
-    names, slots = (("a", "b"), (4, 4)) if over is None else (("n0", "n1"), (4, 2))
+    names, slots = (("a", "b"), (4, 4)) if over is None else (("n0", "n1"), (4, 3))
     for folder in ("state", *(f"spool-{name}" for name in names)):
         (home / folder).mkdir(mode=0o700)
     key = home / "munge.key"
