@@ -274,7 +274,7 @@ def test_cyclic_order_uses_the_whole_budget(games: Games) -> None:
     path = games.write(circle())
     out = games.text(path, "--episodes", "600")
     assert "the games of some pairs contradict the order: " in out
-    assert re.search(r"(rock|paper|scissors) scores 100\.0% \[9[0-9]\.[0-9]%, 100\.0%\] against ", out)
+    assert re.search(r"(rock|paper|scissors) scores 100\.0 % \[9[0-9]\.[0-9] %, 100\.0 %\] against ", out)
     assert re.search(
         "no order fits players that beat each other in a circle: [a-z]+ beats [a-z]+ beats [a-z]+ beats ", out
     )
