@@ -294,7 +294,7 @@ def play_legs(
             raise
         with RunLock.take(run.folder.path) if state.lock is None else nullcontext():
             if not run.begun:
-                begin(run, resumable=root.resumable)
+                begin(run, resumable=root.resumable, external=state.external)
                 display.message(f"run folder: {shown(run.path)}")
             begins()
             if state.unrecorded_change is not None:
@@ -341,7 +341,11 @@ def _results(run: Run, state: RunState) -> Iterator[RunResults | None]:
     """
     callbacks = _callbacks(run, state)
     results = state.results = opened(run, state.results, callbacks.result)
-    callbacks.start(run.path, lambda: as_read(plan_file(run.plan, external_kinds(run.plan))), resumed=run.resumed)
+
+    def plan() -> dict[str, Any]:  # the environments know the kinds without an import of their games in this process
+        return as_read(plan_file(run.plan, external_kinds(run.plan) if state.external is None else state.external))
+
+    callbacks.start(run.path, plan, resumed=run.resumed)
     with nullcontext() if results is None else closing(results):
         write_boundary(run, state)
         yield results

@@ -102,6 +102,8 @@ class Root:
             elif message is not None:
                 early.append(message)
         self._early = early
+        external = {one.role.match: one.external for one in ready.values()}
+        self._memory.external = {match: kind for match, kind in external.items() if kind and match is not None}
         with _refusals_reported():
             check_playable(self._run, ready.values())
 
