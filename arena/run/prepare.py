@@ -82,8 +82,8 @@ def existing_folder(config: Config, run_dir: str | None) -> RunFolder:
 def begin(run: Run, *, resumable: bool, external: Mapping[int, str] | None = None) -> None:
     """Writes into the run folder what is known before the start; removes what a resumed run will play again.
 
-    If all algorithms can be saved and loaded, the run can be resumed from now on, from its first tick. `external`: how
-    external games come in, by match.
+    If all algorithms can be saved and loaded, the run can be resumed from now on, from its first tick. For
+    `external` see `RunState`.
     """
     if run.resumed:
         forget(run)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO
 
-from arena.config.schema import PolicyConfig
+from arena.config.schema import Config
 from arena.diagnostics.profile import RoleProfile
 from arena.errors import percent, pluralize, shown
 from arena.plan.plan import Plan
@@ -257,18 +257,13 @@ def make_display(
     return PlainDisplay(stream, total_ticks=total_ticks, clock=clock)
 
 
-def summary_lines(
-    scoreboard: Scoreboard, run_dir: Path | str, policies: Mapping[str, PolicyConfig] | None = None
-) -> list[str]:
-    """What the end of a run says: where everything is, and per policy how it began and how it ended.
-
-    Of `policies` it also says which built-in algorithms have not learned yet; a user's own may log no updates.
-    """
+def summary_lines(scoreboard: Scoreboard, run_dir: Path | str, config: Config | None = None) -> list[str]:
+    """What the end of a run says: where everything is, and per policy how it began, how it ended, if it has learned."""
     pad = max(map(len, scoreboard.shown), default=0)
     lines = [f"run folder: {shown(run_dir)}"]
     for name, score in scoreboard.shown.items():
-        policy = (policies or {}).get(name)
-        learns = policy is not None and policy.learns and ":" not in policy.algorithm
+        policy = None if config is None else config.policies.get(name)
+        learns = policy is not None and policy.learns and ":" not in policy.algorithm  # others may log no updates
         waits = "; it has made no update yet" if learns and not score.updates else ""
         if not score.episodes:
             lines.append(f"{name:{pad}}  {'took no part' if score.absent else 'finished no episode'}{waits}")

@@ -9,7 +9,6 @@ import threading
 import pytest
 
 from arena.config import parse_config
-from arena.config.schema import PolicyConfig
 from arena.errors import percent
 from arena.league.ratings.sprt import Verdict
 from arena.league.round_text import VERDICTS, claim_text, gate_text, round_text
@@ -195,11 +194,13 @@ def test_summary_has_first_and_last_games_of_each_policy() -> None:
 
 def test_summary_says_which_built_in_algorithms_have_not_learned_yet() -> None:
     algorithms = {"blue": "ppo", "red": "ppo", "own": "my_worker:QLearner", "fixed": "random"}
-    policies = {name: PolicyConfig(algorithm=algorithm) for name, algorithm in algorithms.items()}
+    policies = {name: {"algorithm": algorithm} for name, algorithm in algorithms.items()}
+    match = {"env": "game", "seats": [*policies]}
+    config = {"ticks": 9, "envs": {"game": {"make": "touchdown"}}, "policies": policies, "matches": [match]}
     board = Scoreboard(policies)
     play(board, 2, "win")
     board.update(UpdateRecord("red", 1, 1, 1, 0.1, {"policy_loss": -0.012}))
-    assert summary_lines(board, "x", policies)[1:] == [
+    assert summary_lines(board, "x", parse_config(config, source="test"))[1:] == [
         "blue   won 100 % of its 2 games; it has made no update yet",
         "red    won 0 % of its 2 games",
         "own    finished no episode",

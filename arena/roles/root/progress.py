@@ -41,10 +41,6 @@ class RunProgress:
         self.done = run.ticks_before + len(self.ticks) * (run.leg.start - start)
         self.updates, self.seconds = dict(run.leg.updates), dict(run.leg.seconds)
 
-    def load_scores(self) -> None:
-        """Adds what is recorded to the scoreboard."""
-        self._scoreboard.read(self._run.folder)
-
     def advance(self, report: Progress) -> None:
         """Records the ticks and episodes that the environments of a rank report."""
         self.done += sum(report.ticks.values()) - sum(map(self.ticks.__getitem__, report.ticks))

@@ -123,7 +123,7 @@ class Root:
         run, plan = self._run, self._run.plan
         progress = RunProgress(run, recorder, self.scoreboard)
         if self._memory.scoreboard is None:
-            progress.load_scores()
+            self.scoreboard.read(run.folder)
         try:
             self._display.start()
             if plan.config.rounds > 1 and not (run.begun and self._leg.start > plan.start):  # else already shown
