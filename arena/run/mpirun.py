@@ -714,10 +714,10 @@ def exit_status(
         sys.stdout.flush()
     if received:
         # Rank 0 does not know which signal this process got; it has written where the run is.
-        known, told = output.known, status in (128 + signal.SIGUSR2, 128 + signal.SIGINT)
+        known, is_written = output.known, status in (128 + signal.SIGUSR2, 128 + signal.SIGINT)
         early = "the run was prepared" if known.folder is None else "any tick was played; nothing of it is kept"
         is_early = known.folder is None or (known.made and not known.begun)
-        where = "" if told else f" before {early}" if is_early else f"; {played}"
+        where = "" if is_written else f" before {early}" if is_early else f"; {played}"
         output.write(f"arena: ended by {signal.Signals(received[0]).name}{where}")
         return 128 + received[0]
     if status == 0 and output.ended:
