@@ -365,6 +365,14 @@ def pluralize(number: int, one: str, many: str = "") -> str:
     return f"{number} {one if number == 1 else many or one + 's'}"
 
 
+def percent(share: float, digits: int = 0) -> str:
+    """`96 %`, or with digits after the point `96.4 %`; shown as 0 % or 100 % only if it is exactly that."""
+    value, least = 100 * share, 10.0**-digits
+    if 1e-9 < value < 100 - 1e-9:  # the ends of intervals have errors of rounding
+        value = min(max(value, least), 100 - least)
+    return f"{value:.{digits}f} %"
+
+
 def shorten(names: Sequence[str]) -> str:
     """`a`, `a and b`, `a, b and 10 more`: a list that stays short."""
     if len(names) > _NAMED:

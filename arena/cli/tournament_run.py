@@ -23,7 +23,7 @@ from arena import registry
 from arena.cli.players import players_of, read_sources, settings_of, sides_of
 from arena.config import load_config
 from arena.config.schema import Config
-from arena.errors import ConfigError, located, pluralize, shown
+from arena.errors import ConfigError, located, percent, pluralize, shown
 from arena.league import read_results, rounds_file
 from arena.league.ratings.standings import populations_of
 from arena.league.results import Results
@@ -310,7 +310,7 @@ def verdict_lines(found: Table, rule: Rule, played: int) -> list[str]:
         return [f"the order is decided after {games}, at an error of {rule.error:g}, {what}", *equal]
     if found.contradictions:
         return [f"the order is not decided after {games}: those of {_contradicting(found)} contradict it", *equal]
-    pairs = [f"{doubt.upper} and {doubt.lower} ({doubt.probability:.1%})" for doubt in found.open]
+    pairs = [f"{doubt.upper} and {doubt.lower} ({percent(doubt.probability, 1)})" for doubt in found.open]
     together = ", together more than the error" if len(pairs) > 1 else ""
     return [
         f"the order is not decided after {games}, at an error of {rule.error:g}, {what}; open, with the probability "
@@ -322,6 +322,6 @@ def verdict_lines(found: Table, rule: Rule, played: int) -> list[str]:
 def _contradicting(found: Table) -> str:
     """The pairs whose own games contradict the order; of the first one the share, and that which is expected."""
     pair = found.contradictions[0]
-    shares = f"({pair.lower} scores {pair.score:.1%}, expected {pair.expected:.1%})"
+    shares = f"({pair.lower} scores {percent(pair.score, 1)}, expected {percent(pair.expected, 1)})"
     first, more = f"{pair.upper} and {pair.lower} {shares}", len(found.contradictions)
     return first if more == 1 else f"{pluralize(more, 'pair')}, as {first},"

@@ -50,7 +50,7 @@ class TrainRun(RunCommand):
 
     def present(self, run: Run, scoreboard: Scoreboard) -> None:
         """Prints where the records are, and the results of the policies."""
-        lines = summary_lines(scoreboard, run.path)
+        lines = summary_lines(scoreboard, run.path, run.plan.config)
         if run.plan.config.rounds > 1:
             from arena.run import rounds
             from arena.terminal import standings

@@ -243,7 +243,7 @@ def watch(
     else:
         again = "" if run.planned is None or run.boundary is None else f"; --resume goes on from tick {run.boundary}"
         ended = f"the run {_ENDS[condition]} at tick {run.ticks}{again}"
-    for line in [ended, *summary_lines(run.scoreboard, folder.path)]:
+    for line in [ended, *summary_lines(run.scoreboard, folder.path, run.config)]:
         display.message(line)
     return 0
 

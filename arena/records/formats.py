@@ -20,7 +20,7 @@ import msgspec
 
 from arena.config.league import Elo, Half
 from arena.config.matches import MatchConfig
-from arena.errors import ConfigError
+from arena.errors import ConfigError, percent
 from arena.plan.plan import Plan, RoleKind
 from arena.records import checkpoint, checksums
 from arena.records.atomic import regular
@@ -190,10 +190,10 @@ class GamesLine(msgspec.Struct, frozen=True, kw_only=True):
 
     def text(self, slots: int) -> str:
         """The line about the games in the display of a run and in `arena watch`."""
-        share = 100 * self.asking / max(1, self.ticks) / slots
+        share = self.asking / max(1, self.ticks) / slots
         text = (
             f"games of match {self.match}: {self.held} of {slots} slots, {self.begun} begun, {self.lost} lost; "
-            f"{share:.0f} % of the slots ask per tick"
+            f"{percent(share)} of the slots ask per tick"
         )
         if isinstance(self.links, list) and self.seconds:
             handovers = sum(link.handovers for link in self.links) / self.seconds

@@ -9,6 +9,9 @@ from itertools import compress
 from operator import itemgetter, mul
 
 from arena.records.figures import Results, in_parts, results_of
+from arena.records.folder import RunFolder
+from arena.records.formats import update_of
+from arena.records.journal import JournalReader
 from arena.records.metrics import EpisodeRecord, Place, UpdateRecord
 
 WINDOW = 100  # how many of the first and of the last values are kept
@@ -162,6 +165,12 @@ class Scoreboard:
         """Adds recorded episodes."""
         for part in in_parts(episodes):
             self.add(results_of(part))
+
+    def read(self, folder: RunFolder) -> None:
+        """Adds the recorded episodes and updates of a run."""
+        self.take(JournalReader(folder.episodes).lines(EpisodeRecord, missing_ok=True))
+        for record in JournalReader(folder.metrics).made(update_of, missing_ok=True):
+            self.update(record)
 
     def update(self, record: UpdateRecord) -> None:
         """Takes an update of a policy."""

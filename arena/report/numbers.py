@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
+from arena import errors
+
 THIN = "\u202f"
 MINUS = "\u2212"
 NOTHING = "\u2013"
@@ -40,7 +42,7 @@ def portion(value: float) -> str:
 
 def percent(value: float) -> str:
     """`12.3 %`"""
-    return _signed(f"{100 * value:.1f}{THIN}%")
+    return errors.percent(value, 1).replace(" ", THIN)
 
 
 def duration(seconds: float) -> str:

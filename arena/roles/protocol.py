@@ -48,6 +48,7 @@ class Ready:
     role: Role
     resumable: bool = True  # whether the role's state can be saved and loaded, so that a leg may end within the run
     schedule: str = ""  # of a worker: when its algorithm synchronizes with its group, see `arena.plan.deadlock`
+    external: str | None = None  # of an environment: the kind of its external games, see `registry.external_kind`
 
 
 @dataclass(frozen=True)

@@ -77,6 +77,7 @@ class RunState:
     games: GameReader | None = None  # of the rounds of a league that are over
     digests: FileDigests | None = None  # of the files of the boundaries
     profiles: dict[ProfileKey, RoleProfile] = field(default_factory=dict)  # the time of each role
+    external: dict[int, str] | None = None  # by match, the kind of external games; None: the roles have not told yet
     resumable: bool = True  # all algorithms can be saved and loaded
     curriculum: Any = None  # the object of the user's class
     unrecorded_change: ChangeLine | None = None  # what `curriculum` has just changed

@@ -112,6 +112,8 @@ def write_failure(failure: Failed, stream: IO[str] | None = None) -> None:
     """Writes why a run has ended, to stderr if no other stream is given."""
     if failure.exit_code == MISTAKE:
         text = f"arena: error: {failure.message}"
+    elif failure.exit_code > 128:  # by a signal, which is not the fault of a role
+        text = f"arena: {failure.message}"
     else:
         text = f"arena: the run has ended: {failure.who}\n{failure.message}"
     print(printable(text), file=stream or sys.stderr, flush=True)

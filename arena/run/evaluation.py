@@ -17,7 +17,7 @@ from dataclasses import replace
 import msgspec
 
 from arena.config import Config
-from arena.errors import pluralize
+from arena.errors import percent, pluralize
 from arena.league.ratings.intervals import half_of_mean, of_share
 from arena.preflight.later_seats import evaluation_config
 from arena.records import evaluations
@@ -129,5 +129,5 @@ def result_text(score: Score) -> str:
         low, high = of_share(score.wins, score.games.count)
         fewer = score.games.count < score.episodes
         of = f" of {pluralize(score.games.count, 'game')} with an outcome" if fewer else ""
-        parts.insert(1, f"won {score.wins / score.games.count:.1%} [{low:.1%}, {high:.1%}]{of}")
+        parts.insert(1, f"won {percent(score.wins / score.games.count, 1)} [{percent(low, 1)}, {percent(high, 1)}]{of}")
     return ", ".join(parts)

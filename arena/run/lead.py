@@ -24,9 +24,8 @@ from arena.records.atomic import replacing
 from arena.records.faults import FaultKind, log_fault
 from arena.records.folder import RunFolder
 from arena.records.formats import plan_file, write_document
-from arena.records.journal import JournalReader, as_read
+from arena.records.journal import as_read
 from arena.records.lock import RunLock
-from arena.records.metrics import EpisodeRecord
 from arena.records.recorder import Recorder
 from arena.records.scoreboard import Scoreboard
 from arena.roles.perform import failure_of, run_role
@@ -222,15 +221,15 @@ class Leader:
         number: int = error.args[0] if error.args else signal.SIGINT
         if not run.resumed and not run.folder.config.exists():
             abandon(run)
-            text = "before any tick was played"
+            text = " before any tick was played; nothing of it is kept"
         elif run.episodes is not None:
-            text = _played_text(run)
+            text = f"; {_played_text(run)}"
         else:
             hint = run.resume_hint("the newest boundary", resumable=self._state.resumable)
-            text = f"what was played is in {shown(run.path)}, {hint}"
+            text = f"; what was played is in {shown(run.path)}, {hint}"
         # `arena train` sends SIGUSR2 when it has received SIGINT or SIGTERM.
         by = "asked to stop" if number == signal.SIGUSR2 else f"ended by {signal.Signals(number).name}"
-        return Failed(f"root, {run.plan.place(0)}", f"{by}; {text}", 128 + number)
+        return Failed(f"root, {run.plan.place(0)}", f"{by}{text}", 128 + number)
 
     def stopped(self, run: Run, tick: int) -> int:
         """Says how a run that has ended by request at a tick can be continued; returns the exit status."""
@@ -295,7 +294,7 @@ def play_legs(
             raise
         with RunLock.take(run.folder.path) if state.lock is None else nullcontext():
             if not run.begun:
-                begin(run, resumable=root.resumable)
+                begin(run, resumable=root.resumable, external=state.external)
                 display.message(f"run folder: {shown(run.path)}")
             begins()
             if state.unrecorded_change is not None:
@@ -342,7 +341,11 @@ def _results(run: Run, state: RunState) -> Iterator[RunResults | None]:
     """
     callbacks = _callbacks(run, state)
     results = state.results = opened(run, state.results, callbacks.result)
-    callbacks.start(run.path, lambda: as_read(plan_file(run.plan, external_kinds(run.plan))), resumed=run.resumed)
+
+    def plan() -> dict[str, Any]:  # the environments know the kinds without an import of their games in this process
+        return as_read(plan_file(run.plan, external_kinds(run.plan) if state.external is None else state.external))
+
+    callbacks.start(run.path, plan, resumed=run.resumed)
     with nullcontext() if results is None else closing(results):
         write_boundary(run, state)
         yield results
@@ -351,7 +354,7 @@ def _results(run: Run, state: RunState) -> Iterator[RunResults | None]:
 def scored(folder: RunFolder, players: Iterable[str]) -> Scoreboard:
     """The score from the records; it does not depend on the order in which matches reported."""
     found = Scoreboard(players)
-    found.take(JournalReader(folder.episodes).lines(EpisodeRecord, missing_ok=True))
+    found.read(folder)
     return found
 
 

@@ -683,7 +683,7 @@ def run(
                 facts = known.folder, known.made, known.begun, tuple(output.dead), cause
                 where = tuple(lost) or (place,) * bool(place)
                 restart = Restart(*facts, where, tuple(before) if all(before) else (), died)
-    if known.folder is not None and known.made and not known.begun and end:
+    if known.folder is not None and known.made and not known.begun and (end or signals.ending):
         from arena.records.folder import RunFolder  # it imports NumPy
 
         RunFolder(known.folder).remove_unbegun(known.made)
@@ -714,7 +714,10 @@ def exit_status(
         sys.stdout.flush()
     if received:
         # Rank 0 does not know which signal this process got; it has written where the run is.
-        where = "" if status in (128 + signal.SIGUSR2, 128 + signal.SIGINT) else f"; {played}"
+        known, is_written = output.known, status in (128 + signal.SIGUSR2, 128 + signal.SIGINT)
+        early = "the run was prepared" if known.folder is None else "any tick was played; nothing of it is kept"
+        is_early = known.folder is None or (known.made and not known.begun)
+        where = "" if is_written else f" before {early}" if is_early else f"; {played}"
         output.write(f"arena: ended by {signal.Signals(received[0]).name}{where}")
         return 128 + received[0]
     if status == 0 and output.ended:

@@ -8,12 +8,12 @@ abandon    a role cannot begin, by a mistake or a wrong value of a game: removes
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from arena.config import Config, load_config, resolved_yaml
 from arena.config.members import needs_rules
 from arena.diagnostics.start_folder import anchored
-from arena.preflight.external import external_kinds
 from arena.preflight.later_seats import later_plans
 from arena.records import boundary as boundaries
 from arena.records import checksums
@@ -79,10 +79,11 @@ def existing_folder(config: Config, run_dir: str | None) -> RunFolder:
     return folder
 
 
-def begin(run: Run, *, resumable: bool) -> None:
+def begin(run: Run, *, resumable: bool, external: Mapping[int, str] | None = None) -> None:
     """Writes into the run folder what is known before the start; removes what a resumed run will play again.
 
-    If all algorithms can be saved and loaded, the run can be resumed from now on, from its first tick.
+    If all algorithms can be saved and loaded, the run can be resumed from now on, from its first tick. For
+    `external` see `RunState`.
     """
     if run.resumed:
         forget(run)
@@ -98,7 +99,7 @@ def begin(run: Run, *, resumable: bool) -> None:
         rounds.begin(run)
     run.folder.write_config(resolved_yaml(run.plan.config))  # from here on there is a run to resume
     if run.plan.round == 0:
-        write_document(run.folder.plan, plan_file(run.plan, external_kinds(run.plan)))
+        write_document(run.folder.plan, plan_file(run.plan, external or {}))
 
 
 def abandon(run: Run) -> None:

@@ -15,8 +15,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO
 
+from arena.config.schema import Config
 from arena.diagnostics.profile import RoleProfile
-from arena.errors import pluralize, shown
+from arena.errors import percent, pluralize, shown
 from arena.plan.plan import Plan
 from arena.records.faults import Losses
 from arena.records.formats import ProfiledRole, ProfileFile
@@ -131,8 +132,8 @@ class PlainDisplay(PlainLines):
     def _state(ticks_done: int, scoreboard: Scoreboard) -> tuple[int, str]:
         parts = []
         for name, score in scoreboard.shown.items():
-            returns = f" return {_number(score.returns.last_mean)}" if score.episodes else ""
-            wins = f" win {_percent(score.win_rate)}" if score.games.count else ""
+            returns = f" return {_number(score.returns.last_mean)}" if score.episodes else " no episode yet"
+            wins = f" win {percent(score.win_rate or 0.0)}" if score.games.count else ""
             parts.append(f"{name}{returns}{wins}")
         return ticks_done, " | ".join([*parts, *scoreboard.games.values()])
 
@@ -215,9 +216,10 @@ class LiveDisplay(LivePanel):
         table.add_column("last update", no_wrap=True, overflow="ellipsis")
         for name, score in scoreboard.shown.items():
             losses = [name for name in score.values if "loss" in name] or list(score.values)
+            won = "-" if score.win_rate is None else percent(score.win_rate)
             table.add_row(
                 Text(printable(name), style=self._colors.get(name) or "bold"),
-                *(str(score.episodes), _number(score.returns.last_mean), _percent(score.win_rate)),
+                *(str(score.episodes), _number(score.returns.last_mean), won),
                 Text(printable("  ".join(f"{name} {_number(score.values[name])}" for name in losses[:2]))),
             )
         rate = self._rate.per_second
@@ -255,32 +257,35 @@ def make_display(
     return PlainDisplay(stream, total_ticks=total_ticks, clock=clock)
 
 
-def summary_lines(scoreboard: Scoreboard, run_dir: Path | str) -> list[str]:
-    """What the end of a run says: where everything is, and per policy how it began and how it ended."""
+def summary_lines(scoreboard: Scoreboard, run_dir: Path | str, config: Config | None = None) -> list[str]:
+    """What the end of a run says: where everything is, and per policy how it began, how it ended, if it has learned."""
     pad = max(map(len, scoreboard.shown), default=0)
     lines = [f"run folder: {shown(run_dir)}"]
     for name, score in scoreboard.shown.items():
+        policy = None if config is None else config.policies.get(name)
+        learns = policy is not None and policy.learns and ":" not in policy.algorithm  # others may log no updates
+        waits = "; it has made no update yet" if learns and not score.updates else ""
         if not score.episodes:
-            lines.append(f"{name:{pad}}  {'took no part' if score.absent else 'finished no episode'}")
+            lines.append(f"{name:{pad}}  {'took no part' if score.absent else 'finished no episode'}{waits}")
             continue
         rated = score.games.count > 0
         series, what, noun, of = (
             (score.games, "won", "game", "of") if rated else (score.returns, "return", "episode", "in")
         )
-        figure = _percent if rated else _number
+        figure: Callable[[float], str] = percent if rated else _number
         change = series.before_and_after()
         if change is None:
-            text = f"{what} {figure(series.mean)} {of} its {pluralize(series.count, noun)}"
+            text = f"{what} {figure(series.mean or 0.0)} {of} its {pluralize(series.count, noun)}"
         else:
             size, before, after = change
             text = f"{what} {figure(before)} {of} its first {size} {noun}s, {figure(after)} {of} its last {size}"
         if rated:
             draws = score.drawn.before_and_after()
             shares = (score.drawn.mean or 0.0,) if draws is None else draws[1:]
-            text += f"; drew {', then '.join(map(_percent, shares))}" if any(shares) else ""
+            text += f"; drew {', then '.join(map(percent, shares))}" if any(shares) else ""
             others = score.episodes - score.games.count
             text += f"; {pluralize(others, 'other')} ended without an outcome" if others > 0 else ""
-        lines.append(f"{name:{pad}}  {text}")
+        lines.append(f"{name:{pad}}  {text}{waits}")
     return lines
 
 
@@ -298,8 +303,7 @@ def _progress_text(done: int, total: int | None, rate: float | None) -> str:
     speed = f"{'-' if rate is None else round(rate)} ticks/s"
     if total is None:
         return f"{pluralize(done, 'tick')} of all matches  {speed}"
-    percent = 100 * done // total if total else 100
-    return f"{done}/{total} ticks of all matches  {percent} %  {speed}"
+    return f"{done}/{total} ticks of all matches  {percent(done / total if total else 1.0)}  {speed}"
 
 
 def _number(value: float | None) -> str:
@@ -308,10 +312,6 @@ def _number(value: float | None) -> str:
     if not math.isfinite(value):
         return str(value)
     return f"{value:.2f}" if 0.01 <= abs(value) < 1000 or value == 0 else f"{value:.3g}"
-
-
-def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{100 * value:.0f} %"
 
 
 def processes_text(processes: int, roles: int) -> str:
@@ -355,7 +355,9 @@ def profile_lines(profile: ProfileFile) -> list[str]:
         totals: Counter[str] = Counter()
         for role in roles:
             totals.update(role.seconds)
-        shares = [f"{activity} {spent / wall:.1%}" for activity, spent in totals.most_common() if spent >= wall / 1000]
+        shares = [
+            f"{activity} {percent(spent / wall, 1)}" for activity, spent in totals.most_common() if spent >= wall / 1000
+        ]
         processor = sum(role.cpu for role in roles) / wall
-        lines.append(f"{name:{pad}}  {', '.join(shares)} (processor {processor:.1%})")
+        lines.append(f"{name:{pad}}  {', '.join(shares)} (processor {percent(processor, 1)})")
     return lines

@@ -25,7 +25,7 @@ from arena.config.matches import (
     Uncertainty,
 )
 from arena.config.members import gated, populations, snapshotted
-from arena.errors import listed, pluralize
+from arena.errors import listed, percent, pluralize
 from arena.league.ratings.sprt import expected_games
 
 
@@ -56,7 +56,7 @@ def rounds_lines(config: Config) -> list[str]:
         groups = "; ".join(listed(names) for names in populations(config, evolution))
         options = f", with another {', '.join(evolution.perturb)}" if evolution.perturb else ""
         if evolution.keep is None:
-            how = f"the worst {evolution.share:.0%} by {evolution.by} of {groups} take over from the best"
+            how = f"the worst {percent(evolution.share)} by {evolution.by} of {groups} take over from the best"
         else:
             best = "the best survives" if evolution.keep == 1 else f"the {evolution.keep} best survive"
             how = f"{best} by {evolution.by} of {groups}, and all others become copies"
@@ -102,10 +102,10 @@ def _opponents(entry: MatchmakingConfig) -> str:
     members = f"{', '.join(others)} and snapshots" if others else "itself and its snapshots"
     if isinstance(entry.rule, PastSelves):
         more = f", or {', '.join(entry.against)}" if entry.against else ""
-        return f"against past selves{more} (itself in {entry.rule.self_play:.0%})"
+        return f"against past selves{more} (itself in {percent(entry.rule.self_play)})"
     if isinstance(entry.rule, Fictitious):
         rule = entry.rule
-        return f"against {members}, by fictitious self-play ({rule.weighting}; itself in {rule.self_play:.0%})"
+        return f"against {members}, by fictitious self-play ({rule.weighting}; itself in {percent(rule.self_play)})"
     if isinstance(entry.rule, Exploiters):
         roles = entry.rule
         parts = {

@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from arena.config.schema import Config
-from arena.errors import pluralize
+from arena.errors import percent, pluralize
 from arena.league.metagame.measures import in_matrix, measures
 from arena.league.metagame.payoff import payoff
 from arena.league.next_round import Champion
@@ -118,7 +118,7 @@ def standings_lines(rows: Sequence[Row], *, most: int | None = None, always: Col
             share, ends = "-", "-"
             if row.share is not None:
                 low, high = of_share(row.score.points, row.score.games)
-                share, ends = f"{row.share:.1%}", f"[{low:.1%}, {high:.1%}]"
+                share, ends = percent(row.share, 1), f"[{percent(low, 1)}, {percent(high, 1)}]"
             interval = f"[{elo_text(row.low)}, {elo_text(row.high)}]"
             cells.append((str(row.rank), row.player, elo_text(row.elo), interval, str(row.score.games), share, ends))
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
@@ -182,8 +182,8 @@ def contradiction_lines(found: Sequence[Contradiction]) -> list[str]:
     if not found:
         return []
     pairs = [
-        f"{one.lower} scores {one.score:.1%} [{one.low:.1%}, {one.high:.1%}] against {one.upper}, which stands higher, "
-        f"where their strengths predict {one.expected:.1%}"
+        f"{one.lower} scores {percent(one.score, 1)} [{percent(one.low, 1)}, {percent(one.high, 1)}] "
+        f"against {one.upper}, which stands higher, where their strengths predict {percent(one.expected, 1)}"
         for one in found[:_MOST_PAIRS]
     ]
     circles = {frozenset(one.circle): one.circle for one in reversed(found) if one.circle}

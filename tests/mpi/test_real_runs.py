@@ -187,6 +187,15 @@ def test_own_names_are_known_in_every_process_and_a_game_may_change_its_director
     assert (run / "written").read_text() == "10" and (run / "counted").read_text() == str(len(episodes(run))) != "0"
 
 
+def test_game_is_imported_by_its_environment_alone(tmp_path: Path) -> None:
+    noted = "import os\nfrom games import Countdown\nopen(f'imported-{os.getpid()}', 'w').close()\n"
+    (tmp_path / "noted.py").write_text(noted)
+    game = {"make": "noted:Countdown"}
+    ended = train(tmp_path, one_match(game, {"blue": RANDOM}, ticks=200), ranks=3)
+    assert ended.code == 0, ended.err
+    assert len([*tmp_path.glob("imported-*")]) == 1
+
+
 @pytest.mark.parametrize("own", [False, pytest.param(True, marks=pytest.mark.openmpi)])
 def test_sigterm_to_the_mpi_launcher_is_reported(own: bool, tmp_path: Path) -> None:
     config = {**duel(ticks=10**9), "restarts": 0}

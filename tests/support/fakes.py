@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from gymnasium import spaces
 from gymnasium.spaces import Space
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
@@ -17,6 +18,21 @@ from arena.errors import BudgetReached, GroupError
 from arena.game.spaces import row
 
 torch.set_num_threads(1)  # as in every worker
+
+_VECTOR = spaces.Box(-1, 1, (3,), np.float32)
+# Spaces of each kind, for algorithms that take all of them
+OBSERVATIONS = [
+    _VECTOR,
+    spaces.Box(0, 255, (12, 12, 3), np.uint8),
+    spaces.Discrete(5, start=2),
+    spaces.Dict(a=_VECTOR, b=spaces.Tuple([spaces.MultiBinary(2), spaces.MultiDiscrete([2, 3])])),
+]
+ACTIONS = [
+    spaces.Discrete(3, start=-1),
+    spaces.MultiDiscrete([[2, 3]], start=[[4, 0]]),
+    spaces.MultiBinary((2, 2)),
+    spaces.Box(-0.1, 0.1, (2, 1), np.float64),
+]
 
 
 class Moments(NamedTuple):
@@ -262,6 +278,20 @@ def hide_idle_rows(env: ScriptedEnv, value: float = np.nan) -> ScriptedEnv:
 
     env.step, env.reset = hidden_step, hidden_reset  # type: ignore[method-assign]
     return env
+
+
+def final_observations(env: ScriptedEnv) -> list[Any]:
+    """The `final_obs` of each step of the environment from now on."""
+    found: list[Any] = []
+    step = env.step
+
+    def watched(actions: Any) -> Any:
+        result = step(actions)
+        found.append(result[4].get("final_obs"))
+        return result
+
+    env.step = watched  # type: ignore[method-assign]
+    return found
 
 
 def random_rewards(seed: int) -> Callable[[Any, Any], NDArray[np.float64]]:

@@ -351,3 +351,17 @@ class WindowGame(Countdown):
 
     def step(self, action: Any) -> Any:
         return self.size, *super().step(action)[1:]
+
+
+class Pair:
+    """A list game of one tick for two, which declares nothing: both are paid what both have chosen."""
+
+    def __init__(self) -> None:
+        self.observation_spaces = [spaces.Discrete(1)] * 2
+        self.action_spaces = [spaces.Discrete(2)] * 2
+
+    def reset(self) -> list[int]:
+        return [0, 0]
+
+    def step(self, actions: list[int]) -> tuple[list[int], list[float], bool, list[dict[str, Any]]]:
+        return [0, 0], [float(sum(actions))] * 2, True, [{}, {}]

@@ -14,7 +14,7 @@ from gymnasium.vector.utils import batch_space
 from arena import registry
 from arena.dataset.reader import open_dataset
 from arena.errors import ConfigError
-from fakes import ScriptedEnv, ThreadGroup, flat_weights, solo_group, together
+from fakes import ACTIONS, ScriptedEnv, ThreadGroup, flat_weights, solo_group, together
 from learning_steps import run
 from policies.bc import BehaviorCloning
 from policies.common.columns import to_leaves
@@ -26,13 +26,6 @@ SEEN = spaces.Box(-1, 1, (3,), np.float32)
 CHOICE = spaces.Discrete(4, start=2)
 RULE = np.array([[1.0, -2.0, 0.5], [0.3, 1.0, -1.0], [-1.5, 0.2, 1.0], [0.1, 0.1, -0.7]])
 SMALL = {"train_every": 5, "gradient_steps": 3, "batch_size": 8, "hidden_sizes": (8,)}
-
-ACTIONS = [
-    spaces.Discrete(3, start=-1),
-    spaces.MultiDiscrete([[2, 3]], start=[[4, 0]]),
-    spaces.MultiBinary((2, 2)),
-    spaces.Box(-0.1, 0.1, (2, 1), np.float64),
-]
 
 
 def rule(observations: Any) -> Any:

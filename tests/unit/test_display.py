@@ -9,6 +9,7 @@ import threading
 import pytest
 
 from arena.config import parse_config
+from arena.errors import percent
 from arena.league.ratings.sprt import Verdict
 from arena.league.round_text import VERDICTS, claim_text, gate_text, round_text
 from arena.plan.build import make_plan
@@ -79,14 +80,17 @@ def test_the_last_state_is_printed_once_at_the_end() -> None:
     display.update(10, Scoreboard(["blue"]))
     display.stop()
     display.stop()
-    assert screen.fresh() == "10/10 ticks of all matches  100 %  - ticks/s | blue\n"
+    assert screen.fresh() == "10/10 ticks of all matches  100 %  - ticks/s | blue no episode yet\n"
 
 
 def test_unknown_number_of_ticks_shows_no_remaining_time() -> None:
     clock, screen, board = Clock(), Screen(), Scoreboard(["blue"])
     plain = make_display(screen, columns=0, total_ticks=None, colors={}, clock=clock)
     plain.start()
-    assert shown(plain, clock, screen, 105.0, 6000, board) == "6000 ticks of all matches  - ticks/s | blue\n"
+    assert (
+        shown(plain, clock, screen, 105.0, 6000, board)
+        == "6000 ticks of all matches  - ticks/s | blue no episode yet\n"
+    )
     live = make_display(screen, columns=80, total_ticks=None, colors={}, clock=clock)
     live.start()
     told = shown(live, clock, screen, 106.0, 6000, board)
@@ -186,6 +190,39 @@ def test_summary_has_first_and_last_games_of_each_policy() -> None:
         "red   won 88 % of its first 100 games, 19 % of its last 100",
         "idle  finished no episode",
     ]
+
+
+def test_summary_says_which_built_in_algorithms_have_not_learned_yet() -> None:
+    algorithms = {"blue": "ppo", "red": "ppo", "own": "my_worker:QLearner", "fixed": "random"}
+    policies = {name: {"algorithm": algorithm} for name, algorithm in algorithms.items()}
+    match = {"env": "game", "seats": [*policies]}
+    config = {"ticks": 9, "envs": {"game": {"make": "touchdown"}}, "policies": policies, "matches": [match]}
+    board = Scoreboard(policies)
+    play(board, 2, "win")
+    board.update(UpdateRecord("red", 1, 1, 1, 0.1, {"policy_loss": -0.012}))
+    assert summary_lines(board, "x", parse_config(config, source="test"))[1:] == [
+        "blue   won 100 % of its 2 games; it has made no update yet",
+        "red    won 0 % of its 2 games",
+        "own    finished no episode",
+        "fixed  finished no episode",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("share", "digits", "text"),
+    [
+        (0.0, 0, "0 %"),
+        (0.004, 0, "1 %"),
+        (0.955, 0, "96 %"),
+        (0.996, 0, "99 %"),
+        (1.0, 0, "100 %"),
+        (0.9996, 1, "99.9 %"),
+        (1 - 1e-12, 1, "100.0 %"),
+        (1.75, 0, "175 %"),
+    ],
+)
+def test_only_a_whole_is_shown_as_100_percent_and_only_nothing_as_0(share: float, digits: int, text: str) -> None:
+    assert percent(share, digits) == text
 
 
 # Small phrases of messages and tables: counts, rounds

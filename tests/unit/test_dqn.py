@@ -11,19 +11,13 @@ from gymnasium import spaces
 from gymnasium.vector.utils import batch_space
 from torch.nn import functional
 
-from fakes import ScriptedEnv, ThreadGroup, solo_group
+from fakes import OBSERVATIONS, ScriptedEnv, ThreadGroup, solo_group
 from policies.common.columns import to_leaves
 from policies.common.replay import Transitions
 from policies.dqn import DQN
 
 VECTOR = spaces.Box(-1, 1, (3,), np.float32)
 CHOICE = spaces.Discrete(4, start=-2)
-OBSERVATIONS = [
-    VECTOR,
-    spaces.Box(0, 255, (12, 12, 3), np.uint8),
-    spaces.Discrete(5, start=2),
-    spaces.Dict(a=VECTOR, b=spaces.Tuple([spaces.MultiBinary(2), spaces.MultiDiscrete([2, 3])])),
-]
 SMALL = {"hidden_sizes": (16, 8), "learning_starts": 16, "batch_size": 8, "training_intensity": 2.0}
 KINDS = [{"double": double, "dueling": dueling} for double in (True, False) for dueling in (True, False)]
 

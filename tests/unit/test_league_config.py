@@ -310,7 +310,7 @@ def test_later_rounds_are_described() -> None:
     assert "a every 2 rounds, if better than the newest one by 30 Elo; the 5 most different" in lines[4]
     gate = "  gate: a policy that is better by just 30 Elo is found so after about 730 games that are won or lost"
     assert lines[5].startswith(gate)
-    assert lines[6].startswith("  evolution: after every round the worst 25% by return of a, b, c")
+    assert lines[6].startswith("  evolution: after every round the worst 25 % by return of a, b, c")
     assert rounds_lines(league(MATCHMAKING, league={"snapshots": {"keep": 1}}))[-1].endswith("the newest stays")
     assert rounds_lines(league(ROUND_ROBIN, rounds=1)) == []
 

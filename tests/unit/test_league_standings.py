@@ -63,9 +63,9 @@ def test_a_team_counts_once_for_each_of_its_players() -> None:
 
 def test_table_is_aligned_and_complete() -> None:
     assert standings_lines([row(1, "blue"), row(2, "red@5000")]) == [
-        "rank  player    Elo  95 % interval  games  score   95 % interval",
-        "   1  blue      +99    [+49, +149]      6  66.7%  [30.0%, 90.3%]",
-        "   2  red@5000  +98    [+48, +148]      6  66.7%  [30.0%, 90.3%]",
+        "rank  player    Elo  95 % interval  games   score     95 % interval",
+        "   1  blue      +99    [+49, +149]      6  66.7 %  [30.0 %, 90.3 %]",
+        "   2  red@5000  +98    [+48, +148]      6  66.7 %  [30.0 %, 90.3 %]",
     ]
     assert standings_lines([]) == []
 

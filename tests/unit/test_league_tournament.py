@@ -12,6 +12,7 @@ import pytest
 
 from arena.cli.tournament_run import verdict_lines
 from arena.config.matches import MatchConfig
+from arena.errors import percent
 from arena.league.ratings.contradictions import Contradiction
 from arena.league.ratings.intervals import of_share
 from arena.league.ratings.ranking import Standings, _ratios_of_equality, decided, most_informative
@@ -228,8 +229,8 @@ def test_the_pair_that_keeps_an_order_open_is_named() -> None:
     (line,) = verdict_lines(table(hidden(), "abc", rule), rule, hidden().games)
     (pair,) = found_in(hidden())
     assert line == (
-        "the order is not decided after 240 games: those of a and c (c scores 50.0%, expected "
-        f"{pair.expected:.1%}) contradict it"
+        "the order is not decided after 240 games: those of a and c (c scores 50.0 %, expected "
+        f"{percent(pair.expected, 1)}) contradict it"
     )
 
 
@@ -289,11 +290,11 @@ def test_a_tournament_of_a_game_with_luck_is_decided() -> None:
 def test_contradictions_are_printed_with_scores_and_intervals() -> None:
     found = found_in(circle())
     pairs, circles, remedy = contradiction_lines(found)
-    low = f"{of_share(found[0].games, found[0].games)[0]:.1%}"
+    low = percent(of_share(found[0].games, found[0].games)[0], 1)
     assert (
-        f"scores 100.0% [{low}, 100.0%] against {found[0].upper}, which stands higher, where their strengths" in pairs
+        f"scores 100.0 % [{low}, 100.0 %] against {found[0].upper}, which stands higher, where their strengths" in pairs
     )
-    assert found[0].expected < 0.5 and f"predict {found[0].expected:.1%}" in pairs
+    assert found[0].expected < 0.5 and f"predict {percent(found[0].expected, 1)}" in pairs
     assert circles.endswith(f"{' beats '.join([*found[0].circle, found[0].circle[0]])}")
     assert remedy == "see payoffs and Nash averaging in the report, which need no order"
     assert contradiction_lines([]) == []

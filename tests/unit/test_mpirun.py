@@ -69,9 +69,9 @@ ENDED, JOINED, STARTED = (
 OURS = ["arena: error: the plan needs 6 processes, got 4\n", "  more of it\n"]
 
 
-def output(**found: Any) -> mpirun.LauncherOutput:
+def output(known: mpirun.Known | None = None, **found: Any) -> mpirun.LauncherOutput:
     """The output of a launcher of which this was found so far."""
-    return mpirun.LauncherOutput(mpirun.Known(), mpirun.ProcessWatch(), **found)
+    return mpirun.LauncherOutput(known or mpirun.Known(), mpirun.ProcessWatch(), **found)
 
 
 PLACES = (OURS, []), ([], OURS)  # of lines before and after a banner
@@ -256,12 +256,29 @@ def test_end_without_a_reason_restores_the_cursor_and_suggests_resume(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: has_resume)
-    found = mpirun.exit_status(status, received, output(hosts={0: "n0"}), has_resume=has_resume)
+    begun = output(known=mpirun.Known("run", made="run", begun=True), hosts={0: "n0"})
+    found = mpirun.exit_status(status, received, begun, has_resume=has_resume)
     assert found == (130 if received else 1)
     out, err = capsys.readouterr()
     assert out == ("\x1b[?25h\n" if has_resume else ""), "on a terminal alone"
     said = "; --resume goes on from the newest boundary, if there is one\n"  # it may save none: the launcher knows not
     assert err.endswith(said) == has_resume
+
+
+@pytest.mark.parametrize(
+    ("known", "where"),
+    [
+        (mpirun.Known(), " before the run was prepared"),
+        (mpirun.Known("run", made="run"), " before any tick was played; nothing of it is kept"),
+        (mpirun.Known("run", made="run", begun=True), "; what was played is in the run folder"),
+        (mpirun.Known("run"), "; what was played is in the run folder"),  # resumed
+    ],
+)
+def test_interrupt_says_how_far_the_run_has_come(
+    known: mpirun.Known, where: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert mpirun.exit_status(143, [2], output(known=known), has_resume=False) == 130
+    assert capsys.readouterr().err == f"arena: ended by SIGINT{where}\n"
 
 
 BY = "prterun has exited due to process"

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gymnasium import spaces
 
 from arena.config import parse_config
 from arena.config.fields import OutcomeRule
@@ -19,6 +18,7 @@ from arena.plan.plan import MatchPlan
 from arena.preflight.examine import make_game
 from arena.preflight.outcomes import outcome_rule, require_rules, rule_lines
 from arena.records.outcome import Outcome, outcomes, suggested, without_winner_text
+from games import Pair
 
 
 def judged(
@@ -148,20 +148,6 @@ def test_line_on_a_game_without_winners_names_the_key() -> None:
 # Which rule says who has won: that of the configuration, else the one that the game declares
 
 
-class Pair:
-    """A list game of one tick for two, which declares nothing: both are paid what both have chosen."""
-
-    def __init__(self) -> None:
-        self.observation_spaces = [spaces.Discrete(1)] * 2
-        self.action_spaces = [spaces.Discrete(2)] * 2
-
-    def reset(self) -> list[int]:
-        return [0, 0]
-
-    def step(self, actions: list[int]) -> tuple[list[int], list[float], bool, list[dict[str, Any]]]:
-        return [0, 0], [float(sum(actions))] * 2, True, [{}, {}]
-
-
 class Opposed(Pair):
     """Declares that its returns add up to zero."""
 
@@ -193,7 +179,7 @@ def match_of(make: str, outcome: OutcomeRule | None = None, **kwargs: Any) -> Ma
         ("matrix", {"payoffs": [[[1, 2]]]}, None),
         ("pettingzoo:classic.rps_v2", {}, "higher_return"),
         ("pettingzoo:classic.tictactoe_v3", {}, "higher_return"),
-        (f"{__name__}:Pair", {}, None),
+        ("games:Pair", {}, None),
         (f"{__name__}:Opposed", {}, "zero_sum"),
         (f"{__name__}:Finished", {}, None),
     ],
@@ -249,7 +235,7 @@ def test_win_rates_need_a_rule_that_says_who_wins(place: str, keys: dict[str, An
 def test_shared_rewards_suggest_none() -> None:
     policies = {name: {"algorithm": "random"} for name in ("a", "b")}
     matches = [{"env": "g", "seats": ["a", "b"]}]
-    data = {"ticks": 9, "envs": {"g": {"make": f"{__name__}:Pair"}}, "policies": policies, "matches": matches}
+    data = {"ticks": 9, "envs": {"g": {"make": "games:Pair"}}, "policies": policies, "matches": matches}
     (line,) = rule_lines(make_plan(parse_config(data, source="test")))
     assert "`outcome: none` fits 20 episodes" in line
     alone = {**data, "matches": [{"env": "g", "seats": [["a", "a"]]}], "policies": {"a": {"algorithm": "random"}}}

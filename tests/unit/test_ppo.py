@@ -12,9 +12,12 @@ from gymnasium.vector.utils import batch_space
 
 from arena.errors import ConfigError
 from fakes import (
+    ACTIONS,
+    OBSERVATIONS,
     ScriptedEnv,
     ThreadGroup,
     all_equal,
+    final_observations,
     flat_weights,
     random_rewards,
     solo_group,
@@ -34,20 +37,6 @@ SMALL = {"n_steps": 8, "minibatch_size": 16, "hidden_sizes": (8,)}
 
 def worker(env: ScriptedEnv, group: ThreadGroup | None = None, **options: Any) -> PPO:
     return PPO(env, group or solo_group(), ticks=env.ticks, **{**SMALL, **options})
-
-
-OBSERVATIONS = [
-    VECTOR,
-    spaces.Box(0, 255, (12, 12, 3), np.uint8),
-    spaces.Discrete(5, start=2),
-    spaces.Dict(a=VECTOR, b=spaces.Tuple([spaces.MultiBinary(2), spaces.MultiDiscrete([2, 3])])),
-]
-ACTIONS = [
-    spaces.Discrete(3, start=-1),
-    spaces.MultiDiscrete([[2, 3]], start=[[4, 0]]),
-    spaces.MultiBinary((2, 2)),
-    spaces.Box(-0.1, 0.1, (2, 1), np.float64),
-]
 
 
 # ------------------------------------------------------------------------------------------------------- the maths
@@ -106,15 +95,7 @@ def test_metrics_are_the_terms_of_equation_9() -> None:
 def test_truncated_episode_bootstraps_from_its_last_observation(cut: bool) -> None:
     env = ScriptedEnv(VECTOR, CHOICE, rows=2, length=3, cut=cut)
     ppo = worker(env, gamma=1.0, gae_lambda=0.0, n_steps=7)
-    finals: list[Any] = []
-    step = env.step
-
-    def watched(actions: Any) -> Any:
-        result = step(actions)
-        finals.append(result[4].get("final_obs"))
-        return result
-
-    env.step = watched  # type: ignore[method-assign]
+    finals = final_observations(env)
     batch = rollout_of(ppo)
     for t in (2, 5):
         last = ppo.network.value([torch.tensor(np.stack(list(finals[t])))]).detach()

@@ -18,6 +18,7 @@ from fakes import (
     ScriptedEnv,
     ThreadGroup,
     all_equal,
+    final_observations,
     flat_weights,
     random_rewards,
     solo_group,
@@ -191,15 +192,7 @@ def test_memory_is_reset_per_episode_and_kept_while_idle(kind: str) -> None:
 def test_truncated_episode_bootstraps_with_memory(kind: str, cut: bool) -> None:
     env = ScriptedEnv(VECTOR, CHOICE, rows=2, length=3, cut=cut)
     ppo = worker(env, kind, gamma=1.0, gae_lambda=0.0, n_steps=3, sequence_length=3)
-    finals: list[Any] = []
-    step = env.step
-
-    def watched(actions: Any) -> Any:
-        result = step(actions)
-        finals.append(result[4].get("final_obs"))
-        return result
-
-    env.step = watched  # type: ignore[method-assign]
+    finals = final_observations(env)
     batch = rollout_of(ppo)
     with torch.no_grad():
         _, remembered = ppo.network.encoder.ticked(ppo.rollout.leaves(2))

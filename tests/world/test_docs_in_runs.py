@@ -20,7 +20,7 @@ from working_folder import working_directory
 
 DATA = "docs/data.md"
 FOUR_MACHINES = "docs/four-machines.md"  # typed on several hosts by tests/mpi/test_several_hosts.py
-WRITING = readme.PAGES["docs/writing-algorithms.md"]
+CHANGING = readme.PAGES["docs/changing-algorithms.md"]
 CONSOLES = [path for path, page in readme.PAGES.items() if any(page.steps())]
 
 
@@ -89,6 +89,20 @@ def test_worker_of_the_readme_learns(tmp_path: Path) -> None:
     assert sum(returns[-100:]) / 100 >= 8.0  # 10 are possible, 9 with a tenth of random actions
 
 
+def test_torch_worker_learns_and_is_resumed(tmp_path: Path) -> None:
+    write_files(tmp_path, readme.PAGES["docs/writing-algorithms.md"])
+    whole, resumed = [["--ranks", "1", "--run-dir", name] for name in ("whole", "resumed")]
+    legs = ["--set", "checkpoint_every=1000"]
+    with working_directory(tmp_path):
+        assert main(["train", "cartpole.yaml", *whole, *legs]) == 0
+        assert main(["train", "cartpole.yaml", *resumed, *legs, "--ticks", "1000"]) == 0
+        assert main(["train", "cartpole.yaml", *resumed, *legs, "--resume"]) == 0
+    returns = [line["seats"][0]["return"] for line in JournalReader(tmp_path / "whole" / "episodes.jsonl")]
+    assert sum(returns[-100:]) > 3 * sum(returns[:100])
+    later = [line["seats"][0]["return"] for line in JournalReader(tmp_path / "resumed" / "episodes.jsonl")]
+    assert sum(later[-100:]) > 3 * sum(later[:100])
+
+
 def test_callback_ends_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = readme.PAGES["docs/callbacks.md"]
     write_files(tmp_path, readme.README, page)
@@ -99,7 +113,7 @@ def test_callback_ends_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 
 def test_loss_of_a_subclass_is_learned_from(tmp_path: Path) -> None:
-    write_files(tmp_path, WRITING)
+    write_files(tmp_path, CHANGING)
     divergences = {}
     for algorithm in ("ppo", "kl_ppo:KLPenaltyPPO"):
         run = tmp_path / algorithm.partition(":")[0]
@@ -116,7 +130,7 @@ def test_loss_of_a_subclass_is_learned_from(tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("ignore")
 def test_checkpoint_opens_with_stable_baselines3_whose_algorithms_work_unmodified(tmp_path: Path) -> None:
     """One is a built-in member, the other one is wrapped by the worker that a page shows."""
-    write_files(tmp_path, WRITING)
+    write_files(tmp_path, readme.PAGES["docs/other-libraries.md"])
     other = {"algorithm": "DQN", "learning_starts": 20}
     policies = {
         "blue": {"algorithm": "sb3:PPO", "options": {"n_steps": 16, "batch_size": 16}},

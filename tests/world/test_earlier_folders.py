@@ -24,9 +24,9 @@ def test_standings_of_an_earlier_folder(folder: str, capsys: pytest.CaptureFixtu
     assert main(["standings", folder]) == 0
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert [row[1:3] + row[5:7] for row in rows[1:]] == [
-        ["paper", "+470", "16", "84.4%"],
-        ["learner", "-70", "16", "37.5%"],
-        ["rock", "-400", "16", "28.1%"],
+        ["paper", "+470", "16", "84.4"],
+        ["learner", "-70", "16", "37.5"],
+        ["rock", "-400", "16", "28.1"],
     ]
 
 

@@ -213,13 +213,13 @@ def test_interrupt_is_reported_in_one_line(command: Command, tmp_path: Path, mon
         raise KeyboardInterrupt(signal.SIGTERM)
 
     for place, words in (
-        ("arena.run.lead.Root.record", "what was played is in runs/duel-evaluation"),
-        ("arena.run.lead.Root.wait_until_ready", "before any tick was played"),
+        ("arena.run.lead.Root.record", "; what was played is in runs/duel-evaluation"),
+        ("arena.run.lead.Root.wait_until_ready", " before any tick was played; nothing of it is kept"),
     ):
         with monkeypatch.context() as patch, working_directory(tmp_path):
             patch.setattr(place, interrupted)
             error = command("evaluate", written(tmp_path, duel()), code=143).err
-        assert f"ended by SIGTERM; {words}" in error
+        assert f"arena: ended by SIGTERM{words}" in error
         assert "--resume" not in error
         assert "Traceback" not in error
     assert len(list((tmp_path / "runs").iterdir())) == 1, "a run that was not played leaves nothing"

@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 import pytest
 import yaml
-from gymnasium import spaces
 
 from arena.cli.players import players_of, read_sources
 from arena.config import load_config
@@ -30,6 +29,7 @@ from arena.roles.root.progress import RunProgress
 from arena.roles.root.root import Root
 from arena.roles.status import run_status
 from command import Command, Printed
+from games import Pair
 from in_process import play
 
 LADDER = [[0, -1, -1], [1, 0, -1], [1, 1, 0]]  # a higher action beats a lower one
@@ -151,17 +151,10 @@ def test_batches_are_rounds_with_streams_of_their_own(games: Games) -> None:
     assert by_round[1] != by_round[2]
 
 
-class NamesDraws:
-    """A game of one tick for two: its infos name a draw if both do the same, else nothing; returns are shared."""
+class NamesDraws(Pair):
+    """Its infos name a draw if both do the same, else nothing."""
 
     outcome = "info"
-
-    def __init__(self) -> None:
-        self.observation_spaces = [spaces.Discrete(1)] * 2
-        self.action_spaces = [spaces.Discrete(2)] * 2
-
-    def reset(self) -> list[int]:
-        return [0, 0]
 
     def step(self, actions: list[int]) -> tuple[list[int], list[float], bool, list[dict[str, Any]]]:
         said = {"outcome": "draw"} if actions[0] == actions[1] else {}
@@ -274,7 +267,7 @@ def test_cyclic_order_uses_the_whole_budget(games: Games) -> None:
     path = games.write(circle())
     out = games.text(path, "--episodes", "600")
     assert "the games of some pairs contradict the order: " in out
-    assert re.search(r"(rock|paper|scissors) scores 100\.0% \[9[0-9]\.[0-9]%, 100\.0%\] against ", out)
+    assert re.search(r"(rock|paper|scissors) scores 100\.0 % \[9[0-9]\.[0-9] %, 100\.0 %\] against ", out)
     assert re.search(
         "no order fits players that beat each other in a circle: [a-z]+ beats [a-z]+ beats [a-z]+ beats ", out
     )

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from arena import registry
 from arena.cli.play.decisions import Decision, Option, check_playable, decisions, described, joined
 from arena.cli.play.shown_game import PICTURE
-from arena.errors import ConfigError, PlayerLeft
+from arena.errors import ConfigError, PlayerLeft, percent
 from arena.game.infos import fields_of
 from arena.game.spaces import no_op, stack
 from arena.preflight.spec import spec_of
@@ -143,7 +143,7 @@ def _answer(console: Console, tick: int, decision: Decision, shares: Sequence[fl
         best = decision.options[int(np.argmax(shares))]
         marked = [
             console.styled(
-                f"{option} {100 * share:.0f} %{'*' if option is best else ''}", YELLOW if option is best else ""
+                f"{option} {percent(share)}{'*' if option is best else ''}", YELLOW if option is best else ""
             )
             for option, share in zip(decision.options, shares, strict=True)
         ]

@@ -14,8 +14,7 @@ from arena.records import checksums
 from arena.records.faults import FaultKind, log_fault
 from arena.records.folder import RunFolder
 from arena.records.formats import ExternalPlace
-from arena.records.journal import JournalReader
-from arena.records.metrics import EpisodeRecord, UpdateRecord
+from arena.records.metrics import UpdateRecord
 from arena.records.recorder import Recorder
 from arena.records.scoreboard import Scoreboard
 from arena.roles.protocol import Progress, Restarted
@@ -41,10 +40,6 @@ class RunProgress:
         start = run.plan.start if run.episodes is None else 0
         self.done = run.ticks_before + len(self.ticks) * (run.leg.start - start)
         self.updates, self.seconds = dict(run.leg.updates), dict(run.leg.seconds)
-
-    def load_scores(self) -> None:
-        """Adds the recorded episodes to the scoreboard."""
-        self._scoreboard.take(JournalReader(self._run.folder.episodes).lines(EpisodeRecord, missing_ok=True))
 
     def advance(self, report: Progress) -> None:
         """Records the ticks and episodes that the environments of a rank report."""

@@ -102,6 +102,8 @@ class Root:
             elif message is not None:
                 early.append(message)
         self._early = early
+        external = {one.role.match: one.external for one in ready.values()}
+        self._memory.external = {match: kind for match, kind in external.items() if kind and match is not None}
         with _refusals_reported():
             check_playable(self._run, ready.values())
 
@@ -121,7 +123,7 @@ class Root:
         run, plan = self._run, self._run.plan
         progress = RunProgress(run, recorder, self.scoreboard)
         if self._memory.scoreboard is None:
-            progress.load_scores()
+            self.scoreboard.read(run.folder)
         try:
             self._display.start()
             if plan.config.rounds > 1 and not (run.begun and self._leg.start > plan.start):  # else already shown
