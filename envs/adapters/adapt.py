@@ -123,7 +123,7 @@ def _adapted(
                 made.pop_all()
         elif sized:
             text = f"{type(first).__name__} was made with `num_envs`; expected a gymnasium.vector.VectorEnv"
-            raise ConfigError(text, path="kwargs")
+            raise ConfigError(f"{text}, or a value for `num_envs` here if it means something else", path="kwargs")
         elif steps_all:
             game = JaxGame(first, lanes)
         elif is_entity_env(first):

@@ -67,7 +67,9 @@ def envpool_factory(name: str) -> Callable[..., EnvPoolEnv]:
     except ImportError as error:
         raise ConfigError(f'EnvPool cannot make {name!r}: {error}; pip install ".[envpool]"') from error
     if name not in known:
-        raise ConfigError(f"EnvPool has no game {name!r}; {nearest(name, known)}")
+        close = close_name(name, known)
+        hint = "" if close is None else f"; did you mean {close!r}?"
+        raise ConfigError(f"EnvPool has no game {name!r}{hint}")
     return partial(EnvPoolEnv, name)
 
 

@@ -62,8 +62,8 @@ class VectorGame:
         count, observed, acted = env.num_envs, env.single_observation_space, env.single_action_space
         if count < lanes:
             raise ConfigError(
-                f"{self._name} has {count} sub-environments for {lanes} lanes; give its class or function a parameter "
-                f"num_envs, which gets the number of lanes, or set lanes: {count}"
+                f"{self._name} has {count} sub-environments for {lanes} lanes; set lanes: {count}, or let the number "
+                "of lanes decide: without num_envs in kwargs, a class or function with the parameter num_envs gets it"
             )
         for what, single, whole in (
             ("observation", observed, env.observation_space),

@@ -97,7 +97,7 @@ class OnPolicyOptions(AlgorithmOptions, frozen=True, kw_only=True):
     sequence_length: Count = 16  # transitions at most that gradients go back through in time
     transformer: Transformer | None = None  # network of seats that see units; null: its defaults
     device: Device | Devices = "cpu"  # cpu, cuda, cuda:1, or auto: cuda if there is one; or {act: cpu, learn: cuda}
-    precision: Precision = "float32"  # on a GPU: float32, exact; bf16: networks multiply in bfloat16 while they learn
+    precision: Precision = "float32"  # on a GPU: float32, exact; bf16: networks multiply in bfloat16
     deterministic: bool = True  # on a GPU: runs repeat to the bit; false: the fastest algorithms, whose sums vary
     cuda_graphs: bool = False  # on a GPU: replays calls of equal shapes; the same bits, less time, more memory
     check_every: Natural = 100  # updates between checks that all workers hold equal weights; 0: never

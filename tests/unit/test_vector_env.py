@@ -225,7 +225,7 @@ def odd(num_envs: int, **kwargs: Any) -> Walks:
     ("make", "message"),
     [
         (vector_games.unequal, "SyncVectorEnv have unequal observation spaces, not 2 times Box.*; give all the same"),
-        (vector_games.three, r"Walks has 3 sub-environments for 4 lanes; .* num_envs, .*or set lanes: 3"),
+        (vector_games.three, r"Walks has 3 sub-environments for 4 lanes; set lanes: 3, or .* num_envs gets it"),
         (
             lambda num_envs: odd(num_envs, says=None, does="Disabled"),
             r"metadata\['autoreset_mode'\] is None; set it to",
