@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from arena.plan.plan import Plan, Role, RoleKind
-from arena.records.scoreboard import Scoreboard
 from arena.roles.stop import Stop
 
 if TYPE_CHECKING:
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from arena.records.formats import ChangeLine
     from arena.records.lock import RunLock
     from arena.records.results import RunResults
+    from arena.records.scoreboard import Scoreboard
     from arena.roles.environment.reports import Reports
     from arena.roles.environment.restart import RestartLimit
 

@@ -235,7 +235,7 @@ def test_mistakes_start_nothing_and_leave_no_folder(
         ("--retry-errors",): "--retry-errors: goes with --resume",
         ("--run-dir", "full"): "full: holds files already",
         ("--set", "ticks=0"): "--set ticks=0: ticks: found 0",
-        ("--set", "ranks=2", "--hosts", "a:1,a:2"): "--hosts: expected hosts and slots",
+        ("--set", "ranks=2", "--hosts", "a:1,a:2"): "--hosts: host a is named twice",
     }
     monkeypatch.setenv("PYTHONPATH", environment()["PYTHONPATH"])
     with working_directory(tmp_path):
