@@ -78,11 +78,14 @@ class Hosts:
         self.first[name] = int(child)
         if self._delay:  # the network of the hosts is made at once
             return
-        address = f"10.77.0.{10 + int(name[1:])}/24"
+        number = 10 + int(name[1:])
+        address, card = f"10.77.0.{number}/24", f"02:00:00:00:00:{number:02x}"  # a host that is back has its old card
         if name == "n0":
             self._network(name, "ip link add br0 type bridge; ip link set br0 up")
         self._network(
-            "n0", f"ip link add {name} type veth peer name eth0 netns {child}; ip link set {name} master br0 up"
+            "n0",
+            f"ip link add {name} type veth peer name eth0 address {card} netns {child}; "
+            f"ip link set {name} master br0 up",
         )
         self._network(name, f"ip addr add {address} dev eth0; ip link set eth0 up")
 
