@@ -75,9 +75,9 @@ def learners(device: str) -> dict[str, Learner]:
     def cuda(learner: Learner, **more: Any) -> Learner:
         return learner._replace(options={**learner.options, "device": device, **(more if device != "cpu" else {})})
 
-    apart = cuda(images, precision="bf16")
-    apart = apart._replace(
-        options={**apart.options, "device": {"act": "cpu", "learn": device}},
+    separate = cuda(images, precision="bf16")
+    separate = separate._replace(
+        options={**separate.options, "device": {"act": "cpu", "learn": device}},
         sync="samples",
         lanes=32,
         matches=max(1, len(os.sched_getaffinity(0)) // 2 - 1),  # a worker and an environment on two cores
@@ -93,7 +93,7 @@ def learners(device: str) -> dict[str, Learner]:
         "images, bf16, not deterministic": cuda(images, precision="bf16", deterministic=False),
         "images, not deterministic": cuda(images, deterministic=False),
         "images, cuda_graphs": cuda(images, cuda_graphs=True),
-        "images, bf16, act cpu, learn cuda": apart,
+        "images, bf16, act cpu, learn cuda": separate,
         "ppo, cuda_graphs": cuda(numbers, cuda_graphs=True),
         **{f"{name}, cuda": cuda(learner) for name, learner in small.items()},
         **{f"{name}, cpu": learner for name, learner in small.items()},
@@ -163,8 +163,8 @@ def benchmark(scale: Scale, settings: Settings) -> Report:
     report.at_least("images, bf16: two policies / one", ratio("images, bf16, two policies", "images, bf16"), 1.6)
     for name in ("images, bf16", "images"):
         pair = [name, f"{name}, cuda_graphs"]
-        apart = measured.each(lambda at, pair=pair: abs(at(pair[0], LAST) - at(pair[1], LAST)), pair)  # type: ignore[misc]
-        report.at_most(f"{name}: policy loss with cuda_graphs - without, the same bits", apart, 0)
+        difference = measured.each(lambda at, pair=pair: abs(at(pair[0], LAST) - at(pair[1], LAST)), pair)  # type: ignore[misc]
+        report.at_most(f"{name}: policy loss with cuda_graphs - without, the same bits", difference, 0)
         price = ratio(f"{name}, not deterministic", name).values
         measured.samples[f"{name}: deterministic: false / true"] = [{SPEED: one} for one in price]
     return report

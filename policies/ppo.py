@@ -305,7 +305,7 @@ class PPO(OnPolicy):
         """
         kind = type(self)
         same = all(getattr(kind, name, None) is getattr(written_for, name, None) for name in ("loss", "losses"))
-        return same and not self.network.encoder.learns and self.device.type == "cpu" and not is_gpu(self.device)
+        return same and not self.network.encoder.learns and not is_gpu(self.device)
 
     # perceptrons on the CPU use `add_gradient` below: change it with this
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:

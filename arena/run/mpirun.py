@@ -816,9 +816,8 @@ def _run_once(
         output.keep([])
     if one_host and version is None and status != 0:  # MPICH keeps shared memory in the common folder
         left = [path for path, made in find_unmapped(SHARED_MEMORY, MPICH).items() if made.st_ctime >= began]
-        if (
-            left
-        ):  # a job that starts just then may have made its file, and not mapped it yet: so they are looked at twice
+        if left:
+            # A job that starts just then may have made its file, and not mapped it yet: so they are looked at twice.
             time.sleep(_STARTS_SECONDS)
         for path in {*left} & find_unmapped(SHARED_MEMORY, MPICH).keys():
             path.unlink(missing_ok=True)

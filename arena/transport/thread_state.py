@@ -50,7 +50,7 @@ def apply(state: State, before: State) -> None:
         return
     torch: Any = sys.modules["torch"]
     if inference != before[3]:
-        _guard.clear()  # its end restores all modes of some time ago, which the next lines set anew
+        _guard.clear()  # its end restores all modes of some time ago, which the next lines set again
         _guard.append(torch._C._InferenceMode(inference))
         _guard[0].__enter__()
     torch._C._set_grad_enabled(grad)

@@ -161,7 +161,11 @@ class VectorGame:
         if len(self._over) > self.lanes:
             pairs = zip(spaces.flatten(acted, given), spaces.flatten(acted, self._idle), strict=True)
             given = spaces.unflatten(acted, [np.concatenate(pair) for pair in pairs])
-        result = returned(self._env, "step", self._env.step(given), _OF_STEP)
+        try:
+            stepped = self._env.step(given)
+        except (EOFError, ConnectionError) as error:  # an AsyncVectorEnv has lost the pipe to it
+            raise GameError(f"no answer of a sub-environment: a process of {self._name} has died") from error
+        result = returned(self._env, "step", stepped, _OF_STEP)
         self._observations, rewards, terminated, truncated, self._infos = result
         rewards, terminated, truncated = np.asarray(rewards), np.asarray(terminated), np.asarray(truncated)
         if not rewards.shape == terminated.shape == truncated.shape == self._over.shape:

@@ -199,32 +199,24 @@ def test_run_goes_on_without_what_is_lost(lost: str, said: str, three: hosts.Hos
 
 
 @pytest.mark.long
-@pytest.mark.openmpi
-def test_host_whose_link_is_back_is_used_at_the_next_restart(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "killed", [pytest.param(False, marks=pytest.mark.openmpi, id="cut off"), pytest.param(True, id="killed")]
+)
+def test_host_that_is_back_is_used_at_the_next_restart(killed: bool, tmp_path: Path) -> None:
     with made_hosts(4) as four:
         process = trained(four, tmp_path, 0.03, "n1:1,n2:1,n3:1,n0:1")
         (root,) = four.processes("n1", "-m arena train")
-        four.cut("n1")
-        # Its daemon has something to send, so that no probe finds the cut; rank 0 holds the lock of the run folder.
-        Path(f"/proc/{root}/fd/1").write_text("cut off\n")
+        if killed:
+            four.kill("n1")
+        else:
+            four.cut("n1")
+            # Its daemon has something to send, so that no probe finds the cut; rank 0 holds the lock of the run folder.
+            Path(f"/proc/{root}/fd/1").write_text("cut off\n")
         wait_for(lambda: (four.folder / "run/faults.jsonl").exists() or process.poll() is not None)
-        four.mend("n1")
-        (rank,) = four.processes("n2", "-m arena train")
-        os.kill(rank, signal.SIGKILL)
-        ended = finish(process)
-        assert ended.code == 0, ended.err
-        check_restarts(four, *LOST_AND_BACK)
-        assert differing(four.folder / "run", alone(tmp_path, config(0.0))) == []
-        has_ended(four, *four.first)
-
-
-@pytest.mark.long
-def test_killed_host_that_is_started_again_is_used_at_the_next_restart(tmp_path: Path) -> None:
-    with made_hosts(4) as four:
-        process = trained(four, tmp_path, 0.03, "n1:1,n2:1,n3:1,n0:1")
-        four.kill("n1")  # with rank 0
-        wait_for(lambda: (four.folder / "run/faults.jsonl").exists() or process.poll() is not None)
-        four.start("n1")
+        if killed:
+            four.start("n1")
+        else:
+            four.mend("n1")
         (rank,) = four.processes("n2", "-m arena train")
         os.kill(rank, signal.SIGKILL)
         ended = finish(process)

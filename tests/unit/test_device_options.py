@@ -1,4 +1,4 @@
-"""Devices: how a rollout gets to one, acting and learning apart, recorded calls, precision.
+"""Devices: how a rollout gets to one, acting on another than learning, recorded calls, precision.
 
 There is no GPU in most machines that test. What runs there alone is a few calls of torch; everything around them is
 tested with the CPU in place of a GPU: `gpu` makes the CPU count as one, and replaces those calls.
@@ -37,7 +37,7 @@ VECTOR, IMAGE = spaces.Box(-1, 1, (3,), np.float32), spaces.Box(0, 255, (12, 12,
 CHOICE, NUMBERS = spaces.Discrete(4), spaces.Box(-1.0, 1.0, (2,), np.float32)
 SMALL: dict[str, Any] = {"n_steps": 8, "minibatch_size": 16, "n_epochs": 2, "hidden_sizes": (8,)}
 SKIRMISH = {"make": "skirmish", "kwargs": {"width": 6, "height": 5, "team_size": 2, "max_steps": 20}}
-APART = Devices(act="cpu", learn="cpu")
+SEPARATE = Devices(act="cpu", learn="cpu")
 
 
 class Differentiated(PPO):
@@ -185,7 +185,7 @@ def test_bytes_are_moved_as_bytes_and_only_once() -> None:
     assert seen.flat() is None
 
 
-# ------------------------------------------------------------------------------------------ acting and learning apart
+# -------------------------------------------------------------------------------------------------- separate devices
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ def test_bytes_are_moved_as_bytes_and_only_once() -> None:
         (HPPO, {"option_ticks": 3}),
     ],
 )
-def test_acting_and_learning_apart_gives_the_bits_of_one_device(cls: Any, options: dict[str, Any]) -> None:
+def test_separate_devices_give_the_bits_of_one(cls: Any, options: dict[str, Any]) -> None:
     known = cls.Options.__struct_fields__
     options = {key: value for key, value in {**SMALL, **options}.items() if key in known}
 
@@ -214,12 +214,12 @@ def test_acting_and_learning_apart_gives_the_bits_of_one_device(cls: Any, option
         return before, algorithm.state_dict(), algorithm.worker_state_dict(), flat_weights(algorithm.network)
 
     one = together(3, lambda group: work(group, "cpu"), sync="samples")
-    two = together(3, lambda group: work(group, APART), sync="samples")
+    two = together(3, lambda group: work(group, SEPARATE), sync="samples")
     assert not np.array_equal(one[0][0], one[0][-1])
     assert all_equal(two, one)
 
 
-def test_acting_and_learning_apart_without_a_barrier(tmp_path: Path) -> None:
+def test_separate_devices_without_a_barrier(tmp_path: Path) -> None:
     options = {"n_steps": 5, "minibatch_size": 16, "device": {"act": "cpu", "learn": "cpu"}}
     learner = {"algorithm": "ppo", "sync": "samples", "max_lag": 2, "options": options}
     game = {"make": "gymnasium:CartPole-v1"}
@@ -231,7 +231,7 @@ def test_acting_and_learning_apart_without_a_barrier(tmp_path: Path) -> None:
 # ----------------------------------------------------------------------------------------------------- recorded calls
 
 
-def test_recorded_function_keeps_shapes_apart_and_stops_at_four(gpu: Replays) -> None:
+def test_recorded_function_distinguishes_shapes_and_stops_at_four(gpu: Replays) -> None:
     calls = []
 
     def doubled(given: Columns) -> Tensor:
