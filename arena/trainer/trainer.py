@@ -164,6 +164,7 @@ class Trainer:
         self._remote: RemoteRun | None = None
         self._config, self._origin, self._objects, self._verbose = config, origin, tuple(callbacks), verbose
         self._output, self._warned = _Silent(), False
+        self._before: int | None = None  # bytes of the episodes before the iteration; None: none has begun
         self._players: dict[str, Player] = {}  # of the newest state
         self._memories: dict[str, Any] = {}  # by entity of match 0
         self._open(None if run_dir is None else str(run_dir), resume=resume)
@@ -247,11 +248,12 @@ class Trainer:
             raise BudgetReached(f"the run is over at tick {self.ticks}; go on with {again}")
         loop, started = self._loop, self.ticks
         episodes = loop.run.folder.episodes
-        before = episodes.stat().st_size if episodes.exists() else 0
+        if self._before is None:
+            self._before = episodes.stat().st_size if episodes.exists() else 0
         self._players.clear()
         self._memories.clear()
         if self._ranks != "1":
-            return self._trained(before, over=self._play_remotely() == 0)
+            return self._trained(over=self._play_remotely() == 0)
         with untouched_process():
             loop.state.stop.renew()
             loop.state.stop.listen()
@@ -271,7 +273,7 @@ class Trainer:
         if status is not None and loop.state.stop.number is not None:
             self._interrupted = True
             raise KeyboardInterrupt(signal.Signals(loop.state.stop.number).name)
-        return self._trained(before, over=status is not None)
+        return self._trained(over=status is not None)
 
     def _play_remotely(self) -> int | None:
         """Plays an iteration in the processes of a launcher; the exit status if the run is over."""
@@ -307,10 +309,12 @@ class Trainer:
         if boundary.newest_tick(self._loop.run.folder) is not None:
             self._loop.run = replace(rolled_back(self._loop.run), begun=True)
 
-    def _trained(self, before: int, *, over: bool) -> dict[str, Any]:
-        """The newest result after an iteration; `before`: bytes of the episodes before it."""
+    def _trained(self, *, over: bool) -> dict[str, Any]:
+        """The newest result after an iteration."""
         self._is_over = over
-        lines = list(JournalReader(self._loop.run.folder.episodes, start=before).lines(EpisodeRecord, missing_ok=True))
+        played = JournalReader(self._loop.run.folder.episodes, start=self._before or 0)
+        self._before = None
+        lines = list(played.lines(EpisodeRecord, missing_ok=True))
         cut = sum(line.cut for line in lines)
         if 2 * cut > len(lines) and not self._warned:
             self._warned = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 from functools import cache
 from pathlib import Path
@@ -165,6 +166,7 @@ def test_random_runs_survive_random_kills(seed: int) -> None:
 
 DIES = """
 import os
+import re
 
 class Dies:
     def on_end(self) -> None:
@@ -214,7 +216,8 @@ def test_process_that_dies_again_and_again_ends_the_run(tmp_path: Path) -> None:
         ranks=2,
     )
     assert ended.code == 1
-    assert "has died, 3 deaths without a new boundary, more than `restarts` allows; " in ended.err
+    # The other process may end within the same moment.
+    assert re.search("ha(s|ve) died, 3 deaths without a new boundary, more than `restarts` allows; ", ended.err)
     assert "--resume goes on from the newest boundary" in ended.err
 
 

@@ -11,6 +11,7 @@ from gymnasium import spaces
 from gymnasium.vector.utils import batch_space
 
 from arena.errors import ConfigError
+from arena.run.api import untouched_process
 from fakes import (
     ACTIONS,
     OBSERVATIONS,
@@ -278,10 +279,9 @@ def test_missing_device_is_refused_with_the_options(monkeypatch: pytest.MonkeyPa
     with pytest.raises(ConfigError, match=r"options\.device: got 'cuda', .* torch finds no CUDA device"):
         PPO.check_options({"device": "cuda"})
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch, "use_deterministic_algorithms", lambda *_, **__: None)  # for this whole process
-    monkeypatch.setattr(torch.backends.cuda, "enable_mem_efficient_sdp", lambda _: None)
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    PPO.check_options({"device": "cuda"})
+    with untouched_process():  # torch's settings are those of the process
+        PPO.check_options({"device": "cuda"})
 
 
 @pytest.mark.parametrize("space", ACTIONS[:3], ids=lambda space: type(space).__name__)

@@ -161,13 +161,15 @@ def test_interrupted_iteration_is_saved_and_the_next_one_continues(tmp_path: Pat
                 NOTES.append("interrupted")
                 os.kill(os.getpid(), signal.SIGINT)
 
-    data = {"name": "test", **DUEL, "ticks": 5000, "checkpoint_every": 2500, "results": {"every": 2500}}
+    # An iteration lasts much longer than the half second in which the request arrives and the run is saved.
+    every = 6000
+    data = {"name": "test", **DUEL, "ticks": 2 * every, "checkpoint_every": every, "results": {"every": every}}
     with Trainer(data, run_dir=tmp_path / "run", callbacks=[Interrupts()]) as trainer:
         with pytest.raises(KeyboardInterrupt):
             trainer.train()
-        assert trainer.train()["ticks"] == 2500
+        assert trainer.train()["ticks"] == every
         assert trainer.train()["done"]
-    assert [line["ticks"] for line in json_lines(tmp_path / "run" / "result.json")][-2:] == [2500, 5000]
+    assert [line["ticks"] for line in json_lines(tmp_path / "run" / "result.json")][-2:] == [every, 2 * every]
 
 
 def test_failing_game_is_a_run_failed_and_a_wrong_option_a_config_error(tmp_path: Path) -> None:
