@@ -1,0 +1,104 @@
+"""The labels of a game that is adapted: those that its metadata declare, those known of other packages' games.
+
+`arena.game.labels` has the form. A game of Gymnasium that declares nothing has the names that its methods
+`get_action_meanings` and `get_keys_to_action` tell.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import gymnasium
+from gymnasium.spaces import Discrete
+
+from arena.errors import ConfigError
+from arena.game.api import BatchedEnv
+from arena.game.labels import ACTIONS, KEYS, NAMED_KEYS, OBSERVATIONS, WORDS, declared_labels
+
+_CONTROL, _TEXT = "gymnasium.envs.classic_control", "gymnasium.envs.toy_text"
+_CELLS = [f"{row} {column}" for column in ("left", "middle", "right") for row in ("top", "center", "bottom")]
+_KNOWN: Mapping[str, tuple[Any, Any]] = {
+    f"{_CONTROL}.cartpole": (["left", "right"], ["position", "velocity", "angle", "angular velocity"]),
+    f"{_CONTROL}.mountain_car": (["left", "none", "right"], ["position", "velocity"]),
+    f"{_CONTROL}.continuous_mountain_car": (["force"], ["position", "velocity"]),
+    f"{_CONTROL}.pendulum": (["torque"], ["cos angle", "sin angle", "angular velocity"]),
+    f"{_CONTROL}.acrobot": (
+        ["torque -1", "torque 0", "torque 1"],
+        ["cos 1", "sin 1", "cos 2", "sin 2", "angular velocity 1", "angular velocity 2"],
+    ),
+    f"{_TEXT}.frozen_lake": (["left", "down", "right", "up"], "cell"),
+    f"{_TEXT}.cliffwalking": (["up", "right", "down", "left"], "cell"),
+    f"{_TEXT}.taxi": (["south", "north", "east", "west", "pick up", "drop off"], "state"),
+    f"{_TEXT}.blackjack": (["stick", "hit"], ["own sum", "card of the dealer", "usable ace"]),
+    "pettingzoo.classic.tictactoe.tictactoe": (_CELLS, None),
+    "pettingzoo.classic.connect_four.connect_four": ([f"column {number}" for number in range(1, 8)], None),
+    "pettingzoo.classic.rps.rps": (["rock", "paper", "scissors"], None),
+    "mpe2": (["stay", "left", "right", "down", "up"], None),
+}
+"""By the module of their class, or a package above it: actions and observations of games that declare none."""
+
+_CODES = {
+    13: "enter", 32: "space", 273: "up", 274: "down", 275: "right", 276: "left",
+    1073741903: "right", 1073741904: "left", 1073741905: "down", 1073741906: "up",
+}  # fmt: skip
+"""Keys by their codes in pygame, of both of its generations; others have those of ASCII."""
+
+
+def labeled(game: BatchedEnv, made: Any, *, refuses: bool) -> BatchedEnv:
+    """The game, with the labels of `made`, the first object that its factory has made.
+
+    A declaration that does not fit raises ConfigError where it `refuses`; else it is ignored with a warning. Names of a
+    space that a wrapper has changed are left out.
+    """
+    interface, inner = game.interface, getattr(made, "unwrapped", made)
+    metadata = getattr(made, "metadata", None)
+    spaces: tuple[Any, Any] = interface.observation_spaces, interface.action_spaces
+    if isinstance(made, gymnasium.Env) and not isinstance(made, gymnasium.vector.VectorEnv):
+        spaces = (made.observation_space,), (made.action_space,)
+    known = {**dict.fromkeys(WORDS), KEYS: _keys(inner, spaces[1][0])}
+    declared = (
+        {**known, **{key: one for key, one in metadata.items() if key in WORDS}}
+        if isinstance(metadata, Mapping)
+        else known
+    )
+    try:
+        labels = declared_labels(declared, interface.entities, *spaces)
+    except ConfigError as error:
+        if refuses:
+            raise
+        warnings.warn(f"the names of {type(inner).__name__} are ignored: {error}", stacklevel=2)
+        declared, labels = known, ()
+    if declared[ACTIONS] is None and declared[OBSERVATIONS] is None:
+        module = f"{type(inner).__module__}."
+        names: Any = next((names for name, names in _KNOWN.items() if module.startswith(f"{name}.")), (None, None))
+        if callable(meanings := getattr(inner, "get_action_meanings", None)):  # of Atari's games
+            names = [one.lower() for one in meanings()], names[1]
+        with suppress(ConfigError):  # an option of the game may change its spaces
+            labels = declared_labels(
+                {**declared, ACTIONS: names[0], OBSERVATIONS: names[1]}, interface.entities, *spaces
+            )
+    if spaces[1] != interface.action_spaces:
+        labels = tuple(replace(one, actions=(), keys={}) for one in labels)
+    if spaces[0] != interface.observation_spaces:
+        labels = tuple(replace(one, observations=()) for one in labels)
+    if labels:
+        game.interface = replace(interface, labels=labels)
+    return game
+
+
+def _keys(game: Any, space: Any) -> dict[str, int] | None:
+    """What `get_keys_to_action` of a game tells, of keys that have a name; None: nothing."""
+    if not (isinstance(space, Discrete) and callable(get := getattr(game, "get_keys_to_action", None))):
+        return None
+    found = {}
+    for pressed, action in get().items():
+        codes = pressed if isinstance(pressed, tuple) else (pressed,)
+        names = [_CODES.get(ord(one) if isinstance(one, str) and len(one) == 1 else one, one) for one in codes]
+        texts = [chr(one) if isinstance(one, int) and 32 < one < 127 else str(one) for one in names]
+        if texts and all(len(one) == 1 or one in NAMED_KEYS for one in texts):
+            found[" ".join(texts)] = int(action)
+    return found or None
