@@ -17,7 +17,7 @@ from gymnasium.spaces import Discrete
 
 from arena.errors import ConfigError
 from arena.game.api import BatchedEnv
-from arena.game.labels import ACTIONS, KEYS, NAMED_KEYS, OBSERVATIONS, WORDS, declared_labels
+from arena.game.labels import ACTIONS, KEYS, OBSERVATIONS, WORDS, declared_labels
 
 _CONTROL, _TEXT = "gymnasium.envs.classic_control", "gymnasium.envs.toy_text"
 _CELLS = [f"{row} {column}" for column in ("left", "middle", "right") for row in ("top", "center", "bottom")]
@@ -97,8 +97,15 @@ def _keys(game: Any, space: Any) -> dict[str, int] | None:
     found = {}
     for pressed, action in get().items():
         codes = pressed if isinstance(pressed, tuple) else (pressed,)
-        names = [_CODES.get(ord(one) if isinstance(one, str) and len(one) == 1 else one, one) for one in codes]
-        texts = [chr(one) if isinstance(one, int) and 32 < one < 127 else str(one) for one in names]
-        if texts and all(len(one) == 1 or one in NAMED_KEYS for one in texts):
-            found[" ".join(texts)] = int(action)
+        names = list(map(_key, codes))
+        if names and all(names):
+            found[" ".join(names)] = int(action)
     return found or None
+
+
+def _key(code: Any) -> str:
+    """The name of a key, given as a character or its code; empty: it has none."""
+    number = ord(code) if isinstance(code, str) and len(code) == 1 else code
+    if number in _CODES:
+        return _CODES[number]
+    return chr(number) if isinstance(number, int) and 32 < number < 127 else ""
