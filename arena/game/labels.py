@@ -99,7 +99,7 @@ def _no_names(space: Space[Any]) -> Names:
 
 def _of_entity(declared: Any, entity: str, entities: Sequence[str]) -> Any:
     """What is declared for an entity: its own, if the keys are entities."""
-    if isinstance(declared, Mapping) and declared and all(key in entities for key in declared):
+    if isinstance(declared, Mapping) and all(key in entities for key in declared):
         return declared.get(entity)
     return declared
 

@@ -57,7 +57,7 @@ def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     """Plays a configuration with these answers; the exit status, and the lines shown after who plays which seat."""
     monkeypatch.chdir(tmp_path)
 
-    def play(config: str, answers: str, *options: str) -> tuple[int, list[str]]:
+    def play(config: str, answers: str, *options: str, target: str = "game.yaml") -> tuple[int, list[str]]:
         Path("game.yaml").write_text(config)
         reader, writer = os.pipe()
         os.write(writer, answers.encode())
@@ -65,7 +65,7 @@ def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
         monkeypatch.setattr(human, "Console", functools.partial(Console, reader))
         capsys.readouterr()
         try:
-            status = main(["play", "game.yaml", *options])
+            status = main(["play", target, *options])
         finally:
             os.close(reader)
         out, err = capsys.readouterr()
@@ -78,26 +78,28 @@ def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
 
 
 def test_answers_are_actions_and_an_episode_ends_with_its_return(played: Play) -> None:
-    status, shown = played(RPS, "2\n9\nwords\n\n0\n")
+    status, shown = played(RPS, "2\n9\nwords\n\nr\n")
     assert status == 0
-    assert shown == [
+    options = "0 rock, 1 paper, 2 scissors"
+    assert [line for line in shown if not line.startswith(("  ", "scissors "))] == [
         "tick 0, reward 0, return 0",
-        "observation: [0. 0. 0. 0. 0. 0. 1.]",
-        "action: 0, 1, 2",
+        "own rock=0, own paper=0, own scissors=0, other rock=0, other paper=0, other scissors=0, none yet=1",
+        f"action: {options}",
         "> 2",  # scissors beat paper
         "tick 1, reward 1, return 1",
-        "observation: [0. 0. 1. 0. 1. 0. 0.]",
-        "action: 0, 1, 2",
+        "own rock=0, own paper=0, own scissors=1, other rock=0, other paper=1, other scissors=0, none yet=0",
+        f"action: {options}",
         "> 9",
-        "'9' is no choice here: 0, 1, 2",
+        f"'9' is no choice here: {options}",
         "> words",
-        "'words' is no choice here: 0, 1, 2",
+        f"'words' is no choice here: {options}",
         "> ",
-        "'' is no choice here: 0, 1, 2",
-        "> 0",  # rock loses
+        f"'' is no choice here: {options}",
+        "> r",  # rock loses
         "episode over after 2 ticks: return 0",
         "you drew, red drew",
     ]
+    assert "scissors     -1, 1   [1, -1]      0, 0" in shown  # the picture of the game
     assert seats == ["seat 0, player_0: you", "seat 1, player_1: red (scripted)"]
     assert os.listdir() == ["game.yaml"]  # nothing is kept
 
@@ -156,7 +158,7 @@ def test_advice_shows_probabilities_and_an_empty_line_takes_the_best(played: Pla
     asked = [line for line in shown if line.startswith("action")]
     assert len(asked) == 2
     for line in asked:
-        shares = re.findall(r"(\d) (\d+) %(\*?)", line)
+        shares = re.findall(r"(\d) [a-z]+ (\d+) %(\*?)", line)
         assert [number for number, _, _ in shares] == ["0", "1", "2"]
         assert sum(int(share) for _, share, _ in shares) in (99, 100, 101)
         best = max(shares, key=lambda one: int(one[1]))
@@ -192,6 +194,21 @@ def test_global_choice_is_asked_with_the_global_features(played: Play) -> None:
     assert status == 0
     assert re.fullmatch("globals: negate=[01]", shown[1])
     assert "output: 0 0, 1 1" in shown
+
+
+@pytest.mark.slow
+def test_best_and_earlier_players_of_a_run_are_opponents(played: Play) -> None:
+    Path("run.yaml").write_text(
+        RPS.replace("ticks: 100", "ticks: 400\ncheckpoint_every: 200").replace("lanes: 4", "lanes: 2")
+    )
+    assert main(["train", "run.yaml", "--ranks", "1", "--run-dir", "run"]) == 0
+    # Scripted paper never loses against itself, and learners have won by then: the first seat's best is another's.
+    for options, name in ((["--against", "best"], "red"), (["--against", "green@200", "--match", "1"], "green@200")):
+        status = played(RPS, "0\n0\n", *options, target="run")[0]
+        assert status == 0
+        assert seats[1].partition(": ")[2].partition(" ")[0] == name
+    status, shown = played(RPS, "", "--against", "green@201", target="run")
+    assert status == 2 and "there is no player 'green@201'; did you mean 'green@200'?" in shown[-1]
 
 
 @pytest.mark.slow
