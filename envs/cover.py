@@ -23,7 +23,7 @@ from arena.game.api import Flags, Frame, Interface, ResetOptions, Seeds, Step
 from envs.common import drawing, options
 from envs.common.lanes import MOVE_KEYS, MOVE_NAMES, MOVES, STEP, Lanes
 
-MOST_NAMED = 20  # players whose observations have names
+MOST_NAMED = 8  # players whose observations have names
 MOST_PLAYERS = 200  # each observes all others, so memory grows with the square
 
 

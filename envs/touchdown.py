@@ -30,7 +30,7 @@ from envs.common.lanes import MOVE_KEYS, MOVE_NAMES, MOVES, STEP, Lanes
 LINE = 0.9  # |y| of the start lines, which are also the lines to cross
 NEAR = 0.1  # opponents closer than this return to their start lines
 MOST_PLAYERS = 200  # of a team; each observes all others, so memory grows with the square
-MOST_NAMED = 20  # players of a team whose observations have names
+MOST_NAMED = 4  # players of a team whose observations have names
 MARGIN = 1e-6  # sums of 0.1 miss the lines by rounding; nothing in the rules is this small
 
 VIEWS = ("vector", "image")

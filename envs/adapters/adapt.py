@@ -96,6 +96,7 @@ def _adapted(
     arguments = [with_context(factory, kwargs, place) for place in places]
     first: Any
     game: BatchedEnv
+    own_spaces: tuple[Any, Any] | None = None
     if getattr(factory, "batched", False):
         check_call(factory, {**arguments[0], "lanes": lanes}, path="kwargs")
         first = game = factory(lanes=lanes, **arguments[0])
@@ -134,6 +135,7 @@ def _adapted(
         elif is_entity_env(first):
             game = EntityGames(instances)
         elif isinstance(first, gymnasium.Env) and not is_dict_env(first):  # RLlib's MultiAgentEnv is one too
+            own_spaces = (first.observation_space,), (first.action_space,)
             lane_games: list[LaneGame] = [GymnasiumGame(wrapped(env, around, lanes=False)) for env in instances]
             game, around = BatchedLanes(list(map(translated, lane_games)), places[0].seed), []
         else:
@@ -146,7 +148,7 @@ def _adapted(
         rule = next((rule for name, rule in _OF_PETTINGZOO.items() if f"{module}.".startswith(f"{name}.")), None)
     if rule is not None and game.interface.outcome is None:
         game.interface = replace(game.interface, outcome=rule)
-    game = labeled(game, first, refuses=not from_package)
+    game = labeled(game, first, own_spaces, refuses=not from_package)
     return wrapped(game, around, lanes=True)  # type: ignore[no-any-return]
 
 

@@ -7,16 +7,15 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-import gymnasium
 from gymnasium.spaces import Discrete
 
 from arena.errors import ConfigError
-from arena.game.api import BatchedEnv
+from arena.game.api import BatchedEnv, Labels
 from arena.game.labels import ACTIONS, KEYS, OBSERVATIONS, WORDS, declared_labels
 
 _CONTROL, _TEXT = "gymnasium.envs.classic_control", "gymnasium.envs.toy_text"
@@ -48,56 +47,51 @@ _CODES = {
 """Keys by their codes in pygame, of both of its generations; others have those of ASCII."""
 
 
-def labeled(game: BatchedEnv, made: Any, *, refuses: bool) -> BatchedEnv:
+def labeled(game: BatchedEnv, made: Any, spaces: tuple[Any, Any] | None, *, refuses: bool) -> BatchedEnv:
     """The game, with the labels of `made`, the first object that its factory has made.
 
-    A declaration that does not fit raises ConfigError where it `refuses`; else it is ignored with a warning. Names of a
-    space that a wrapper has changed are left out.
+    A declaration that does not fit raises ConfigError where it `refuses`; else it is ignored with a warning. `spaces`
+    are the observation and action spaces by entity, before wrappers: names of spaces that these have changed are left
+    out. None: those of the game.
     """
-    interface, inner = game.interface, getattr(made, "unwrapped", made)
-    metadata = getattr(made, "metadata", None)
-    spaces: tuple[Any, Any] = interface.observation_spaces, interface.action_spaces
-    if isinstance(made, gymnasium.Env) and not isinstance(made, gymnasium.vector.VectorEnv):
-        spaces = (made.observation_space,), (made.action_space,)
-    known = {**dict.fromkeys(WORDS), KEYS: _keys(inner, spaces[1][0])}
-    declared = (
-        {**known, **{key: one for key, one in metadata.items() if key in WORDS}}
-        if isinstance(metadata, Mapping)
-        else known
-    )
+    interface, inner, metadata = game.interface, getattr(made, "unwrapped", made), getattr(made, "metadata", None)
+    observed, acted = spaces or (interface.observation_spaces, interface.action_spaces)
+    declared = {**dict.fromkeys(WORDS), KEYS: _keys(inner, acted)}
+    if isinstance(metadata, Mapping):
+        declared |= {word: metadata[word] for word in WORDS if word in metadata}
+    labels: tuple[Labels, ...] = ()
     try:
-        labels = declared_labels(declared, interface.entities, *spaces)
+        labels = declared_labels(declared, interface.entities, observed, acted)
     except ConfigError as error:
         if refuses:
             raise
         warnings.warn(f"the names of {type(inner).__name__} are ignored: {error}", stacklevel=2)
-        declared, labels = known, ()
+        declared = dict.fromkeys(WORDS)
     if declared[ACTIONS] is None and declared[OBSERVATIONS] is None:
         module = f"{type(inner).__module__}."
         names: Any = next((names for name, names in _KNOWN.items() if module.startswith(f"{name}.")), (None, None))
         if callable(meanings := getattr(inner, "get_action_meanings", None)):  # of Atari's games
             names = [one.lower() for one in meanings()], names[1]
+        declared = {**declared, ACTIONS: names[0], OBSERVATIONS: names[1]}
         with suppress(ConfigError):  # an option of the game may change its spaces
-            labels = declared_labels(
-                {**declared, ACTIONS: names[0], OBSERVATIONS: names[1]}, interface.entities, *spaces
-            )
-    if spaces[1] != interface.action_spaces:
+            labels = declared_labels(declared, interface.entities, observed, acted)
+    if acted != interface.action_spaces:
         labels = tuple(replace(one, actions=(), keys={}) for one in labels)
-    if spaces[0] != interface.observation_spaces:
+    if observed != interface.observation_spaces:
         labels = tuple(replace(one, observations=()) for one in labels)
     if labels:
         game.interface = replace(interface, labels=labels)
     return game
 
 
-def _keys(game: Any, space: Any) -> dict[str, int] | None:
-    """What `get_keys_to_action` of a game tells, of keys that have a name; None: nothing."""
-    if not (isinstance(space, Discrete) and callable(get := getattr(game, "get_keys_to_action", None))):
+def _keys(game: Any, action_spaces: Sequence[Any]) -> dict[str, int] | None:
+    """What `get_keys_to_action` of a game of one entity tells, of keys that have a name; None: nothing."""
+    alone = len(action_spaces) == 1 and isinstance(action_spaces[0], Discrete)
+    if not (alone and callable(get := getattr(game, "get_keys_to_action", None))):
         return None
     found = {}
     for pressed, action in get().items():
-        codes = pressed if isinstance(pressed, tuple) else (pressed,)
-        names = list(map(_key, codes))
+        names = [_key(code) for code in (pressed if isinstance(pressed, tuple) else (pressed,))]
         if names and all(names):
             found[" ".join(names)] = int(action)
     return found or None

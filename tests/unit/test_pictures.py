@@ -68,7 +68,7 @@ def test_names_fit_every_view_and_control_of_touchdown() -> None:
     blue, red = game.interface.labels
     assert (blue.observations, blue.keys, [part.name for part in blue.actions[0]]) == ((), {}, ["x", "y"])
     assert len(red.observations[0]) == 4
-    assert not numbers("touchdown", team_size=21)[0].interface.labels_of(0).observations
+    assert not numbers("touchdown", team_size=5)[0].interface.labels_of(0).observations
 
 
 def test_observations_of_cover_are_named() -> None:

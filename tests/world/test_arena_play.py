@@ -198,15 +198,17 @@ def test_global_choice_is_asked_with_the_global_features(played: Play) -> None:
 
 @pytest.mark.slow
 def test_best_and_earlier_players_of_a_run_are_opponents(played: Play) -> None:
-    Path("run.yaml").write_text(
-        RPS.replace("ticks: 100", "ticks: 400\ncheckpoint_every: 200").replace("lanes: 4", "lanes: 2")
-    )
+    run = RPS.replace("ticks: 100", "ticks: 400\ncheckpoint_every: 200").replace("lanes: 4", "lanes: 2")
+    scissors = "  gold: {algorithm: scripted, options: {action: 2}}\nmatches: [{env: game, seats: [gold, red]}, "
+    Path("run.yaml").write_text(run.replace("matches: [", scissors))
     assert main(["train", "run.yaml", "--ranks", "1", "--run-dir", "run"]) == 0
-    # Scripted paper never loses against itself, and learners have won by then: the first seat's best is another's.
-    for options, name in ((["--against", "best"], "red"), (["--against", "green@200", "--match", "1"], "green@200")):
-        status = played(RPS, "0\n0\n", *options, target="run")[0]
-        assert status == 0
-        assert seats[1].partition(": ")[2].partition(" ")[0] == name
+    for options, place, name in (
+        (["--against", "best", "--seat", "1"], 0, "gold"),  # which has won all games of the first seat
+        (["--against", "best"], 1, "red"),  # the only player of the second seat
+        (["--against", "green@200", "--match", "1"], 1, "green@200"),
+    ):
+        assert played(RPS, "0\n0\n", *options, target="run")[0] == 0
+        assert seats[place].partition(": ")[2].partition(" ")[0] == name
     status, shown = played(RPS, "", "--against", "green@201", target="run")
     assert status == 2 and "there is no player 'green@201'; did you mean 'green@200'?" in shown[-1]
 
