@@ -53,8 +53,11 @@ def declared_labels(
         return ()
     known: dict[tuple[int, ...], Labels] = {}  # entities mostly share spaces and names: each combination once
     found = []
+    words: list[Any] = [metadata.get(word) for word in WORDS]
+    by_entity = [isinstance(word, Mapping) and not word.keys() - set(entities) for word in words]
     for entity, observed, acted in zip(entities, observation_spaces, action_spaces, strict=True):
-        actions, observations, keys = (_of_entity(metadata.get(word), entity, entities) for word in WORDS)
+        own = (word.get(entity) if each else word for word, each in zip(words, by_entity, strict=True))
+        actions, observations, keys = own
         place = id(observed), id(acted), id(actions), id(observations), id(keys)
         if place not in known:
             of_actions = tuple(_named(acted, actions, "action", f"metadata['{ACTIONS}']"))
@@ -95,13 +98,6 @@ def rows(space: Space[Any], names: Names, sample: Any) -> list[tuple[str, str]]:
 
 def _no_names(space: Space[Any]) -> Names:
     return ((),) * len(leaves_of(space, ragged=True))
-
-
-def _of_entity(declared: Any, entity: str, entities: Sequence[str]) -> Any:
-    """What is declared for an entity: its own, if the keys are entities."""
-    if isinstance(declared, Mapping) and all(key in entities for key in declared):
-        return declared.get(entity)
-    return declared
 
 
 def _named(space: Space[Any], declared: Any, name: str, where: str) -> Iterator[tuple[Part, ...]]:

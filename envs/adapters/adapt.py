@@ -120,6 +120,7 @@ def _adapted(
             with ExitStack() as made:
                 made.callback(first.close)
                 game = VectorGame(first, lanes, places[0].seed)
+                own_spaces = (first.unwrapped.single_observation_space,), (first.unwrapped.single_action_space,)
                 limit = next((place for place, (name, _) in enumerate(wrappers) if name == "time_limit"), None)
                 if limit is not None and not game.resets_lanes:
                     text = (
@@ -135,7 +136,7 @@ def _adapted(
         elif is_entity_env(first):
             game = EntityGames(instances)
         elif isinstance(first, gymnasium.Env) and not is_dict_env(first):  # RLlib's MultiAgentEnv is one too
-            own_spaces = (first.observation_space,), (first.action_space,)
+            own_spaces = (first.unwrapped.observation_space,), (first.unwrapped.action_space,)
             lane_games: list[LaneGame] = [GymnasiumGame(wrapped(env, around, lanes=False)) for env in instances]
             game, around = BatchedLanes(list(map(translated, lane_games)), places[0].seed), []
         else:

@@ -122,6 +122,8 @@ def test_names_of_a_space_that_a_wrapper_changes_are_left_out() -> None:
     labels = adapt(Walk, kwargs, 1, [("frame_stack", 2)]).interface.labels_of(0)
     assert (labels.observations, labels.actions) == ((), ((Part("action", ("stay", "go")),),))
     assert adapt(Walk, kwargs, 1, [("time_limit", 2)]).interface.labels_of(0).observations
+    wrapped = adapt(lambda: gymnasium.wrappers.FrameStackObservation(Walk(**kwargs), 2), {}, 1)
+    assert wrapped.interface.labels_of(0) == labels
 
 
 def test_wrong_names_are_refused_or_of_another_package_ignored() -> None:
