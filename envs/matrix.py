@@ -118,13 +118,13 @@ class Matrix(Lanes):
             colors=(drawing.hexadecimal(drawing.BLUE), drawing.hexadecimal(drawing.RED)),
             outcome="zero_sum" if np.allclose(self.table.sum(axis=-1), 0.0) else unpaid,
         )
-        words = NAMES.get("prisoners_dilemma" if game is None else game) if payoffs is None else None
-        if words:
-            who = [f"{owner} {word}" for owner in ("own", "other") for word in words]
-            stages = ["first", *(f"2{word}" for word in words)]
+        names = NAMES.get("prisoners_dilemma" if game is None else game) if payoffs is None else None
+        if names:
+            who = [f"{owner} {word}" for owner in ("own", "other") for word in names]
+            stages = ["first", *(f"2{word}" for word in names)]
             self.metadata = {
                 **self.metadata,
-                "actions": words,
+                "actions": names,
                 "observations": stages if self._staged else [*who, "none yet"],
             }
         self.state = np.zeros(self.lanes, np.int64)  # [L] which table is played
@@ -173,10 +173,10 @@ class Matrix(Lanes):
         """
         canvas = drawing.Canvas(480, 480)
         table, played = self._shown()
-        words = self.metadata.get("actions", ())
-        margin = 110 if words else 24
+        names = self.metadata.get("actions", ())
+        margin = 110 if names else 24
         height, width = 340 / len(table), (456 - margin) / len(table[0])
-        for place, word in enumerate(words):
+        for place, word in enumerate(names):
             canvas.write(24 + (place + 0.5) * height, 60, word, drawing.BLUE, 2)
             canvas.write(12, margin + (place + 0.5) * width, word, drawing.RED, 2)
         low, span = table.min(), max(float(np.ptp(table)), 1e-9)
@@ -203,11 +203,11 @@ class Matrix(Lanes):
     def text(self) -> str:
         """Lane 0 as text: the table in play, the last choice in brackets."""
         table, played = self._shown()
-        words = [*self.metadata.get("actions", ()), *map(str, range(max(table.shape)))]
-        lines = [["", *words[: table.shape[1]]]]
+        names = [*self.metadata.get("actions", ()), *map(str, range(max(table.shape)))]
+        lines = [["", *names[: table.shape[1]]]]
         for row, line in enumerate(table):
             cells = [", ".join(f"{pays:g}" for pays in cell) for cell in line]
-            lines.append([words[row], *(f"[{one}]" if (row, at) == played else one for at, one in enumerate(cells))])
+            lines.append([names[row], *(f"[{one}]" if (row, at) == played else one for at, one in enumerate(cells))])
         wide = max(len(cell) for line in lines for cell in line)
         return "\n".join("  ".join(cell.rjust(wide) for cell in line) for line in lines)
 

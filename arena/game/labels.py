@@ -53,11 +53,11 @@ def declared_labels(
         return ()
     known: dict[tuple[int, ...], Labels] = {}  # entities mostly share spaces and names: each combination once
     found = []
-    words: list[Any] = [metadata.get(word) for word in WORDS]
-    by_entity = [isinstance(word, Mapping) and not word.keys() - set(entities) for word in words]
+    declared: list[Any] = [metadata.get(word) for word in WORDS]
+    by_entity = [dict(one) if isinstance(one, Mapping) and not one.keys() - set(entities) else None for one in declared]
     for entity, observed, acted in zip(entities, observation_spaces, action_spaces, strict=True):
-        own = (word.get(entity) if each else word for word, each in zip(words, by_entity, strict=True))
-        actions, observations, keys = own
+        pairs = zip(declared, by_entity, strict=True)
+        actions, observations, keys = (whole if each is None else each.get(entity) for whole, each in pairs)
         place = id(observed), id(acted), id(actions), id(observations), id(keys)
         if place not in known:
             of_actions = tuple(_named(acted, actions, "action", f"metadata['{ACTIONS}']"))

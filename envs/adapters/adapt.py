@@ -96,7 +96,7 @@ def _adapted(
     arguments = [with_context(factory, kwargs, place) for place in places]
     first: Any
     game: BatchedEnv
-    own_spaces: tuple[Any, Any] | None = None
+    unwrapped_spaces: tuple[Any, Any] | None = None
     if getattr(factory, "batched", False):
         check_call(factory, {**arguments[0], "lanes": lanes}, path="kwargs")
         first = game = factory(lanes=lanes, **arguments[0])
@@ -120,7 +120,7 @@ def _adapted(
             with ExitStack() as made:
                 made.callback(first.close)
                 game = VectorGame(first, lanes, places[0].seed)
-                own_spaces = (first.unwrapped.single_observation_space,), (first.unwrapped.single_action_space,)
+                unwrapped_spaces = (first.unwrapped.single_observation_space,), (first.unwrapped.single_action_space,)
                 limit = next((place for place, (name, _) in enumerate(wrappers) if name == "time_limit"), None)
                 if limit is not None and not game.resets_lanes:
                     text = (
@@ -136,7 +136,7 @@ def _adapted(
         elif is_entity_env(first):
             game = EntityGames(instances)
         elif isinstance(first, gymnasium.Env) and not is_dict_env(first):  # RLlib's MultiAgentEnv is one too
-            own_spaces = (first.unwrapped.observation_space,), (first.unwrapped.action_space,)
+            unwrapped_spaces = (first.unwrapped.observation_space,), (first.unwrapped.action_space,)
             lane_games: list[LaneGame] = [GymnasiumGame(wrapped(env, around, lanes=False)) for env in instances]
             game, around = BatchedLanes(list(map(translated, lane_games)), places[0].seed), []
         else:
@@ -149,7 +149,7 @@ def _adapted(
         rule = next((rule for name, rule in _OF_PETTINGZOO.items() if f"{module}.".startswith(f"{name}.")), None)
     if rule is not None and game.interface.outcome is None:
         game.interface = replace(game.interface, outcome=rule)
-    game = labeled(game, first, own_spaces, refuses=not from_package)
+    game = labeled(game, first, unwrapped_spaces, refuses=not from_package)
     return wrapped(game, around, lanes=True)  # type: ignore[no-any-return]
 
 
