@@ -359,8 +359,9 @@ TASKS: Mapping[str, type[Task]] = {
 }
 
 
-def unit_task(task: str, **kwargs: Any) -> Task:
+def unit_task(task: str, render_mode: str = "rgb_array", **kwargs: Any) -> Task:
     """Makes a task; raises `ConfigError`: an unknown task, or arguments that it does not take."""
+    options.choice("render_mode", render_mode, Task.metadata["render_modes"])
     made = TASKS[options.choice("task", task, tuple(TASKS))]
     check_call(made, kwargs, name=f"the task {task!r}")
     return made(**kwargs)

@@ -10,6 +10,7 @@ import pytest
 from arena import registry
 from arena.errors import ConfigError
 from arena.game.labels import rows
+from arena.replay.verify import rendering_of
 from envs.common import drawing
 from envs.cover import Cover
 from envs.matrix import GAMES, Matrix
@@ -146,6 +147,14 @@ def test_pieces_carry_numbers_that_differ() -> None:
         assert (canvas.pixels == drawing.WHITE).all(-1).any()
     assert len(seen) == 13
     canvas.write(-2, 41, "edge", drawing.INK)  # what is off the canvas is left out
+
+
+def test_tasks_are_rendered_as_images_alone() -> None:
+    assert rendering_of("unit_task", {"task": "xor"}).modes == ("rgb_array",)
+    assert rendering_of("cover", {"players": 2}).modes == ("rgb_array", "ansi")
+    unit_task("xor", render_mode="rgb_array")
+    with pytest.raises(ConfigError, match="render_mode: got 'ansi'"):
+        unit_task("xor", render_mode="ansi")
 
 
 @pytest.mark.parametrize("task", TASKS)
