@@ -119,20 +119,19 @@ def _named(space: Space[Any], declared: Any, name: str, where: str) -> Iterator[
         for place, (inner, one) in enumerate(zip(space.spaces, declared, strict=True)):
             yield from _named(inner, one, f"{name} {place}", f"{where}[{place}]")
     elif isinstance(space, spaces.Discrete):
-        if isinstance(declared, str):
-            yield (Part(_texts([declared], 1, where, space)[0]),)
-        else:
-            yield (Part(name, _texts(declared, int(space.n), where, space), int(space.start)),)
+        alone = isinstance(declared, str)
+        names = _texts([declared] if alone else declared, 1 if alone else int(space.n), where, space)
+        yield (Part(names[0], (), int(space.start)) if alone else Part(name, names, int(space.start)),)
     elif isinstance(space, spaces.MultiDiscrete):
         counts, starts = space.nvec.ravel().tolist(), space.start.ravel().tolist()
-        if isinstance(declared, Mapping):
-            names = _texts(list(declared), len(counts), where, space)
-            choices = [
-                () if one is None else _texts(one, count, f"{where}[{part!r}]", space)
-                for part, one, count in zip(names, declared.values(), counts, strict=True)
-            ]
-        else:
-            names, choices = _texts(declared, len(counts), where, space), [()] * len(counts)
+        named = (
+            declared if isinstance(declared, Mapping) else dict.fromkeys(_texts(declared, len(counts), where, space))
+        )
+        names = _texts(list(named), len(counts), where, space)
+        choices = (
+            () if one is None else _texts(one, count, f"{where}[{part!r}]", space)
+            for (part, one), count in zip(named.items(), counts, strict=True)
+        )
         yield tuple(map(Part, names, choices, starts))
     elif isinstance(space, (spaces.Box, spaces.MultiBinary)):
         yield tuple(map(Part, _texts(declared, int(np.prod(space.shape, dtype=int)), where, space)))

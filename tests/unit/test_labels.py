@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -10,6 +11,7 @@ import pytest
 from gymnasium import spaces
 
 from arena import Choice, UnitSpace, registry
+from arena.cli.main import main
 from arena.errors import ConfigError
 from arena.game.api import Labels, Part
 from arena.game.labels import declared_labels, parts, rows
@@ -149,3 +151,22 @@ def test_known_games_of_other_packages_have_names(make: str, kwargs: dict[str, A
     labels = game.interface.labels_of(0)
     assert (labels.actions[0][0].choices if labels.actions else None) == actions
     game.close()
+
+
+@pytest.mark.parametrize("command", ["check", "play"])
+def test_wrong_names_end_a_command_with_status_2(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    module = f"misnamed_{command}"
+    Path(f"{module}.py").write_text(
+        "from gymnasium.envs.classic_control import CartPoleEnv\n"
+        "class Named(CartPoleEnv):\n    metadata = {**CartPoleEnv.metadata, 'actions': ['left']}\n"
+    )
+    Path("match.yaml").write_text(
+        f"ticks: 5\nenvs: {{g: {{make: '{module}:Named'}}}}\npolicies: {{p: {{algorithm: random}}}}\n"
+        "matches: [{env: g, seats: [p]}]\n"
+    )
+    assert main([command, "match.yaml"]) == 2
+    assert "metadata['actions']: got 1, expected 2, for Discrete(2)" in capsys.readouterr().err

@@ -120,6 +120,9 @@ def test_labels_name_choices_keys_and_observations() -> None:
         2, 2, 1, 2, None, 2,
     ]  # fmt: skip
     assert described(box, np.array([0.25, 1 / 3]), labels) == ["x=0.25, y=0.3333"]
+    (labels,) = declared_labels({"actions": "column"}, ("a",), (box,), (discrete,))
+    (decision,) = decisions(box, discrete, np.zeros(2), None, labels)
+    assert decision.question() == "column: 1, 2, 3"
     several = spaces.MultiDiscrete([2, 2])
     (labels,) = declared_labels({"actions": {"fire": ["no", "yes"], "turn": None}}, ("a",), (box,), (several,))
     found = decisions(box, several, np.zeros(2), None, labels)
