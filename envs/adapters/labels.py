@@ -34,7 +34,7 @@ _KNOWN: Mapping[str, tuple[Any, Any]] = {
     f"{_TEXT}.taxi": (["south", "north", "east", "west", "pick up", "drop off"], "state"),
     f"{_TEXT}.blackjack": (["stick", "hit"], ["own sum", "card of the dealer", "usable ace"]),
     "pettingzoo.classic.tictactoe.tictactoe": (_CELLS, None),
-    "pettingzoo.classic.connect_four.connect_four": ([f"column {number}" for number in range(1, 8)], None),
+    "pettingzoo.classic.connect_four.connect_four": ([f"column {number}" for number in range(7)], None),
     "pettingzoo.classic.rps.rps": (["rock", "paper", "scissors"], None),
     "mpe2": (["stay", "left", "right", "down", "up"], None),
 }

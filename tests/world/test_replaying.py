@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 import shutil
 import stat
 from collections.abc import Callable
@@ -341,6 +342,9 @@ def test_episode_is_printed_tick_by_tick(command: Command, recorded: Recorded) -
     assert len(ticks) == 10
     assert all(line.startswith(f"tick {number}: player_0 ") for number, line in enumerate(ticks, start=11))
     assert ticks[-1].count("truncated") == 2
+    actions = {action for line in ticks for action in re.findall(r"player_\d (\w+)", line)}
+    assert actions and actions <= {"rock", "paper", "scissors"}
+    assert sum("[" in line for line in lines) == 10  # the table with the chosen cell, after each tick
 
 
 def test_game_with_text_rendering_is_printed(command: Command, tmp_path: Path) -> None:

@@ -100,8 +100,8 @@ def opponents(
     for seat, name in chosen.items():
         if name == BEST and name not in config.policies:
             name = best_player(config, folder, seat)
-        at = "@" in name and name not in config.policies
-        policy = policy_at(config, folder, name, path="--against") if at else opponent_of(config, name)
+        known = name in config.policies or "@" in name
+        policy = version_of(config, folder, name, path="--against") if known else opponent_of(config, name)
         found[seat] = name if name in config.policies else name.rpartition(":")[2], policy  # of a class its own name
     return found
 
