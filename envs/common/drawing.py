@@ -111,7 +111,7 @@ class Canvas:
 
 def board_text(width: int, height: int, cells: Mapping[tuple[int, int], str]) -> str:
     """A board as text: the text of each cell (x, y), or a dot; (0, 0) is at the bottom left."""
-    wide = max(map(len, cells.values()), default=1)
+    wide = max(2, *map(len, cells.values()))
     rows = ([cells.get((x, y), ".").rjust(wide) for x in range(width)] for y in reversed(range(height)))
     return "\n".join(map(" ".join, rows))
 
