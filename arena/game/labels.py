@@ -14,7 +14,7 @@ own. None, or what is left out, has no names. Units (`arena.UnitSpace`) name the
 To use: `interface.labels_of(entity)` is a `Labels`; its `actions` and `observations` go into
 
     rows(space, names, sample)      [("own x", "0.25"), ("state", "left door")], a labeled table of one sample
-    parts(space, names)             [Part("action", ("stay", "right", "left"))], one for each number of a sample
+    parts(space, names)             [Part("action", ("stay", "right", "left"))], one for each number of an action
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from gymnasium.spaces import Space
 
 from arena.errors import ConfigError
 from arena.game.api import Labels, Names, Part
-from arena.game.spaces import flatten, leaf_spaces, leaves_of
+from arena.game.spaces import flatten, leaves_of
 from arena.game.units import UnitActions, UnitSpace
 
 WORDS = ACTIONS, OBSERVATIONS, KEYS = "actions", "observations", "keys"
@@ -72,14 +72,10 @@ def declared_labels(
 
 
 def parts(space: Space[Any], names: Names) -> list[Part]:
-    """A part for each number of a sample of a space of fixed shape; numbers without names are counted."""
-    found: list[Part] = []
-    for leaf, inner, named in zip(leaves_of(space), leaf_spaces(space), names or _no_names(space), strict=True):
-        size, what = int(np.prod(leaf.shape, dtype=int)), " ".join(map(str, leaf.path)) or "action"
-        starts = np.broadcast_to(getattr(inner, "start", 0), leaf.shape).ravel().tolist()
-        unnamed = (Part(what if size == 1 else f"{what} {number}", (), starts[number]) for number in range(size))
-        found += named or unnamed
-    return found
+    """A part for each number of an action of a space that is no container; numbers without names are counted."""
+    starts = np.broadcast_to(getattr(space, "start", 0), space.shape or ()).ravel().tolist()
+    counted = ["action"] if len(starts) == 1 else [f"action {number}" for number in range(len(starts))]
+    return list(names[0]) if names else [Part(one, (), start) for one, start in zip(counted, starts, strict=True)]
 
 
 def rows(space: Space[Any], names: Names, sample: Any) -> list[tuple[str, str]]:

@@ -136,6 +136,7 @@ def test_both_seats_may_be_human(played: Play) -> None:
     [
         (["--against", "random"], "random"),
         (["--against", "green"], "green (ppo)"),
+        (["--against", "policies.random:Random"], "Random (policies.random:Random)"),
         (["--against", "random", "--against", "1=green"], "green (ppo)"),
     ],
 )
@@ -236,6 +237,7 @@ def test_advice_of_a_policy_with_units_has_a_value(played: Play) -> None:
         (PENDULUM, ["--advice", "blue"], "--advice: advice is about choices, and the actions of this seat are numbers"),
         (RPS, ["--against", "blu"], "--against: 'blu' is no policy and no algorithm; did you mean 'blue'?"),
         (RPS, ["--against", "0=red"], "--against: '0' is no other seat; they are 1"),
+        (RPS, ["--against", "01=red"], "--against: '01' is no other seat; they are 1"),
         (RPS, ["--against", "red", "--seat", "0", "--seat", "1"], "--against: all seats are yours"),
         (RPS, ["--against", "best"], "--against: a configuration has no ratings"),
         (RPS, ["--against", "blue@5"], "--against: there is no player 'blue@5'"),

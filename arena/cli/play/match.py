@@ -8,7 +8,8 @@ results(run.folder, players)     who has won, after the run
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
+from itertools import chain, count
 from typing import Any, NamedTuple
 
 import msgspec
@@ -91,7 +92,7 @@ def opponents(
     chosen: dict[int, str] = {}
     for text in sorted(against, key=lambda one: "=" in one):  # one for all first
         number, equals, name = text.rpartition("=")
-        if equals and not (number.isascii() and number.isdecimal() and int(number[:9]) in others):
+        if equals and number not in map(str, others):
             raise ConfigError(f"{number!r} is no other seat; they are {', '.join(map(str, others))}", path="--against")
         if not others:
             raise ConfigError("all seats are yours", path="--against")
@@ -100,10 +101,17 @@ def opponents(
     for seat, name in chosen.items():
         if name == BEST and name not in config.policies:
             name = best_player(config, folder, seat)
-        known = name in config.policies or "@" in name
-        policy = version_of(config, folder, name, path="--against") if known else opponent_of(config, name)
-        found[seat] = name if name in config.policies else name.rpartition(":")[2], policy  # of a class its own name
+        if name in config.policies or "@" in name:
+            found[seat] = name, version_of(config, folder, name, path="--against")
+        else:
+            label = name.rpartition(":")[2]  # of a class its own name
+            found[seat] = free_name(label, config.policies), opponent_of(config, name)
     return found
+
+
+def free_name(name: str, taken: Container[str]) -> str:
+    """The name, with a number where it is taken."""
+    return next(one for one in chain([name], (f"{name}-{number}" for number in count(2))) if one not in taken)
 
 
 def human_match(
@@ -132,8 +140,7 @@ def human_match(
             )
     chosen = opponents(config, folder, entry, seats, against)
     policies = {**config.policies, **dict(chosen.values())}
-    free = ("human", *(f"human-{number}" for number in range(2, 1000)))
-    human = next(name for name in free if name not in policies)
+    human = free_name("human", policies)
     taken = tuple(
         reseated(seat, human if place in seats else chosen[place][0] if place in chosen else policy_of(seat))
         for place, seat in enumerate(entry.seats)
