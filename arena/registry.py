@@ -367,7 +367,10 @@ def adapt_environment(
     if screen is not None:
         load_object("envs.adapters.screen:open_screen")()
     adapt = load_object("envs.adapters:adapt")
-    return cast("BatchedEnv", adapt(environment_factory(make), dict(kwargs), lanes, wrappers, contexts))
+    source, colon, _ = make.partition(":")
+    of_source = bool(colon) and source in SOURCES
+    made = adapt(environment_factory(make), dict(kwargs), lanes, wrappers, contexts, from_package=of_source)
+    return cast("BatchedEnv", made)
 
 
 def wrapper(name: str) -> Callable[..., Any]:

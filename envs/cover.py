@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 
 from arena.game.api import Flags, Frame, Interface, ResetOptions, Seeds, Step
 from envs.common import drawing, options
-from envs.common.lanes import MOVES, STEP, Lanes
+from envs.common.lanes import MOVE_KEYS, MOVE_NAMES, MOVES, STEP, Lanes
 
+MOST_NAMED = 8  # players whose observations have names
 MOST_PLAYERS = 200  # each observes all others, so memory grows with the square
 
 
@@ -36,13 +37,14 @@ class Cover(Lanes):
         lanes: games that step together.
         players: number of players, and of targets.
         max_steps: ticks of an episode.
+        render_mode: `rgb_array` or `ansi`, a text.
 
     Raises:
         ConfigError: an option with a value that is not allowed.
     """
 
-    def __init__(self, *, lanes: int, players: int = 3, max_steps: int = 300) -> None:
-        super().__init__(lanes, max_steps)
+    def __init__(self, *, lanes: int, players: int = 3, max_steps: int = 300, render_mode: str = "rgb_array") -> None:
+        super().__init__(lanes, max_steps, render_mode)
         self.players = options.count("players", players, most=MOST_PLAYERS)
         high = np.full(4 * self.players, 2.0, np.float32)  # two points of the square are at most 2 apart on an axis
         high[:2] = 1.0
@@ -57,6 +59,16 @@ class Cover(Lanes):
         self.positions = np.zeros((self.lanes, self.players, 2))  # [L, E, 2] float64
         self.targets = np.zeros((self.lanes, self.players, 2))  # [L, E, 2] float64
         indices = range(self.players)
+        self.metadata = {**self.metadata, "actions": MOVE_NAMES, "keys": MOVE_KEYS}
+        if self.players <= MOST_NAMED:
+            self.metadata["observations"] = {
+                f"player_{me}": [
+                    f"{one} {axis}"
+                    for one in ("own", *(f"target {i}" for i in indices), *(f"player_{i}" for i in indices if i != me))
+                    for axis in "xy"
+                ]
+                for me in indices
+            }
         others = [[i for i in indices if i != me] for me in indices]
         self._others = np.array(others, np.intp).reshape(self.players, self.players - 1)  # [E, E - 1]
 
@@ -83,7 +95,7 @@ class Cover(Lanes):
         by_player = relative.reshape(self.lanes, self.players, -1).swapaxes(0, 1).astype(np.float32, order="C")
         return Frame(list(by_player), self.for_all(self.playing), (None,) * self.players)
 
-    def render(self) -> NDArray[np.uint8]:
+    def picture(self) -> NDArray[np.uint8]:
         """Lane 0 from above, `[480, 480, 3]`: targets are rings, green where a player is within a move of them."""
         world = drawing.World()
         canvas = world.canvas()
@@ -93,9 +105,14 @@ class Cover(Lanes):
             canvas.disc(*world.place(x, y), STEP * world.unit, drawing.mixed(color, drawing.WHITE, 0.8))
             canvas.ring(*world.place(x, y), STEP * world.unit, color, width=3)
         for player, (x, y) in enumerate(self.positions[0]):
-            canvas.disc(*world.place(x, y), STEP / 2 * world.unit + 1.5, drawing.WHITE)
-            canvas.disc(*world.place(x, y), STEP / 2 * world.unit, _color_of(player))
+            canvas.piece(*world.place(x, y), STEP / 2 * world.unit, _color_of(player), f"{player}")
         return canvas.pixels
+
+    def text(self) -> str:
+        """Lane 0 as text: targets are `o`, players their numbers."""
+        targets = {drawing.World.cell(x, y): "o" for x, y in self.targets[0]}
+        players = {drawing.World.cell(x, y): f"{player}" for player, (x, y) in enumerate(self.positions[0])}
+        return drawing.board_text(drawing.TEXT_COLUMNS, drawing.TEXT_ROWS, targets | players)
 
 
 def _color_of(player: int) -> drawing.Color:

@@ -44,6 +44,13 @@ GAMES: Final[Mapping[str, tuple[Table, int]]] = {  # tables, and ticks of an epi
     "stag_hunt": (_paying([[4, 0], [3, 3]], [[4, 3], [0, 3]]), 10),
     "two_step": (np.concatenate([_paying(table, table) for table in _STAGES]), 2),
 }
+NAMES: Final[Mapping[str, list[str]]] = {  # of the actions of both players
+    "prisoners_dilemma": ["cooperate", "defect"],
+    "rock_paper_scissors": ["rock", "paper", "scissors"],
+    "matching_pennies": ["heads", "tails"],
+    "stag_hunt": ["stag", "hare"],
+    "two_step": ["A", "B"],
+}
 DEFAULT_ROUNDS = 10  # of a game given by its payoffs
 PAST_SHOWN = 24  # last choices in a picture
 
@@ -62,13 +69,20 @@ class Matrix(Lanes):
             `matching_pennies`, `stag_hunt` or `two_step`.
         payoffs: a game of one's own: `[n_0][n_1][2]`, or `[n_0][n_1]` for what player 0 gets of player 1.
         rounds: ticks of an episode of a repeated game.
+        render_mode: `rgb_array` or `ansi`, a text.
 
     Raises:
         ConfigError: an unknown game, `payoffs` that are no table, `game` and `payoffs`, or `rounds` for `two_step`.
     """
 
     def __init__(
-        self, *, lanes: int, game: str | None = None, payoffs: Sequence[Any] | None = None, rounds: int | None = None
+        self,
+        *,
+        lanes: int,
+        game: str | None = None,
+        payoffs: Sequence[Any] | None = None,
+        rounds: int | None = None,
+        render_mode: str = "rgb_array",
     ) -> None:
         if payoffs is None:
             self.table, default = GAMES[
@@ -92,7 +106,7 @@ class Matrix(Lanes):
         self._staged = len(self.table) > 1  # player 0's first action chooses the table of the second tick
         if rounds is not None and self._staged:
             raise ConfigError("the two-step game always has two ticks; leave `rounds` out", path="rounds")
-        super().__init__(lanes, default if rounds is None else options.count("rounds", rounds))
+        super().__init__(lanes, default if rounds is None else options.count("rounds", rounds), render_mode)
         unpaid = "none" if payoffs is None else None  # who has won where the payoffs do not say it
         states, n_0, n_1, _ = self.table.shape
         length = states if self._staged else n_0 + n_1 + 1
@@ -104,6 +118,15 @@ class Matrix(Lanes):
             colors=(drawing.hexadecimal(drawing.BLUE), drawing.hexadecimal(drawing.RED)),
             outcome="zero_sum" if np.allclose(self.table.sum(axis=-1), 0.0) else unpaid,
         )
+        names = NAMES.get("prisoners_dilemma" if game is None else game) if payoffs is None else None
+        if names:
+            who = [f"{owner} {word}" for owner in ("own", "other") for word in names]
+            stages = ["first", *(f"2{word}" for word in names)]
+            self.metadata = {
+                **self.metadata,
+                "actions": names,
+                "observations": stages if self._staged else [*who, "none yet"],
+            }
         self.state = np.zeros(self.lanes, np.int64)  # [L] which table is played
         self.last = np.full((self.lanes, 2), -1, np.int64)  # [L, 2] last actions; -1: none yet
         self._past: list[tuple[int, int]] = []  # of lane 0, for the picture
@@ -142,26 +165,30 @@ class Matrix(Lanes):
                 observations.append(one_hot)
         return Frame(observations, self.for_all(self.playing), (None, None))
 
-    def render(self) -> NDArray[np.uint8]:
+    def picture(self) -> NDArray[np.uint8]:
         """Lane 0, `[480, 480, 3]`: the table in play, the last choice framed, and below it the last choices.
 
         Rows are player 0's actions and columns player 1's; in a cell, what player 0 gets is blue on the left and
         what player 1 gets is red on the right.
         """
         canvas = drawing.Canvas(480, 480)
-        table = self.table[self.state[0]]
-        played = self._past[-1] if self._past and (not self._staged or len(self._past) > 1) else None
-        height, width = 340 / len(table), 432 / len(table[0])
+        table, played = self._shown()
+        names = self.metadata.get("actions", ())
+        margin = 110 if names else 24
+        height, width = 340 / len(table), (456 - margin) / len(table[0])
+        for place, word in enumerate(names):
+            canvas.write(24 + (place + 0.5) * height, 60, word, drawing.BLUE, 2)
+            canvas.write(12, margin + (place + 0.5) * width, word, drawing.RED, 2)
         low, span = table.min(), max(float(np.ptp(table)), 1e-9)
         for row, column in np.ndindex(table.shape[:2]):
-            top, left = 24 + row * height, 24 + column * width
+            top, left = 24 + row * height, margin + column * width
             for player, color in enumerate((drawing.BLUE, drawing.RED)):
                 pays = float(table[row, column, player])
                 half = left + player * (width - 4) / 2
                 shade = drawing.mixed(color, drawing.WHITE, 0.92 - 0.6 * (pays - low) / span)  # the more, the stronger
                 canvas.rectangle(top, half, top + height - 4, half + (width - 4) / 2, shade)
                 scale = max(1, min(6, int(min(width / 40, height / 8))))
-                canvas.number(top + height / 2, half + width / 4, f"{pays:.3g}", drawing.INK, scale)
+                canvas.write(top + height / 2, half + width / 4, f"{pays:.3g}", drawing.INK, scale)
             if (row, column) == played:
                 canvas.frame(top, left, top + height - 4, left + width - 4, drawing.INK, width=4)
         for index, joint in enumerate(self._past[-PAST_SHOWN:]):  # the darker, the higher the action's number
@@ -172,3 +199,19 @@ class Matrix(Lanes):
                 )
                 canvas.rectangle(384 + player * 40, left, 418 + player * 40, left + 432 / PAST_SHOWN - 3, shade)
         return canvas.pixels
+
+    def text(self) -> str:
+        """Lane 0 as text: the table in play, the last choice in brackets."""
+        table, played = self._shown()
+        names = [*self.metadata.get("actions", ()), *map(str, range(max(table.shape)))]
+        lines = [["", *names[: table.shape[1]]]]
+        for row, line in enumerate(table):
+            cells = [", ".join(f"{pays:g}" for pays in cell) for cell in line]
+            lines.append([names[row], *(f"[{one}]" if (row, at) == played else one for at, one in enumerate(cells))])
+        wide = max(len(cell) for line in lines for cell in line)
+        return "\n".join("  ".join(cell.rjust(wide) for cell in line) for line in lines)
+
+    def _shown(self) -> tuple[Table, tuple[int, int] | None]:
+        """Of lane 0: the table in play, and the last choice in it."""
+        played = self._past[-1] if self._past and (not self._staged or len(self._past) > 1) else None
+        return self.table[self.state[0]], played

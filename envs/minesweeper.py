@@ -17,7 +17,8 @@ may share a cell.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -55,6 +56,7 @@ class Minesweeper(Lanes):
         orbital_cannon: whether there is a cannon.
         cooldown: ticks between its shots, and before the first one.
         max_steps: ticks after which an undecided game is truncated.
+        render_mode: `rgb_array` or `ansi`, a text.
 
     Raises:
         ConfigError: an option with a value that is not allowed, or more mines and robots than cells.
@@ -71,8 +73,9 @@ class Minesweeper(Lanes):
         orbital_cannon: bool = False,
         cooldown: int = 5,
         max_steps: int = 200,
+        render_mode: str = "rgb_array",
     ) -> None:
-        super().__init__(lanes, max_steps)
+        super().__init__(lanes, max_steps, render_mode)
         self.width = options.count("width", width, most=MOST_CELLS)
         self.height = options.count("height", height, most=MOST_CELLS)
         options.count("mines", mines)
@@ -165,14 +168,52 @@ class Minesweeper(Lanes):
         }
         return Frame([shown], self.playing[:, None].copy(), (None,))
 
-    def render(self) -> NDArray[np.uint8]:
-        """Lane 0 from above, `[height, width, 3]`: mines orange, robots blue; a bar below is the cannon's cooldown."""
+    def picture(self) -> NDArray[np.uint8]:
+        """Lane 0 from above, `[height, width, 3]`; a bar below is the cannon's cooldown.
+
+        Mines are black; the number in another cell is that of the mines around it. Robots have their index as a unit.
+        """
         board = drawing.Board(self.width, self.height)
+        scale = board.cell // 12
+        for (x, y), count in self._around().items():
+            if count and scale:
+                board.canvas.write(*board.middle(x, y), f"{count}", _NUMBER_COLORS[min(count, 8) - 1], scale)
         for x, y in self.mines[0][self.mine_there[0]].tolist():
-            board.canvas.disc(*board.middle(x, y), 0.3 * board.cell, drawing.ORANGE)
-        for x, y in self.robots[0][self.robot_there[0]].tolist():
-            board.canvas.disc(*board.middle(x, y), 0.4 * board.cell, drawing.WHITE)
-            board.canvas.disc(*board.middle(x, y), 0.35 * board.cell, drawing.BLUE)
+            row, column = board.middle(x, y)
+            long, thin = 0.38 * board.cell, 0.04 * board.cell
+            board.canvas.rectangle(row - long, column - thin, row + long, column + thin, drawing.INK)
+            board.canvas.rectangle(row - thin, column - long, row + thin, column + long, drawing.INK)
+            board.canvas.disc(row, column, 0.28 * board.cell, drawing.INK)
+            board.canvas.disc(row - 0.1 * board.cell, column - 0.1 * board.cell, 0.06 * board.cell, drawing.WHITE)
+        for number, (x, y) in enumerate(self.robots[0][self.robot_there[0]].tolist()):
+            index = number + int(self.mine_there[0].sum())
+            board.canvas.piece(*board.middle(x, y), 0.36 * board.cell, drawing.BLUE, f"{index}")
         if self.orbital_cannon[0]:
             board.bar(1 - self.cooldown[0] / max(1, self.period), drawing.RED)
         return board.canvas.pixels
+
+    def text(self) -> str:
+        """Lane 0 as text: mines are `*`, robots `R` with their index as a unit, numbers those of the mines around."""
+        counts = {cell: f"{count}" for cell, count in self._around().items() if count}
+        mines = dict.fromkeys(map(tuple, self.mines[0][self.mine_there[0]].tolist()), "*")
+        robots = enumerate(self.robots[0][self.robot_there[0]].tolist(), int(self.mine_there[0].sum()))
+        return drawing.board_text(self.width, self.height, counts | mines | {(x, y): f"R{n}" for n, (x, y) in robots})
+
+    def _around(self) -> Mapping[tuple[int, int], int]:
+        """Of lane 0, in each cell next to a mine, also diagonally, the number of such mines."""
+        mines = self.mines[0][self.mine_there[0]].tolist()
+        cells = ((x + dx, y + dy) for x, y in mines for dx in (-1, 0, 1) for dy in (-1, 0, 1) if dx or dy)
+        inside = (cell for cell in cells if 0 <= cell[0] < self.width and 0 <= cell[1] < self.height)
+        return {cell: count for cell, count in Counter(inside).items() if list(cell) not in mines}
+
+
+_NUMBER_COLORS = (
+    (25, 90, 210),
+    (30, 130, 50),
+    (205, 40, 40),
+    (20, 40, 130),
+    (130, 30, 40),
+    (20, 130, 140),
+    drawing.INK,
+    drawing.GRAY,
+)

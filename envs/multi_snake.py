@@ -52,15 +52,23 @@ class MultiSnake(Lanes):
         snakes: their number.
         max_length: cells of a snake that does not grow any more.
         max_steps: ticks after which the game is truncated.
+        render_mode: `rgb_array` or `ansi`, a text.
 
     Raises:
         ConfigError: an option with a value that is not allowed, or more snakes and food than cells.
     """
 
     def __init__(
-        self, *, lanes: int, size: int = 10, snakes: int = 2, max_length: int = 11, max_steps: int = 180
+        self,
+        *,
+        lanes: int,
+        size: int = 10,
+        snakes: int = 2,
+        max_length: int = 11,
+        max_steps: int = 180,
+        render_mode: str = "rgb_array",
     ) -> None:
-        super().__init__(lanes, max_steps)
+        super().__init__(lanes, max_steps, render_mode)
         self.size = options.count("size", size, most=MOST_CELLS)
         self.snakes = options.count("snakes", snakes)
         if 2 * snakes > size * size:
@@ -150,8 +158,8 @@ class MultiSnake(Lanes):
         }
         return Frame([shown], self.playing[:, None].copy(), (None,))
 
-    def render(self) -> NDArray[np.uint8]:
-        """Lane 0 from above, `[height, width, 3]`: snakes and food of a color; heads are dark, food is round."""
+    def picture(self) -> NDArray[np.uint8]:
+        """Lane 0 from above, `[height, width, 3]`: snakes and food of a color; heads have eyes, food is round."""
         board = drawing.Board(self.size, self.size)
         for snake in range(self.snakes):
             color = _PALETTE[snake % len(_PALETTE)]
@@ -159,9 +167,26 @@ class MultiSnake(Lanes):
             for x, y in cells[:-1]:
                 board.fill(x, y, drawing.mixed(color, drawing.WHITE, 0.4))
             board.fill(cells[-1][0], cells[-1][1], color)
+            before = cells[-2] if len(cells) > 1 else [cells[-1][0], cells[-1][1] - 1]  # a short one looks up
+            dx, dy = cells[-1][0] - before[0], cells[-1][1] - before[1]
+            for side in (-0.2, 0.2):
+                eye = board.middle(cells[-1][0] + 0.2 * dx + side * dy, cells[-1][1] + 0.2 * dy + side * dx)
+                board.canvas.disc(*eye, 0.12 * board.cell, drawing.WHITE)
+                board.canvas.disc(*eye, 0.05 * board.cell, drawing.INK)
             if self.food_there[0, snake]:
                 board.canvas.disc(*board.middle(*self.food[0, snake]), 0.3 * board.cell, color)
         return board.canvas.pixels
+
+    def text(self) -> str:
+        """Lane 0 as text: of the first snake the head is `A`, the body `a`, and its food `*a`."""
+        cells = {}
+        for snake in range(self.snakes):
+            letter = chr(ord("a") + snake % 26)
+            if self.food_there[0, snake]:
+                cells[tuple(self.food[0, snake].tolist())] = f"*{letter}"
+            segments = list(map(tuple, self.segments[0, snake, : self.lengths[0, snake]].tolist()))
+            cells |= {**dict.fromkeys(segments, letter), segments[-1]: letter.upper()}
+        return drawing.board_text(self.size, self.size, cells)
 
 
 _PALETTE = (drawing.BLUE, drawing.ORANGE, drawing.GREEN, drawing.RED, drawing.INK)

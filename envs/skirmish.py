@@ -14,7 +14,7 @@ draw. Each health point taken pays `damage_reward` to one side and costs the oth
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -54,6 +54,7 @@ class Skirmish(Lanes):
         reach: the largest |dx| + |dy| of an attack.
         max_steps: ticks after which an undecided game is truncated.
         damage_reward: for each health point taken.
+        render_mode: `rgb_array` or `ansi`, a text.
 
     Raises:
         ConfigError: an option with a value that is not allowed, or a team larger than its columns.
@@ -70,8 +71,9 @@ class Skirmish(Lanes):
         reach: int = 2,
         max_steps: int = 100,
         damage_reward: float = 0.02,
+        render_mode: str = "rgb_array",
     ) -> None:
-        super().__init__(lanes, max_steps)
+        super().__init__(lanes, max_steps, render_mode)
         self.width = options.count("width", width, least=2 * COLUMNS, most=MOST_CELLS)
         self.height = options.count("height", height, most=MOST_CELLS)
         self.team_size = options.count("team_size", team_size, most=MOST_SOLDIERS)
@@ -164,13 +166,26 @@ class Skirmish(Lanes):
             shown.append({"units": parts, "actions": {"Move": move, "Attack": attack}})
         return Frame(shown, np.repeat(playing, 2, axis=1), (None, None))
 
-    def render(self) -> NDArray[np.uint8]:
-        """Lane 0 from above, `[height, width, 3]`: the more health a soldier has, the larger its disc."""
+    def picture(self) -> NDArray[np.uint8]:
+        """Lane 0 from above, `[height, width, 3]`: the more health a soldier has, the larger its disc.
+
+        Its number is its place among those of its team that are left, which is its index for its own player.
+        """
         board = drawing.Board(self.width, self.height)
-        for team, color in enumerate((drawing.BLUE, drawing.RED)):
-            for (x, y), health in zip(self.places[team, 0].tolist(), self.health[team, 0].tolist(), strict=True):
-                if health > 0:
-                    radius = board.cell * (0.18 + 0.27 * min(1.0, health / self.start_health))
-                    shift = 0.08 * (2 * team - 1)  # two soldiers on a cell are both seen
-                    board.canvas.disc(*board.middle(x + shift, y), radius, color)
+        for team, number, x, y, health in self._soldiers():
+            radius = board.cell * (0.18 + 0.27 * min(1.0, health / self.start_health))
+            shift = 0.08 * (2 * team - 1)  # two soldiers on a cell are both seen
+            color = (drawing.BLUE, drawing.RED)[team]
+            board.canvas.piece(*board.middle(x + shift, y), radius, color, f"{number}")
         return board.canvas.pixels
+
+    def text(self) -> str:
+        """Lane 0 as text: `b0` is the first soldier of blue."""
+        names = {(x, y): f"{TEAMS[team][0]}{number}" for team, number, x, y, _ in self._soldiers()}
+        return drawing.board_text(self.width, self.height, names)
+
+    def _soldiers(self) -> Iterator[tuple[int, int, int, int, int]]:
+        """Of lane 0: the team of each soldier that is left, its place among them, x, y and health."""
+        for team in (0, 1):
+            for number, soldier in enumerate(np.flatnonzero(self.health[team, 0] > 0).tolist()):
+                yield team, number, *self.places[team, 0, soldier].tolist(), int(self.health[team, 0, soldier])

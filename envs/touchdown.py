@@ -25,11 +25,12 @@ from numpy.typing import NDArray
 
 from arena.game.api import Flags, Frame, Interface, ResetOptions, Seeds, Step
 from envs.common import drawing, options
-from envs.common.lanes import MOVES, STEP, Lanes
+from envs.common.lanes import MOVE_KEYS, MOVE_NAMES, MOVES, STEP, Lanes
 
 LINE = 0.9  # |y| of the start lines, which are also the lines to cross
 NEAR = 0.1  # opponents closer than this return to their start lines
 MOST_PLAYERS = 200  # of a team; each observes all others, so memory grows with the square
+MOST_NAMED = 4  # players of a team whose observations have names
 MARGIN = 1e-6  # sums of 0.1 miss the lines by rounding; nothing in the rules is this small
 
 VIEWS = ("vector", "image")
@@ -59,6 +60,7 @@ class Touchdown(Lanes):
         blue_actions: `discrete` or `continuous`; so is `red_actions`.
         mirror: red observes the field rotated by 180 degrees, and its moves are rotated back: it plays as if it were
             blue, so one policy can play both sides. Without it, positions and moves are absolute for both teams.
+        render_mode: `rgb_array` or `ansi`, a text.
 
     Raises:
         ConfigError: an option with a value that is not allowed.
@@ -75,8 +77,9 @@ class Touchdown(Lanes):
         blue_actions: str = "discrete",
         red_actions: str = "discrete",
         mirror: bool = False,
+        render_mode: str = "rgb_array",
     ) -> None:
-        super().__init__(lanes, max_steps)
+        super().__init__(lanes, max_steps, render_mode)
         self.team_size = n = options.count("team_size", team_size, most=MOST_PLAYERS)
         views = [options.choice("blue_obs", blue_obs, VIEWS)] * n + [options.choice("red_obs", red_obs, VIEWS)] * n
         controls = [
@@ -108,6 +111,22 @@ class Touchdown(Lanes):
         teams = [(blue, red)] * n + [(red, blue)] * n
         # [E, E] for each player the indices of all players: itself, its team mates, its opponents.
         self._order = np.array([[me, *team[team != me], *foes] for me, (team, foes) in enumerate(teams)], np.intp)
+        names, signs = self.interface.entities, ["" if sign > 0 else "-" for sign in self._orientation]
+        turned = [MOVE_NAMES[0], *(MOVE_NAMES[number] for number in (2, 1, 4, 3))]
+        of_control = {
+            "discrete": {"": MOVE_NAMES, "-": turned},  # as they are seen in the picture
+            "continuous": {"": ["x", "y"], "-": ["-x", "-y"]},
+        }
+        self.metadata = {
+            **self.metadata,
+            "actions": {names[one]: of_control[control][signs[one]] for one, control in enumerate(controls)},
+            "keys": {names[one]: MOVE_KEYS for one, control in enumerate(controls) if control == "discrete"},
+            "observations": {
+                names[one]: [f"{names[other]} {signs[one]}{axis}" for other in self._order[one] for axis in "xy"]
+                for one, view in enumerate(views)
+                if view == "vector" and n <= MOST_NAMED
+            },
+        }
         self._watchers = [player for player, view in enumerate(views) if view == "image"]
         field = np.zeros((IMAGE, IMAGE), np.uint8)  # an image without players
         field[np.rint((1.0 - np.array([LINE, -LINE])) * ((IMAGE - 1) / 2)).astype(np.intp)] = GRAY_LINE
@@ -178,8 +197,11 @@ class Touchdown(Lanes):
                 observations[player] = image
         return Frame(observations, self.for_all(self.playing), (None,) * len(observations))
 
-    def render(self) -> NDArray[np.uint8]:
-        """Lane 0 from above, `[480, 480, 3]`; discs that touch are as close as opponents may be."""
+    def picture(self) -> NDArray[np.uint8]:
+        """Lane 0 from above, `[480, 480, 3]`; discs that touch are as close as opponents may be.
+
+        The number on a disc is that of its entity.
+        """
         world = drawing.World()
         canvas = world.canvas()
         for y, color in ((LINE, drawing.BLUE), (-LINE, drawing.RED)):
@@ -190,11 +212,19 @@ class Touchdown(Lanes):
             canvas.rectangle(row - 1, left, row + 2, world.size - world.margin, color)
         row, left = world.place(-1, 0)
         canvas.rectangle(row - 1, left, row + 1, world.size - world.margin, drawing.PALE)
-        for (x, y), side in zip(self.positions[0], self._side, strict=True):
-            color = drawing.BLUE if side > 0 else drawing.RED
-            canvas.disc(*world.place(x, y), NEAR / 2 * world.unit + 1.5, drawing.WHITE)
-            canvas.disc(*world.place(x, y), NEAR / 2 * world.unit, color)
+        for player, (x, y) in enumerate(self.positions[0]):
+            color = drawing.BLUE if self._side[player] > 0 else drawing.RED
+            canvas.piece(*world.place(x, y), NEAR / 2 * world.unit, color, f"{player % self.team_size}")
         return canvas.pixels
+
+    def text(self) -> str:
+        """Lane 0 as text: `b0` is blue_0, which goes down."""
+        lines = {(x, y): "-" for x in range(drawing.TEXT_COLUMNS) for y in (0, drawing.TEXT_ROWS - 1)}
+        names = {
+            drawing.World.cell(x, y): f"{'b' if side > 0 else 'r'}{player % self.team_size}"
+            for player, ((x, y), side) in enumerate(zip(self.positions[0], self._side, strict=True))
+        }
+        return drawing.board_text(drawing.TEXT_COLUMNS, drawing.TEXT_ROWS, lines | names)
 
 
 _TO_PIXELS = np.array([1.0, -1.0])  # rows are counted from the top

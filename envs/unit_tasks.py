@@ -21,6 +21,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from arena.entity_env import (
     CategoricalActionMask,
@@ -35,15 +36,20 @@ from arena.entity_env import (
     SelectEntityActionSpace,
 )
 from envs.adapters.sources import check_call
-from envs.common import options
+from envs.common import drawing, options
+
+_TILE = 68, 144  # height and width of a unit in the picture, pixels
 
 
 class Task(Environment):
     """A task with a random stream, `self.rng`, which a seed restarts."""
 
+    metadata: Mapping[str, Any] = {"render_modes": ["rgb_array"]}
     units: ObsSpace
     actions: Mapping[str, Any]
     rng: np.random.Generator
+    shown: Observation  # the last one
+    room: int  # tiles in the picture, of the same size for the whole episode
 
     def obs_space(self) -> ObsSpace:
         return self.units
@@ -54,11 +60,47 @@ class Task(Environment):
     def reset(self, *, seed: int | None = None) -> Observation:
         if seed is not None or not hasattr(self, "rng"):
             self.rng = np.random.default_rng(seed)
-        return self.begin()
+        self.shown = self.begin()
+        self.room = bool(self.units.global_features) + sum(map(len, self.shown.features.values()))
+        return self.shown
+
+    def act(self, actions: Mapping[str, Any]) -> Observation:
+        self.shown = self.play(actions)
+        return self.shown
 
     @abstractmethod
     def begin(self) -> Observation:
         """The first observation of an episode."""
+
+    @abstractmethod
+    def play(self, actions: Mapping[str, Any]) -> Observation:
+        """One tick."""
+
+    def render(self) -> NDArray[np.uint8]:
+        """A tile for the global features, and one for each unit that the player sees, with its index.
+
+        Of several features those that are not 0 are shown; the first of them, such as of a one-hot, colors the tile.
+        """
+        features = self.units.global_features
+        tiles = [("globals", features, self.shown.global_features, 2)] if features else []
+        index = 0
+        for place, (name, entity) in enumerate(self.units.entities.items()):
+            units = self.shown.features.get(name, ())
+            for unit, seen in zip(units, self.shown.visible.get(name, [True] * len(units)), strict=True):
+                if seen:
+                    tiles.append((f"{index} {name}", entity.features, unit, place))
+                index += 1
+        columns = 4 if self.room < 20 else 6
+        canvas = drawing.Canvas(-(-self.room // columns) * _TILE[0] + 8, columns * _TILE[1] + 8)
+        for place, (title, names, values, color) in enumerate(tiles):
+            top, left = place // columns * _TILE[0] + 8, place % columns * _TILE[1] + 8
+            shown = [number for number, value in enumerate(values) if value or len(names) == 1]
+            texts = [title, *(f"{names[number]} {values[number]:.3g}" for number in shown)]
+            filled = drawing.PLAYERS[(shown[0] if len(names) > 1 and shown else color) % len(drawing.PLAYERS)]
+            canvas.rectangle(top, left, top + _TILE[0] - 8, left + _TILE[1] - 8, filled)
+            for line, text in enumerate(texts[:3]):
+                canvas.write(top + 14 + 16 * line, left + _TILE[1] / 2 - 4, text[:16], drawing.WHITE, 2)
+        return canvas.pixels
 
 
 class CherryPick(Task):
@@ -79,7 +121,7 @@ class CherryPick(Task):
         self.cherries, self.left = qualities.tolist(), picks
         return self.observe(0.0)
 
-    def act(self, actions: Mapping[str, Any]) -> Observation:
+    def play(self, actions: Mapping[str, Any]) -> Observation:
         ((_, number),) = actions["Pick Cherry"].actees
         self.left -= 1
         return self.observe(self.cherries.pop(number))
@@ -109,7 +151,7 @@ class Count(Task):
         self.mask = [[number in allowed for number in range(10)]]
         return self.observe(done=False, reward=0.0)
 
-    def act(self, actions: Mapping[str, Any]) -> Observation:
+    def play(self, actions: Mapping[str, Any]) -> Observation:
         return self.observe(done=True, reward=float(actions["count"].indices[0] == self.beans))
 
     def observe(self, *, done: bool, reward: float) -> Observation:
@@ -131,7 +173,7 @@ class Xor(Task):
         self.bits = self.rng.integers(2, size=3).tolist()
         return self.observe(done=False, reward=0.0)
 
-    def act(self, actions: Mapping[str, Any]) -> Observation:
+    def play(self, actions: Mapping[str, Any]) -> Observation:
         return self.observe(done=True, reward=float(actions["output"].index == sum(self.bits) % 2))
 
     def observe(self, *, done: bool, reward: float) -> Observation:
@@ -158,7 +200,7 @@ class NotHotdog(Task):
         self.is_hotdog, self.by_type = self.rng.integers(2, size=2).tolist()
         return self.observe(step=0, reward=0.0)
 
-    def act(self, actions: Mapping[str, Any]) -> Observation:
+    def play(self, actions: Mapping[str, Any]) -> Observation:
         return self.observe(step=1, reward=float(actions["classify"].indices[0] == self.is_hotdog))
 
     def observe(self, *, step: int, reward: float) -> Observation:
@@ -181,12 +223,12 @@ class FloorIsLava(Task):
     actions = {"move": CategoricalActionSpace(["n", "ne", "e", "se", "s", "sw", "w", "nw"])}
 
     def begin(self) -> Observation:
-        self.player = self.rng.integers(-self.WIDTH, self.WIDTH + 1, size=2)
+        self.player = self.start = self.rng.integers(-self.WIDTH, self.WIDTH + 1, size=2)
         tiles = self.player + self.rng.permutation(self.STEPS)
         self.high_ground, self.lava = tiles[0], tiles[1 : 1 + self.rng.integers(8)]
         return self.observe(done=False, reward=0.0)
 
-    def act(self, actions: Mapping[str, Any]) -> Observation:
+    def play(self, actions: Mapping[str, Any]) -> Observation:
         self.player = self.player + self.STEPS[actions["move"].indices[0]]
         return self.observe(done=True, reward=float((self.player == self.high_ground).all()))
 
@@ -197,6 +239,16 @@ class FloorIsLava(Task):
             reward=reward,
             done=done,
         )
+
+    def render(self) -> NDArray[np.uint8]:
+        """The cells around the start: lava is red, the high ground green, the player blue."""
+        board = drawing.Board(3, 3)
+        for x, y in (self.lava - self.start + 1).tolist():
+            board.fill(x, y, drawing.RED)
+        x, y = (self.high_ground - self.start + 1).tolist()
+        board.fill(x, y, drawing.GREEN)
+        board.canvas.piece(*board.middle(*(self.player - self.start + 1)), 0.3 * board.cell, drawing.BLUE)
+        return board.canvas.pixels
 
 
 class RockPaperScissors(Task):
@@ -215,7 +267,7 @@ class RockPaperScissors(Task):
         self.throw = int(self.rng.choice(3, p=[0.5, 0.3, 0.2]))
         return self.observe(done=False, reward=0.0)
 
-    def act(self, actions: Mapping[str, Any]) -> Observation:
+    def play(self, actions: Mapping[str, Any]) -> Observation:
         wins = actions["throw"].indices[0] == (self.throw + 1) % 3
         return self.observe(done=True, reward=2.0 * float(wins))
 
@@ -241,7 +293,7 @@ class ArmedBandit(Task):
         self.step = 0
         return self.observe(0.0)
 
-    def act(self, actions: Mapping[str, Any]) -> Observation:
+    def play(self, actions: Mapping[str, Any]) -> Observation:
         self.step += 1
         return self.observe(float(actions["pull"].label == "A") / self.TICKS)
 
@@ -276,7 +328,7 @@ class MatchingBalls(Task):
         self.first: int | None = None
         return self.observe(done=False, reward=0.0)
 
-    def act(self, actions: Mapping[str, Any]) -> Observation:
+    def play(self, actions: Mapping[str, Any]) -> Observation:
         ((_, ball),) = actions["Pick Ball"].actees
         self.selected[ball] = True
         self.first = int(self.colors[ball]) if self.first is None else self.first
@@ -307,8 +359,9 @@ TASKS: Mapping[str, type[Task]] = {
 }
 
 
-def unit_task(task: str, **kwargs: Any) -> Task:
+def unit_task(task: str, render_mode: str = "rgb_array", **kwargs: Any) -> Task:
     """Makes a task; raises `ConfigError`: an unknown task, or arguments that it does not take."""
+    options.choice("render_mode", render_mode, Task.metadata["render_modes"])
     made = TASKS[options.choice("task", task, tuple(TASKS))]
     check_call(made, kwargs, name=f"the task {task!r}")
     return made(**kwargs)

@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from gymnasium.spaces import Discrete, Space
 from numpy.typing import NDArray
 
 from arena.cli.arguments import non_negative_int, number_up_to
 from arena.config import load_config
 from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError, pluralize
+from arena.game.api import Names
+from arena.game.labels import rows
 from arena.game.spaces import row
 from arena.game.units import UnitSpace
 from arena.records import checksums
@@ -218,7 +221,7 @@ def _show(match: MatchReplays, episode: Episode, arguments: argparse.Namespace) 
                         described.append(
                             "; ".join(observed[e][0].describe(observed[e][1], action))
                             if observed[e]
-                            else _shown(action)
+                            else _shown(action, entity.action_space, game.interface.labels_of(e).actions)
                         )
                     if step.rewards[0, e]:
                         described.append(f"earns {step.rewards[0, e]:.6g}")
@@ -237,7 +240,10 @@ def _show(match: MatchReplays, episode: Episode, arguments: argparse.Namespace) 
     return 0
 
 
-def _shown(action: Any) -> str:
+def _shown(action: Any, space: Space[Any] | None = None, names: Names = ()) -> str:
+    if space is not None and names:
+        found = rows(space, names, action)
+        return found[0][1] if isinstance(space, Discrete) else " ".join(f"{name}={text}" for name, text in found)
     if isinstance(action, dict):
         return "{" + ", ".join(f"{key}: {_shown(part)}" for key, part in action.items()) + "}"
     if isinstance(action, tuple):

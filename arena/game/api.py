@@ -21,7 +21,7 @@ for Dict and Tuple a container of these. Rows of lanes that a frame does not des
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -32,6 +32,32 @@ Info = dict[str, Any]
 Flags: TypeAlias = NDArray[np.bool_]
 Seeds: TypeAlias = Sequence[int | None] | None  # per lane; None: the lane's random stream continues
 ResetOptions: TypeAlias = Mapping[str, Any] | None
+
+
+class Part(NamedTuple):
+    """One number of a sample: its name, the names of its choices (none: a number), and the first choice's number."""
+
+    name: str
+    choices: tuple[str, ...] = ()
+    start: int = 0
+
+    def text(self, number: Any) -> str:
+        """The name of the choice, or the number."""
+        place = int(number) - self.start if self.choices else -1
+        return self.choices[place] if 0 <= place < len(self.choices) else f"{number:.4g}"
+
+
+Names: TypeAlias = tuple[tuple[Part, ...], ...]
+"""By leaf of a space, a part for each number; of a leaf without names none. Without any names: ()."""
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The names of an entity's actions and observations."""
+
+    actions: Names = ()
+    observations: Names = ()
+    keys: Mapping[str, int] = field(default_factory=dict)  # by key, several at once as "d w": the number of the choice
 
 
 @dataclass(frozen=True)
@@ -46,6 +72,7 @@ class Interface:
     outcome: str | None = None  # who has won: info, zero_sum, higher_return or none, see `arena.records.outcome`
     joint: str = ""  # why a lane is not played again alone, to the bit: a sentence's beginning; "": it is
     holds_lanes: bool = True  # a lane that is over may wait for its reset while others play
+    labels: tuple[Labels, ...] = ()  # by entity, from the game's metadata, see `arena.game.labels`; (): there are none
 
     def part(self, entities: Sequence[int]) -> Interface:
         """The interface of some entities, by their indices: what a seat sees of the game."""
@@ -55,6 +82,10 @@ class Interface:
             tuple(self.action_spaces[entity] for entity in entities),
             tuple(self.mask_sizes[entity] for entity in entities),
         )
+
+    def labels_of(self, entity: int) -> Labels:
+        """The names of an entity's actions and observations."""
+        return self.labels[entity] if self.labels else Labels()
 
     @property
     def spaces(self) -> tuple[tuple[Space[Any], ...], tuple[Space[Any], ...], tuple[int, ...]]:

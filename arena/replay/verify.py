@@ -116,8 +116,7 @@ def pieces_of(manifest: Manifest, colors: Sequence[str] = ()) -> list[Piece]:
 
 def pictures_of(match: MatchReplays, episode: Episode) -> Iterator[tuple[Picture, Event, BatchedEnv]]:
     """As `frames`, each picture with the event that it shows, and the game."""
-    for name, value in _NO_SCREEN.items():  # before a game imports a library that opens windows
-        os.environ.setdefault(name, value)
+    without_screen()
     mode = PICTURES if PICTURES in rendering(match.playable).modes else None
     for event, game in events_of(match, episode, render_mode=mode):
         picture = rendered(match.manifest, game)
@@ -127,6 +126,12 @@ def pictures_of(match: MatchReplays, episode: Episode) -> Iterator[tuple[Picture
                 "in `metadata['render_modes']` and takes `render_mode=`, one of another kind has `render()`"
             )
         yield picture.astype(np.uint8, copy=False), event, game
+
+
+def without_screen() -> None:
+    """Lets games draw without a window: before they import a library that opens one."""
+    for name, value in _NO_SCREEN.items():
+        os.environ.setdefault(name, value)
 
 
 def rendered(manifest: Manifest, game: BatchedEnv) -> Picture | str | None:
@@ -157,22 +162,24 @@ class Rendering(NamedTuple):
 
 
 def rendering(manifest: Manifest) -> Rendering:
-    """The metadata of a game of Gymnasium or PettingZoo; natively batched games have none."""
+    """How a recorded game is rendered."""
     registry.import_plugins(manifest.imports)
-    factory = registry.environment_factory(manifest.make)
     if manifest.screen is not None:
         registry.load_object("envs.adapters.screen:open_screen")()
-    if getattr(factory, "batched", False):
-        return Rendering((), _PER_SECOND)
-    kwargs = with_context(factory, manifest.kwargs, EnvContext())
+    return rendering_of(manifest.make, manifest.kwargs)
+
+
+def rendering_of(make: str, kwargs: Mapping[str, Any]) -> Rendering:
+    """How a game is rendered: by the metadata of the class of a natively batched game, or of an object of another."""
+    factory = registry.environment_factory(make)
+    given, batched = kwargs, getattr(factory, "batched", False)
+    kwargs = {**with_context(factory, given, EnvContext()), **({"lanes": 1} if batched else {})}
     try:
-        instance = factory(**kwargs)
+        instance = factory if batched else factory(**kwargs)
     except Exception as error:
-        raise ConfigError(
-            f"the game {manifest.make!r} cannot be made with {manifest.kwargs}: {type(error).__name__}: {error}"
-        ) from error
+        raise ConfigError(f"the game {make!r} cannot be made with {given}: {type(error).__name__}: {error}") from error
     found: Any = getattr(instance, "metadata", None)
-    if hasattr(instance, "close"):
+    if hasattr(instance, "close") and not batched:
         instance.close()
     metadata: Mapping[str, Any] = found if isinstance(found, Mapping) else {}
     modes: Sequence[str] = metadata.get("render_modes") or ()

@@ -21,6 +21,7 @@ from envs.adapters.dict_env import DictGame, is_dict_env
 from envs.adapters.entity_env import EntityGames
 from envs.adapters.gymnasium_env import GymnasiumGame
 from envs.adapters.jax_env import JaxGame, is_jax_env
+from envs.adapters.labels import labeled
 from envs.adapters.lane import LaneGame
 from envs.adapters.list_env import ListGame
 from envs.adapters.observations import translated
@@ -52,6 +53,8 @@ def adapt(
     lanes: int,
     wrappers: Sequence[tuple[str, Any]] = (),
     contexts: Sequence[EnvContext] | None = None,
+    *,
+    from_package: bool = False,
 ) -> BatchedEnv:
     """A game of `lanes` lanes from a factory of any supported interface.
 
@@ -65,18 +68,19 @@ def adapt(
         lanes: number of instances that step together, at least 1.
         wrappers: name and argument of each wrapper, the innermost first; see `envs.adapters.wrappers`.
         contexts: per lane what a factory with a parameter `context` gets; None: those outside of a run.
+        from_package: whether wrong labels in its metadata are ignored with a warning, as they are not the user's.
 
     Raises:
-        ConfigError: the factory does not take these kwargs, or makes an object of no supported interface; a wrapper
-            cannot be found, does not take its argument, or cannot go around this game.
+        ConfigError: wrong labels; the factory does not take these kwargs, or makes an object of no supported interface;
+            a wrapper cannot be found, does not take its argument, or cannot go around this game.
         Exception: raised by the factory.
     """
     if lanes < 1:
         raise ConfigError(f"got {lanes}, expected at least 1", path="lanes")
     if (getattr(factory, "__module__", "") or "").partition(".")[0] == "envs":  # our games change no settings
-        return _adapted(factory, kwargs, lanes, wrappers, contexts)
+        return _adapted(factory, kwargs, lanes, wrappers, contexts, from_package)
     isolation = Isolation()
-    return IsolatedGame(isolation.run(_adapted, factory, kwargs, lanes, wrappers, contexts), isolation)
+    return IsolatedGame(isolation.run(_adapted, factory, kwargs, lanes, wrappers, contexts, from_package), isolation)
 
 
 def _adapted(
@@ -85,12 +89,14 @@ def _adapted(
     lanes: int,
     wrappers: Sequence[tuple[str, Any]],
     contexts: Sequence[EnvContext] | None,
+    from_package: bool,
 ) -> BatchedEnv:
     around = wrapper_specs(wrappers)
     places = contexts or [EnvContext(lane=lane, lanes=lanes) for lane in range(lanes)]
     arguments = [with_context(factory, kwargs, place) for place in places]
     first: Any
     game: BatchedEnv
+    unwrapped_spaces: tuple[Any, Any] | None = None
     if getattr(factory, "batched", False):
         check_call(factory, {**arguments[0], "lanes": lanes}, path="kwargs")
         first = game = factory(lanes=lanes, **arguments[0])
@@ -114,6 +120,7 @@ def _adapted(
             with ExitStack() as made:
                 made.callback(first.close)
                 game = VectorGame(first, lanes, places[0].seed)
+                unwrapped_spaces = (first.unwrapped.single_observation_space,), (first.unwrapped.single_action_space,)
                 limit = next((place for place, (name, _) in enumerate(wrappers) if name == "time_limit"), None)
                 if limit is not None and not game.resets_lanes:
                     text = (
@@ -129,6 +136,7 @@ def _adapted(
         elif is_entity_env(first):
             game = EntityGames(instances)
         elif isinstance(first, gymnasium.Env) and not is_dict_env(first):  # RLlib's MultiAgentEnv is one too
+            unwrapped_spaces = (first.unwrapped.observation_space,), (first.unwrapped.action_space,)
             lane_games: list[LaneGame] = [GymnasiumGame(wrapped(env, around, lanes=False)) for env in instances]
             game, around = BatchedLanes(list(map(translated, lane_games)), places[0].seed), []
         else:
@@ -141,6 +149,7 @@ def _adapted(
         rule = next((rule for name, rule in _OF_PETTINGZOO.items() if f"{module}.".startswith(f"{name}.")), None)
     if rule is not None and game.interface.outcome is None:
         game.interface = replace(game.interface, outcome=rule)
+    game = labeled(game, first, unwrapped_spaces, refuses=not from_package)
     return wrapped(game, around, lanes=True)  # type: ignore[no-any-return]
 
 

@@ -179,7 +179,8 @@ class ObservationWrapper(BatchedWrapper, ABC):
 
     def __init__(self, game: BatchedEnv, observation_spaces: Sequence[Space[Any]]) -> None:
         super().__init__(game)
-        self.interface = replace(game.interface, observation_spaces=tuple(observation_spaces))
+        labels = tuple(replace(one, observations=()) for one in game.interface.labels)  # they are of other numbers
+        self.interface = replace(game.interface, observation_spaces=tuple(observation_spaces), labels=labels)
         self._observations = [spaces.empty_batch(space, self.lanes) for space in observation_spaces]
 
     def reset(self, lanes: Flags, seeds: Seeds = None, options: ResetOptions = None) -> Frame:

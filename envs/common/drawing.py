@@ -6,6 +6,7 @@ the square [-1, 1]^2 to them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -25,12 +26,21 @@ WHITE: Color = (255, 255, 255)
 
 PLAYERS: tuple[Color, ...] = (BLUE, RED, INK, (148, 103, 189), (140, 86, 75), (227, 119, 194))
 
+TEXT_COLUMNS, TEXT_ROWS = 21, 11  # of a field as text
+
 # Glyphs of 3 x 5 pixels, one string of three per row from the top.
 _GLYPHS = {
     "0": "### #.# #.# #.# ###", "1": ".#. ##. .#. .#. ###", "2": "### ..# ### #.. ###", "3": "### ..# ### ..# ###",
     "4": "#.# #.# ### ..# ..#", "5": "### #.. ### ..# ###", "6": "### #.. ### #.# ###", "7": "### ..# ..# ..# ..#",
     "8": "### #.# ### #.# ###", "9": "### #.# ### ..# ###", "-": "... ... ### ... ...", ".": "... ... ... ... .#.",
-    "e": "... ### ### #.. ###", "+": "... .#. ### .#. ...", " ": "... ... ... ... ...",
+    "+": "... .#. ### .#. ...", "_": "... ... ... ... ###", " ": "... ... ... ... ...",
+    "A": ".#. #.# ### #.# #.#", "B": "##. #.# ##. #.# ##.", "C": ".## #.. #.. #.. .##", "D": "##. #.# #.# #.# ##.",
+    "E": "### #.. ##. #.. ###", "F": "### #.. ##. #.. #..", "G": ".## #.. #.# #.# .##", "H": "#.# #.# ### #.# #.#",
+    "I": "### .#. .#. .#. ###", "J": "..# ..# ..# #.# .#.", "K": "#.# #.# ##. #.# #.#", "L": "#.. #.. #.. #.. ###",
+    "M": "#.# ### ### #.# #.#", "N": "##. #.# #.# #.# #.#", "O": ".#. #.# #.# #.# .#.", "P": "##. #.# ##. #.. #..",
+    "Q": ".#. #.# #.# ##. .##", "R": "##. #.# ##. #.# #.#", "S": ".## #.. .#. ..# ##.", "T": "### .#. .#. .#. .#.",
+    "U": "#.# #.# #.# #.# ###", "V": "#.# #.# #.# #.# .#.", "W": "#.# #.# ### ### #.#", "X": "#.# #.# .#. #.# #.#",
+    "Y": "#.# #.# .#. .#. .#.", "Z": "### ..# .#. #.. ###",
 }  # fmt: skip
 
 
@@ -80,14 +90,30 @@ class Canvas:
         patch = self.pixels[top:bottom, left:right]
         patch[:] = np.rint(patch + (np.array(color) - patch) * share[..., None])
 
-    def number(self, row: float, column: float, text: str, color: Color, scale: int = 4) -> None:
-        """Writes a number (`%g`) around a center; a glyph is 3 x 5 times `scale` pixels."""
+    def write(self, row: float, column: float, text: str, color: Color, scale: int = 4) -> None:
+        """Writes capital letters and numbers around a center; a glyph is 3 x 5 times `scale` pixels."""
         top, left = round(row - 2.5 * scale), round(column - (4 * len(text) - 1) * scale / 2)
-        for index, letter in enumerate(text):
-            bits = np.array([[dot == "#" for dot in line] for line in _GLYPHS[letter].split()])
+        for index, letter in enumerate(text.upper()):
+            bits = np.array([[dot == "#" for dot in line] for line in _GLYPHS.get(letter, _GLYPHS[" "]).split()])
             corner = left + 4 * index * scale
-            patch = self.pixels[top : top + 5 * scale, corner : corner + 3 * scale]
-            patch[bits.repeat(scale, 0).repeat(scale, 1)] = color
+            patch = self.pixels[max(0, top) : top + 5 * scale, max(0, corner) : max(0, corner + 3 * scale)]
+            height, width, _ = patch.shape
+            patch[bits.repeat(scale, 0).repeat(scale, 1)[:height, :width]] = color
+
+    def piece(self, row: float, column: float, radius: float, color: Color, text: str = "") -> None:
+        """A disc with a white rim, and a short text on it."""
+        self.disc(row, column, radius + 1.5, WHITE)
+        self.disc(row, column, radius, color)
+        scale = int(min(radius * 1.6 / (4 * len(text) - 1), radius * 1.2 / 5)) if text else 0
+        if scale:
+            self.write(row, column, text, WHITE, scale)
+
+
+def board_text(width: int, height: int, cells: Mapping[tuple[int, int], str]) -> str:
+    """A board as text: the text of each cell (x, y), or a dot; (0, 0) is at the bottom left."""
+    wide = max(2, *map(len, cells.values()))
+    rows = ([cells.get((x, y), ".").rjust(wide) for x in range(width)] for y in reversed(range(height)))
+    return "\n".join(map(" ".join, rows))
 
 
 class World(NamedTuple):
@@ -104,6 +130,11 @@ class World(NamedTuple):
     def place(self, x: float, y: float) -> tuple[float, float]:
         """The (row, column) of a point."""
         return self.margin + (1 - y) * self.unit, self.margin + (x + 1) * self.unit
+
+    @staticmethod
+    def cell(x: float, y: float) -> tuple[int, int]:
+        """The cell of a point on a board of `TEXT_COLUMNS` x `TEXT_ROWS`, for `board_text`."""
+        return round((x + 1) / 2 * (TEXT_COLUMNS - 1)), round((y + 1) / 2 * (TEXT_ROWS - 1))
 
     def canvas(self) -> Canvas:
         """An empty field with its border."""

@@ -1,8 +1,9 @@
-"""What games that compute all lanes at once have in common: lanes, moves on the square [-1, 1]^2, units from flags."""
+"""What games that compute all lanes at once have in common: lanes, pictures, moves on [-1, 1]^2, units from flags."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,23 +14,30 @@ from arena.game.ragged import Ragged
 from envs.common import options
 
 Integers = NDArray[np.int64]
+RENDER_MODES = ("rgb_array", "ansi")
 
 STEP = 0.1  # length of a move
-MOVES = STEP * np.array([[0, 0], [1, 0], [-1, 0], [0, 1], [0, -1]], np.float64)  # stay, +x, -x, +y, -y
+MOVES = STEP * np.array([[0, 0], [1, 0], [-1, 0], [0, 1], [0, -1]], np.float64)  # by choice, as MOVE_NAMES
+MOVE_NAMES = ["stay", "right", "left", "up", "down"]
+MOVE_KEYS = {"d": "right", "a": "left", "w": "up", "s": "down", **{name: name for name in MOVE_NAMES[1:]}}
 
 
-class Lanes:
-    """Random streams and ticks of a game's lanes, and which of them play.
+class Lanes(ABC):
+    """Random streams and ticks of a game's lanes, and which of them play; its `picture` and `text` show lane 0.
 
     Attributes:
+        metadata: as Gymnasium's, with the names of actions and observations, see `arena.game.labels`.
+        render_mode: what `render` gives: `rgb_array` or `ansi`.
         ticks: int64 [L] played in this episode.
         playing: bool [L] lanes whose episode goes on.
     """
 
     batched = True
+    metadata: Mapping[str, Any] = {"render_modes": RENDER_MODES}
     interface: Interface
 
-    def __init__(self, lanes: int, max_steps: int) -> None:
+    def __init__(self, lanes: int, max_steps: int, render_mode: str) -> None:
+        self.render_mode = options.choice("render_mode", render_mode, RENDER_MODES)
         self.lanes, self.max_steps = options.count("lanes", lanes), options.count("max_steps", max_steps)
         self.ticks = np.zeros(self.lanes, np.int64)
         self.playing: Flags = np.zeros(self.lanes, np.bool_)
@@ -57,7 +65,17 @@ class Lanes:
         """What holds for lanes [L], for all their entities [L, E]."""
         return np.repeat(lanes[:, None], len(self.interface.entities), axis=1)
 
-    def close(self) -> None:
+    def render(self) -> NDArray[np.uint8] | str:
+        """Lane 0 as a picture `[height, width, 3]`, or as text."""
+        return self.picture() if self.render_mode == "rgb_array" else self.text()
+
+    @abstractmethod
+    def picture(self) -> NDArray[np.uint8]: ...
+
+    @abstractmethod
+    def text(self) -> str: ...
+
+    def close(self) -> None:  # noqa: B027 - not every game has something to release
         """Nothing to release."""
 
 

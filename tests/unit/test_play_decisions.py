@@ -13,6 +13,7 @@ from arena import Choice, GlobalChoice, Select, UnitSpace
 from arena.cli.play.decisions import check_playable, decisions, described, joined
 from arena.cli.play.human import Advisor, configured
 from arena.errors import ConfigError
+from arena.game.labels import declared_labels
 from arena.game.spaces import stack
 
 SPACE = UnitSpace(
@@ -109,7 +110,43 @@ def test_discrete_and_multi_discrete_actions_count_from_their_start() -> None:
     assert described(box, np.zeros(2)) == ["observation: [0. 0.]"]
 
 
-@pytest.mark.parametrize("space", [spaces.Box(0, 1), spaces.MultiBinary(3), spaces.Dict(a=spaces.Discrete(2))])
+def test_labels_name_choices_keys_and_observations() -> None:
+    box, discrete = spaces.Box(0, 1, (2,)), spaces.Discrete(3, start=1)
+    metadata = {"actions": ["stay", "left", "up"], "observations": ["x", "y"], "keys": {"a": "left", "left": "left"}}
+    (labels,) = declared_labels(metadata, ("a",), (box,), (discrete,))
+    (decision,) = decisions(box, discrete, np.zeros(2), np.array([1, 1, 0], np.int8), labels)
+    assert decision.question() == "action: 1 stay, 2 left [a]"
+    assert [getattr(decision.answered(text), "choice", None) for text in ("a", "le", "S", "2", "u", "left")] == [
+        2, 2, 1, 2, None, 2,
+    ]  # fmt: skip
+    assert described(box, np.array([0.25, 1 / 3]), labels) == ["x=0.25, y=0.3333"]
+    (labels,) = declared_labels({"actions": "column"}, ("a",), (box,), (discrete,))
+    (decision,) = decisions(box, discrete, np.zeros(2), None, labels)
+    assert decision.question() == "column: 1, 2, 3"
+    several = spaces.MultiDiscrete([2, 2])
+    (labels,) = declared_labels({"actions": {"fire": ["no", "yes"], "turn": None}}, ("a",), (box,), (several,))
+    found = decisions(box, several, np.zeros(2), None, labels)
+    assert [one.question() for one in found] == ["fire: 0 no, 1 yes", "turn: 0, 1"]
+
+
+def test_numbers_of_a_box_are_asked_within_its_bounds() -> None:
+    box = spaces.Box(np.array([-1, 0], np.float32), np.array([1, np.inf], np.float32))
+    found = decisions(box, box, np.zeros(2), None)
+    assert [one.question() for one in found] == [
+        "action 0: a number from -1 to 1", "action 1: a number from 0 to inf",
+    ]  # fmt: skip
+    answers = [getattr(found[0].answered(text), "choice", None) for text in ("0.5", "-1", "1.01", "nan", "x", "")]
+    assert answers == [0.5, -1.0, None, None, None, None]
+    assert found[1].answered("inf") is None
+    action = joined(box, found, [0.5, 2.0])
+    assert action in box and action.tolist() == [0.5, 2.0]
+    (whole,) = decisions(box, spaces.Box(0, 9, (1,), np.int64), np.zeros(2), None)
+    assert whole.answered("2.5") is None and getattr(whole.answered("2"), "choice", None) == 2
+    bits = spaces.MultiBinary(2)
+    assert joined(bits, decisions(box, bits, np.zeros(2), None), [1, 0]) in bits
+
+
+@pytest.mark.parametrize("space", [spaces.Box(0, 1, (65,)), spaces.MultiBinary(65), spaces.Dict(a=spaces.Discrete(2))])
 def test_actions_that_are_no_choices_are_refused(space: Any) -> None:
     with pytest.raises(ConfigError, match="a human can be asked for choices"):
         check_playable(space)

@@ -119,7 +119,7 @@ def test_pieces_have_the_colors_of_the_picture(name: str) -> None:
         world = drawing.World()
         for (x, y), color in zip(game.positions[0], game.interface.colors, strict=True):
             row, column = world.place(x, y)
-            assert colors_of(game.render()[round(row), round(column)][None, None]) == {color}
+            assert colors_of(game.render()[round(row), round(column) - 8][None, None]) == {color}  # beside the number
 
 
 def test_pieces_are_named_by_entities_and_policy() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import gymnasium
@@ -155,7 +156,7 @@ def test_pictures_are_stacked_along_their_channels(shape: tuple[int, ...], axis:
 def test_wrapper_equals_gymnasiums(name: str, way: str) -> None:
     make, wrappers, wrap = PAIRS[name]
     wrapped, plain = WAYS[way](make, 2, wrappers), adapt(lambda: wrap(make()), {}, 2)
-    assert wrapped.interface == plain.interface
+    assert replace(wrapped.interface, labels=()) == replace(plain.interface, labels=())  # `adapt` finds names
     assert same(play(wrapped), play(plain))
 
 

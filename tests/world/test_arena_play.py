@@ -33,6 +33,10 @@ policies: {blue: {algorithm: random}}
 matches: [{env: game, seats: [blue]}]
 """
 
+PENDULUM = (
+    LAKE.replace("FrozenLake-v1", "Pendulum-v1").replace(", kwargs: {is_slippery: false}", "").replace("random", "ppo")
+)
+
 CHERRIES = """
 ticks: 10
 envs: {game: {make: unit_task, kwargs: {task: cherry_pick, cherries: 4}}}
@@ -43,15 +47,17 @@ XOR = CHERRIES.replace("cherry_pick, cherries: 4", "xor").replace(
     "ppo, options: {transformer: {d_model: 8, layers: 1}}", "random"
 )
 
+seats: list[str] = []
+"""Who played which seat, of the last game."""
 Play = Callable[..., tuple[int, list[str]]]
 
 
 @pytest.fixture
 def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Play:
-    """Plays a configuration with these answers; returns the exit status and the lines that were shown."""
+    """Plays a configuration with these answers; the exit status, and the lines shown after who plays which seat."""
     monkeypatch.chdir(tmp_path)
 
-    def play(config: str, answers: str, *options: str) -> tuple[int, list[str]]:
+    def play(config: str, answers: str, *options: str, target: str = "game.yaml") -> tuple[int, list[str]]:
         Path("game.yaml").write_text(config)
         reader, writer = os.pipe()
         os.write(writer, answers.encode())
@@ -59,35 +65,42 @@ def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
         monkeypatch.setattr(human, "Console", functools.partial(Console, reader))
         capsys.readouterr()
         try:
-            status = main(["play", "game.yaml", *options])
+            status = main(["play", target, *options])
         finally:
             os.close(reader)
         out, err = capsys.readouterr()
-        return status, [*out.splitlines(), *err.splitlines()]
+        lines = [*out.splitlines(), *err.splitlines()]
+        first = next((place for place, line in enumerate(lines) if not re.match(r"seat \d", line)), 0)
+        seats[:] = lines[:first]
+        return status, lines[first:]
 
     return play
 
 
 def test_answers_are_actions_and_an_episode_ends_with_its_return(played: Play) -> None:
-    status, shown = played(RPS, "2\n9\nwords\n\n0\n")
+    status, shown = played(RPS, "2\n9\nwords\n\nr\n")
     assert status == 0
-    assert shown == [
+    options = "0 rock, 1 paper, 2 scissors"
+    assert [line for line in shown if not line.startswith(("  ", "scissors "))] == [
         "tick 0, reward 0, return 0",
-        "observation: [0. 0. 0. 0. 0. 0. 1.]",
-        "action: 0, 1, 2",
+        "own rock=0, own paper=0, own scissors=0, other rock=0, other paper=0, other scissors=0, none yet=1",
+        f"action: {options}",
         "> 2",  # scissors beat paper
         "tick 1, reward 1, return 1",
-        "observation: [0. 0. 1. 0. 1. 0. 0.]",
-        "action: 0, 1, 2",
+        "own rock=0, own paper=0, own scissors=1, other rock=0, other paper=1, other scissors=0, none yet=0",
+        f"action: {options}",
         "> 9",
-        "'9' is no choice here: 0, 1, 2",
+        f"'9' is no choice here: {options}",
         "> words",
-        "'words' is no choice here: 0, 1, 2",
+        f"'words' is no choice here: {options}",
         "> ",
-        "'' is no choice here: 0, 1, 2",
-        "> 0",  # rock loses
+        f"'' is no choice here: {options}",
+        "> r",  # rock loses
         "episode over after 2 ticks: return 0",
+        "you drew, red drew",
     ]
+    assert "scissors     -1, 1   [1, -1]      0, 0" in shown  # the picture of the game
+    assert seats == ["seat 0, player_0: you", "seat 1, player_1: red (scripted)"]
     assert os.listdir() == ["game.yaml"]  # nothing is kept
 
 
@@ -96,6 +109,7 @@ def test_second_seat_and_several_episodes_are_played(played: Play) -> None:
     assert status == 0
     over = [line for line in shown if "over" in line]
     assert len(over) == 2 and all(line.startswith("episode over after 2") for line in over)
+    assert len([line for line in shown if re.fullmatch("green (won|lost|drew), you (won|lost|drew)", line)]) == 2
     assert sum(line == "> 0" for line in shown) == 4
 
 
@@ -113,7 +127,30 @@ def test_both_seats_may_be_human(played: Play) -> None:
         "player_0: episode over after 2 ticks: return -2",
         "player_1: episode over after 2 ticks: return 2",
     ]
+    assert shown[-1] == "you lost (seat 0), you won (seat 1)"
     assert Path("kept/episodes.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "opponent"),
+    [
+        (["--against", "random"], "random"),
+        (["--against", "green"], "green (ppo)"),
+        (["--against", "policies.random:Random"], "Random (policies.random:Random)"),
+        (["--against", "random", "--against", "1=green"], "green (ppo)"),
+    ],
+)
+def test_other_seats_are_taken_by_chosen_policies(played: Play, options: list[str], opponent: str) -> None:
+    status, shown = played(RPS, "0\n", "--set", "envs.game.kwargs.rounds=1", *options)
+    assert (status, seats[1]) == (0, f"seat 1, player_1: {opponent}")
+    assert shown[-1].rpartition(" ")[0].endswith(opponent.partition(" ")[0])
+
+
+def test_numbers_of_a_box_are_asked(played: Play) -> None:
+    status, shown = played(PENDULUM, "2\n2.5\n-1\nq\n")
+    assert status == 0
+    assert "torque: a number from -2 to 2" in shown and "'2.5' is no choice here: a number from -2 to 2" in shown
+    assert shown[1].startswith("cos angle=") and shown[-1] == "ended by the player at tick 2"
 
 
 def test_advice_shows_probabilities_and_an_empty_line_takes_the_best(played: Play) -> None:
@@ -122,7 +159,7 @@ def test_advice_shows_probabilities_and_an_empty_line_takes_the_best(played: Pla
     asked = [line for line in shown if line.startswith("action")]
     assert len(asked) == 2
     for line in asked:
-        shares = re.findall(r"(\d) (\d+) %(\*?)", line)
+        shares = re.findall(r"(\d) [a-z]+ (\d+) %(\*?)", line)
         assert [number for number, _, _ in shares] == ["0", "1", "2"]
         assert sum(int(share) for _, share, _ in shares) in (99, 100, 101)
         best = max(shares, key=lambda one: int(one[1]))
@@ -135,7 +172,7 @@ def test_text_picture_of_the_game_comes_first(played: Play) -> None:
     assert status == 0
     grid = [line for line in shown if re.fullmatch("[SFHG]{4}", line)]
     assert grid == ["SFFF", "FHFH", "FFFH", "HFFG"] * 2
-    assert "observation: 1" in shown
+    assert "cell=1" in shown and "action: 0 left, 1 down, 2 right, 3 up" in shown
 
 
 def test_units_are_listed_and_selected_by_their_index(played: Play) -> None:
@@ -161,6 +198,23 @@ def test_global_choice_is_asked_with_the_global_features(played: Play) -> None:
 
 
 @pytest.mark.slow
+def test_best_and_earlier_players_of_a_run_are_opponents(played: Play) -> None:
+    run = RPS.replace("ticks: 100", "ticks: 400\ncheckpoint_every: 200").replace("lanes: 4", "lanes: 2")
+    scissors = "  gold: {algorithm: scripted, options: {action: 2}}\nmatches: [{env: game, seats: [gold, red]}, "
+    Path("run.yaml").write_text(run.replace("matches: [", scissors))
+    assert main(["train", "run.yaml", "--ranks", "1", "--run-dir", "run"]) == 0
+    for options, place, name in (
+        (["--against", "best", "--seat", "1"], 0, "gold"),  # which has won all games of the first seat
+        (["--against", "best"], 1, "red"),  # the only player of the second seat
+        (["--against", "green@200", "--match", "1"], 1, "green@200"),
+    ):
+        assert played(RPS, "0\n0\n", *options, target="run")[0] == 0
+        assert seats[place].partition(": ")[2].partition(" ")[0] == name
+    status, shown = played(RPS, "", "--against", "green@201", target="run")
+    assert status == 2 and "there is no player 'green@201'; did you mean 'green@200'?" in shown[-1]
+
+
+@pytest.mark.slow
 def test_advice_of_a_policy_with_units_has_a_value(played: Play) -> None:
     status, shown = played(CHERRIES, "\n\n", "--advice", "blue")
     assert status == 0
@@ -180,11 +234,14 @@ def test_advice_of_a_policy_with_units_has_a_value(played: Play) -> None:
         (RPS, ["--advice", "gren"], "--advice: no policy 'gren'; did you mean 'green'?"),
         (RPS, ["--advice", "red"], "--advice: 'red' tells no probabilities: scripted has no log_prob()"),
         (RPS, ["--checkpoints", "last"], "--checkpoints: a configuration has no checkpoints"),
-        (
-            LAKE.replace("FrozenLake-v1", "Pendulum-v1").replace(", kwargs: {is_slippery: false}", ""),
-            [],
-            "a human can be asked for choices",
-        ),
+        (PENDULUM, ["--advice", "blue"], "--advice: advice is about choices, and the actions of this seat are numbers"),
+        (RPS, ["--against", "blu"], "--against: 'blu' is no policy and no algorithm; did you mean 'blue'?"),
+        (RPS, ["--against", "0=red"], "--against: '0' is no other seat; they are 1"),
+        (RPS, ["--against", "01=red"], "--against: '01' is no other seat; they are 1"),
+        (RPS, ["--against", "red", "--seat", "0", "--seat", "1"], "--against: all seats are yours"),
+        (RPS, ["--against", "best"], "--against: a configuration has no ratings"),
+        (RPS, ["--against", "blue@5"], "--against: there is no player 'blue@5'"),
+        (RPS, ["--set", "envs.game.kwargs.round=1"], "Matrix"),
     ],
 )
 def test_mistakes_end_with_status_2(played: Play, config: str, options: list[str], message: str) -> None:

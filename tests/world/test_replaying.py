@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 import shutil
 import stat
 from collections.abc import Callable
@@ -335,11 +336,15 @@ def test_command_without_an_episode_lists_the_episodes(command: Command, duel: P
 
 def test_episode_is_printed_tick_by_tick(command: Command, recorded: Recorded) -> None:
     run = recorded("rock_paper_scissors")
-    head, *ticks = said(command, run, "--match", "0", "--episode", "1").splitlines()
+    head, *lines = said(command, run, "--match", "0", "--episode", "1").splitlines()
+    ticks = [line for line in lines if line.startswith("tick ")]  # pictures are between them
     assert head.startswith("round 0, match 0: game, blue red, lane 0, episode 1: ticks 11 to 20, blue ")
     assert len(ticks) == 10
     assert all(line.startswith(f"tick {number}: player_0 ") for number, line in enumerate(ticks, start=11))
     assert ticks[-1].count("truncated") == 2
+    actions = {action for line in ticks for action in re.findall(r"player_\d (\w+)", line)}
+    assert actions and actions <= {"rock", "paper", "scissors"}
+    assert sum("[" in line for line in lines) == 10  # the table with the chosen cell, after each tick
 
 
 def test_game_with_text_rendering_is_printed(command: Command, tmp_path: Path) -> None:

@@ -1,12 +1,16 @@
 """What a player is shown and asked: lines of text for observations, and one decision after the other. Pure.
 
-for decision in decisions(action_space, observation, mask):
-    decision.question()      `Move of 1 Robot: 0 +x, 1 -x, 3 -y, 4 Defuse Mines`
-    decision.answered("4")   the option with this number, or the one whose label begins so
+    decided = decisions(observation_space, action_space, observation, mask, labels)
+    decided[0].question()      `Move of 1 Robot: 0 +x, 1 -x, 3 -y, 4 Defuse Mines`
+    decided[0].answered("4")   the option with this number, or the one whose label begins so
+    action = joined(action_space, decided, [option.choice for each decision])
+
+A `Turn` is all that a player sees of a tick. Any console, of a terminal or a browser, shows turns and returns choices.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,10 +21,13 @@ from gymnasium.spaces import Space
 from numpy.typing import NDArray
 
 from arena.errors import ConfigError
-from arena.game.spaces import mask_size
+from arena.game.api import Labels
+from arena.game.labels import parts, rows
 from arena.game.units import Choice, GlobalChoice, Select, UnitActions, UnitSpace
 
 _WIDEST = 2_000  # characters of an observation that is shown
+_MOST_NUMBERS = 64  # of an action
+UNNAMED = Labels()
 
 
 @dataclass(frozen=True)
@@ -29,55 +36,91 @@ class Option:
 
     number: int  # the answer that picks it
     label: str  # empty where it has none
-    choice: int  # the number that the game gets
+    choice: float  # the number that the game gets
+    key: str = ""  # a character that is an answer, too, as of `Labels.keys`
 
     def __str__(self) -> str:
-        return f"{self.number} {self.label}".rstrip()
+        return " ".join(filter(None, (str(self.number), self.label, self.key and f"[{self.key}]")))
 
 
 @dataclass(frozen=True)
 class Decision:
-    """One choice that the player is asked for."""
+    """One choice, or one number of a Box, that the player is asked for."""
 
     what: str  # of the question, such as `Move of 1 Robot`
-    options: Sequence[Option]  # the allowed ones
+    options: Sequence[Option]  # the allowed ones; none where a number is asked for
     action: str = ""  # its name; empty outside of `UnitActions`
     place: int = 0  # of the number in the action
     by_label: bool = True  # whether the beginning of a label is an answer; units are picked by their index alone
+    bounds: tuple[float, float] | None = None  # of a number, both included
+    whole: bool = False  # whether it has to be a whole number
 
     def question(self) -> str:
         """What is asked for, and the options."""
         return f"{self.what}: {self.listed()}"
 
     def listed(self) -> str:
-        """The options."""
+        """The options, or the bounds."""
+        if self.bounds is not None:
+            return f"a {'whole ' if self.whole else ''}number from {self.bounds[0]:g} to {self.bounds[1]:g}"
         return ", ".join(map(str, self.options))
 
     def answered(self, answer: str) -> Option | None:
-        """The option that an answer picks: by its number, or by the beginning of one label; None if there is none."""
+        """The option that an answer picks: by its number, its key, or the beginning of one label; None: there is none.
+
+        Where a number is asked for, an option of this number.
+        """
+        if self.bounds is not None:
+            try:
+                number = float(answer)
+            except ValueError:
+                return None
+            fits = self.bounds[0] <= number <= self.bounds[1] and math.isfinite(number)
+            return Option(0, answer, number) if fits and not (self.whole and number % 1) else None
         if answer.isascii() and answer.isdigit():
-            number = answer.lstrip("0") or "0"  # Python reads no number of thousands of digits
-            return next((option for option in self.options if str(option.number) == number), None)
+            digits = answer.lstrip("0") or "0"  # Python reads no number of thousands of digits
+            return next((option for option in self.options if str(option.number) == digits), None)
         if not (answer and self.by_label):
             return None
-        exact = [option for option in self.options if option.label.casefold() == answer.casefold()]
+        exact = [one for one in self.options if one.key == answer or one.label.casefold() == answer.casefold()]
         begun = [option for option in self.options if option.label.casefold().startswith(answer.casefold())]
         found = exact or begun
         return found[0] if len(found) == 1 else None
 
 
+@dataclass(frozen=True)
+class Turn:
+    """What an entity of the player observes at a tick, and what it has to decide."""
+
+    entity: str
+    tick: int  # ticks played in this episode
+    reward: float  # of the last tick
+    earned: float  # the return so far
+    picture: str | None  # the game's own text
+    lines: Sequence[str]  # the observation
+    decisions: Sequence[Decision]
+    shares: Sequence[Sequence[float] | None]  # by decision, the probability that the adviser gives to each option
+    value: float | None  # the return that the adviser expects
+
+
 def check_playable(action_space: Space[Any]) -> None:
     """Checks that a human can be asked for the actions of a space."""
-    if not isinstance(action_space, (UnitActions, spaces.Discrete, spaces.MultiDiscrete)):
+    if isinstance(action_space, (UnitActions, spaces.Discrete)):
+        return
+    known = isinstance(action_space, (spaces.MultiDiscrete, spaces.MultiBinary, spaces.Box))
+    if not known or math.prod(action_space.shape or ()) > _MOST_NUMBERS:
         raise ConfigError(
-            f"a human can be asked for choices, not for actions of {action_space}; take a seat of units, or of "
-            "Discrete or MultiDiscrete actions"
+            f"a human can be asked for choices, or for up to {_MOST_NUMBERS} numbers, not for actions of "
+            f"{action_space}; take a seat of units, or of Discrete, MultiDiscrete, MultiBinary or Box actions"
         )
 
 
-def described(space: Space[Any], observation: Any) -> list[str]:
+def described(space: Space[Any], observation: Any, labels: Labels = UNNAMED) -> list[str]:
     """The lines that show an observation; units that are hidden from the policy are left out."""
     if not isinstance(space, UnitSpace):
+        if labels.observations:
+            found = rows(space, labels.observations, observation)
+            return [", ".join(f"{name}={text[:_WIDEST]}" for name, text in found)]
         text = " ".join(str(observation).split())
         return [f"observation: {text if len(text) <= _WIDEST else text[:_WIDEST] + '...'}"]
     lines = []
@@ -96,31 +139,44 @@ def described(space: Space[Any], observation: Any) -> list[str]:
 
 
 def decisions(
-    observation_space: Space[Any], action_space: Space[Any], observation: Any, mask: NDArray[np.int8] | None
+    observation_space: Space[Any],
+    action_space: Space[Any],
+    observation: Any,
+    mask: NDArray[np.int8] | None,
+    labels: Labels = UNNAMED,
 ) -> list[Decision]:
     """What a player has to decide on a tick, in the order of actions and actors; without a mask all is allowed."""
     if isinstance(observation_space, UnitSpace):
         return list(_of_units(observation_space, observation))
+    named = parts(action_space, labels.actions)
+    if isinstance(action_space, spaces.Box):
+        whole, lows, highs = action_space.dtype.kind in "iu", action_space.low.ravel(), action_space.high.ravel()
+        return [
+            Decision(part.name, (), place=place, bounds=(float(lows[place]), float(highs[place])), whole=whole)
+            for place, part in enumerate(named)
+        ]
     if isinstance(action_space, spaces.Discrete):
-        counts, starts = [int(action_space.n)], [int(action_space.start)]
+        counts = [int(action_space.n)]
+    elif isinstance(action_space, spaces.MultiBinary):
+        counts = [2] * len(named)
     else:
         assert isinstance(action_space, spaces.MultiDiscrete)
-        counts, starts = action_space.nvec.ravel().tolist(), action_space.start.ravel().tolist()
-    allowed = np.ones(mask_size(action_space), np.bool_) if mask is None else np.asarray(mask) != 0
-    parts = np.split(allowed, np.cumsum(counts)[:-1])
-    named = ["action"] if len(parts) == 1 else [f"action {place}" for place in range(len(parts))]
-    return [
-        Decision(
-            what, [Option(start + int(number), "", start + int(number)) for number in np.flatnonzero(part)], place=place
-        )
-        for place, (what, start, part) in enumerate(zip(named, starts, parts, strict=True))
-    ]
+        counts = action_space.nvec.ravel().tolist()
+    keys = {choice: key for key, choice in labels.keys.items() if len(key) == 1}
+    allowed = np.ones(sum(counts), np.bool_) if mask is None else np.asarray(mask) != 0
+    found = []
+    for place, (part, fits) in enumerate(zip(named, np.split(allowed, np.cumsum(counts)[:-1]), strict=True)):
+        numbers = [part.start + int(number) for number in np.flatnonzero(fits)]
+        texts = [part.text(number) if part.choices else "" for number in numbers]
+        options = [Option(one, text, one, keys.get(one, "")) for one, text in zip(numbers, texts, strict=True)]
+        found.append(Decision(part.name, options, place=place))
+    return found
 
 
-def joined(action_space: Space[Any], decided: Sequence[Decision], choices: Sequence[int]) -> Any:
+def joined(action_space: Space[Any], decided: Sequence[Decision], choices: Sequence[float]) -> Any:
     """The action that the choices of all decisions make."""
     if isinstance(action_space, UnitActions):
-        numbers: dict[str, list[int]] = {name: [] for name in action_space.actions}
+        numbers: dict[str, list[float]] = {name: [] for name in action_space.actions}
         for decision, choice in zip(decided, choices, strict=True):
             numbers[decision.action].append(choice)
         return {name: np.array(found, np.int64) for name, found in numbers.items()}

@@ -20,11 +20,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from gymnasium.spaces import Space
+from gymnasium.spaces import Box, Space
 from numpy.typing import NDArray
 
 from arena import registry
-from arena.cli.play.decisions import Decision, Option, check_playable, decisions, described, joined
+from arena.cli.play.decisions import UNNAMED, Decision, Option, Turn, check_playable, decisions, described, joined
+from arena.cli.play.match import labels_from
 from arena.cli.play.shown_game import PICTURE
 from arena.errors import ConfigError, PlayerLeft, percent
 from arena.game.infos import fields_of
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 _SECONDS = 0.2  # between two looks whether the process is ending
 
 BOLD, DIM, YELLOW = "1", "2", "33"  # ECMA-48, select graphic rendition
-_RESULTS = {"win": "won", "loss": "lost", "draw": "drawn"}
 _HELP = (
     "an answer is the number before a choice, or the beginning of its label; with --advice an empty line takes the "
     "choice marked with *; q ends the game"
@@ -51,7 +51,8 @@ class Human:
     """One seat, a PettingZoo parallel environment, that a human plays for some episodes.
 
     `advice` has the `name`, `algorithm`, `options` and `load` of a policy whose opinion is shown; `named`: each line
-    names its entity, as there are several.
+    names its entity, as there are several; `labels` as of `match.human_match`. For another console override
+    `new_console`.
     """
 
     face = "parallel"
@@ -66,9 +67,11 @@ class Human:
         episodes: int = 1,
         advice: Mapping[str, Any] | None = None,
         named: bool = False,
+        labels: Mapping[str, Any] | None = None,
     ) -> None:
         self.env, self._episodes = env, episodes
         self._named = named or len(env.possible_agents) > 1
+        self._labels = labels_from(labels or {})
         self._advisors: dict[str, Advisor] = {}
         if advice is not None:
             for agent in env.possible_agents:
@@ -85,9 +88,13 @@ class Human:
         """One that cannot play; all that its `__init__` asks of an environment are spaces."""
         return cls(env, group, ticks=ticks, **options)
 
+    def new_console(self) -> Console:
+        """What shows turns to the human, and asks for the choices."""
+        return Console(named=self._named)
+
     def run(self) -> None:
         """Plays the episodes."""
-        env, console = self.env, Console()
+        env, console = self.env, self.new_console()
         for _ in range(self._episodes):
             observations, infos = env.reset()
             rewards = dict.fromkeys(env.agents, 0.0)
@@ -97,8 +104,10 @@ class Human:
                 actions = {}
                 for agent in env.agents:
                     if fields_of(infos[agent]).active is not False:
-                        earned = rewards[agent], returns[agent]
-                        actions[agent] = self._decide(console, agent, tick, earned, observations[agent], infos[agent])
+                        turn = self._turn(
+                            agent, tick, rewards[agent], returns[agent], observations[agent], infos[agent]
+                        )
+                        actions[agent] = joined(env.action_space(agent), turn.decisions, console.choices(turn))
                     else:
                         actions[agent] = no_op(self.env.action_space(agent))
                 observations, rewards, terminated, truncated, infos = env.step(actions)
@@ -106,60 +115,24 @@ class Human:
                 for agent, reward in rewards.items():
                     returns[agent] += reward
                     if terminated[agent] or truncated[agent]:
-                        result = _RESULTS.get(str(infos[agent].get("outcome")), "")
-                        who = f"{agent}: " if self._named else ""
-                        text = f"{who}episode over after {tick} ticks: return {returns[agent]:g}"
-                        console.say(", ".join(filter(None, (text, result))), BOLD)
+                        console.end(agent, tick, returns[agent], infos[agent])
 
-    def _decide(
-        self, console: Console, agent: str, tick: int, earned: tuple[float, float], observation: Any, info: Any
-    ) -> Any:
-        """Shows what an entity observes, with its last reward and its return, and asks for each decision."""
-        if PICTURE in info:
-            console.say(str(info[PICTURE]).rstrip("\n"))
-        who = f"{agent}: " if self._named else ""
-        advisor = self._advisors.get(agent)
-        value = None if advisor is None else advisor.value(observation)
-        worth = "" if value is None else f", value {value:.3g}"
-        console.say(f"{who}tick {tick}, reward {earned[0]:g}, return {earned[1]:g}{worth}", BOLD)
-        spaces = self.env.observation_space(agent), self.env.action_space(agent)
-        for line in described(spaces[0], observation):
-            console.say(line)
-        mask: NDArray[np.int8] | None = fields_of(info).action_mask
-        decided = decisions(*spaces, observation, mask)
-        shares: Sequence[Sequence[float] | None] = [None] * len(decided)
-        if advisor is not None:
-            shares = advisor.probabilities(observation, mask, decided)
-        choices = [
-            _answer(console, tick, decision, share).choice for decision, share in zip(decided, shares, strict=True)
-        ]
-        return joined(spaces[1], decided, choices)
-
-
-def _answer(console: Console, tick: int, decision: Decision, shares: Sequence[float] | None) -> Option:
-    """Asks until there is an answer."""
-    best, question = None, decision.question()
-    if shares is not None:
-        best = decision.options[int(np.argmax(shares))]
-        marked = [
-            console.styled(
-                f"{option} {percent(share)}{'*' if option is best else ''}", YELLOW if option is best else ""
-            )
-            for option, share in zip(decision.options, shares, strict=True)
-        ]
-        question = f"{decision.what}: {', '.join(marked)}"
-    console.say(question)
-    while True:
-        answer = console.ask()
-        if answer is None or answer == "q":
-            raise PlayerLeft(f"ended by the player at tick {tick}")
-        if answer == "?":
-            console.say(_HELP, DIM)
-            continue
-        chosen = best if answer == "" else decision.answered(answer)
-        if chosen is not None:
-            return chosen
-        console.say(f"{answer!r} is no choice here: {decision.listed()}")
+    def _turn(self, agent: str, tick: int, reward: float, earned: float, observation: Any, info: Any) -> Turn:
+        """What an entity observes, and its decisions, with an adviser's opinion."""
+        labels, advisor = self._labels.get(agent, UNNAMED), self._advisors.get(agent)
+        spaces, mask = (self.env.observation_space(agent), self.env.action_space(agent)), fields_of(info).action_mask
+        decided = decisions(*spaces, observation, mask, labels)
+        return Turn(
+            agent,
+            tick,
+            reward,
+            earned,
+            str(info[PICTURE]).rstrip("\n") if PICTURE in info else None,
+            described(spaces[0], observation, labels),
+            decided,
+            [None] * len(decided) if advisor is None else advisor.probabilities(observation, mask, decided),
+            None if advisor is None else advisor.value(observation),
+        )
 
 
 class Console:
@@ -168,10 +141,58 @@ class Console:
     Input is read from the descriptor `source`: a thread that waits in `sys.stdin` keeps its lock, so Python cannot end.
     """
 
-    def __init__(self, source: int = 0) -> None:
-        self._source = source
+    def __init__(self, source: int = 0, *, named: bool = False) -> None:
+        self._source, self._named = source, named
         self._terminal = sys.stdout.isatty()
         self._echo = not os.isatty(source)  # then the answers are seen nowhere else
+
+    def choices(self, turn: Turn) -> list[float]:
+        """Shows a turn; the choice of each decision.
+
+        Raises:
+            PlayerLeft: the player ends the game.
+        """
+        if turn.picture is not None:
+            self.say(turn.picture)
+        who = f"{turn.entity}: " if self._named else ""
+        worth = "" if turn.value is None else f", value {turn.value:.3g}"
+        self.say(f"{who}tick {turn.tick}, reward {turn.reward:g}, return {turn.earned:g}{worth}", BOLD)
+        for line in turn.lines:
+            self.say(line)
+        pairs = zip(turn.decisions, turn.shares, strict=True)
+        return [self._answer(turn.tick, decision, shares).choice for decision, shares in pairs]
+
+    def end(self, entity: str, tick: int, earned: float, info: Mapping[str, Any]) -> None:
+        """Says how an episode of an entity has ended; `info` is its last one."""
+        if PICTURE in info:
+            self.say(str(info[PICTURE]).rstrip("\n"))
+        who = f"{entity}: " if self._named else ""
+        self.say(f"{who}episode over after {tick} ticks: return {earned:g}", BOLD)
+
+    def _answer(self, tick: int, decision: Decision, shares: Sequence[float] | None) -> Option:
+        """Asks until there is an answer."""
+        best, question = None, decision.question()
+        if shares is not None:
+            best = decision.options[int(np.argmax(shares))]
+            marked = [
+                self.styled(
+                    f"{option} {percent(share)}{'*' if option is best else ''}", YELLOW if option is best else ""
+                )
+                for option, share in zip(decision.options, shares, strict=True)
+            ]
+            question = f"{decision.what}: {', '.join(marked)}"
+        self.say(question)
+        while True:
+            answer = self.ask()
+            if answer is None or answer == "q":
+                raise PlayerLeft(f"ended by the player at tick {tick}")
+            if answer == "?":
+                self.say(_HELP, DIM)
+                continue
+            chosen = best if answer == "" else decision.answered(answer)
+            if chosen is not None:
+                return chosen
+            self.say(f"{answer!r} is no choice here: {decision.listed()}")
 
     def say(self, text: str, style: str = "") -> None:
         """Writes a line; `style`, and styles in the text, count on a terminal alone."""
@@ -212,6 +233,8 @@ class Advisor:
     def __init__(
         self, name: str, policy: Mapping[str, Any], observation_space: Space[Any], action_space: Space[Any]
     ) -> None:
+        if isinstance(action_space, Box):
+            raise ConfigError("advice is about choices, and the actions of this seat are numbers", path="--advice")
         cls, options = configured(name, policy)
         if spec_of(cls).checks_spaces:
             cls.check(observation_space, action_space)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
 from arena import registry
 from arena.game.api import BatchedEnv, Frame, Step
+from arena.replay.verify import TEXT, rendering_of, without_screen
 
 PICTURE = "text picture of arena play"
 """The key in the infos, which no game has; absent where the game renders no text."""
@@ -25,12 +25,9 @@ class RenderedGame:
         self, *, lanes: int, make: str, kwargs: Mapping[str, Any], wrappers: Sequence[tuple[str, Any]] = ()
     ) -> None:
         around = [(name, argument) for name, argument in wrappers]
-        source, _, name = make.partition(":")
-        if source == "gymnasium" and name in gymnasium.registry:
-            entry = gymnasium.spec(name).entry_point
-            made = gymnasium.envs.registration.load_env_creator(entry) if isinstance(entry, str) else entry
-            if "ansi" in getattr(made, "metadata", {}).get("render_modes", ()):  # it can render text
-                kwargs = {"render_mode": "ansi", **kwargs}
+        without_screen()
+        if TEXT in rendering_of(make, kwargs).modes:
+            kwargs = {**kwargs, "render_mode": TEXT}
         self._game: BatchedEnv = registry.adapt_environment(make, kwargs, lanes, around)
         self.lanes, self.interface = self._game.lanes, self._game.interface
         self._draws_text = True  # until it has drawn something else

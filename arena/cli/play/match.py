@@ -1,0 +1,193 @@
+"""The match that a human plays: its configuration, who sits where, and who has won. The same for every console.
+
+game = human_match(frozen, folder, match=0, seats=[0], against=["random"], algorithm=..., options={...})
+prepare(game.config, ranks=1)    a run of it, in which `algorithm` plays the human's seats
+game.players                     who plays each seat
+results(run.folder, players)     who has won, after the run
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping, Sequence
+from itertools import chain, count
+from typing import Any, NamedTuple
+
+import msgspec
+
+from arena.config.matches import MatchConfig, policy_of, reseated
+from arena.config.schema import Config, PolicyConfig
+from arena.errors import ConfigError, nearest, pluralize
+from arena.game.api import Interface, Labels
+from arena.plan.build import make_plan
+from arena.plan.seats import check_seats
+from arena.preflight.examine import interface_of
+from arena.records.folder import RunFolder
+from arena.records.journal import JournalReader
+from arena.records.metrics import EpisodeRecord
+from arena.run.opponents import opponent_of, policy_at
+
+BEST = "best"
+_RESULTS = {"win": "won", "loss": "lost", "draw": "drew"}
+_NO_LIMIT = 31_536_000.0  # seconds: a human may think for a year
+
+
+class Player(NamedTuple):
+    """Who plays a seat."""
+
+    seat: int
+    entities: tuple[str, ...]
+    policy: str
+    algorithm: str
+    human: bool
+
+    @property
+    def name(self) -> str:
+        return "you" if self.human else self.policy
+
+    def __str__(self) -> str:
+        algorithm = "" if self.human or self.algorithm == self.policy else f" ({self.algorithm})"
+        return f"seat {self.seat}, {', '.join(self.entities)}: {self.name}{algorithm}"
+
+
+class HumanMatch(NamedTuple):
+    """A match in which a human plays."""
+
+    config: Config  # of one match in one lane
+    interface: Interface  # of its game
+    players: list[Player]  # by seat
+
+
+def version_of(config: Config, folder: RunFolder | None, name: str, *, path: str) -> PolicyConfig:
+    """A policy of a frozen configuration, as `blue`, or of a run at a tick, as `blue@5000`; `path` is the option."""
+    if name in config.policies:
+        return config.policies[name]
+    if "@" in name:
+        return policy_at(config, folder, name, path=path)
+    raise ConfigError(f"no policy {name!r}; {nearest(name, config.policies)}", path=path)
+
+
+def best_player(config: Config, folder: RunFolder | None, seat: int) -> str:
+    """The player of a run with the highest rating among those that play this seat in some match."""
+    from arena.league.ratings.standings import league_table  # imports scipy
+    from arena.league.read_results import read
+
+    if folder is None:
+        raise ConfigError("a configuration has no ratings; name a run folder, or a policy", path="--against")
+    found, suited = read(folder), {name for _, entry in config.entries() for name in entry.names[seat : seat + 1]}
+    rows = [row for table in league_table(found.timeline, found.cut, config).tables for row in table]
+    known = [row.player for row in sorted(rows, key=lambda row: -row.elo) if row.player.partition("@")[0] in suited]
+    if not known:
+        raise ConfigError(f"no player of seat {seat} has a rating in this run; name a policy", path="--against")
+    return known[0]
+
+
+def opponents(
+    config: Config, folder: RunFolder | None, entry: MatchConfig, seats: Sequence[int], against: Sequence[str]
+) -> dict[int, tuple[str, PolicyConfig]]:
+    """The name and policy that take other seats than `seats`: `POLICY` for all of them, `SEAT=POLICY` for one.
+
+    `POLICY` is a policy, `blue@5000`, an algorithm such as `random`, or `best`, the highest rated of a run.
+    """
+    others = [seat for seat in range(len(entry.seats)) if seat not in seats]
+    chosen: dict[int, str] = {}
+    for text in sorted(against, key=lambda one: "=" in one):  # one for all first
+        number, equals, name = text.rpartition("=")
+        if equals and number not in map(str, others):
+            raise ConfigError(f"{number!r} is no other seat; they are {', '.join(map(str, others))}", path="--against")
+        if not others:
+            raise ConfigError("all seats are yours", path="--against")
+        chosen |= dict.fromkeys([int(number)] if equals else others, name)
+    found = {}
+    for seat, name in chosen.items():
+        if name == BEST and name not in config.policies:
+            name = best_player(config, folder, seat)
+        if name in config.policies or "@" in name:
+            found[seat] = name, version_of(config, folder, name, path="--against")
+        else:
+            label = name.rpartition(":")[2]  # of a class its own name
+            found[seat] = free_name(label, config.policies), opponent_of(config, name)
+    return found
+
+
+def free_name(name: str, taken: Container[str]) -> str:
+    """The name, with a number where it is taken."""
+    return next(one for one in chain([name], (f"{name}-{number}" for number in count(2))) if one not in taken)
+
+
+def human_match(
+    config: Config,
+    folder: RunFolder | None,
+    *,
+    match: int,
+    seats: Sequence[int],
+    against: Sequence[str],
+    algorithm: str,
+    options: Mapping[str, Any],
+) -> HumanMatch:
+    """The match of a frozen configuration in which the human's algorithm has some seats; its game is made once.
+
+    The algorithm gets `options`, and `labels`: by entity the `Labels` as plain data, see `labels_from`.
+    """
+    entries = [entry for _, entry in config.entries()]
+    if match >= len(entries):
+        raise ConfigError(f"got {match}, but there are {len(entries)} matches; they count from 0", path="--match")
+    entry = entries[match]
+    for seat in seats:
+        if seat >= len(entry.seats):
+            raise ConfigError(
+                f"got {seat}, but match {match} has {pluralize(len(entry.seats), 'seat')}; they count from 0",
+                path="--seat",
+            )
+    chosen = opponents(config, folder, entry, seats, against)
+    policies = {**config.policies, **dict(chosen.values())}
+    human = free_name("human", policies)
+    taken = tuple(
+        reseated(seat, human if place in seats else chosen[place][0] if place in chosen else policy_of(seat))
+        for place, seat in enumerate(entry.seats)
+    )
+    alone: MatchConfig = msgspec.structs.replace(entry, seats=taken, lanes=1, copies=1, pipeline=1, env_kwargs={})
+    policies = {name: policies[name] for name in dict.fromkeys(map(policy_of, taken)) if name != human}
+    env = config.envs[entry.env]
+    wrappers = [[name, argument] for name, argument in env.wrapped_in]
+    kwargs = {"make": env.make, "kwargs": {**env.kwargs, **entry.env_kwargs}, "wrappers": wrappers}
+    shown = msgspec.structs.replace(env, make="arena.cli.play.shown_game:RenderedGame", kwargs=kwargs, wrappers=())
+    player = PolicyConfig(algorithm=algorithm, options=dict(options))
+    played = msgspec.structs.replace(
+        config,
+        policies={**policies, human: player},
+        matches=(alone,),
+        envs={entry.env: shown},
+        watchdog_s=_NO_LIMIT,
+        env_timeout_s=None,
+    )
+    plan = make_plan(played).matches[0]
+    interface = interface_of(plan)
+    players: list[Player] = []
+    labels: dict[str, Any] = {}
+    for number, (place, entities) in enumerate(zip(plan.seats, check_seats(plan, interface), strict=True)):
+        names = tuple(interface.entities[entity] for entity in entities)
+        kind = played.policies[place.policy].algorithm
+        players.append(Player(number, names, place.policy, kind, place.policy == human))
+        if place.policy == human:
+            labels |= {interface.entities[one]: msgspec.to_builtins(interface.labels_of(one)) for one in entities}
+    player = msgspec.structs.replace(player, options={**options, "labels": labels})
+    played = msgspec.structs.replace(played, policies={**policies, human: player})
+    return HumanMatch(played, interface, players)
+
+
+def labels_from(data: Mapping[str, Any]) -> dict[str, Labels]:
+    """The labels by entity, of the option `labels`."""
+    return msgspec.convert(data, dict[str, Labels])
+
+
+def results(folder: RunFolder, players: Sequence[Player]) -> list[str]:
+    """For each finished episode of such a run who has won, by its record; none in a game without winners."""
+    found = []
+    for line in JournalReader(folder.episodes).lines(EpisodeRecord, missing_ok=True):
+        outcomes = [(player, seat.outcome) for player, seat in zip(players, line.seats, strict=True) if seat.outcome]
+        texts = [f"{player.name} {_RESULTS[outcome]}" for player, outcome in outcomes]
+        if len({player.name for player, _ in outcomes}) < len(set(texts)):  # on both sides
+            texts = [f"{text} (seat {player.seat})" for text, (player, _) in zip(texts, outcomes, strict=True)]
+        if texts:
+            found.append(", ".join(dict.fromkeys(texts)))
+    return found

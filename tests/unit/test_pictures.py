@@ -1,0 +1,191 @@
+"""Pictures, texts and names of the built-in games: what a person sees is the state of the game."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from arena import registry
+from arena.errors import ConfigError
+from arena.game.labels import rows
+from arena.replay.verify import rendering_of
+from envs.common import drawing
+from envs.cover import Cover
+from envs.matrix import GAMES, Matrix
+from envs.minesweeper import Minesweeper
+from envs.multi_snake import MultiSnake
+from envs.skirmish import Skirmish
+from envs.touchdown import Touchdown
+from envs.unit_tasks import TASKS, unit_task
+
+ONE = np.ones(1, np.bool_)
+DIRECTIONS = {"stay": (0, 0), "right": (1, 0), "left": (-1, 0), "up": (0, 1), "down": (0, -1)}
+
+
+def begun(make: Any, **kwargs: Any) -> Any:
+    """A game of one lane that has begun."""
+    game = make(lanes=1, **kwargs)
+    game.reset(ONE, [3])
+    return game
+
+
+def numbers(make: str, **kwargs: Any) -> Any:
+    """A game as the arena makes it, with its labels."""
+    game = registry.adapt_environment(make, kwargs, 1)
+    return game, game.reset(ONE, [3])
+
+
+@pytest.mark.parametrize("mirror", [False, True])
+def test_moves_of_touchdown_are_named_as_they_are_seen(mirror: bool) -> None:
+    game, _ = numbers("touchdown", team_size=2, mirror=mirror)
+    for entity in range(4):
+        labels = game.interface.labels_of(entity)
+        for choice, name in enumerate(labels.actions[0][0].choices):
+            game.reset(ONE, [3])
+            game.positions[:] = np.array([[-0.5, 0.5], [0.5, 0.5], [-0.5, -0.5], [0.5, -0.5]])
+            before = game.positions.copy()
+            game.step([np.array([choice if one == entity else 0]) for one in range(4)])
+            moved = np.rint(10 * (game.positions - before)[0])
+            assert tuple(moved[entity]) == DIRECTIONS[name]
+            assert labels.keys.get(name) == (None if name == "stay" else choice)
+
+
+@pytest.mark.parametrize("mirror", [False, True])
+def test_observations_of_touchdown_are_named_by_entity(mirror: bool) -> None:
+    game, frame = numbers("touchdown", team_size=2, mirror=mirror)
+    names = game.interface.entities
+    for entity, (space, seen) in enumerate(zip(game.interface.observation_spaces, frame.observations, strict=True)):
+        for name, text in rows(space, game.interface.labels_of(entity).observations, seen[0]):
+            player, axis = name.split(" ")
+            sign = -1 if axis.startswith("-") else 1
+            place = game.positions[0, names.index(player), "xy".index(axis[-1])]
+            assert float(text) == pytest.approx(sign * place, abs=1e-3)
+
+
+def test_names_fit_every_view_and_control_of_touchdown() -> None:
+    game, _ = numbers("touchdown", team_size=1, blue_obs="image", blue_actions="continuous", red_actions="continuous")
+    blue, red = game.interface.labels
+    assert (blue.observations, blue.keys, [part.name for part in blue.actions[0]]) == ((), {}, ["x", "y"])
+    assert len(red.observations[0]) == 4
+    assert not numbers("touchdown", team_size=5)[0].interface.labels_of(0).observations
+
+
+def test_observations_of_cover_are_named() -> None:
+    game, frame = numbers("cover", players=3)
+    found = dict(
+        rows(game.interface.observation_spaces[1], game.interface.labels_of(1).observations, frame.observations[1][0])
+    )
+    assert float(found["own x"]) == pytest.approx(game.positions[0, 1, 0], abs=1e-3)
+    assert float(found["target 2 y"]) == pytest.approx((game.targets[0, 2] - game.positions[0, 1])[1], abs=1e-3)
+    assert float(found["player_2 x"]) == pytest.approx((game.positions[0, 2] - game.positions[0, 1])[0], abs=1e-3)
+
+
+@pytest.mark.parametrize("name", GAMES)
+def test_matrix_games_name_actions_and_observations(name: str) -> None:
+    game, _ = numbers("matrix", game=name)
+    actions = game.interface.labels_of(0).actions[0][0].choices
+    frame = game.step([np.array([len(actions) - 1]), np.array([0])]).frame
+    found = dict(
+        rows(game.interface.observation_spaces[0], game.interface.labels_of(0).observations, frame.observations[0][0])
+    )
+    last = {"2B"} if name == "two_step" else {f"own {actions[-1]}", f"other {actions[0]}"}
+    assert {text for text, value in found.items() if value == "1"} == last
+
+
+def test_numbers_around_mines_are_those_of_the_neighbors() -> None:
+    game = begun(Minesweeper, mines=9)
+    mines = {tuple(mine) for mine in game.mines[0].tolist()}
+    robots = {tuple(robot) for robot in game.robots[0].tolist()}
+    game.render_mode = "ansi"
+    lines = [line.split() for line in game.render().splitlines()]
+    for x in range(6):
+        for y in range(6):
+            near = sum((x + dx, y + dy) in mines for dx in (-1, 0, 1) for dy in (-1, 0, 1))
+            text = lines[5 - y][x]
+            if (x, y) in mines:
+                assert text == "*"
+            elif (x, y) in robots:
+                assert text == f"R{9 + game.robots[0].tolist().index([x, y])}"
+            else:
+                assert text == (str(near) if near else ".")
+
+
+def test_texts_show_pieces_where_they_are() -> None:
+    duel = begun(Touchdown, team_size=2, render_mode="ansi")
+    duel.positions[0] = [[-1, 1], [0, 0], [1, -1], [0.5, 0.2]]
+    lines = [line.split() for line in duel.render().splitlines()]
+    assert (lines[0][0], lines[5][10], lines[10][20], lines[4][15]) == ("b0", "b1", "r0", "r1")
+    cover = begun(Cover, players=2, render_mode="ansi")
+    cover.positions[0], cover.targets[0] = [[-1, -1], [1, 1]], [[0, 0], [1, 1]]
+    lines = [line.split() for line in cover.render().splitlines()]
+    assert (lines[10][0], lines[0][20], lines[5][10]) == ("0", "1", "o")
+    snake = begun(MultiSnake, snakes=1, size=4, render_mode="ansi")
+    snake.lengths[0], snake.segments[0, 0, :3], snake.food[0] = [3], [[0, 0], [1, 0], [1, 1]], [[3, 3]]
+    assert snake.render().split("\n") == [" .  .  . *a", " .  .  .  .", " .  A  .  .", " a  a  .  ."]
+    fight = begun(Skirmish, team_size=2, width=6, height=1, render_mode="ansi")
+    fight.places[:, 0], fight.health[:, 0] = [[[0, 0], [1, 0]], [[5, 0], [4, 0]]], [[1, 2], [0, 1]]
+    assert fight.render() == "b0 b1  .  . r0  ."  # the first of red is gone
+
+
+def test_payoffs_have_names_and_brackets_around_the_last_choice() -> None:
+    game = begun(Matrix, render_mode="ansi")
+    game.step([np.array([1]), np.array([0])])
+    assert [line.split("  ")[-1].strip() for line in game.render().splitlines()] == ["defect", "0, 5", "1, 1"]
+    assert "[5, 0]" in game.render().splitlines()[2]
+    own = begun(Matrix, payoffs=[[1, 2, 3]], render_mode="ansi")
+    assert own.render().splitlines()[0].split() == ["0", "1", "2"]
+
+
+def test_pieces_carry_numbers_that_differ() -> None:
+    canvas = drawing.Canvas(40, 40)
+    seen = set()
+    for number in (*range(12), 199):
+        canvas.piece(20, 20, 10.6, drawing.BLUE, f"{number}")
+        seen.add(canvas.pixels.tobytes())
+        assert (canvas.pixels == drawing.WHITE).all(-1).any()
+    assert len(seen) == 13
+    canvas.write(-2, 41, "edge", drawing.INK)  # what is off the canvas is left out
+
+
+def test_tasks_are_rendered_as_images_alone() -> None:
+    assert rendering_of("unit_task", {"task": "xor"}).modes == ("rgb_array",)
+    assert rendering_of("cover", {"players": 2}).modes == ("rgb_array", "ansi")
+    unit_task("xor", render_mode="rgb_array")
+    with pytest.raises(ConfigError, match="render_mode: got 'ansi'"):
+        unit_task("xor", render_mode="ansi")
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_pictures_of_a_task_have_one_size_in_an_episode(task: str) -> None:
+    game = registry.adapt_environment("unit_task", {"task": task}, 1)
+    frame, generator = game.reset(ONE, [3]), np.random.default_rng(0)
+    acted: Any = game.interface.action_spaces[0]
+    picture = game.render()
+    assert isinstance(picture, np.ndarray) and picture.shape[2] == 3
+    sizes, over = {picture.shape}, False
+    while not over:
+        step = game.step([acted.draw(frame.observations[0]["actions"], generator)])
+        frame, over = step.frame, bool(step.terminated[0, 0])
+        picture = game.render()
+        assert isinstance(picture, np.ndarray)
+        sizes.add(picture.shape)
+    assert len(sizes) == 1
+
+
+def test_hidden_units_are_not_drawn() -> None:
+    shown, hidden = unit_task("rock_paper_scissors", cheat=True), unit_task("rock_paper_scissors")
+    pictures = []
+    for game in (shown, hidden):
+        throws = set()
+        for seed in range(8):
+            game.reset(seed=seed)
+            throws.add(game.render().tobytes())
+        pictures.append(len(throws))
+    assert pictures[0] > 1 and pictures[1] == 1
+
+
+def test_render_mode_is_checked() -> None:
+    with pytest.raises(ConfigError, match="render_mode: got 'human'"):
+        Touchdown(lanes=1, render_mode="human")
