@@ -14,7 +14,7 @@ setup(
     python_requires=">=3.10,<3.14",
     package_dir={"": "."},
     packages=find_packages(include=["arena", "arena.*", "envs", "envs.*", "policies", "policies.*"]),
-    package_data={"arena": ["py.typed", "report/templates/*"], "envs": ["py.typed"], "policies": ["py.typed"]},
+    package_data={"arena": ["py.typed", "report/templates/*", "board/templates/*", "board/static/*"], "envs": ["py.typed"], "policies": ["py.typed"]},
     install_requires=[
         "mpi4py>=4.0,<5",
         "numpy>=1.26,<3",
@@ -42,6 +42,7 @@ setup(
         "envpool": ["envpool>=1.2"],  # `make: envpool:ID`
         "jax": ["jax>=0.4.36", "pgx>=2.6"],  # games in JAX
         "http": ["uvicorn>=0.30,<1", "httptools>=0.6.3", "uvloop>=0.21"],  # games that ask over HTTP, `arena serve`
+        "board": ["starlette>=0.40,<2", "uvicorn>=0.30,<1"],  # `arena board`
         "search": ["optuna>=4,<6"],  # `search` and `prune` of experiments, but for random search
         "wandb": ["wandb>=0.17"],  # the logger of this name
         "docs": ["mkdocs-material>=9.5,<10"],  # `make docs`
@@ -69,6 +70,7 @@ setup(
             "requests>=2.31",
             "ruff>=0.6",
             "stable-baselines3>=2.7,<3",
+            "starlette>=0.40,<2",
             "tensorboardX>=2.6",  # reads our event files back
             "types-PyYAML",
             "uvicorn>=0.30,<1",

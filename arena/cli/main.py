@@ -43,6 +43,7 @@ _COMMANDS = {
     "exploit": "how much can be won from a policy?",
     "replay": "play recorded episodes again",
     "export": "write a policy's network for other runtimes, verified and timed",
+    "board": "runs, live, in a browser",
     "report": "make a page of a run",
     "standings": "show who is best in a run",
     "watch": "show how a run goes",

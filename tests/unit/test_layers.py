@@ -34,6 +34,7 @@ FLOORS = (
     "run",
     "trainer",
     "experiment",
+    "board",
     "cli",
     "__main__",
 )
