@@ -14,7 +14,11 @@ setup(
     python_requires=">=3.10,<3.14",
     package_dir={"": "."},
     packages=find_packages(include=["arena", "arena.*", "envs", "envs.*", "policies", "policies.*"]),
-    package_data={"arena": ["py.typed", "report/templates/*", "board/templates/*", "board/static/*"], "envs": ["py.typed"], "policies": ["py.typed"]},
+    package_data={
+        "arena": ["py.typed", "report/templates/*", "board/templates/*", "board/static/*"],
+        "envs": ["py.typed"],
+        "policies": ["py.typed"],
+    },
     install_requires=[
         "mpi4py>=4.0,<5",
         "numpy>=1.26,<3",

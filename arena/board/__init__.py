@@ -1,6 +1,7 @@
 """The arena in a browser: the application of `arena board`.
 
-app             the application: who may ask, the templates, and the rooms
+board           what all rooms share
+app             the application: who may ask, and the rooms
 server          the server on this machine
 runs, run, ...  a room per page; each has `routes`
 """

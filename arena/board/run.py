@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from arena.board.app import Tab, board_of, folder_of, is_run
+from arena.board.board import Tab, board_of, folder_of, is_run
 
 tab = Tab("Run", "/run/", is_run)
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from arena.board.app import board_of, kind_of
+from arena.board.board import board_of, kind_of
 
 
 def _page(request: Request) -> Response:

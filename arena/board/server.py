@@ -32,7 +32,8 @@ def serve(folder: Path | str, *, port: int, say: Callable[[str], None], page: st
         raise ConfigError(f"the pages need the extra `board` ({', '.join(missing)} is missing): {command}")
     import uvicorn
 
-    from arena.board.app import application, board_at
+    from arena.board.app import application
+    from arena.board.board import board_at
 
     board = board_at(folder)
     try:

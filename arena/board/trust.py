@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from arena.board.app import board_of, folder_of, posted
+from arena.board.board import board_of, folder_of, posted
 
 _TRUSTED: set[Path] = set()
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
+from urllib.parse import quote
 
+from arena.board.server import PORT, serve
 from arena.cli.arguments import non_negative_int, port
 from arena.errors import ConfigError, shown
 from arena.experiment.folder import is_experiment
+from arena.records.folder import RunFolder
 from arena.report.page import write_report
 from arena.terminal.output import say
 
-_PORT = 8000
 _PLACES, _DIGITS = 4, 12
 _COMPARISON = "comparison.html"
 
@@ -47,9 +48,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--serve",
         type=port,
         nargs="?",
-        const=_PORT,
+        const=PORT,
         metavar="PORT",
-        help=f"serve the page on this machine and keep it up to date (default: port {_PORT}; 0: any)",
+        help=f"serve the page on this machine, as `arena board`, and keep it up to date (default: port {PORT}; 0: any)",
     )
     parser.set_defaults(command=run)
 
@@ -83,14 +84,13 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         if arguments.episode:
             raise ConfigError(
-                "a page that is served shows the newest replays; leave one of the two out", path="--episode, --serve"
+                "pages that are served show all replays; leave one of the two out", path="--episode, --serve"
             )
         if arguments.output is not None:
             raise ConfigError(
                 "a page that is served is not written; leave one of the two out", path="--output, --serve"
             )
-        from arena.report.live import serve
-
-        return serve(Path(path), port=arguments.serve, replays=arguments.replays, say=say)
+        run = RunFolder.existing(path).path.resolve()
+        return serve(run.parent, port=arguments.serve, say=say, page=f"/run/{quote(run.name)}", option="--serve")
     say(f"{shown(page)}: {page.stat().st_size / 1e6:.1f} MB")
     return 0

@@ -28,7 +28,7 @@ from arena.report.colors import Colors
 from arena.report.numbers import FORMS, NOTHING
 from arena.report.read_run import RunFiles, read_run
 from arena.report.replays import Place, replay_strips
-from arena.report.sections import page_data
+from arena.report.sections import PageData, page_data
 
 CONTENTS = {
     "summary": "Summary",
@@ -78,33 +78,31 @@ def write_report(
     return target
 
 
-def page(files: RunFiles, *, live: str = "", replays: int = MOST_REPLAYS, episodes: Sequence[Place] = ()) -> str:
-    """The HTML of a run, with at most so many replays, or with those of these episodes.
-
-    `live` is the version of a page that asks its server whether there is another one, and shows it; empty: it does not.
-    """
+def page(files: RunFiles, *, replays: int = MOST_REPLAYS, episodes: Sequence[Place] = ()) -> str:
+    """The HTML of a run, with at most so many replays, or with those of these episodes."""
     strips = replay_strips(files.folder, most=replays, episodes=episodes)
     data, colors = page_data(files, [strip.replay for strip in strips]), Colors(files.config)
-    return rendered(
-        "report.html",
-        data,
-        figures(data, colors),
-        contents=CONTENTS,
-        enough=ENOUGH,
-        images=[strip.image for strip in strips],
-        live=live,
-        config_text=files.config_text,
-        colors=colors.policies,
-        color=colors.__getitem__,
-        activities={} if data.time is None else activity_colors(data.time),
-        fault_text=fault_text,
-        gate_text=gate_text,
-        zip=zip,
-    )
+    words = run_words(files, data, colors)
+    return rendered("report.html", data, figures(data, colors), images=[strip.image for strip in strips], **words)
+
+
+def run_words(files: RunFiles, data: PageData, colors: Colors) -> dict[str, Any]:
+    """What `report.html` needs beside the numbers of the page, its figures and the pictures of replays."""
+    return {
+        "contents": CONTENTS,
+        "enough": ENOUGH,
+        "config_text": files.config_text,
+        "colors": colors.policies,
+        "color": colors.__getitem__,
+        "activities": {} if data.time is None else activity_colors(data.time),
+        "fault_text": fault_text,
+        "gate_text": gate_text,
+        "zip": zip,
+    }
 
 
 def rendered(template: str, data: msgspec.Struct, figures: Mapping[str, Figure], **content: Any) -> str:
-    """The HTML of a template, with numbers, figures, and the programs that draw them.
+    """The HTML of a template as one file, with numbers, figures, and the programs that draw them.
 
     In the template, `page` is the data, `number(path, form)` shows a number of it, and `few` has the words that stand
     in place of figures of few points.
@@ -114,6 +112,7 @@ def rendered(template: str, data: msgspec.Struct, figures: Mapping[str, Figure],
         loader=(loader := PackageLoader("arena.report")), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
     return templates.get_template(template).render(
+        shell="document.html",
         page=data,
         number=partial(number_element, numbers),
         few=few,

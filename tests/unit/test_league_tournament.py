@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from arena.cli.tournament_run import verdict_lines
+from arena.cli.tournament.tournament_run import verdict_lines
 from arena.config.matches import MatchConfig
 from arena.errors import percent
 from arena.league.ratings.contradictions import Contradiction

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
@@ -12,9 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from playwright.sync_api import expect
 
-from arena.report.live import LivePage, PageServer
 from arena.report.numbers import MINUS, NOTHING, THIN
 from arena.report.page import CONTENTS, write_report
 from browser import DESK, PHONE, Browser, Sheet, chromium, opened
@@ -213,24 +210,3 @@ def test_a_replay_is_played_on_a_canvas(browser: Browser, tmp_path: Path) -> Non
         assert signs == [["play"], ["pause"], ""]
         sheet.wait_until("Number(document.querySelector('.replay input').value) > 10")
         assert sheet.complaints == []
-
-
-def test_served_page_shows_new_data(browser: Browser, tmp_path: Path) -> None:
-    folder = write_league(tmp_path / "run", League(policies=2, episodes=20, rounds=1))
-    with PageServer(LivePage(folder.path, replays=0), 0) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            with opened(browser, server.address) as sheet:
-                updates = sheet.page.locator("data[data-path='summary.updates']")
-                before = int(updates.text_content() or "")
-                with sheet.page.expect_response("**/version"):
-                    pass
-                line = folder.metrics.read_text().splitlines()[0]
-                with folder.metrics.open("a") as file:
-                    file.write(f"{line}\n")
-                expect(updates).to_have_attribute("value", str(before + 1))
-                assert sheet.complaints == []
-        finally:
-            server.shutdown()
-            thread.join()

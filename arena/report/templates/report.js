@@ -1,5 +1,5 @@
 "use strict";
-// Draws the charts that are in sight first, shows and hides policies, and follows a page that is served live.
+// Draws the charts that are in sight first, and shows and hides policies.
 (() => {
   const figures = JSON.parse(document.getElementById("charts").textContent);
   const touch = matchMedia("(pointer: coarse)").matches;
@@ -61,8 +61,7 @@
   places.forEach((place) => seen.observe(place));
   addEventListener("beforeprint", () => places.filter((place) => !place.drawn).forEach(draw));
 
-  // The others when there is time, for who takes a picture of it all; a live page may be replaced before.
-  const version = document.getElementById("program").dataset.live;
+  // The others when there is time, for who takes a picture of it all.
   const later = window.requestIdleCallback ?? ((task) => setTimeout(task, 100));
   function drawNext() {
     const place = places.find((found) => !found.drawn && found.offsetParent);
@@ -70,7 +69,7 @@
     draw(place);
     later(drawNext);
   }
-  if (!version) later(drawNext);
+  later(drawNext);
 
   document.addEventListener("click", (event) => {
     const button = event.target.closest("button[data-policy]");
@@ -167,14 +166,4 @@
     { rootMargin: "-15% 0px -75% 0px" },
   );
   document.querySelectorAll("main > section").forEach((section) => reading.observe(section));
-
-  async function follow() {
-    const answer = await fetch("version"); // which makes the newer page first, if it is time for one
-    return answer.ok && (await answer.text()) === version;
-  }
-  async function again() {
-    const newest = await follow().catch(() => true); // the server has ended
-    newest ? setTimeout(again, 2000) : location.reload();
-  }
-  if (version) again();
 })();

@@ -67,13 +67,13 @@ def run(arguments: argparse.Namespace) -> int:
     """Takes this process's part in a tournament, or starts it. Returns the exit status."""
 
     def rank0() -> RunCommand:
-        from arena.cli.tournament_run import TournamentRun
+        from arena.cli.tournament.tournament_run import TournamentRun
 
         return TournamentRun(arguments)
 
     def processes() -> Processes:
         if arguments.ranks is not None and arguments.ranks > 1:
-            from arena.cli.tournament_run import opening
+            from arena.cli.tournament.tournament_run import opening
 
             opening(arguments)
         return Processes(arguments.ranks or 1)

@@ -1,0 +1,132 @@
+"""What all rooms share: the folder that is shown, its templates and addresses, and what a page posts."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl, quote
+
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from arena.diagnostics.start_folder import anchored
+from arena.errors import ConfigError
+from arena.experiment.folder import is_experiment
+
+_LONGEST = 100_000  # bytes of a form
+
+
+class Tab(NamedTuple):
+    """A page of a folder, as the line at the top of its pages names it."""
+
+    title: str
+    prefix: str  # of its address, which ends with the folder's path
+    shown: Callable[[Path], bool]  # whether this folder has this page
+
+
+@dataclass
+class Board:
+    """What all rooms share: `request.app.state.board`.
+
+    Attributes:
+        root: all folders that are shown are in it, or are it.
+        key: who has it may ask.
+        cookie: the name of the cookie that holds it; ports of one machine share their cookies.
+        at_end: called when the server ends.
+    """
+
+    root: Path
+    key: str = field(default_factory=lambda: secrets.token_urlsafe(16))
+    cookie: str = "arena-board"
+    at_end: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
+    tabs: list[Tab] = field(default_factory=list)
+
+    @cached_property
+    def templates(self) -> Environment:
+        """Those of this package and of the report."""
+        loader = ChoiceLoader([PackageLoader("arena.board"), PackageLoader("arena.report")])
+        return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+
+    def folder(self, path: str) -> Path:
+        """The folder of a path in an address.
+
+        Raises:
+            HTTPException: 404, there is none, or it is not below the root.
+        """
+        parts = [part for part in path.split("/") if part]
+        found = self.root.joinpath(*parts)
+        if ".." in parts or "\0" in path or not found.is_dir() or not found.resolve().is_relative_to(self.root):
+            raise HTTPException(404, f"There is no folder {'/'.join(parts) or '.'} here. It may have been removed.")
+        return found
+
+    def path(self, folder: Path) -> str:
+        """The path of a folder as an address has it; empty for the root."""
+        return quote("/".join(folder.relative_to(self.root).parts))
+
+    def name(self, folder: Path) -> str:
+        """The path of a folder as a reader sees it."""
+        return "/".join(folder.relative_to(self.root).parts) or self.root.name
+
+    def page(self, template: str, *, folder: Path | None = None, status: int = 200, **content: Any) -> Response:
+        """The page of a template that extends `base.html`; `folder`: whose pages its line at the top names."""
+        content |= {
+            "folder": None if folder is None else self.name(folder),
+            "path": None if folder is None else self.path(folder),
+            "tabs": [] if folder is None else [tab for tab in self.tabs if tab.shown(folder)],
+            "root": self.root,
+        }
+        text = self.templates.get_template(template).render(content)
+        return HTMLResponse(text, status, headers={"Cache-Control": "no-store"})
+
+
+def board_of(request: Request) -> Board:
+    """What all rooms share."""
+    found: Board = request.app.state.board
+    return found
+
+
+def folder_of(request: Request) -> Path:
+    """The folder that the address of a page names, as `/run/{path:path}`; HTTPException 404: there is none."""
+    return board_of(request).folder(request.path_params["path"])
+
+
+async def posted(request: Request) -> dict[str, str]:
+    """The fields of a form, each once.
+
+    Raises:
+        HTTPException: 413, it is too long; 400, it is none.
+    """
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > _LONGEST:
+            raise HTTPException(413, "This is too long.")
+    try:
+        return dict(parse_qsl(body.decode(), keep_blank_values=True, strict_parsing=bool(body), max_num_fields=100))
+    except ValueError as error:
+        raise HTTPException(400, "This is no form.") from error
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a run has begun there."""
+    return (folder / "config.yaml").is_file()
+
+
+def board_at(path: Path | str) -> Board:
+    """The board of a folder; ConfigError: there is none."""
+    root = anchored(path)
+    if not root.is_dir():
+        found = "it is a file" if root.exists() else "it does not exist"
+        raise ConfigError(f"no folder of runs: {found}; name one, as runs/", source=str(path))
+    return Board(root.resolve())
+
+
+def kind_of(folder: Path) -> str:
+    """`run`, `experiment`, or empty for any other folder."""
+    return "run" if is_run(folder) else "experiment" if is_experiment(folder) else ""
