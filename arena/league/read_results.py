@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -98,6 +98,7 @@ class GameReader:
         self.returns: dict[str, list[float]] = {}
         self.played: list[dict[int, list[Encounter]]] = []
         self._folder, self._keeps_played, self._until, self._journal = folder, keeps_played, until, journal
+        self._parts = _PARTS if config.learners else 1
         self._rounds: list[Round] = []
         self._rounds_at = self._episodes_at = 0  # the bytes after the lines that were read
         self._last: int | None = None
@@ -116,44 +117,62 @@ class GameReader:
         Raises:
             ConfigError: a file is missing, damaged, or of another version of the arena.
         """
-        config, rounds = self.config, self._rounds_until(last)
+        rounds = self._rounds_until(last)
         self._known = {}
         if last != self._last:
             self._last, self.returns = last, {}
         if self._keeps_played:
             self.played += ({} for _ in rounds[len(self.played) :])
-        parts = _PARTS if config.learners else 1
         reader = self._reader(self._folder.episodes, self._episodes_at)
         for episode in reader.lines(EpisodeRecord, missing_ok=True):
             if last is not None and episode.round > last:  # it may be played again
                 break
             self._episodes_at = reader.position
-            self._newest, self._newest_tick = max(self._newest, episode.round), max(self._newest_tick, episode.tick)
-            has_winner = any(seat.outcome is not None for seat in episode.seats) or len(episode.seats) < 2
-            self._decided[episode.env] = self._decided.get(episode.env, False) or has_winner
-            if episode.round >= len(rounds) or (self._until is not None and episode.tick > self._until):
-                continue
-            self._counts["episodes"] += 1
-            self._first = episode.tick if self._first is None else min(self._first, episode.tick)
-            if episode.round == last and not episode.cut:
-                for policy, value in _returns(episode).items():
-                    self.returns.setdefault(policy, []).append(value)
-            idle = any(seat.idle_ticks for seat in episode.seats)
-            if episode.cut:
-                self._cut.setdefault(episode.env, Counter()).update(() if idle else self._missed_by(episode))
-            if episode.cut or idle:
-                self._counts["aborted"] += 1
-                continue
-            if not (found := self._encounters(episode)):
-                self._counts["unrated"] += 1
-                continue
-            self._lengths.add(episode.length)
-            part = (episode.tick - 1 - rounds[episode.round].start) * parts // config.ticks
-            results = self._timed.setdefault((episode.round, min(max(part, 0), parts - 1)), Results())
-            for one in found:
-                results.add(*one)
-            if self._keeps_played:
-                self.played[episode.round].setdefault(episode.match, []).extend(found)
+            self._take(episode, rounds, last)
+        return self._result_set(rounds, last, reader.unfinished)
+
+    def read_also(self, episodes: Iterable[EpisodeRecord]) -> None:
+        """Takes episodes that were read elsewhere, the next ones of the file; `so_far` has the games up to them."""
+        rounds, self._known = self._rounds_until(None), {}
+        for episode in episodes:
+            self._take(episode, rounds, None)
+
+    def so_far(self) -> ResultSet:
+        """The games that `read_also` has taken."""
+        return self._result_set(self._rounds_until(None), None, 0)
+
+    def _take(self, episode: EpisodeRecord, rounds: Sequence[Round], last: int | None) -> None:
+        self._newest, self._newest_tick = max(self._newest, episode.round), max(self._newest_tick, episode.tick)
+        has_winner = any(seat.outcome is not None for seat in episode.seats) or len(episode.seats) < 2
+        self._decided[episode.env] = self._decided.get(episode.env, False) or has_winner
+        if episode.round >= len(rounds) or (self._until is not None and episode.tick > self._until):
+            return
+        self._counts["episodes"] += 1
+        self._first = episode.tick if self._first is None else min(self._first, episode.tick)
+        if episode.round == last and not episode.cut:
+            for policy, value in _returns(episode).items():
+                self.returns.setdefault(policy, []).append(value)
+        idle = any(seat.idle_ticks for seat in episode.seats)
+        if episode.cut:
+            self._cut.setdefault(episode.env, Counter()).update(() if idle else self._missed_by(episode))
+        if episode.cut or idle:
+            self._counts["aborted"] += 1
+            return
+        if not (found := self._encounters(episode)):
+            self._counts["unrated"] += 1
+            return
+        self._lengths.add(episode.length)
+        parts = self._parts
+        part = (episode.tick - 1 - rounds[episode.round].start) * parts // self.config.ticks
+        results = self._timed.setdefault((episode.round, min(max(part, 0), parts - 1)), Results())
+        for one in found:
+            results.add(*one)
+        if self._keeps_played:
+            self.played[episode.round].setdefault(episode.match, []).extend(found)
+
+    def _result_set(self, rounds: Sequence[Round], last: int | None, unfinished: int) -> ResultSet:
+        """The games of these rounds, up to the end of the last one; as `read`."""
+        config, parts = self.config, self._parts
         if last is None:
             rounds = rounds[: 1 + self._newest]
         reached = rounds[-1].start + config.ticks if rounds else 0
@@ -183,7 +202,7 @@ class GameReader:
             episodes=self._counts["episodes"],
             unrated=self._counts["unrated"],
             aborted=self._counts["aborted"],
-            unfinished=reader.unfinished,
+            unfinished=unfinished,
             cut={} if len(self._lengths) == 1 else missed,
             without_winner=without_winner_text(rules),
         )

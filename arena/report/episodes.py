@@ -1,4 +1,4 @@
-"""The finished episodes of a run as columns, and numbers over ticks as curves that fit a page.
+"""The finished episodes and the updates of a run as columns, and numbers over ticks as curves that fit a page.
 
 A policy appears once in an episode, however many seats it had: with the mean return of its entities and its shares of
 the result, as in the live display (`arena.records.figures`). Episodes that the end of a leg has cut are no
@@ -9,22 +9,25 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from arena.errors import ConfigError
-from arena.records.metrics import EpisodeRecord
+from arena.records.metrics import EpisodeRecord, UpdateRecord
 from arena.records.outcome import Outcome
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
+Ints = NDArray[np.signedinteger[Any]]
+Floats = NDArray[np.floating[Any]]
 Bools = NDArray[np.bool_]
 
-MOST_PARTS, _FEWEST_PARTS = 80, 8
+MOST_PARTS, _FEWEST_PARTS = 120, 8
+_AT_ONCE = 10_000  # episodes
 _OF_A_MATCH = 8  # numbers of a match in a part, on average
 _QUARTILES = 0.25, 0.75
 _CODES: dict[Outcome | None, int] = {"win": 0, "draw": 1, "loss": 2, None: 3}
@@ -70,7 +73,7 @@ class EpisodeTable(NamedTuple):
         """[E] a number for each match of each round."""
         if not len(self.match):
             return self.match
-        return self.round * (int(self.match.max()) + 1) + self.match
+        return self.round.astype(np.int64) * (int(self.match.max()) + 1) + self.match
 
     @property
     def matches_at_once(self) -> float:
@@ -78,47 +81,96 @@ class EpisodeTable(NamedTuple):
         return len(np.unique(self.series)) / max(1, len(np.unique(self.round)))
 
 
+class EpisodeRows:
+    """Collects episodes, in the order of the file, in columns: 31 bytes each, and 29 for a policy in it.
+
+    `checks`: an episode that comes twice is refused when the table is asked for.
+    """
+
+    def __init__(self, *, checks: bool = True) -> None:
+        self._envs, self._policies = _Names(), _Names()
+        self._places = _Column(np.int64, 4) if checks else None
+        kinds = (np.int32, np.int32, np.int32, np.int64, np.int64, np.bool_, np.bool_, np.bool_)
+        self._rows = [_Column(kind) for kind in kinds]
+        widths: Sequence[tuple[Any, ...]] = ((np.int32,), (np.int32,), (np.float64,), (np.float32, 3), (np.bool_,))
+        self._players = [_Column(*width) for width in widths]
+
+    def take(self, episodes: Sequence[EpisodeRecord]) -> None:
+        """Takes further episodes."""
+        places, rows, seats = array("q"), array("q"), array("d")
+        envs, policies = self._envs, self._policies
+        for number, episode in enumerate(episodes, start=self._rows[0].size):
+            if self._places is not None:
+                places.extend((episode.round, episode.match, episode.lane, episode.episode))
+            flags = (episode.terminated, episode.truncated, episode.cut)
+            rows.extend((envs[episode.env], episode.round, episode.match, episode.tick, episode.length, *flags))
+            for seat in () if episode.cut else episode.seats:
+                gain = np.nan if seat.return_ is None else seat.return_
+                seats.extend((number, policies[seat.policy], gain, len(seat.entities), _CODES[seat.outcome]))
+        for column, values in zip(self._rows, np.array(rows, np.int64).reshape(-1, 8).T, strict=True):
+            column.extend(values)
+        if self._places is not None:
+            self._places.extend(np.array(places, np.int64).reshape(-1, 4))
+        # Joins the seats of each policy in each episode.
+        in_episode, policy, returns, sizes, outcome = np.array(seats, np.float64).reshape(-1, 5).T
+        many = max(len(policies), 1)
+        found, place_of = np.unique(in_episode.astype(np.int64) * many + policy.astype(np.int64), return_inverse=True)
+
+        def summed(values: Floats) -> Floats:
+            return np.bincount(place_of, weights=values, minlength=len(found)).astype(np.float64, copy=False)
+
+        entities = summed(sizes)
+        shares = np.stack([summed(sizes * (outcome == code)) / entities for code in range(3)], axis=1)
+        decided = summed((outcome == _CODES[None]).astype(np.float64)) == 0
+        joined = (found // many, found % many, summed(returns * sizes) / entities, shares, decided)
+        for column, of_players in zip(self._players, joined, strict=True):
+            column.extend(of_players)
+
+    def table(self) -> EpisodeTable:
+        """The table of all episodes so far; ConfigError: one is there twice."""
+        if self._places is not None:
+            listed = self._places.values
+            order = np.lexsort(listed.T)  # and of equal ones the earlier line first
+            again = order[1:][(listed[order][1:] == listed[order][:-1]).all(axis=1)]
+            if again.size:
+                line = int(again.min())
+                round_, match, lane, number = listed[line].tolist()
+                place = f"round {round_}, match {match}, lane {lane}, episode {number}"
+                raise ConfigError(f"is damaged: {place} is there twice", path=f"line {line + 1}")
+        players = EpisodePlayers(*[column.values for column in self._players])
+        columns: list[Any] = [*(column.values for column in self._rows), players]
+        return EpisodeTable(tuple(self._envs), tuple(self._policies), *columns)
+
+
 def tabulate(episodes: Iterable[EpisodeRecord]) -> EpisodeTable:
     """The table of episodes, which are read once."""
-    envs, policies = _Names(), _Names()
-    places, rows, seats = array("q"), array("q"), array("d")
-    for number, episode in enumerate(episodes):
-        places.extend((episode.round, episode.match, episode.lane, episode.episode))
-        flags = (episode.terminated, episode.truncated, episode.cut)
-        rows.extend((envs[episode.env], episode.round, episode.match, episode.tick, episode.length, *flags))
-        for seat in () if episode.cut else episode.seats:
-            gain = np.nan if seat.return_ is None else seat.return_
-            seats.extend((number, policies[seat.policy], gain, len(seat.entities), _CODES[seat.outcome]))
-    listed = np.array(places, np.int64).reshape(-1, 4)
-    order = np.lexsort(listed.T)  # and of equal ones the earlier line first
-    again = order[1:][(listed[order][1:] == listed[order][:-1]).all(axis=1)]
-    if again.size:
-        line = int(again.min())
-        round_, match, lane, number = listed[line].tolist()
-        place = f"round {round_}, match {match}, lane {lane}, episode {number}"
-        raise ConfigError(f"is damaged: {place} is there twice", path=f"line {line + 1}")
-    env, round_, match, tick, length, *flags_ = np.array(rows, np.int64).reshape(-1, 8).T
-    terminated, truncated, cut = (flag.astype(np.bool_) for flag in flags_)
+    rows, left = EpisodeRows(), iter(episodes)
+    while some := [*islice(left, _AT_ONCE)]:
+        rows.take(some)
+    return rows.table()
 
-    # Joins the seats of each policy in each episode.
-    in_episode, policy, returns, sizes, outcome = np.array(seats, np.float64).reshape(-1, 5).T
-    many = max(len(policies), 1)
-    found, place_of = np.unique(in_episode.astype(np.int64) * many + policy.astype(np.int64), return_inverse=True)
 
-    def summed(values: Floats) -> Floats:
-        return np.bincount(place_of, weights=values, minlength=len(found)).astype(np.float64, copy=False)
+class _Column:
+    """An array that grows at its end; what was read of it before stays as it was."""
 
-    entities = summed(sizes)
-    appearances = EpisodePlayers(
-        episode=found // many,
-        policy=found % many,
-        returns=summed(returns * sizes) / entities,
-        shares=np.stack([summed(sizes * (outcome == code)) / entities for code in range(3)], axis=1),
-        decided=summed((outcome == _CODES[None]).astype(np.float64)) == 0,
-    )
-    return EpisodeTable(
-        tuple(envs), tuple(policies), env, round_, match, tick, length, terminated, truncated, cut, appearances
-    )
+    def __init__(self, kind: Any, *width: int) -> None:
+        self._values: NDArray[Any] = np.empty((1024, *width), kind)
+        self.size = 0
+
+    def extend(self, values: NDArray[Any]) -> None:
+        """Appends items, of this type or one that fits into it."""
+        end = self.size + len(values)
+        if end > len(self._values):
+            grown = np.empty((end + end // 4, *self._values.shape[1:]), self._values.dtype)
+            grown[: self.size] = self._values[: self.size]
+            self._values = grown
+        self._values[self.size : end] = values
+        self.size = end
+
+    @property
+    def values(self) -> NDArray[Any]:
+        """All items so far."""
+        return self._values[: self.size]
 
 
 class _Names(dict[str, int]):
@@ -126,6 +178,46 @@ class _Names(dict[str, int]):
 
     def __missing__(self, name: str) -> int:
         return self.setdefault(name, len(self))
+
+
+class UpdateRows:
+    """Collects updates in columns.
+
+    Attributes:
+        newest: per policy its newest update.
+        counts: per policy how many.
+        clocks: per policy and update: ticks, samples and seconds.
+        values: per logged value and policy: ticks and value; in the order in which they were first logged.
+    """
+
+    def __init__(self) -> None:
+        self.newest: dict[str, UpdateRecord] = {}
+        self.counts: Counter[str] = Counter()
+        self._clocks: dict[str, _Column] = {}
+        self._values: dict[str, dict[str, _Column]] = {}
+
+    def take(self, updates: Iterable[UpdateRecord]) -> None:
+        """Takes further updates."""
+        clocks, values = dict[str, list[Any]](), dict[tuple[str, str], list[Any]]()
+        for update in updates:
+            self.newest[update.policy] = update
+            self.counts[update.policy] += 1
+            clocks.setdefault(update.policy, []).append((update.ticks, update.samples, update.seconds))
+            for name, value in update.values.items():
+                values.setdefault((name, update.policy), []).append((update.ticks, value))
+        for policy, clock in clocks.items():
+            self._clocks.setdefault(policy, _Column(np.float64, 3)).extend(np.array(clock, np.float64))
+        for (name, policy), points in values.items():
+            by_policy = self._values.setdefault(name, {})
+            by_policy.setdefault(policy, _Column(np.float64, 2)).extend(np.array(points, np.float64))
+
+    @property
+    def clocks(self) -> dict[str, Floats]:
+        return {policy: column.values for policy, column in self._clocks.items()}
+
+    @property
+    def values(self) -> dict[str, dict[str, Floats]]:
+        return {name: {policy: one.values for policy, one in by.items()} for name, by in self._values.items()}
 
 
 class Curve(msgspec.Struct, frozen=True):
@@ -141,12 +233,17 @@ class Curve(msgspec.Struct, frozen=True):
 def edges_for(last: int, *, numbers: int, matches: float = 1) -> Floats:
     """Where the parts of a run end: [parts + 1] ticks from 0 to the last one.
 
-    N numbers make sqrt(N) parts of as many each: more would show mostly chance, fewer would hide what is learned. With
-    several matches at the same time there are fewer parts, as the band is of the matches' means, which need some each.
+    N numbers make up to sqrt(N) parts: more would show mostly chance, fewer would hide what is learned. With several
+    matches at the same time there are fewer parts, as the band is of the matches' means, which need some each. Parts
+    are 1, 2 or 5 times a power of ten long, so that they stay as they are while a run goes on; the last one has what
+    is left, half as much or more.
     """
-    parts = math.isqrt(numbers)
+    last = max(last, 1)
     shared = max(_FEWEST_PARTS, numbers / (_OF_A_MATCH * max(1, matches)))
-    return np.linspace(0.0, max(last, 1), 1 + min(MOST_PARTS, max(1, parts), int(shared)))
+    width = last / min(MOST_PARTS, max(1, math.isqrt(numbers)), int(shared))
+    power = 10.0 ** math.floor(math.log10(width))
+    width = next(power * times for times in (1, 2, 5, 10) if width <= power * times * (1 + 1e-9))
+    return np.append(np.arange(max(1, round(last / width))) * width, float(last))
 
 
 def curve(ticks: Ints, values: Floats, *, matches: Ints, edges: Floats) -> Curve:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+import math
 
 import msgspec
 import numpy as np
 
 from arena.league.ratings.intervals import half_of_mean, of_share
-from arena.records.metrics import UpdateRecord
-from arena.report.episodes import Curve, EpisodeTable, curve, edges_for
+from arena.report.episodes import Curve, EpisodeTable, UpdateRows, curve, edges_for
 from arena.report.read_run import RunFiles
 
 MOST_POINTS = 160  # of a logged value: more do not fit the width of a page
@@ -140,20 +139,24 @@ def lengths(table: EpisodeTable, *, last: int | None) -> list[Lengths]:
     return rows
 
 
-def logged_values(updates: tuple[UpdateRecord, ...]) -> dict[str, dict[str, LoggedValue]]:
+def logged_values(updates: UpdateRows) -> dict[str, dict[str, LoggedValue]]:
     """Logged values by name, then by policy; in the order in which they were first logged."""
-    found: defaultdict[str, defaultdict[str, list[tuple[int, float]]]] = defaultdict(lambda: defaultdict(list))
-    for update in updates:
-        for name, value in update.values.items():
-            found[name][update.policy].append((update.ticks, value))
-    values: dict[str, dict[str, LoggedValue]] = {}
-    for name, by_policy in found.items():
-        values[name] = {}
+    found: dict[str, dict[str, LoggedValue]] = {}
+    for name, by_policy in updates.values.items():
         for policy, points in by_policy.items():
-            parts = np.array_split(np.array(points, np.float64), min(MOST_POINTS, len(points)))
-            ends, means = [float(part[-1, 0]) for part in parts], [float(part[:, 1].mean()) for part in parts]
-            values[name][policy] = LoggedValue(ends, means)
-    return values
+            firsts = np.arange(0, len(points), stride(len(points), MOST_POINTS))
+            counts = np.diff(firsts, append=len(points))
+            ends, means = points[firsts + counts - 1, 0], np.add.reduceat(points[:, 1], firsts) / counts
+            found.setdefault(name, {})[policy] = LoggedValue(ends.tolist(), means.tolist())
+    return found
+
+
+def stride(number: int, most: int) -> int:
+    """How many of so many points stand for one, if at most `most` may be shown.
+
+    It is a power of two: while points come in, those that are shown stay.
+    """
+    return 1 << max(0, math.ceil(math.log2(max(1, number) / most)))
 
 
 def evaluations(files: RunFiles) -> list[Evaluation]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -77,7 +78,7 @@ class Lineage(msgspec.Struct, frozen=True):
         return [name for name in names if name in always or any(row[name] for row in self.rounds)]
 
 
-def lineage(rounds: tuple[Round, ...]) -> Lineage:
+def lineage(rounds: Sequence[Round]) -> Lineage:
     """The events of all rounds, in their order."""
     left = {name: line.start for line in rounds for name in line.dropped}
     played: dict[str, int] = {}

@@ -9,9 +9,10 @@ Anything else that does not fit is a `ConfigError` which names the file and the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -20,15 +21,17 @@ import msgspec
 from arena.config import load_config
 from arena.config.schema import Config
 from arena.errors import ConfigError, located
+from arena.league.read_results import GameReader
 from arena.records import boundary as boundaries
 from arena.records.faults import fault_of
 from arena.records.folder import RunFolder
 from arena.records.formats import Boundary, EvaluationLine, PlanFile, ProfileFile, Round, Terms, round_of, update_of
 from arena.records.journal import JournalReader
 from arena.records.lock import is_locked
-from arena.records.metrics import EpisodeRecord, UpdateRecord
-from arena.report.episodes import EpisodeTable, tabulate
+from arena.records.metrics import EpisodeRecord
+from arena.report.episodes import EpisodeRows, EpisodeTable, UpdateRows
 
+_AT_ONCE = 10_000  # episodes
 _OTHER_VERSION = "the run folder is damaged, or of another version of the arena"
 
 T = TypeVar("T")
@@ -71,6 +74,7 @@ class RewardLine(msgspec.Struct, frozen=True):
     ticks: int
     episode_reward_mean: float | None
     policy_reward_mean: dict[str, float | None]
+    time_total_s: float | None = None  # of running, up to this result
 
 
 @dataclass(frozen=True)
@@ -82,16 +86,22 @@ class RunFiles:
     config_text: str
     plan: PlanFile
     episodes: EpisodeTable
-    updates: tuple[UpdateRecord, ...]
-    results: tuple[RewardLine, ...]
-    evaluations: tuple[EvaluationLine, ...]
-    rounds: tuple[Round, ...]
-    faults: tuple[Mapping[str, Any], ...]  # the lines of `faults.jsonl` as they are
+    games: GameReader  # has taken the same episodes
+    updates: UpdateRows
+    results: Sequence[RewardLine]
+    evaluations: Sequence[EvaluationLine]
+    rounds: Sequence[Round]
+    faults: Sequence[Mapping[str, Any]]  # the lines of `faults.jsonl` as they are
     profile: ProfileFile | None
     terms: Terms | None  # of a tournament; None: it is none, or an older arena has played its first batch alone
     boundary: int | None  # the newest tick from which the run can go on; None without one
-    sources: tuple[Source, ...]  # in the order of the reading
+    sources: Sequence[Source]  # in the order of the reading
     journals: JournalView  # as they were when the reading began
+
+    @property
+    def rated_until(self) -> int | None:
+        """The newest round whose games are rated, of a tournament; None: all are."""
+        return None if self.terms is None else sum(line.start < (self.boundary or 0) for line in self.rounds) - 1
 
 
 def read_run(path: Path | str, *, now: Callable[[], datetime] = lambda: datetime.now(timezone.utc)) -> RunFiles:
@@ -100,36 +110,95 @@ def read_run(path: Path | str, *, now: Callable[[], datetime] = lambda: datetime
     Raises:
         ConfigError: it is none, or something in it is damaged or of another version; says which file, and where.
     """
-    folder = RunFolder.existing(path)
-    with located(who=_OTHER_VERSION):
-        config = load_config(folder.config)
-    going = is_locked(folder.path)  # first: what is read of a run that does not go on is its end
-    # Before the journals, which then hold everything up to the boundary.
-    boundary, last = boundaries.newest_tick(folder), boundaries.last(folder)
-    journals = JournalView.of(folder, now(), going=going)
-    reader = _Reader(folder.path, journals)
-    text, plan = reader.text(folder.config), reader.document(folder.plan, PlanFile)
-    with located(source=str(folder.episodes)):
-        episodes = tabulate(reader.lines(folder.episodes, EpisodeRecord))
-    found = RunFiles(
-        folder=folder,
-        config=config,
-        config_text=text,
-        plan=plan,
-        episodes=episodes,
-        updates=tuple(reader.made(folder.metrics, update_of)),
-        results=tuple(reader.lines(folder.results, RewardLine)),
-        evaluations=tuple(reader.lines(folder.evaluations, EvaluationLine)),
-        rounds=tuple(reader.made(folder.rounds, round_of)),
-        faults=tuple(reader.made(folder.faults, fault_of)),
-        profile=reader.document(folder.profile, ProfileFile) if folder.profile.is_file() else None,
-        terms=reader.document(folder.tournament, Terms) if folder.tournament.is_file() else None,
-        boundary=boundary,
-        sources=tuple(reader.sources),
-        journals=journals,
-    )
-    _check(found, last)
-    return found
+    return RunReader(path, checks=True).look(now=now)
+
+
+class RunReader:
+    """Reads a run folder, and then again what has been written since.
+
+    Args:
+        checks: whether episodes that are there twice are refused, which takes more memory.
+
+    Attributes:
+        share: of the episodes that is read, from 0 to 1.
+
+    Raises:
+        ConfigError: as `read_run`.
+    """
+
+    def __init__(self, path: Path | str, *, checks: bool = False) -> None:
+        self.folder, self._checks = RunFolder.existing(path), checks
+        self._begin()
+
+    def _begin(self) -> None:
+        self._stamp = _stamp(self.folder.config)  # before it is read: what is written from now on is new
+        with located(who=_OTHER_VERSION):
+            self._config = load_config(self.folder.config)
+        self._tails: dict[Path, _Tail] = {}
+        self._rows, self._updates = EpisodeRows(checks=self._checks), UpdateRows()
+        self._games = GameReader(self.folder, self._config)
+        self._lines: dict[Path, list[Any]] = {}
+        self.share = 0.0
+
+    def look(
+        self, *, now: Callable[[], datetime] = lambda: datetime.now(timezone.utc), most: int | None = None
+    ) -> RunFiles:
+        """What the run has written so far; of episodes, at most so many bytes more than at the last look.
+
+        Raises:
+            ConfigError: as `read_run`.
+        """
+        folder = self.folder
+        going = is_locked(folder.path)  # first: what is read of a run that does not go on is its end
+        # Before the journals, which then hold everything up to the boundary.
+        boundary, last = boundaries.newest_tick(folder), boundaries.last(folder)
+        journals = JournalView.of(folder, now(), going=going)
+        cut = any(journals.sizes.get(path, 0) < tail.position for path, tail in self._tails.items())
+        if cut or _stamp(folder.config) != self._stamp:  # the run was resumed
+            self._begin()
+        documents = _Documents(folder.path)
+        text, plan = documents.text(folder.config), documents.read(folder.plan, PlanFile)
+
+        def fresh(path: Path, read: Callable[[JournalReader], Iterator[T]], stop: int | None = None) -> Iterator[T]:
+            if path in journals.sizes:
+                yield from self._tails.setdefault(path, _Tail(path)).fresh(read, stop or journals.sizes[path])
+
+        def known(path: Path, read: Callable[[JournalReader], Iterator[T]]) -> list[T]:
+            found = self._lines.setdefault(path, [])
+            found.extend(fresh(path, read))
+            return found
+
+        size = journals.sizes.get(folder.episodes, 0)
+        before = self._tails[folder.episodes].position if folder.episodes in self._tails else 0
+        stop = size if most is None else min(size, before + most)
+        with located(source=str(folder.episodes)):
+            left = fresh(folder.episodes, lambda journal: journal.lines(EpisodeRecord), stop)
+            while some := [*islice(left, _AT_ONCE)]:
+                self._rows.take(some)
+                self._games.read_also(some)
+            table = self._rows.table()
+        self.share = 1.0 if stop == size else self._tails[folder.episodes].position / size
+        self._updates.take(fresh(folder.metrics, lambda journal: journal.made(update_of)))
+        found = RunFiles(
+            folder=folder,
+            config=self._config,
+            config_text=text,
+            plan=plan,
+            episodes=table,
+            games=self._games,
+            updates=self._updates,
+            results=known(folder.results, lambda journal: journal.lines(RewardLine)),
+            evaluations=known(folder.evaluations, lambda journal: journal.lines(EvaluationLine)),
+            rounds=known(folder.rounds, lambda journal: journal.made(round_of)),
+            faults=known(folder.faults, lambda journal: journal.made(fault_of)),
+            profile=documents.read(folder.profile, ProfileFile) if folder.profile.is_file() else None,
+            terms=documents.read(folder.tournament, Terms) if folder.tournament.is_file() else None,
+            boundary=boundary,
+            sources=[*documents.sources, *(tail.source(journals.sizes) for tail in self._tails.values())],
+            journals=journals,
+        )
+        _check(found, last)
+        return found
 
 
 def _check(files: RunFiles, last: Boundary | None) -> None:
@@ -147,7 +216,7 @@ def _check(files: RunFiles, last: Boundary | None) -> None:
             refuse(folder.rounds, f"{strangers[0]!r} is none of the policies of config.yaml", f"round {line.number}")
     for path, names in (
         (folder.episodes, {*files.episodes.policies}),
-        (folder.metrics, {line.policy for line in files.updates}),
+        (folder.metrics, {*files.updates.newest}),
         (folder.evaluations, {line.policy for line in files.evaluations}),
     ):
         if strangers := sorted(name for name in names - policies if name.partition("@")[0] not in policies):
@@ -165,11 +234,31 @@ def _check(files: RunFiles, last: Boundary | None) -> None:
         refuse(folder.rounds, f"it lacks round {played}, of which there are episodes")
 
 
-class _Reader:
-    """Reads the files of one folder, journals as they were at one moment, and remembers which."""
+class _Tail:
+    """A journal of which the lines up to `position`, in bytes, were read."""
 
-    def __init__(self, home: Path, journals: JournalView) -> None:
-        self._home, self._journals = home, journals
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.position = self._lines = self._unfinished = 0
+
+    def fresh(self, read: Callable[[JournalReader], Iterator[T]], stop: int) -> Iterator[T]:
+        """The further whole lines."""
+        journal = JournalReader(self._path, start=self.position, stop=stop)
+        for line in read(journal):
+            self._lines += 1
+            self.position = journal.position
+            yield line
+        self._unfinished = journal.unfinished
+
+    def source(self, sizes: Mapping[Path, int]) -> Source:
+        return Source(self._path.name, sizes.get(self._path, 0), self._lines, self._unfinished)
+
+
+class _Documents:
+    """Reads other files of a folder, and remembers which."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
         self.sources: list[Source] = []
 
     def text(self, path: Path) -> str:
@@ -179,33 +268,18 @@ class _Reader:
             text = content.decode()
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"{_OTHER_VERSION}: cannot be read: {error}", source=str(path)) from error
-        self.sources.append(Source(self._name(path), len(content)))
+        self.sources.append(Source(path.relative_to(self._home).as_posix(), len(content)))
         return text
 
-    def document(self, path: Path, kind: type[T]) -> T:
+    def read(self, path: Path, kind: type[T]) -> T:
         """A JSON file of this form."""
         try:
             return msgspec.json.decode(self.text(path), type=kind)
         except (ValueError, RecursionError) as error:
             raise ConfigError(f"{_OTHER_VERSION}: {error}", source=str(path)) from error
 
-    def journal(self, path: Path, read: Callable[[JournalReader], Iterator[T]]) -> Iterator[T]:
-        """The whole lines of a journal; none where there is no file."""
-        if path not in self._journals.sizes:
-            return
-        journal, number = self._journals.journal(path), 0
-        for line in read(journal):
-            number += 1
-            yield line
-        self.sources.append(Source(self._name(path), self._journals.sizes[path], number, journal.unfinished))
 
-    def lines(self, path: Path, kind: type[T]) -> Iterator[T]:
-        """The whole lines of a journal, each of this form."""
-        return self.journal(path, lambda journal: journal.lines(kind))
-
-    def made(self, path: Path, make: Callable[[Mapping[str, Any]], T]) -> Iterator[T]:
-        """The whole lines of a journal, each converted by `make`."""
-        return self.journal(path, lambda journal: journal.made(make))
-
-    def _name(self, path: Path) -> str:
-        return path.relative_to(self._home).as_posix()
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    """Identifies a version of a file; None where it is not there."""
+    found = path.stat() if path.exists() else None
+    return None if found is None else (found.st_ino, found.st_mtime_ns, found.st_size)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -58,29 +58,46 @@ class PageData(msgspec.Struct, frozen=True):
     files: list[Source]
 
 
-def page_data(files: RunFiles, replays: Sequence[Replay] = ()) -> PageData:
-    """All parts of the page of a run, with the replays that were chosen for it."""
-    colors, summary = Colors(files.config), summarize(files)
-    reading = read_encounters(
-        files.folder,
-        last=None if files.terms is None else sum(line.start < (files.boundary or 0) for line in files.rounds) - 1,
-        journal=files.journals.journal,
-    )
-    recorded = recorded_episodes(
-        files.folder, files.journals.journal(files.folder.episodes).lines(EpisodeRecord, missing_ok=True)
-    )
+class Rated(NamedTuple):
+    """The standings, None where nothing can be rated, and why games are not rated."""
+
+    standings: Standings | None
+    without_winner: Sequence[str]
+
+
+def rated(files: RunFiles) -> Rated:
+    """Rates the players of a run."""
+    reading = files.games.so_far()
+    if files.terms is not None:  # games of a batch that is not over do not count
+        reading = read_encounters(files.folder, last=files.rated_until, journal=files.journals.journal)
     # The rule that decides the order of the players; None if no decided order was asked for.
     terms = files.terms
     if terms is not None and terms.error is not None and terms.elo is not None:
         rule: DecidedConfig | None = DecidedConfig(error=terms.error, elo=terms.elo)
     else:
         rule = None if files.config.league is None else files.config.league.decided
+    found = standings(reading, files.config, Colors(files.config), rule=rule)
+    return Rated(found, reading.without_winner)
+
+
+def page_data(files: RunFiles, replays: Sequence[Replay] | None = (), *, table: Rated | None = None) -> PageData:
+    """All parts of the page of a run.
+
+    Args:
+        replays: that were chosen for it; None: the page says nothing about replays.
+        table: of an earlier moment; None: it is made.
+    """
+    colors, summary, table = Colors(files.config), summarize(files), table or rated(files)
+    recorded: list[RecordedEpisode] = []
+    if replays is not None:
+        lines = files.journals.journal(files.folder.episodes).lines(EpisodeRecord, missing_ok=True)
+        recorded = recorded_episodes(files.folder, lines)
     return PageData(
         arena=__version__,
         summary=summary,
         policies=policy_rows(files, colors),
-        standings=standings(reading, files.config, colors, rule=rule),
-        without_winner=[*reading.without_winner],
+        standings=table.standings,
+        without_winner=[*table.without_winner],
         learning=learning_curves(files, last=summary.ticks),
         rewards=rewards(files),
         logged=logged_values(files.updates),
@@ -96,7 +113,7 @@ def page_data(files: RunFiles, replays: Sequence[Replay] = ()) -> PageData:
                 replay,
                 result=next((one.text for one in recorded if one.place == replay.place), ""),
             )
-            for replay in replays
+            for replay in replays or ()
         ],
         recorded=recorded[:MOST_RECORDED],
         recorded_left_out=max(0, len(recorded) - MOST_RECORDED),

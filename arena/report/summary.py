@@ -15,6 +15,7 @@ from arena.league.rounds_file import ticks_before
 from arena.records.formats import PlanFile, ProfiledRole, ProfileFile
 from arena.records.scoreboard import WINDOW
 from arena.report.colors import Colors
+from arena.report.episodes import Floats
 from arena.report.read_run import RunFiles
 from arena.roles.status import RunStatus, planned_ticks, run_status
 
@@ -119,10 +120,10 @@ class PlanCards(msgspec.Struct, frozen=True):
 def summarize(files: RunFiles) -> Summary:
     """The summary of a run."""
     config, episodes = files.config, files.episodes
-    newest = {update.policy: update for update in files.updates}
+    newest = files.updates.newest
     last_episode = int(episodes.tick.max()) if len(episodes.tick) else 0
     # Its newest boundary, or what was recorded after it.
-    ticks = max(files.boundary or 0, last_episode, max((update.ticks for update in files.updates), default=0))
+    ticks = max(files.boundary or 0, last_episode, max((update.ticks for update in newest.values()), default=0))
     planned = planned_ticks(config)
     began = files.folder.config.stat().st_mtime
     ended = max(began, files.journals.written)
@@ -157,7 +158,7 @@ def summarize(files: RunFiles) -> Summary:
         policies=len(config.policies),
         episodes=episodes.results,
         cut=int(np.count_nonzero(episodes.cut)),
-        updates=len(files.updates),
+        updates=files.updates.counts.total(),
         samples=sum(update.samples for update in newest.values()),
         faults=len(files.faults),
         unfinished=sum(source.unfinished for source in files.sources),
@@ -167,16 +168,17 @@ def summarize(files: RunFiles) -> Summary:
 def policy_rows(files: RunFiles, colors: Colors) -> list[PolicyRow]:
     """A row for each configured policy, in the order of the configuration."""
     workers = Counter(seat.policy for match in files.plan.matches for seat in match.seats)
-    newest, updates = {update.policy: update for update in files.updates}, Counter(one.policy for one in files.updates)
+    newest, updates = files.updates.newest, files.updates.counts
     rows, playing, table = [], players(files.config), files.episodes
     for name, policy in files.config.policies.items():
-        returns, shares = np.empty(0), np.empty((0, 3))  # [N], and of the decided games [M, 3]
+        returns: Floats = np.empty(0)  # [N]
+        shares: Floats = np.empty((0, 3))  # [M, 3], of the decided games
         if name in table.policies:
             mine = table.appearances.of(table.policies.index(name))
             returns, shares = mine.returns, mine.shares[mine.decided]
         finite = returns[np.isfinite(returns)]
         size = max(1, min(WINDOW, len(finite) // 2))
-        won, drawn, lost = shares.sum(axis=0).tolist() if len(shares) else (None, None, None)
+        won, drawn, lost = shares.sum(axis=0, dtype=np.float64).tolist() if len(shares) else (None, None, None)
         row = PolicyRow(
             name=name,
             color=colors[name],

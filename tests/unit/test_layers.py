@@ -239,7 +239,7 @@ HEAVY = (
 
 
 ON_DEMAND = {
-    *(f"arena.cli.{name}" for name in ("players", "tournament_run", "exploit.exploit_run", "report")),
+    *(f"arena.cli.{name}" for name in ("players", "tournament.tournament_run", "exploit.exploit_run", "report")),
     "arena.run.rounds",
     "arena.run.continued",
 }
