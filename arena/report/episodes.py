@@ -28,6 +28,7 @@ Bools = NDArray[np.bool_]
 
 MOST_PARTS, _FEWEST_PARTS = 120, 8
 _AT_ONCE = 10_000  # episodes
+_MOST_CELLS = 1_000_000
 _OF_A_MATCH = 8  # numbers of a match in a part, on average
 _QUARTILES = 0.25, 0.75
 _CODES: dict[Outcome | None, int] = {"win": 0, "draw": 1, "loss": 2, None: 3}
@@ -82,7 +83,7 @@ class EpisodeTable(NamedTuple):
 
 
 class EpisodeRows:
-    """Collects episodes, in the order of the file, in columns: 31 bytes each, and 29 for a policy in it.
+    """Collects episodes, in the order of the file, in columns: some 15 bytes each, and 27 for a policy in it.
 
     `checks`: an episode that comes twice is refused when the table is asked for.
     """
@@ -90,10 +91,8 @@ class EpisodeRows:
     def __init__(self, *, checks: bool = True) -> None:
         self._envs, self._policies = _Names(), _Names()
         self._places = _Column(np.int64, 4) if checks else None
-        kinds = (np.int32, np.int32, np.int32, np.int64, np.int64, np.bool_, np.bool_, np.bool_)
-        self._rows = [_Column(kind) for kind in kinds]
-        widths: Sequence[tuple[Any, ...]] = ((np.int32,), (np.int32,), (np.float64,), (np.float32, 3), (np.bool_,))
-        self._players = [_Column(*width) for width in widths]
+        self._rows = [*(_Column() for _ in range(5)), *(_Column(np.bool_) for _ in range(3))]
+        self._players = [_Column(), _Column(), _Column(np.float64), _Column(np.float32, 3), _Column(np.bool_)]
 
     def take(self, episodes: Sequence[EpisodeRecord]) -> None:
         """Takes further episodes."""
@@ -151,17 +150,22 @@ def tabulate(episodes: Iterable[EpisodeRecord]) -> EpisodeTable:
 
 
 class _Column:
-    """An array that grows at its end; what was read of it before stays as it was."""
+    """An array that grows at its end; what was read of it before stays as it was.
 
-    def __init__(self, kind: Any, *width: int) -> None:
+    Whole numbers take 2 bytes each, and more when one needs more.
+    """
+
+    def __init__(self, kind: Any = np.int16, *width: int) -> None:
         self._values: NDArray[Any] = np.empty((1024, *width), kind)
         self.size = 0
 
     def extend(self, values: NDArray[Any]) -> None:
-        """Appends items, of this type or one that fits into it."""
-        end = self.size + len(values)
-        if end > len(self._values):
-            grown = np.empty((end + end // 4, *self._values.shape[1:]), self._values.dtype)
+        """Appends items, whole numbers not below 0."""
+        end, kind = self.size + len(values), self._values.dtype
+        if kind.kind == "i" and values.max(initial=0) > np.iinfo(kind).max:
+            kind = np.promote_types(kind, np.min_scalar_type(-int(values.max())))
+        if end > len(self._values) or kind != self._values.dtype:
+            grown = np.empty((end + end // 8, *self._values.shape[1:]), kind)
             grown[: self.size] = self._values[: self.size]
             self._values = grown
         self._values[self.size : end] = values
@@ -257,11 +261,16 @@ def curve(ticks: Ints, values: Floats, *, matches: Ints, edges: Floats) -> Curve
     values, matches = values[finite], matches[finite]
     part = np.searchsorted(edges, ticks[finite], side="left") - 1
     many = int(matches.max()) + 1
-    keys, place = np.unique(part * many + matches, return_inverse=True)
-    counts, sums = np.bincount(place), np.bincount(place, weights=values)
-    parts, points = np.unique(keys // many), []
+    keys, cells = part * many + matches, None  # a cell for each part and match
+    if len(edges) * many > _MOST_CELLS:  # of which most are empty
+        cells, keys = np.unique(keys, return_inverse=True)
+    counts, sums = np.bincount(keys), np.bincount(keys, weights=values)
+    filled = np.flatnonzero(counts)
+    counts, sums = counts[filled], sums[filled]
+    of_part = (filled if cells is None else cells) // many
+    parts, points = np.unique(of_part), []
     for one in parts:
-        mine = keys // many == one
+        mine = of_part == one
         mean = float(sums[mine].sum() / counts[mine].sum())
         low = high = mean
         if np.count_nonzero(mine) > 1:
