@@ -15,7 +15,7 @@ setup(
     package_dir={"": "."},
     packages=find_packages(include=["arena", "arena.*", "envs", "envs.*", "policies", "policies.*"]),
     package_data={
-        "arena": ["py.typed", "report/templates/*", "board/templates/*", "board/static/*"],
+        "arena": ["py.typed", "report/templates/*", "report/static/*", "board/templates/*", "board/static/*"],
         "envs": ["py.typed"],
         "policies": ["py.typed"],
     },
@@ -31,8 +31,7 @@ setup(
         "rich>=13,<16",  # the live display
         "scipy>=1.11,<2",  # ratings and equilibria of a league
         "networkx>=3,<4",  # its Swiss pairings
-        "plotly>=6,<8",  # the report's charts
-        "jinja2>=3.1,<4",  # and its page
+        "jinja2>=3.1,<4",  # the report's page
         "packaging>=23,<27",  # `arena doctor` compares versions
         "shtab>=1.7,<2",  # `arena completion`
     ],
@@ -66,6 +65,7 @@ setup(
             "pgx>=2.6",
             "pillow>=10.1",
             "optuna>=4,<6",
+            "plotly>=6,<8",  # draws in the notebook of the examples, and knows all properties of charts
             "playwright>=1.40",  # drives the browser that opens the report
             "pygame>=2.5",
             "pytest>=8.2",

@@ -31,7 +31,7 @@ from arena.report.replays import RecordedEpisode, Replay, recorded_episodes
 from arena.report.standings import Standings, standings
 from arena.report.summary import PlanCards, PolicyRow, Summary, Timing, plan_cards, policy_rows, summarize, timing
 
-MOST_RECORDED = 200  # episodes in the list of those that have a replay
+MOST_RECORDED = 100  # episodes in the list of those that have a replay
 
 
 class PageData(msgspec.Struct, frozen=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -17,6 +18,7 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 from jinja2 import FileSystemBytecodeCache
+from PIL import Image
 from scipy import stats
 
 from arena.cli.main import main
@@ -41,6 +43,7 @@ from arena.report.lineage import Lineage
 from arena.report.numbers import FORMS, THIN
 from arena.report.page import CONTENTS, page, write_report
 from arena.report.read_run import read_run
+from arena.report.replays import LARGEST, compressed
 from arena.report.sections import page_data
 from full_disk import full_above
 from league_folders import League, write_league
@@ -386,6 +389,28 @@ def test_plotly_knows_every_property_of_every_figure(league: RunFolder) -> None:
     assert {"learning-won", "meta-nash", "meta-alpha-rank", "lineage", "time-kinds", "time-ranks"} <= found.keys()
     for figure in found.values():
         go.Figure(figure)  # raises for one that it does not know
+        assert {trace["type"] for trace in figure["data"]} <= {"scatter", "bar"}, "what the basic bundle draws"
+
+
+def test_a_strip_has_a_limit_and_keeps_its_ends() -> None:
+    rng = np.random.default_rng(0)
+    noise = [rng.integers(0, 256, (300, 300, 3), np.uint8) for _ in range(20)]
+    image, kept, columns = compressed(noise)
+    assert len(image) <= LARGEST and 2 <= kept < 20
+    sheet = np.asarray(Image.open(io.BytesIO(image)).convert("RGB")).astype(int)
+    for place, picture in ((0, noise[0]), (kept - 1, noise[-1])):
+        row, column = divmod(place, columns)
+        drawn = sheet[row * 300 : (row + 1) * 300, column * 300 : (column + 1) * 300]
+        errors = [np.abs(drawn - other).mean() for other in noise]
+        assert np.abs(drawn - picture).mean() == min(errors)
+
+
+def test_a_small_strip_is_lossless() -> None:
+    pictures = [np.full((30, 20, 3), value, np.uint8) for value in range(7)]
+    image, kept, columns = compressed(pictures)
+    sheet = np.asarray(Image.open(io.BytesIO(image)).convert("RGB"))
+    assert (kept, columns, sheet.shape) == (7, 3, (90, 60, 3))
+    assert sheet[::30, ::20, 0].ravel().tolist() == [*range(7), 0, 0]
 
 
 def test_a_chart_of_fewer_than_three_points_is_words(own: RunFolder) -> None:

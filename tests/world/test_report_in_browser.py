@@ -210,3 +210,24 @@ def test_a_replay_is_played_on_a_canvas(browser: Browser, tmp_path: Path) -> Non
         assert signs == [["play"], ["pause"], ""]
         sheet.wait_until("Number(document.querySelector('.replay input').value) > 10")
         assert sheet.complaints == []
+
+
+def test_a_page_with_three_replays_is_small_and_opens_offline(browser: Browser, tmp_path: Path) -> None:
+    sides = [[first] * 5 + [second] * 5 for first, second in (("blue", "red"), ("red", "green"), ("green", "blue"))]
+    data = {
+        "ticks": 500,
+        "record": "replays",
+        "envs": {"game": {"make": "touchdown", "kwargs": {"team_size": 5, "max_steps": 99}}},
+        "policies": {name: {"algorithm": "random"} for name in ("blue", "red", "green")},
+        "matches": [{"env": "game", "seats": seats} for seats in sides],
+    }
+    page = write_report(play(data, tmp_path).folder.path)
+    assert page.stat().st_size <= 1.6e6
+    with opened(browser, page.as_uri()) as sheet:
+        sheet.page.context.set_offline(True)
+        sheet.page.reload()
+        sheet.scroll()
+        widths = "[...document.querySelectorAll('.replay img')].map((i) => i.naturalWidth)"
+        assert len(found := sheet.page.evaluate(widths)) == 3 and all(found)
+        assert sheet.page.locator(".js-plotly-plot").count() > 1
+        assert sheet.complaints == [] and {*sheet.requests} == {page.as_uri()}
