@@ -71,18 +71,10 @@ def application(board: Board) -> Starlette:
 def _static(request: Request) -> Response:
     """A file of this package, or of the report."""
     name = request.path_params["name"]
-    if name == "plotly.js":
-        return _plotly()
     for home in _STATIC:
         if name.rpartition(".")[2] in ("js", "css", "svg") and (home / name).is_file():
             return FileResponse(home / name, headers={"Cache-Control": "no-cache"})
     raise HTTPException(404, "There is no such file.")
-
-
-def _plotly() -> Response:
-    from plotly.offline import get_plotlyjs  # type: ignore[import-untyped]
-
-    return Response(get_plotlyjs(), media_type="text/javascript", headers={"Cache-Control": "max-age=86400"})
 
 
 async def _refused(request: Request, error: Exception) -> Response:
