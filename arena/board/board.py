@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +18,8 @@ from starlette.responses import HTMLResponse, Response
 from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError
 from arena.experiment.folder import is_experiment
+from arena.report.charts import Figure
+from arena.report.page import script_json
 
 _LONGEST = 100_000  # bytes of a form
 
@@ -75,6 +77,11 @@ class Board:
 
     def page(self, template: str, *, folder: Path | None = None, status: int = 200, **content: Any) -> Response:
         """The page of a template that extends `base.html`; `folder`: whose pages its line at the top names."""
+        text = self.html(template, folder=folder, **content)
+        return HTMLResponse(text, status, headers={"Cache-Control": "no-store"})
+
+    def html(self, template: str, *, folder: Path | None = None, **content: Any) -> str:
+        """The text of a page. Styles that elements have of their own are set by `board.js`, as no page may have any."""
         content |= {
             "folder": None if folder is None else self.name(folder),
             "path": None if folder is None else self.path(folder),
@@ -82,7 +89,11 @@ class Board:
             "root": self.root,
         }
         text = self.templates.get_template(template).render(content)
-        return HTMLResponse(text, status, headers={"Cache-Control": "no-store"})
+        return text.replace(' style="', ' data-css="')  # no text has it: templates escape quotes
+
+    def report(self, template: str, figures: Mapping[str, Figure], **content: Any) -> Response:
+        """The page of a template of the report with these figures."""
+        return self.page(template, shell="base.html", layout="", charts_json=script_json(figures), **content)
 
 
 def board_of(request: Request) -> Board:

@@ -1,19 +1,209 @@
-"""The first page: all runs and experiments below the folder."""
+"""The first page: all runs and experiments below the folder, from a few small files of each and ends of journals."""
 
 from __future__ import annotations
 
+import csv
+import os
+import re
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from arena.board.board import board_of, kind_of
+from arena.board.board import Board, board_of, kind_of
+from arena.errors import ConfigError
+from arena.experiment.folder import ExperimentFolder
+from arena.experiment.scheduler import State
+from arena.plan.plan import UNBOUNDED_TICKS
+from arena.records import boundary
+from arena.records.folder import RunFolder
+from arena.records.lock import is_left, is_locked
+from arena.report.comparison import compared
+from arena.report.page import shown
+from arena.report.read_run import read_run
+
+_DEEPEST, _MOST = 4, 20_000  # folders below the root, and how many are looked at
+_TAIL = 8_192  # bytes
+_AGAIN_S, _SHARE = 3.0, 0.01  # an open list asks again after so long, or the list takes this share of a core
+_MOST_COMPARED = 30
+_NUMBER = {name: re.compile(rf"^{name}: (\d+)$".encode(), re.MULTILINE) for name in ("ticks", "rounds")}
+
+
+class _Row(msgspec.Struct):
+    """What the list says of a folder; None: not known."""
+
+    path: str  # in addresses
+    name: str
+    kind: str  # run or experiment
+    state: str
+    done: int | None = None  # ticks, or trials of an experiment
+    planned: int | None = None
+    rate: float | None = None  # ticks per second
+    best: str = ""  # the best policy, or trial
+    value: float | None = None
+    measure: str = ""  # what `value` is
+    began: float | None = None  # seconds since 1970
+    written: float | None = None
+
+
+class _Result(msgspec.Struct):
+    """What the list takes of a result."""
+
+    ticks: int
+    done: bool = False
+    policy_reward_mean: dict[str, float | None] = {}
+    ratings: dict[str, Any] = {}
+    time_total_s: float | None = None
+
+
+class _Best(msgspec.Struct):
+    """What the list takes of an experiment's `best.json`."""
+
+    trial: int
+    value: float | None
+
+
+_decode = msgspec.json.Decoder(_Result).decode
+
+
+def rows_of(board: Board) -> list[_Row]:
+    """A row for each run and each experiment below the root, but for the trials of experiments."""
+    return [row for folder, kind in _folders(board.root) if (row := _row(board, folder, kind)) is not None]
+
+
+def _folders(root: Path) -> Iterator[tuple[Path, str]]:
+    if kind := kind_of(root):
+        yield root, kind
+        return
+    waiting, seen = [(root, 0)], 0
+    while waiting:
+        here, depth = waiting.pop()
+        try:
+            inside = sorted(entry.name for entry in os.scandir(here) if entry.is_dir(follow_symlinks=False))
+        except OSError:  # it was removed, or may not be read
+            continue
+        for name in inside:
+            seen += 1
+            if kind := kind_of(here / name):
+                yield here / name, kind
+            elif depth < _DEEPEST and not name.startswith(".") and seen < _MOST:
+                waiting.append((here / name, depth + 1))
+
+
+def _row(board: Board, folder: Path, kind: str) -> _Row | None:
+    """None: the folder has vanished."""
+    row = _Row(board.path(folder), board.name(folder), kind, "damaged")
+    try:
+        _of_run(row, RunFolder(folder)) if kind == "run" else _of_experiment(row, ExperimentFolder(folder))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError):  # the page of the folder says what is wrong
+        pass
+    return row
+
+
+def _of_run(row: _Row, folder: RunFolder) -> None:
+    text, row.began = folder.config.read_bytes(), folder.config.stat().st_mtime
+    numbers = {name: int(found[1]) for name, pattern in _NUMBER.items() if (found := pattern.search(text))}
+    if numbers.get("ticks", UNBOUNDED_TICKS) < UNBOUNDED_TICKS:
+        row.planned = numbers["ticks"] * numbers.get("rounds", 1)
+    results = [_decode(line) for line in _last_lines(folder.results)]
+    row.done = max([boundary.newest_tick(folder) or 0, *(one.ticks for one in results)])
+    over = bool(results and results[-1].done) or row.planned is None or row.done >= row.planned
+    ended = "killed" if is_left(folder.path) else "ended early"
+    row.state = "under way" if is_locked(folder.path) else "finished" if over else ended
+    for path in (folder.episodes, folder.results, folder.metrics):
+        if path.exists():
+            row.written = max(row.written or 0.0, path.stat().st_mtime)
+    if results:
+        first, last = results[0], results[-1]
+        if last.time_total_s and first.time_total_s is not None:
+            ticks, seconds = last.ticks - first.ticks, last.time_total_s - first.time_total_s
+            row.rate = ticks / seconds if ticks > 0 and seconds > 0 else last.ticks / last.time_total_s
+        values = {name: value for name, value in last.ratings.items() if isinstance(value, (int, float))}
+        row.measure = "Elo" if values else "return"
+        for name, value in (values or last.policy_reward_mean).items():
+            if value is not None and (row.value is None or value > row.value):
+                row.best, row.value = name, float(value)
+
+
+def _of_experiment(row: _Row, folder: ExperimentFolder) -> None:
+    row.began = folder.config.stat().st_mtime
+    going = is_locked(folder.path)
+    states = [entry for entry in os.scandir(folder.states) if entry.name.endswith(".jsonl")]
+    row.written = max((entry.stat().st_mtime for entry in states), default=row.began)
+    row.planned = len(states)
+    if folder.table.exists():
+        with folder.table.open(encoding="utf-8", newline="") as file:
+            row.done = sum(State(line["state"]).is_over for line in csv.DictReader(file))
+    row.state = "under way" if going else "finished" if row.done == row.planned else "ended early"
+    if folder.best.exists():
+        best = msgspec.json.decode(folder.best.read_bytes(), type=_Best)
+        row.best, row.value, row.measure = f"trial {best.trial}", best.value, "value"
+
+
+def _last_lines(path: Path) -> list[bytes]:
+    """The whole lines at the end of a journal."""
+    if not path.exists():
+        return []
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - _TAIL))
+        found = file.read(_TAIL)
+    lines = found[: found.rfind(b"\n") + 1].splitlines()
+    return lines[1:] if size > _TAIL and len(lines) > 1 else lines if size <= _TAIL else []
 
 
 def _page(request: Request) -> Response:
-    board = board_of(request)
-    found = [folder for folder in [board.root, *sorted(board.root.iterdir())] if folder.is_dir() and kind_of(folder)]
-    rows = [(board.path(folder), board.name(folder), kind_of(folder)) for folder in found]
-    return board.page("runs.html", rows=rows)
+    return board_of(request).page("runs.html")
 
 
-routes = [Route("/", _page)]
+def _list(request: Request) -> Response:
+    """The rows, and after how many seconds to ask again."""
+    began = time.thread_time()
+    rows = rows_of(board_of(request))
+    again = max(_AGAIN_S, (time.thread_time() - began) / _SHARE)
+    found = msgspec.json.encode({"rows": rows, "now": time.time(), "again": again})
+    return Response(found, media_type="application/json", headers={"Cache-Control": "no-store"})
+
+
+def _sizes(request: Request) -> Response:
+    """The bytes of folders, by path; those of one that has vanished are 0."""
+    board, found = board_of(request), {}
+    for path in request.query_params.getlist("run")[:_MOST]:
+        total, waiting = 0, [board.folder(path)]
+        while waiting:
+            try:
+                for entry in os.scandir(waiting.pop()):
+                    about = entry.stat(follow_symlinks=False)
+                    total += about.st_size if stat.S_ISREG(about.st_mode) else 0
+                    if stat.S_ISDIR(about.st_mode):
+                        waiting.append(Path(entry.path))
+            except OSError:
+                continue
+        found[path] = total
+    return JSONResponse(found, headers={"Cache-Control": "no-store"})
+
+
+def _compare(request: Request) -> Response:
+    """The page of several runs."""
+    board, paths = board_of(request), request.query_params.getlist("run")
+    if not 1 < len(set(paths)) == len(paths) <= _MOST_COMPARED:
+        raise ConfigError(f"choose from 2 to {_MOST_COMPARED} runs to compare")
+    data, figures = compared([read_run(board.folder(path)) for path in paths])
+    content, charts = shown(data, figures)
+    return board.report("comparison.html", charts, **content, titles=[*figures])
+
+
+routes = [
+    Route("/", _page),
+    Route("/runs/list", _list),
+    Route("/runs/sizes", _sizes),
+    Route("/compare", _compare),
+]

@@ -109,22 +109,26 @@ def rendered(template: str, data: msgspec.Struct, figures: Mapping[str, Figure],
     In the template, `page` is the data, `number(path, form)` shows a number of it, and `few` has the words that stand
     in place of figures of few points.
     """
-    numbers, (drawn, few) = msgspec.to_builtins(data), without_few(figures)
     templates = Environment(
         loader=(loader := PackageLoader("arena.report")), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
+    found, drawn = shown(data, figures)
     return templates.get_template(template).render(
+        found,
         shell="document.html",
-        page=data,
-        number=partial(number_element, numbers),
-        few=few,
-        data_json=script_json(numbers),
+        data_json=script_json(data),
         charts_json=script_json(drawn),
         plotly=packed_plotly(),
         style=Markup(loader.get_source(templates, "report.css")[0]),
         program=Markup(loader.get_source(templates, "report.js")[0]),
         **content,
     )
+
+
+def shown(data: msgspec.Struct, figures: Mapping[str, Figure]) -> tuple[dict[str, Any], dict[str, Figure]]:
+    """What a template needs to show numbers and figures, see `rendered`; and the figures that are drawn."""
+    drawn, few = without_few(figures)
+    return {"page": data, "number": partial(number_element, msgspec.to_builtins(data)), "few": few}, drawn
 
 
 @cache

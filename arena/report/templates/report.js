@@ -2,6 +2,8 @@
 // Draws the charts that are in sight first, and shows and hides policies.
 (() => {
   const figures = JSON.parse(document.getElementById("charts").textContent);
+  // For programs that change figures or parts of the page. `view` makes of a figure what is drawn.
+  const charts = (window.arenaCharts = { figures, view: (name, figure) => figure, wire, redraw });
   const touch = matchMedia("(pointer: coarse)").matches;
   const hidden = new Set();
 
@@ -23,6 +25,7 @@
     paper_bgcolor: "rgba(0,0,0,0)",
     plot_bgcolor: "rgba(0,0,0,0)",
     showlegend: false,
+    uirevision: "kept",
   };
 
   function titled(given) {
@@ -42,11 +45,19 @@
     return !(trace.meta && hidden.has(trace.meta.policy));
   }
 
+  function drawing(place) {
+    const figure = charts.view(place.dataset.chart, figures[place.dataset.chart]);
+    const data = figure.data.map((trace) => ({ ...trace, visible: visible(trace) }));
+    return [place, data, layout(figure.layout), { displayModeBar: false, responsive: true }];
+  }
   function draw(place) {
     seen.unobserve(place);
-    const figure = figures[place.dataset.chart];
-    const data = figure.data.map((trace) => ({ ...trace, visible: visible(trace) }));
-    place.drawn = Plotly.newPlot(place, data, layout(figure.layout), { displayModeBar: false, responsive: true });
+    if (!place.drawn) place.drawn = Plotly.newPlot(...drawing(place));
+  }
+  function redraw(name) {
+    for (const place of places()) {
+      if (place.drawn && (place.dataset.chart === name || !name)) Plotly.react(...drawing(place));
+    }
   }
 
   const seen = new IntersectionObserver(
@@ -57,7 +68,7 @@
     },
     { rootMargin: "800px" },
   );
-  const places = [...document.querySelectorAll("[data-chart]")];
+  const places = (root = document) => [...root.querySelectorAll("[data-chart]")];
 
   // In a page that is one file the library is compressed, and needs neither `eval` nor an address.
   async function inflate() {
@@ -70,14 +81,14 @@
   // The others when there is time, for who takes a picture of it all.
   const later = window.requestIdleCallback ?? ((task) => setTimeout(task, 100));
   function drawNext() {
-    const place = places.find((found) => !found.drawn && found.offsetParent);
+    const place = places().find((found) => !found.drawn && found.offsetParent);
     if (!place) return;
     draw(place);
     later(drawNext);
   }
   inflate().then(() => {
-    places.forEach((place) => seen.observe(place));
-    addEventListener("beforeprint", () => places.filter((place) => !place.drawn).forEach(draw));
+    wire(document);
+    addEventListener("beforeprint", () => places().filter((place) => !place.drawn).forEach(draw));
     later(drawNext);
   });
 
@@ -93,7 +104,7 @@
     for (const button of document.querySelectorAll("button[data-policy]")) {
       if (button.dataset.policy === policy) button.setAttribute("aria-pressed", String(!hidden.has(policy)));
     }
-    for (const place of places.filter((found) => found.drawn)) {
+    for (const place of places().filter((found) => found.drawn)) {
       Plotly.restyle(place, { visible: place.data.map(visible) });
     }
   }
@@ -134,7 +145,6 @@
     slider.addEventListener("input", () => { pause(); show(); });
     sheet.decode().then(show);
   }
-  document.querySelectorAll(".replay:has(canvas)").forEach(player);
 
   // Every chart as a table: the series, its points, and the ends of their intervals.
   function cell(value) {
@@ -155,7 +165,7 @@
     }
     return rows.map((row) => row.map(cell).join(",")).join("\n") + "\n";
   }
-  for (const place of places) {
+  function offer(place) {
     const name = place.dataset.chart;
     const link = Object.assign(document.createElement("button"), { type: "button", className: "csv", textContent: "CSV" });
     link.setAttribute("aria-label", `${name} as CSV`);
@@ -168,6 +178,18 @@
     place.before(link);
   }
 
+  // Brings new parts of the page to life.
+  function wire(root) {
+    root.querySelectorAll(".replay:has(canvas)").forEach(player);
+    for (const button of root.querySelectorAll("button[data-policy]")) {
+      button.setAttribute("aria-pressed", String(!hidden.has(button.dataset.policy)));
+    }
+    for (const place of places(root)) {
+      offer(place);
+      if (!place.drawn) seen.observe(place);
+    }
+  }
+
   const links = new Map([...document.querySelectorAll("nav li a")].map((link) => [link.hash.slice(1), link]));
   const reading = new IntersectionObserver(
     (entries) => {
@@ -175,5 +197,5 @@
     },
     { rootMargin: "-15% 0px -75% 0px" },
   );
-  document.querySelectorAll("main > section").forEach((section) => reading.observe(section));
+  document.querySelectorAll("main section[id]").forEach((section) => reading.observe(section));
 })();
