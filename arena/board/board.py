@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +15,7 @@ from urllib.parse import parse_qsl, quote
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, Response, StreamingResponse
 
 from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError
@@ -41,6 +43,7 @@ class Board:
         key: who has it may ask.
         cookie: the name of the cookie that holds it; ports of one machine share their cookies.
         at_end: called when the server ends.
+        ending: set when the server is to end, so that streams end.
     """
 
     root: Path
@@ -48,6 +51,7 @@ class Board:
     cookie: str = "arena-board"
     at_end: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
     tabs: list[Tab] = field(default_factory=list)
+    ending: asyncio.Event = field(default_factory=asyncio.Event)
 
     @cached_property
     def templates(self) -> Environment:
@@ -94,6 +98,28 @@ class Board:
     def report(self, template: str, figures: Mapping[str, Figure], **content: Any) -> Response:
         """The page of a template of the report with these figures."""
         return self.page(template, shell="base.html", layout="", charts_json=script_json(figures), **content)
+
+    def stream(self, events: AsyncIterator[bytes]) -> Response:
+        """Server-sent events, until the page is closed or the server ends."""
+
+        async def until_the_end() -> AsyncIterator[bytes]:
+            ending = asyncio.ensure_future(self.ending.wait())
+            try:
+                while True:
+                    following = asyncio.ensure_future(anext(events, None))
+                    await asyncio.wait((following, ending), return_when=asyncio.FIRST_COMPLETED)
+                    if not following.done() or (event := following.result()) is None:
+                        break
+                    yield event
+            finally:
+                ending.cancel()
+                following.cancel()
+                with suppress(asyncio.CancelledError):
+                    await following
+                await events.aclose()  # type: ignore[attr-defined]
+
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        return StreamingResponse(until_the_end(), media_type="text/event-stream", headers=headers)
 
 
 def board_of(request: Request) -> Board:

@@ -7,8 +7,15 @@ from collections.abc import Callable
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from arena.errors import ConfigError
+
+if TYPE_CHECKING:
+    import uvicorn
+    from starlette.applications import Starlette
+
+    from arena.board.board import Board
 
 HOST = "127.0.0.1"
 PORT = 8000
@@ -30,8 +37,6 @@ def serve(folder: Path | str, *, port: int, say: Callable[[str], None], page: st
     if missing := [package for package in ("starlette", "uvicorn") if find_spec(package) is None]:
         command = "pip install 'mpi-policy-arena[board]'"
         raise ConfigError(f"the pages need the extra `board` ({', '.join(missing)} is missing): {command}")
-    import uvicorn
-
     from arena.board.app import application
     from arena.board.board import board_at
 
@@ -43,9 +48,25 @@ def serve(folder: Path | str, *, port: int, say: Callable[[str], None], page: st
         raise ConfigError(f"{why}; name another port, or 0 for any", path=option) from error
     port = listener.getsockname()[1]
     board.cookie = f"arena-board-{port}"
-    server = uvicorn.Server(
+    server = server_of(application(board), board)
+    say(f"http://{HOST}:{port}{page}?key={board.key} shows {folder}; Ctrl-C ends it")
+    with listener, suppress(KeyboardInterrupt):
+        server.run(sockets=[listener])
+    return 0
+
+
+def server_of(application: Starlette, board: Board) -> uvicorn.Server:
+    """The server of an application, whose streams end with it."""
+    import uvicorn
+
+    class Server(uvicorn.Server):
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            board.ending.set()
+            await super().shutdown(sockets)
+
+    return Server(
         uvicorn.Config(
-            application(board),
+            application,
             ws="none",
             log_config=None,
             access_log=False,
@@ -54,7 +75,3 @@ def serve(folder: Path | str, *, port: int, say: Callable[[str], None], page: st
             timeout_graceful_shutdown=_CLOSING_S,
         )
     )
-    say(f"http://{HOST}:{port}{page}?key={board.key} shows {folder}; Ctrl-C ends it")
-    with listener, suppress(KeyboardInterrupt):
-        server.run(sockets=[listener])
-    return 0

@@ -1,0 +1,154 @@
+// The page of a run: takes changes from the server, and draws charts over ticks, samples or wall time.
+import { dress } from "./board.js";
+
+const { arenaCharts: charts } = window;
+const home = document.getElementById("sections");
+const tools = document.getElementById("tools");
+let state = {};
+
+// What `difference` in arena/board/live.py has made.
+function patched(old, change) {
+  if ("=" in change) return change["="];
+  if ("~" in change) {
+    const [first, last, items] = change["~"];
+    return [...old.slice(0, first), ...items, ...old.slice(old.length - last)];
+  }
+  if ("#" in change) return old.map((one, place) => (place in change["#"] ? patched(one, change["#"][place]) : one));
+  const made = { ...old };
+  change["-"].forEach((key) => delete made[key]);
+  for (const [key, one] of Object.entries(change["&"])) made[key] = patched(made[key], one);
+  return made;
+}
+
+// Charts over ticks.
+
+const OVER_TIME = /^(learning|rewards|logged|evaluation|strengths)-|^lengths-\d+-time$/;
+const setting = () => ({
+  clock: tools.clock.value,
+  smoothing: Number(tools.smoothing.value),
+  logx: tools.logx.checked,
+  logy: tools.logy.checked,
+});
+
+function between(from, to, tick) {
+  if (tick <= 0 || !from.length) return 0;
+  let low = 0;
+  let high = from.length - 1;
+  if (tick >= from[high]) return to[high];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    from[middle] < tick ? (low = middle + 1) : (high = middle);
+  }
+  const [x, y] = low ? [from[low - 1], to[low - 1]] : [0, 0];
+  return from[low] > x ? y + ((to[low] - y) * (tick - x)) / (from[low] - x) : to[low];
+}
+
+// A policy's own samples, or those of all where it has none; the seconds of the run.
+function reading(policy, clock) {
+  const all = Object.entries(state.clocks ?? {});
+  const own = all.filter(([name, found]) => (policy ? name === policy : name) && found[clock]);
+  const timed = all.filter(([name, found]) => (name === "" || clock === "samples") && found[clock]);
+  const used = clock === "seconds" ? (timed.length ? timed : all.slice(0, 1)) : own.length ? own : timed;
+  return (tick) => used.reduce((sum, [, found]) => sum + between(found.ticks, found[clock], tick), 0);
+}
+
+function smooth(values, weight) {
+  let mean = null;
+  let share = 0;
+  return values.map((value) => {
+    if (value === null || value === undefined) return value;
+    mean = weight * (mean ?? 0) + (1 - weight) * value;
+    share = weight * share + (1 - weight);
+    return mean / share;
+  });
+}
+
+charts.view = (name, figure) => {
+  if (!OVER_TIME.test(name)) return figure;
+  const { clock, smoothing, logx, logy } = setting();
+  let data = figure.data;
+  let unit = [1, clock];
+  if (clock !== "ticks") {
+    data = data.map((trace) => ({ ...trace, x: trace.x.map(reading(trace.meta?.policy, clock)) }));
+    const last = data.reduce((most, trace) => trace.x.reduce((a, b) => Math.max(a, b), most), 0);
+    if (clock === "seconds") unit = last > 7200 ? [3600, "hours"] : last > 120 ? [60, "minutes"] : [1, "seconds"];
+    data = data.map((trace) => ({ ...trace, x: trace.x.map((x) => x / unit[0]) }));
+  }
+  if (smoothing) {
+    data = data.filter((trace) => !trace.fill).map((trace) => {
+      if (!/lines/.test(trace.mode ?? "")) return trace;
+      const { error_y: _, ...rest } = trace;
+      return { ...rest, y: smooth(trace.y, smoothing) };
+    });
+  }
+  const { xaxis = {}, yaxis = {}, ...layout } = figure.layout;
+  const { range, rangemode, ...free } = yaxis;
+  const title = xaxis.title?.text === "ticks" ? { ...xaxis.title, text: unit[1] } : xaxis.title;
+  const x = { ...xaxis, title, type: logx ? "log" : "linear", uirevision: `${clock}${unit[1]}${logx}` };
+  const y = { ...(logy ? free : yaxis), type: logy ? "log" : "linear", uirevision: `${logy}` };
+  return { data, layout: { ...layout, xaxis: x, yaxis: y } };
+};
+
+tools.addEventListener("input", () => charts.redraw());
+tools.addEventListener("submit", (event) => event.preventDefault());
+
+// Sections.
+
+const active = "a, button, summary, input, [tabindex]";
+function replace(section, html) {
+  const made = document.createElement("template");
+  made.innerHTML = html;
+  dress(made.content);
+  const open = [...section.querySelectorAll("details")].map((one) => one.open);
+  if (open.length) made.content.querySelectorAll("details").forEach((one, place) => (one.open = open[place] ?? one.open));
+  const drawn = new Map([...section.querySelectorAll("[data-chart]")].map((place) => [place.dataset.chart, place]));
+  const focus = [...section.querySelectorAll(active)].indexOf(document.activeElement);
+  const across = [...section.querySelectorAll(".scroll")].map((one) => one.scrollLeft);
+  for (const place of made.content.querySelectorAll("[data-chart]")) {
+    const before = drawn.get(place.dataset.chart);
+    if (before?.drawn && before.dataset.css === place.dataset.css) place.replaceWith(before);
+  }
+  section.replaceChildren(made.content);
+  charts.wire(section);
+  section.querySelectorAll(".scroll").forEach((one, place) => (one.scrollLeft = across[place] ?? 0));
+  if (focus >= 0) section.querySelectorAll(active)[focus]?.focus({ preventScroll: true });
+}
+
+function take({ all, change }) {
+  const before = state;
+  state = all ?? patched(state, change);
+  Object.assign(charts.figures, state.figures);
+  for (const name of Object.keys(charts.figures)) if (!(name in state.figures)) delete charts.figures[name];
+  for (const section of home.children) {
+    const html = state.sections?.[section.id] ?? "";
+    if (html !== (before.sections?.[section.id] ?? "")) replace(section, html);
+  }
+  const clocks = JSON.stringify(state.clocks) !== JSON.stringify(before.clocks) && tools.clock.value !== "ticks";
+  for (const [name, figure] of Object.entries(state.figures ?? {})) {
+    if (figure !== before.figures?.[name] || clocks) charts.redraw(name);
+  }
+  const share = state.share ?? 0;
+  const bar = document.getElementById("reading");
+  bar.hidden = share === 1 || Boolean(state.error);
+  bar.querySelector("progress").value = share;
+  const trouble = document.getElementById("trouble");
+  trouble.hidden = !state.error;
+  trouble.textContent = state.error;
+}
+
+// The stream rests while no one looks, so that many tabs do not wait for each other.
+const live = document.getElementById("live");
+let stream = null;
+function listen() {
+  if (document.hidden) {
+    stream?.close();
+    stream = null;
+  } else if (!stream) {
+    stream = new EventSource(home.dataset.events);
+    stream.onopen = () => (live.textContent = "live");
+    stream.onmessage = (event) => take(JSON.parse(event.data));
+    stream.onerror = () => (live.textContent = "not connected: the server has ended, or is busy");
+  }
+}
+document.addEventListener("visibilitychange", listen);
+listen();
