@@ -34,8 +34,10 @@ from arena.report.sections import Rated, page_data, rated
 SHARE = 0.02  # of a core; half of it for the ratings, which take longest
 SECTIONS = {name: title for name, title in CONTENTS.items() if name != "replays"}  # which the page Watch shows
 _EVERY_S, _RETRY_S, _KEPT_S, _SIGN_S = 1.0, 5.0, 20.0, 15.0
-_PART = 4_000_000  # bytes of episodes that are read at once
+_PART = 2_000_000  # bytes of episodes that are read at once
+_READING = 8  # times what the last page has cost, of processor time, before another one is made
 _CLOCK_POINTS = 200
+_OF_RATINGS = ("standings", "payoff", "meta-game")
 _SECTION = re.compile(r'<section id="([\w-]+)">(.*?)</section>', re.DOTALL)
 _log = logging.getLogger(__name__)
 
@@ -103,6 +105,7 @@ class _LiveRun:
         self._table: Rated | None = None
         self._table_stamp: Any = None
         self._table_at = self._page_at = 0.0
+        self._warm = False
 
     async def events(self, known: str) -> AsyncIterator[bytes]:
         """Server-sent events: first the whole state, then what has changed of it."""
@@ -132,11 +135,12 @@ class _LiveRun:
 
     def look(self) -> tuple[State, bytes] | None:
         """The new state and the change that leads to it; None: nothing has changed. Called by the thread that reads."""
-        began = time.thread_time()
+        began, aside = time.thread_time(), 0.0
         try:
             self._reader = self._reader or RunReader(self.folder)
             files = self._reader.look(most=_PART)
-            state, self.rest = self._state_of(files, self._reader.share), _EVERY_S
+            self.rest = _EVERY_S if self._reader.share == 1 else 0.0
+            state, aside = self._state_of(files, self._reader.share)
         except (ConfigError, OSError) as error:  # it may be mended
             self._reader = self._table = self._stamp = None
             gone = not self.folder.is_dir()
@@ -148,43 +152,41 @@ class _LiveRun:
         if state is None or state == self._made:
             return None
         change = msgspec.json.encode({"change": difference(self._made, state)})
+        whole = state.get("figures") is not self._made.get("figures")
         self._made = state
-        cost = time.thread_time() - began
-        if state["error"]:
-            return state, change
-        assert self._reader is not None
-        whole = self._reader.share == 1
-        self.rest = max(_EVERY_S, cost / (SHARE / 2)) if whole else 0.0
-        self._page_at = time.monotonic() + (0.0 if whole else 4 * cost)
+        cost = time.thread_time() - began - aside
+        if whole and not state["error"]:
+            if state["share"] == 1 and self._warm:  # the first page of a process costs more than others
+                self.rest = max(self.rest, cost / (SHARE / 2))
+            self._warm |= state["share"] == 1
+            self._page_at = time.thread_time() + _READING * cost
         return state, change
 
-    def _state_of(self, files: RunFiles, share: float) -> State | None:
-        """None: it is not yet time for another one, or it would be the same."""
+    def _state_of(self, files: RunFiles, share: float) -> tuple[State | None, float]:
+        """The state, None if it would be the same; and the seconds that ratings have cost."""
         journals, now = files.journals, time.monotonic()
         stamp = journals.sizes, journals.going, files.boundary, [*files.sources]
         aged = self._table_stamp != stamp
-        if share < 1:
-            self.rest = 0.0
-            if now < self._page_at:
-                return None
-        elif stamp == self._stamp and not (aged and now >= self._table_at):
-            return None
+        if share < 1 and time.thread_time() < self._page_at:
+            return {**self._made, "share": round(share, 2)}, 0.0
+        if share == 1 and stamp == self._stamp and not (aged and now >= self._table_at):
+            return None, 0.0
         self._stamp = stamp if share == 1 else None
-        if self._table is None or (share == 1 and aged and now >= self._table_at):
+        rating = 0.0
+        if share == 1 and aged and now >= self._table_at:
             began = time.thread_time()
-            self._table, self._table_stamp = rated(files), stamp if share == 1 else None
-            self._table_at = time.monotonic() + ((time.thread_time() - began) / (SHARE / 2) if share == 1 else 0.0)
-        data, colors = page_data(files, None, table=self._table), Colors(files.config)
+            self._table, self._table_stamp = rated(files), stamp
+            rating = time.thread_time() - began
+            self._table_at = time.monotonic() + (rating / (SHARE / 2) if self._warm else _EVERY_S)
+        data, colors = page_data(files, None, table=self._table or Rated(None, ())), Colors(files.config)
         content, drawn = shown(data, figures(data, colors))
         words = run_words(files, data, colors) | {"contents": SECTIONS}
         text = self._board.html("report.html", shell="sections.html", **content, **words)
-        return {
-            "sections": dict(_SECTION.findall(text)),
-            "figures": drawn,
-            "clocks": _clocks(files),
-            "share": share,
-            "error": "",
-        }
+        sections = dict(_SECTION.findall(text))
+        if self._table is None:  # nothing is rated before all is read
+            sections = {name: html for name, html in sections.items() if name not in _OF_RATINGS}
+        state = {"sections": sections, "figures": drawn, "clocks": _clocks(files), "share": share, "error": ""}
+        return state, rating
 
 
 def _clocks(files: RunFiles) -> dict[str, dict[str, list[float]]]:

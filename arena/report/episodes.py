@@ -27,7 +27,7 @@ Floats = NDArray[np.floating[Any]]
 Bools = NDArray[np.bool_]
 
 MOST_PARTS, _FEWEST_PARTS = 120, 8
-_AT_ONCE = 10_000  # episodes
+_AT_ONCE = 2_000  # episodes
 _MOST_CELLS = 1_000_000
 _OF_A_MATCH = 8  # numbers of a match in a part, on average
 _QUARTILES = 0.25, 0.75
@@ -125,6 +125,11 @@ class EpisodeRows:
         for column, of_players in zip(self._players, joined, strict=True):
             column.extend(of_players)
 
+    def expect(self, times: float) -> None:
+        """Makes room for so many times the episodes that are there, which saves copies."""
+        for column in (*self._rows, *self._players):
+            column.expected = int(times * column.size)
+
     def table(self) -> EpisodeTable:
         """The table of all episodes so far; ConfigError: one is there twice."""
         if self._places is not None:
@@ -152,12 +157,12 @@ def tabulate(episodes: Iterable[EpisodeRecord]) -> EpisodeTable:
 class _Column:
     """An array that grows at its end; what was read of it before stays as it was.
 
-    Whole numbers take 2 bytes each, and more when one needs more.
+    Whole numbers take 2 bytes each, and more when one needs more. `expected`: how many items there will be.
     """
 
     def __init__(self, kind: Any = np.int16, *width: int) -> None:
         self._values: NDArray[Any] = np.empty((1024, *width), kind)
-        self.size = 0
+        self.size = self.expected = 0
 
     def extend(self, values: NDArray[Any]) -> None:
         """Appends items, whole numbers not below 0."""
@@ -165,7 +170,7 @@ class _Column:
         if kind.kind == "i" and values.max(initial=0) > np.iinfo(kind).max:
             kind = np.promote_types(kind, np.min_scalar_type(-int(values.max())))
         if end > len(self._values) or kind != self._values.dtype:
-            grown = np.empty((end + end // 8, *self._values.shape[1:]), kind)
+            grown = np.empty((max(end + end // 8, self.expected), *self._values.shape[1:]), kind)
             grown[: self.size] = self._values[: self.size]
             self._values = grown
         self._values[self.size : end] = values

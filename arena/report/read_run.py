@@ -31,7 +31,7 @@ from arena.records.lock import is_locked
 from arena.records.metrics import EpisodeRecord
 from arena.report.episodes import EpisodeRows, EpisodeTable, UpdateRows
 
-_AT_ONCE = 10_000  # episodes
+_AT_ONCE = 2_000  # episodes
 _OTHER_VERSION = "the run folder is damaged, or of another version of the arena"
 
 T = TypeVar("T")
@@ -177,7 +177,9 @@ class RunReader:
                 self._rows.take(some)
                 self._games.read_also(some)
             table = self._rows.table()
-        self.share = 1.0 if stop == size else self._tails[folder.episodes].position / size
+        if (share := 1.0 if stop == size else self._tails[folder.episodes].position / size) < 1 and not self.share:
+            self._rows.expect(1.05 / share)
+        self.share = share
         self._updates.take(fresh(folder.metrics, lambda journal: journal.made(update_of)))
         found = RunFiles(
             folder=folder,

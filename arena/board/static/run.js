@@ -63,7 +63,16 @@ function smooth(values, weight) {
   });
 }
 
-charts.view = (name, figure) => {
+// The library writes powers of ten with styles of their own, which this page forbids.
+function withoutPowers({ data, layout }) {
+  const plain = Object.entries(layout).map(([key, value]) => {
+    return [key, value?.exponentformat === "power" ? { ...value, exponentformat: "e" } : value];
+  });
+  return { data, layout: Object.fromEntries(plain) };
+}
+
+charts.view = (name, given) => {
+  const figure = withoutPowers(given);
   if (!OVER_TIME.test(name)) return figure;
   const { clock, smoothing, logx, logy } = setting();
   let data = figure.data;

@@ -25,7 +25,7 @@ function make(tag, text = "", attributes = {}) {
   return element;
 }
 
-const plain = new Intl.NumberFormat("en", { maximumSignificantDigits: 3, notation: "compact" });
+const plain = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
 
 function ago(seconds) {
   if (seconds === null) return "";
