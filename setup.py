@@ -52,6 +52,7 @@ setup(
         "dev": [
             "coverage>=7.5",
             "httptools>=0.6.3",
+            "httpx>=0.27",
             "hypothesis>=6.100",
             "imageio-ffmpeg>=0.5",
             "jax>=0.4.36",
