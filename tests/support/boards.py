@@ -19,10 +19,11 @@ class Served:
     Attributes:
         home: its address without a key.
         key: which opens it.
+        folder: that it shows.
     """
 
-    def __init__(self, port: int, key: str) -> None:
-        self.home, self.key = f"http://{HOST}:{port}", key
+    def __init__(self, folder: Path, port: int, key: str) -> None:
+        self.folder, self.home, self.key = folder, f"http://{HOST}:{port}", key
 
     def address(self, page: str = "/") -> str:
         """The address of a page, with the key."""
@@ -40,7 +41,7 @@ def board(folder: Path) -> Iterator[Served]:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         try:
-            yield Served(port, found.key)
+            yield Served(folder, port, found.key)
         finally:
             server.should_exit = True
             thread.join()
