@@ -27,7 +27,7 @@ from arena.errors import ConfigError
 from arena.report.charts import figures
 from arena.report.colors import Colors
 from arena.report.learning import stride
-from arena.report.page import CONTENTS, run_words, shown
+from arena.report.page import CONTENTS, template_values, shown
 from arena.report.read_run import RunFiles, RunReader
 from arena.report.sections import Rated, page_data, rated
 
@@ -180,8 +180,8 @@ class _LiveRun:
             self._table_at = time.monotonic() + (rating / (SHARE / 2) if self._warm else _EVERY_S)
         data, colors = page_data(files, None, table=self._table or Rated(None, ())), Colors(files.config)
         content, drawn = shown(data, figures(data, colors))
-        words = run_words(files, data, colors) | {"contents": SECTIONS}
-        text = self._board.html("report.html", shell="sections.html", **content, **words)
+        values = template_values(files, data, colors) | {"contents": SECTIONS}
+        text = self._board.html("report.html", shell="sections.html", **content, **values)
         sections = dict(_SECTION.findall(text))
         if self._table is None:  # nothing is rated before all is read
             sections = {name: html for name, html in sections.items() if name not in _OF_RATINGS}

@@ -84,11 +84,11 @@ def page(files: RunFiles, *, replays: int = MOST_REPLAYS, episodes: Sequence[Pla
     """The HTML of a run, with at most so many replays, or with those of these episodes."""
     strips = replay_strips(files.folder, most=replays, episodes=episodes)
     data, colors = page_data(files, [strip.replay for strip in strips]), Colors(files.config)
-    words = run_words(files, data, colors)
-    return rendered("report.html", data, figures(data, colors), images=[strip.image for strip in strips], **words)
+    values = template_values(files, data, colors)
+    return rendered("report.html", data, figures(data, colors), images=[strip.image for strip in strips], **values)
 
 
-def run_words(files: RunFiles, data: PageData, colors: Colors) -> dict[str, Any]:
+def template_values(files: RunFiles, data: PageData, colors: Colors) -> dict[str, Any]:
     """What `report.html` needs beside the numbers of the page, its figures and the pictures of replays."""
     return {
         "contents": CONTENTS,
