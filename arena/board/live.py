@@ -27,7 +27,7 @@ from arena.errors import ConfigError
 from arena.report.charts import figures
 from arena.report.colors import Colors
 from arena.report.learning import stride
-from arena.report.page import CONTENTS, template_values, shown
+from arena.report.page import CONTENTS, shown, template_values
 from arena.report.read_run import RunFiles, RunReader
 from arena.report.sections import Rated, page_data, rated
 
