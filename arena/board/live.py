@@ -33,7 +33,7 @@ from arena.report.sections import Rated, page_data, rated
 
 SHARE = 0.02  # of a core; half of it for the ratings, which take longest
 SECTIONS = {name: title for name, title in CONTENTS.items() if name != "replays"}  # which the page Watch shows
-_EVERY_S, _RETRY_S, _KEPT_S, _SIGN_S = 1.0, 5.0, 20.0, 15.0
+_EVERY_S, _RETRY_S, _KEPT_S, _SIGN_S = 1.0, 5.0, 60.0, 15.0
 _PART = 2_000_000  # bytes of episodes that are read at once
 _READING = 8  # times what the last page has cost, of processor time, before another one is made
 _CLOCK_POINTS = 200
