@@ -34,11 +34,13 @@ from arena.records import boundary
 from arena.records.folder import RunFolder
 from arena.records.formats import Boundary, Terms
 from arena.records.lock import RunLock
+from arena.records.metrics import EpisodeRecord, SeatRecord, UpdateRecord
 from arena.report import page as report_page
 from arena.report.charts import figures
 from arena.report.colors import Colors
 from arena.report.comparison import compared, estimate, write_comparison
-from arena.report.episodes import curve
+from arena.report.episodes import MOST_PARTS, EpisodeRows, UpdateRows, curve, edges_for
+from arena.report.learning import MOST_POINTS, logged_values
 from arena.report.lineage import Lineage
 from arena.report.numbers import FORMS, THIN
 from arena.report.page import CONTENTS, page, write_report
@@ -287,6 +289,45 @@ def test_standings_as_json_have_the_payoffs_and_measures_of_the_page(
         (row["player"], *([*row[name]] for name in ("nash", "skill", "alpha_rank"))) for row in page["meta"]
     ]
     assert all(low <= value <= high for _, *found in measured for value, low, high in found)
+
+
+def test_parts_of_a_curve_stay_while_a_run_goes_on() -> None:
+    before = edges_for(1, numbers=1)
+    for last in range(50, 40_000, 37):
+        edges = edges_for(last, numbers=last // 3, matches=2)
+        width, rest = edges[1], edges[-1] - edges[-2]
+        assert edges[0] == 0 and edges[-1] == last and len(edges) <= MOST_PARTS + 1
+        assert f"{width:e}"[0] in "125" and f"{width:e}"[2:8] == "000000"
+        assert 0.5 * width <= rest <= 1.5 * width
+        if before[1] == width:
+            assert (edges[: len(before) - 1] == before[:-1]).all()
+        before = edges
+
+
+def test_points_of_a_logged_value_stay_while_a_run_goes_on(own: RunFolder) -> None:
+    updates, shown = UpdateRows(), list[float]()
+    for tick in range(2000):
+        updates.take([UpdateRecord("p0", tick, tick, tick, 0.0, {"loss": tick % 7})])
+        if tick % 50 == 0:
+            found = logged_values(updates)["loss"]["p0"]
+            assert len(found.ticks) <= MOST_POINTS and found.ticks[-1] == tick
+            assert found.ticks[: len(shown) - 1] == shown[:-1] or len(found.ticks) < len(shown)
+            shown = found.ticks
+    step = 2000 // len(shown)
+    means = [float(np.mean([tick % 7 for tick in range(begin, begin + 16)])) for begin in range(0, 1936, 16)]
+    assert logged_values(updates)["loss"]["p0"].values[: len(means)] == pytest.approx(means) and step == 16
+
+
+def test_columns_of_episodes_hold_numbers_of_any_size() -> None:
+    seats = (SeatRecord("a", (0,), 1.5, "win"), SeatRecord("b", (1, 2), None, "loss"))
+    ticks = [1, 40_000, 5_000_000_000, 2**53 - 1]
+    rows = EpisodeRows()
+    for number, tick in enumerate(ticks):
+        rows.take([EpisodeRecord(number * 70_000, 3, "e", 0, number, tick, tick, True, False, seats)])
+    table = rows.table()
+    assert table.tick.tolist() == table.length.tolist() == ticks
+    assert table.round.tolist() == [number * 70_000 for number in range(4)]
+    assert table.appearances.returns[::2].tolist() == [1.5] * 4 and np.isnan(table.appearances.returns[1::2]).all()
 
 
 def test_a_curve_is_the_mean_of_equal_parts_with_a_band_over_matches() -> None:

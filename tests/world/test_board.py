@@ -222,17 +222,19 @@ def test_bad_ports_and_folders_are_told(served: Served, runs: Path, capsys: pyte
     port = served.home.rpartition(":")[2]
     assert main(["board", str(runs), "--port", port]) == 2
     assert f"127.0.0.1:{port} cannot be served: Address already in use" in capsys.readouterr().err
+    assert main(["report", str(runs / "one"), "--serve", port]) == 2
+    assert f"--serve: 127.0.0.1:{port} cannot be served" in capsys.readouterr().err
     assert main(["board", str(runs / "none")]) == 2
     assert "no folder of runs: it does not exist" in capsys.readouterr().err
 
 
 def test_ctrl_c_ends_the_command_while_pages_are_open(runs: Path) -> None:
-    process = start([*ARENA, "board", str(runs), "--port", "0"], runs)
+    process = start([*ARENA, "report", str(runs / "one"), "--serve", "0"], runs)
     assert process.stdout is not None
     address = process.stdout.readline().split()[0]
     with httpx.Client(follow_redirects=True, timeout=600) as client:
-        client.get(address)
-        with client.stream("GET", address.partition("/?")[0] + "/run-events/one") as answer:
+        assert "/run-events/one" in client.get(address).text
+        with client.stream("GET", address.partition("/run/")[0] + "/run-events/one") as answer:
             next(answer.iter_lines())
             process.send_signal(signal.SIGINT)
             out, err = process.communicate(timeout=600)
