@@ -241,7 +241,7 @@ class _Tail:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self.position = self._lines = self._unfinished = 0
+        self.position = self._lines = self._unfinished = self._stop = 0
 
     def fresh(self, read: Callable[[JournalReader], Iterator[T]], stop: int) -> Iterator[T]:
         """The further whole lines."""
@@ -250,10 +250,12 @@ class _Tail:
             self._lines += 1
             self.position = journal.position
             yield line
-        self._unfinished = journal.unfinished
+        self._unfinished, self._stop = journal.unfinished, stop
 
     def source(self, sizes: Mapping[Path, int]) -> Source:
-        return Source(self._path.name, sizes.get(self._path, 0), self._lines, self._unfinished)
+        size = sizes.get(self._path, 0)
+        rest = self._unfinished if self._stop == size else 0  # a line at which the reading rests is whole
+        return Source(self._path.name, size, self._lines, rest)
 
 
 class _Documents:

@@ -140,6 +140,7 @@ def test_a_run_is_read_on_as_if_it_were_read_whole(tmp_path: Path) -> None:
     while slowly.share < 1:
         files = slowly.look(most=9000)
         shares.append(slowly.share)
+        assert not any(source.unfinished for source in files.sources)
     assert len(shares) > 3 and shares == sorted(shares)
     assert page_data(files) == page_data(expected)
 
