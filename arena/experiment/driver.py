@@ -42,6 +42,7 @@ from arena.experiment.scheduler import (
     Scheduler,
     Start,
     State,
+    StopRequested,
     StopTrial,
     TimePassed,
     TrialAdded,
@@ -176,6 +177,9 @@ class Driver:
                 if trial.digest not in numbers:
                     self._put_on_record(fresh, trial)
                     fresh += 1
+        for number, kind in self.folder.requested():
+            if number in self.records:  # what was asked of an earlier driver
+                self.folder.request_path(number, kind).unlink(missing_ok=True)
         for record in self.records.values():
             self._follow(record)
             self._results[record.number].look()
@@ -287,6 +291,7 @@ class Driver:
             if time.monotonic() - looked >= _LOOK_SECONDS:
                 looked = time.monotonic()
                 self._look()
+                self._take_requests()
                 self._handle(TimePassed())
             if (following := self._scheduler.first_waiting) is not None:
                 self._write_config(following)  # now, while others play: a small trial takes 300 ms, the disk 5 to 20
@@ -306,6 +311,16 @@ class Driver:
             write_table(self.folder, self.plan.trials.labels, rows)
             write_best(self.folder, self.plan.file.config, rows)
             self._stale = False
+
+    def _take_requests(self) -> None:
+        """Stops and prunes the trials for which somebody has left a request."""
+        for number, kind in self.folder.requested():
+            record = self.records.get(number)
+            if record is None or number in self._delayed:  # another process runs it, or it starts now
+                continue
+            self.folder.request_path(number, kind).unlink(missing_ok=True)
+            if record.wanted and not record.state.is_over:
+                self._handle(StopRequested(number) if kind == "stop" else PruneRequested(number, "pruned by request"))
 
     def _take_results(self, number: int) -> bool:
         """Reads a trial's new results, and returns whether the pruner wants it to end for them."""

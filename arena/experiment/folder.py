@@ -5,6 +5,7 @@ configs/0003.yaml  the resolved configuration of a trial, written before it star
 trials/0003_.../   its run folder
 states/0003.jsonl  `StateLine`, a line per change of its state
 logs/0003.log      what its commands have printed
+requests/0003.stop an empty file: the process that runs trial 3 is asked to stop it; or `.prune`
 trials.csv         a row per trial
 best.json          the best combination and trial
 """
@@ -19,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias, cast
 
 import msgspec
 
@@ -39,9 +40,15 @@ DIGITS = 4
 BEGINNING = "lock.beginning"
 """The lock of the processes that run trials alone, which hold `lock` together, while one begins the experiment."""
 _NAME = re.compile(r"([0-9]{4,})\.jsonl")
-_FILES = ("experiment.yaml", "configs", "states", "logs", "trials.csv", "best.json", "requeue", "report.html")
+_REQUEST = re.compile(r"([0-9]{4,})\.(stop|prune)")
+_FOLDERS = ("configs", "states", "logs", "requests")
+_FILES = (*_FOLDERS, "experiment.yaml", "trials.csv", "best.json", "requeue", "report.html")
 _NAMES: Names = {**dict.fromkeys((*_FILES, "lock", "checksums", BEGINNING)), "trials": {"*": RUN_NAMES}}
 _ATTEMPTS, _PAUSE_SECONDS = 20, 0.01  # to lock a trial
+
+
+RequestKind: TypeAlias = Literal["stop", "prune"]
+"""`stop`: the trial saves and ends, until the experiment is resumed; `prune`: for good."""
 
 
 class StateLine(msgspec.Struct, omit_defaults=True):
@@ -120,6 +127,7 @@ class ExperimentFolder:
         self.trials = self.path / "trials"
         self.states = self.path / "states"
         self.logs = self.path / "logs"
+        self.requests = self.path / "requests"
         self.table = self.path / "trials.csv"
         self.best = self.path / "best.json"
         self.requeue = self.path / "requeue"
@@ -149,7 +157,7 @@ class ExperimentFolder:
             return True
         if not self.path.is_dir() or self.config.exists():
             return False
-        known = {"configs", "trials", "states", "logs", "lock", BEGINNING, part_of(self.config).name}
+        known = {*_FOLDERS, "trials", "lock", BEGINNING, part_of(self.config).name}
         entries = [*self.path.iterdir()]
         folders = [entry for entry in entries if entry.is_dir()]
         return {entry.name for entry in entries} <= known and not any(any(entry.iterdir()) for entry in folders)
@@ -178,7 +186,7 @@ class ExperimentFolder:
         refuse_links(self.path, _NAMES)
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            for part in (self.path, self.configs, self.trials, self.states, self.logs):
+            for part in (self.path, self.configs, self.trials, self.states, self.logs, self.requests):
                 make_folder(part)
         except OSError as error:
             raise ConfigError(f"the folder cannot be made: {error.strerror or error}", source=str(self.path)) from error
@@ -210,6 +218,15 @@ class ExperimentFolder:
     def run_folder(self, record: Record) -> RunFolder:
         """The run folder of a trial."""
         return RunFolder(self.trials / plain_name(record.folder))
+
+    def request_path(self, trial: int, kind: RequestKind) -> Path:
+        """The file by which the process that runs a trial is asked to stop or to prune it."""
+        return self.requests / f"{trial:0{DIGITS}d}.{kind}"
+
+    def requested(self) -> list[tuple[int, RequestKind]]:
+        """What is asked for and was not seen yet, by trial."""
+        names = sorted(os.listdir(self.requests)) if self.requests.is_dir() else []
+        return [(int(found[1]), cast("RequestKind", found[2])) for name in names if (found := _REQUEST.fullmatch(name))]
 
     def folder_name(self, trial: int, tag: str) -> str:
         """The name of a trial's run folder."""

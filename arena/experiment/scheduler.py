@@ -24,6 +24,7 @@ from arena.experiment.slots import Place, Slots
 
 SAVING_SECONDS = 40.0
 """For a trial that was asked to end; it gives itself 30 s to save and 5 s to end its processes."""
+_STOPPED = "stopped; --resume goes on with it"
 _SIGNALS = {number.value: number.name for number in signal.Signals}
 
 
@@ -66,7 +67,14 @@ class TrialEnded(NamedTuple):
 
 
 class PruneRequested(NamedTuple):
-    """A trial that runs is no longer worth its time."""
+    """A trial is no longer worth its time: it saves, ends, and is over."""
+
+    trial: int
+    why: str = "pruned"
+
+
+class StopRequested(NamedTuple):
+    """A trial is to save and to end, until the experiment is resumed."""
 
     trial: int
 
@@ -81,7 +89,7 @@ class TimePassed(NamedTuple):
     """Nothing has happened but time."""
 
 
-Event = TrialAdded | TrialEnded | PruneRequested | EndRequested | TimePassed
+Event = TrialAdded | TrialEnded | PruneRequested | StopRequested | EndRequested | TimePassed
 
 
 # instructions
@@ -129,7 +137,8 @@ class _Task:
     attempt: int
     place: Place | None = None
     deadline: float | None = None  # until which it has time to save; None: it was not asked
-    pruned: bool = False  # asked, because it is no longer worth its time
+    held: bool = False  # asked to end alone, and not to be started again
+    pruned: str = ""  # why it is no longer worth its time; empty: it is
     killed: str = ""  # why; empty: it was not
 
 
@@ -181,11 +190,16 @@ class Scheduler:
                     insort(self._waiting, trial)
             case TrialEnded():
                 found += self._ended(self._tasks[event.trial], event)
-            case PruneRequested(trial):
-                task = self._tasks[trial]
-                if trial in self._running and task.deadline is None:
-                    task.pruned, task.deadline = True, now + SAVING_SECONDS
-                    found.append(StopTrial(trial))
+            case PruneRequested() | StopRequested():
+                task = self._tasks[event.trial]
+                pruned = event.why if isinstance(event, PruneRequested) else ""
+                if task.number in self._running and task.deadline is None:
+                    task.held, task.pruned, task.deadline = True, pruned, now + SAVING_SECONDS
+                    found.append(StopTrial(task.number))
+                elif task.number in self._waiting:
+                    self._waiting.remove(task.number)
+                    state = State.PRUNED if pruned else State.PAUSED
+                    found.append(Note(task.number, state, task.attempt, why=pruned or _STOPPED))
             case EndRequested() | TimePassed():
                 self._ending |= isinstance(event, EndRequested)
                 at_once = isinstance(event, EndRequested) and event.at_once
@@ -205,7 +219,8 @@ class Scheduler:
             self._slots.give_back(task.place)
         state, why = State.TERMINATED, ""
         if event.exit == 0 and event.saved:
-            state, why = (State.PRUNED, "pruned") if task.pruned else (State.PAUSED, "asked to end")
+            state = State.PRUNED if task.pruned else State.PAUSED
+            why = task.pruned or (_STOPPED if task.held else "asked to end")
         elif event.exit != 0 and task.killed:
             state, why = (State.PRUNED if task.pruned else State.PAUSED), task.killed
         elif event.exit == MISTAKE:
@@ -214,12 +229,14 @@ class Scheduler:
             state = State.PENDING if task.attempt <= self._retries else State.ERROR
             killer = f"killed by {_SIGNALS.get(-event.exit, f'signal {-event.exit}')}"
             why = event.why or (f"exit {event.exit}" if event.exit > 0 else killer)
+            if state is State.PENDING and task.held:
+                state = State.PRUNED if task.pruned else State.PAUSED
         again = state is State.PENDING
         self._errors += state is State.ERROR
         task.attempt += again and event.exit != 0
-        task.place, task.deadline, task.pruned, task.killed = None, None, False, ""
-        if again or (state is State.PAUSED and not self._ending):
+        if again or (state is State.PAUSED and not self._ending and not task.held):
             insort(self._waiting, task.number)
+        task.place, task.deadline, task.held, task.pruned, task.killed = None, None, False, "", ""
         return [Note(task.number, state, task.attempt, event.exit, why)]
 
     def _start(self) -> Iterator[Instruction]:

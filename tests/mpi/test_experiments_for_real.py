@@ -321,3 +321,21 @@ def test_unpromising_trial_is_pruned(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert outcomes[0]["states"] == {"terminated": 2, "pruned": 1}
     assert outcomes[0]["trials"][2]["ticks"] < 1000
     assert outcomes[0] == outcomes[1]
+
+
+def test_trials_are_stopped_and_pruned_by_request(tmp_path: Path) -> None:
+    data, folder = sweep(3, 7, 9, ticks=200, every=200, seconds=0.01) | {"at_once": 1}, ExperimentFolder(tmp_path / "e")
+    process = start([*ARENA, "experiment", write(tmp_path, data), "--run-dir", "e"], tmp_path)
+    wait_for(lambda: plays(folder.path))
+    folder.request_path(0, "stop").touch()  # it runs
+    folder.request_path(2, "prune").touch()  # it waits
+    assert finish(process).code == 0
+    assert states_of(folder.path) == ["paused", "terminated", "pruned"]
+    assert [record.last.why for record in folder.read()] == [
+        "stopped; --resume goes on with it",
+        "",
+        "pruned by request",
+    ]
+    folder.request_path(1, "prune").touch()  # of an experiment that is over: forgotten
+    assert experiment(tmp_path, data, "e", "--resume") == 0
+    assert states_of(folder.path) == ["terminated", "terminated", "pruned"] and folder.requested() == []

@@ -21,6 +21,7 @@ from arena.experiment.scheduler import (
     Scheduler,
     Start,
     State,
+    StopRequested,
     StopTrial,
     TimePassed,
     TrialAdded,
@@ -121,6 +122,23 @@ def test_a_pruned_trial_is_asked_to_save_and_frees_its_slot() -> None:
     assert notes(found)[0] == (0, State.PRUNED) and starts(found) == [1]
 
 
+@pytest.mark.parametrize(
+    ("request_", "state"), [(StopRequested, State.PAUSED), (PruneRequested, State.PRUNED)], ids=["stop", "prune"]
+)
+def test_one_trial_is_ended_by_request_whether_it_runs_or_waits(request_: type[Any], state: State) -> None:
+    machine = scheduler(1, retries=1)
+    add(machine, 4)
+    assert notes(machine.handle(request_(2), 1.0)) == [(2, state)], "it had not begun"
+    assert machine.handle(request_(0), 1.0) == [StopTrial(0)]
+    found = machine.handle(TrialEnded(0, 0, saved=True), 2.0)
+    assert notes(found) == [(0, state)] and starts(found) == [1]
+    machine.handle(request_(1), 3.0)
+    found = machine.handle(TrialEnded(1, 1), 4.0)  # it fails while it saves
+    assert notes(found) == [(1, state)] and starts(found) == [3]
+    machine.handle(TrialEnded(3, 0), 5.0)
+    assert machine.is_over and machine.handle(TimePassed(), 6.0) == []
+
+
 def test_trial_ended_by_another_user_is_continued() -> None:
     machine = scheduler(1)
     add(machine, 1)
@@ -149,6 +167,7 @@ def test_random_events_keep_slots_states_and_attempts_consistent(seed: int) -> N
     states: dict[int, State] = {}
     failures: Counter[int] = Counter()
     asked: set[int] = set()
+    stopped: set[int] = set()
     ending = False
     waiting: list[Event] = [TrialAdded(trial, size) for trial, size in enumerate(sizes)]
     for _ in range(3000):
@@ -160,6 +179,10 @@ def test_random_events_keep_slots_states_and_attempts_consistent(seed: int) -> N
             event = TrialEnded(trial, code, saved=code == 0 and trial in asked and rng.random() < 0.8)
         elif held and rng.random() < 0.3:
             event = PruneRequested(rng.choice(sorted(held)))
+        elif rng.random() < 0.05:
+            trial = rng.randrange(20)
+            event = rng.choice([PruneRequested(trial), StopRequested(trial)])
+            stopped |= {trial} if isinstance(event, StopRequested) else set()
         elif rng.random() < 0.01:
             event, ending = EndRequested(), True
         else:
@@ -191,7 +214,9 @@ def test_random_events_keep_slots_states_and_attempts_consistent(seed: int) -> N
     assert machine.is_over and not held
     assert all(number <= retries + 1 for number in failures.values())
     if not ending:
-        assert all(states[trial].is_over for trial in range(20))
+        assert all(
+            states[trial].is_over or (states[trial], trial in stopped) == (State.PAUSED, True) for trial in range(20)
+        )
 
 
 # slots
