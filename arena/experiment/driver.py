@@ -23,6 +23,7 @@ from arena.experiment.config import experiment_yaml
 from arena.experiment.display import ExperimentDisplay
 from arena.experiment.folder import (
     BEGINNING,
+    REQUEST_KINDS,
     ExperimentFolder,
     Record,
     StateLine,
@@ -318,9 +319,12 @@ class Driver:
             record = self.records.get(number)
             if record is None or number in self._delayed:  # another process runs it, or it starts now
                 continue
-            self.folder.request_path(number, kind).unlink(missing_ok=True)
-            if record.wanted and not record.state.is_over:
-                self._handle(StopRequested(number) if kind == "stop" else PruneRequested(number, "pruned by request"))
+            if record.wanted and not record.state.is_over and kind == "stop":
+                self._handle(StopRequested(number))
+            elif record.wanted and not record.state.is_over:
+                self._handle(PruneRequested(number, "pruned by request"))
+            else:
+                self.folder.request_path(number, kind).unlink(missing_ok=True)
 
     def _take_results(self, number: int) -> bool:
         """Reads a trial's new results, and returns whether the pruner wants it to end for them."""
@@ -392,6 +396,8 @@ class Driver:
         tick, seconds = newest_tick(self.folder.run_folder(record)), self._seconds.pop(note.trial, None)
         line = StateLine(now(), note.state, note.attempt, note.exit, tick, note.why, order=order, seconds=seconds)
         self._write(record, line)
+        for kind in REQUEST_KINDS:  # what was asked for is done, or came too late
+            self.folder.request_path(note.trial, kind).unlink(missing_ok=True)
         if note.state.is_over:
             self._end_pruning(record)
         value = self._value(record.number)

@@ -48,6 +48,7 @@ _ATTEMPTS, _PAUSE_SECONDS = 20, 0.01  # to lock a trial
 
 
 RequestKind: TypeAlias = Literal["stop", "prune"]
+REQUEST_KINDS: tuple[RequestKind, ...] = ("stop", "prune")
 """`stop`: the trial saves and ends, until the experiment is resumed; `prune`: for good."""
 
 

@@ -137,7 +137,7 @@ class _Task:
     attempt: int
     place: Place | None = None
     deadline: float | None = None  # until which it has time to save; None: it was not asked
-    held: bool = False  # asked to end alone, and not to be started again
+    held: bool = False  # asked to end, it alone; if it is paused, it does not wait for slots
     pruned: str = ""  # why it is no longer worth its time; empty: it is
     killed: str = ""  # why; empty: it was not
 
@@ -196,9 +196,9 @@ class Scheduler:
                 if task.number in self._running and task.deadline is None:
                     task.held, task.pruned, task.deadline = True, pruned, now + SAVING_SECONDS
                     found.append(StopTrial(task.number))
-                elif task.number in self._waiting:
-                    self._waiting.remove(task.number)
-                    state = State.PRUNED if pruned else State.PAUSED
+                elif task.number in self._waiting or (task.held and task.number not in self._running and pruned):
+                    self._waiting = [number for number in self._waiting if number != task.number]
+                    task.held, state = not pruned, State.PRUNED if pruned else State.PAUSED
                     found.append(Note(task.number, state, task.attempt, why=pruned or _STOPPED))
             case EndRequested() | TimePassed():
                 self._ending |= isinstance(event, EndRequested)
@@ -236,7 +236,8 @@ class Scheduler:
         task.attempt += again and event.exit != 0
         if again or (state is State.PAUSED and not self._ending and not task.held):
             insort(self._waiting, task.number)
-        task.place, task.deadline, task.held, task.pruned, task.killed = None, None, False, "", ""
+        task.place, task.deadline, task.pruned, task.killed = None, None, "", ""
+        task.held &= state is State.PAUSED
         return [Note(task.number, state, task.attempt, event.exit, why)]
 
     def _start(self) -> Iterator[Instruction]:
