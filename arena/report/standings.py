@@ -20,7 +20,7 @@ from arena.league.ratings.ratings import Interval, Ratings, fit
 from arena.league.ratings.standings import CutGamesBias, Narrow, curtailed, narrow_leader, populations_of, tables
 from arena.league.read_results import ResultSet
 from arena.league.timeline import PolicyReset, Timeline
-from arena.league.tournament import Rule, table
+from arena.league.tournament import OpenPair, Rule, table
 from arena.report.colors import Colors
 from arena.roles.status import planned_ticks
 
@@ -54,6 +54,7 @@ class Cell(msgspec.Struct, frozen=True):
     low: float
     high: float
     games: int
+    points: float  # of the row's player, a draw counting one half
 
 
 class Matrix(msgspec.Struct, frozen=True):
@@ -76,6 +77,7 @@ class Order(msgspec.Struct, frozen=True):
     contradicting: int
     unmet: list[tuple[str, str]]  # the first few of the `not_met` pairs that have not met in a game that counts
     not_met: int
+    undecided: list[OpenPair]  # the neighbors that keep the order from being decided
 
 
 class StrengthCurve(msgspec.Struct, frozen=True):
@@ -148,14 +150,9 @@ def standings(
     drawn = curves(timeline, [{row.player: row.elo for row in mine} for mine in tables_of(found)])
     scales = {row.player: row.scale for row in found}
     learns = planned_ticks(config) is not None
-    size = range(len(shown))
-    cells = [
-        [
-            Cell(float(scores.mean[i, j]), float(scores.low[i, j]), float(scores.high[i, j]), int(scores.games[i, j]))
-            for j in size
-        ]
-        for i in size
-    ]
+    names = range(len(shown))
+    numbers = scores.mean, scores.low, scores.high, scores.games, scores.points
+    cells = [[Cell(*(matrix[i, j].item() for matrix in numbers)) for j in names] for i in names]
     order = None
     if rule is not None:  # in a tournament, whose configuration is that of its first batch, all policies play
         names = [*config.policies] if config.league is None else players(config)
@@ -168,6 +165,7 @@ def standings(
             contradicting=len(decided.contradictions),
             unmet=[*decided.unmet[:_MOST_PAIRS]],
             not_met=len(decided.unmet),
+            undecided=decided.undecided,
         )
     terms = rule or DecidedConfig()
     return Standings(

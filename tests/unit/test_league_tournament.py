@@ -71,6 +71,22 @@ def test_table_marks_undecided_neighbors() -> None:
     assert [(row.rank, row.score.games) for row in found.rows] == [(1, 139), (2, 139), (3, 200)]
 
 
+@pytest.mark.parametrize("share", [0.6, 0.55])
+def test_so_many_more_games_as_said_settle_a_pair(share: float) -> None:
+    def after(games: int) -> Table:
+        results, won = Results(), round(games * share)
+        results.add_score(("a",), ("b",), Score(wins=won, losses=games - won))
+        for name in "ab":
+            results.add_score((name,), ("c",), Score(wins=200, losses=20))
+        return table(results, ["a", "b", "c"], RULE._replace(elo=20))
+
+    (needed, settled), (pair,) = after(100).games_left, after(100).undecided
+    assert (pair.upper, pair.lower, pair.games_left) == ("a", "b", needed) and settled == 0
+    assert after(100 + needed // 2).games_left[0] == pytest.approx(needed / 2, rel=0.5)
+    assert after(100 + needed).games_left[0] <= needed / 5
+    assert after(100 + 2 * needed).undecided == []
+
+
 @pytest.mark.parametrize(
     ("probabilities", "listed"),
     [((0.21, 0.07, 0.01, 0.04), "ABD"), ((0.4, 0.5, 0.1, 0.0), "ABC"), ((0.01, 0.31, 0.01, 0.01), "B")],

@@ -28,7 +28,7 @@ from arena.league.ratings.intervals import of_share
 from arena.league.ratings.ranking import decided
 from arena.league.ratings.ratings import fit
 from arena.league.read_results import read
-from arena.league.tournament import write_terms
+from arena.league.tournament import Rule, table, write_terms
 from arena.plan.plan import UNBOUNDED_TICKS
 from arena.records import boundary
 from arena.records.folder import RunFolder
@@ -247,6 +247,8 @@ def test_page_shows_whether_a_tournaments_order_is_decided(own: RunFolder, text:
     shown = re.sub("<[^>]+>", "", page(read_run(own.path)))
     words = "The order of all players is not decided, at an error of 0.10; differences below 20"
     assert words in shown.replace(THIN, "")
+    found = table(read(own).results, ["p0", "p1", "p2"], Rule(0, error=0.1, elo=20)).undecided
+    assert order["undecided"] == found and found[0].games_left > 0
 
 
 def test_payoffs_equal_the_scores_of_the_pairs(league: RunFolder, told: Any) -> None:
@@ -254,7 +256,11 @@ def test_payoffs_equal_the_scores_of_the_pairs(league: RunFolder, told: Any) -> 
     for i, row in enumerate(matrix["players"]):
         for j, column in enumerate(matrix["players"]):
             if i != j:
-                assert matrix["cells"][i][j]["games"] == results.between(row, column).games
+                between = results.between(row, column)
+                assert (matrix["cells"][i][j]["games"], matrix["cells"][i][j]["points"]) == (
+                    between.games,
+                    between.points,
+                )
                 assert matrix["cells"][i][j]["score"] == pytest.approx(1 - matrix["cells"][j][i]["score"])
 
 

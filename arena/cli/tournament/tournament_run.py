@@ -165,7 +165,10 @@ class TournamentRun(RunCommand):
                     "alike": alike(run),
                     "contradictions": [pair._asdict() for pair in found.contradictions],
                     "unmet": found.unmet,
-                    "neighbors": [{**doubt._asdict(), "open": doubt in found.open} for doubt in found.doubts],
+                    "neighbors": [
+                        {**doubt._asdict(), "open": doubt in found.open, "games_left": games}
+                        for doubt, games in zip(found.doubts, found.games_left, strict=True)
+                    ],
                     "run_dir": str(run.path),
                 },
                 indent=2,
@@ -310,7 +313,10 @@ def verdict_lines(found: Table, rule: Rule, played: int) -> list[str]:
         return [f"the order is decided after {games}, at an error of {rule.error:g}, {what}", *equal]
     if found.contradictions:
         return [f"the order is not decided after {games}: those of {_contradicting(found)} contradict it", *equal]
-    pairs = [f"{doubt.upper} and {doubt.lower} ({percent(doubt.probability, 1)})" for doubt in found.open]
+    pairs = []
+    for pair in found.undecided:
+        more = f", about {pluralize(pair.games_left, 'more game')}" if pair.games_left else ""
+        pairs.append(f"{pair.upper} and {pair.lower} ({percent(pair.probability, 1)}{more})")
     together = ", together more than the error" if len(pairs) > 1 else ""
     return [
         f"the order is not decided after {games}, at an error of {rule.error:g}, {what}; open, with the probability "

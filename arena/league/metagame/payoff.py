@@ -36,6 +36,7 @@ class Payoff(NamedTuple):
     low: Array  # float64 [P, P], where the 95 % interval begins
     high: Array  # float64 [P, P], where it ends
     games: NDArray[np.int64]  # [P, P]
+    points: Array  # float64 [P, P], of the row's player
     weights: Array  # float64 [P, P, 3], of the Dirichlet posterior of a win, a draw and a loss
 
     def sample(self, rng: np.random.Generator, n: int) -> Array:
@@ -63,7 +64,8 @@ def payoff(results: Results | Timeline, players: Sequence[str]) -> Payoff:
     high = 1 - low.T  # one player's gain is the other's loss
     for matrix in (mean, low, high):
         np.fill_diagonal(matrix, 0.5)
-    return Payoff(tuple(players), mean, low, high, counts.sum(axis=-1).round().astype(np.int64), weights)
+    points = counts[..., 0] + counts[..., 1] / 2
+    return Payoff(tuple(players), mean, low, high, counts.sum(axis=-1).round().astype(np.int64), points, weights)
 
 
 def posterior(results: Results | Timeline, player: str, others: Sequence[str]) -> Array:

@@ -31,6 +31,7 @@ Places: TypeAlias = NDArray[np.intp]
 
 RESOLUTION = 20.0  # Elo
 _SAME = (0.1 / davidson.ELO) ** 2  # the least variance of a difference
+_LEAST = 1e-9  # growth of a ratio per game
 _WEIGHED = 2**26  # pairs to play times pairs of neighbors, at most, in one choice
 _AT_ONCE = 2**20  # of these, in one array
 
@@ -118,6 +119,19 @@ class Standings:
         equal_ratios = self._equal_ratios.max(axis=0)
         numbers = _doubts(self._ratios, equal_ratios).tolist(), (equal_ratios > self._ratios).tolist()
         return [OrderUncertainty(*found) for found in zip(self.order, self.order[1:], *numbers, strict=False)]
+
+    def games_left(self, error: float) -> list[int]:
+        """How many more games of each two neighbors settle them, the best ones first; 0: they are settled.
+
+        They are settled when the doubt about them is at most `error`. Their games are expected to go as those so far;
+        players that look equal count as `elo` apart.
+        """
+        differences = -np.diff(self._strengths)
+        information = davidson.information(differences, self._fitted.nu)
+        of_order = 2 * self._elo * np.maximum(differences, self._elo) * information
+        growth = np.maximum(np.vstack([of_order, self._growth]), _LEAST)  # of the ratios per game, [4, P - 1]
+        missing = math.log((1 - error) / error) - np.vstack([self._ratios, self._equal_ratios])
+        return [math.ceil(games) for games in np.maximum(missing / growth, 0.0).min(axis=0).tolist()]
 
     def contradictions(self) -> list[Contradiction]:
         """The pairs of players whose own games contradict the order."""
