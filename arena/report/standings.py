@@ -150,9 +150,9 @@ def standings(
     drawn = curves(timeline, [{row.player: row.elo for row in mine} for mine in tables_of(found)])
     scales = {row.player: row.scale for row in found}
     learns = planned_ticks(config) is not None
-    names = range(len(shown))
+    places = range(len(shown))
     numbers = scores.mean, scores.low, scores.high, scores.games, scores.points
-    cells = [[Cell(*(matrix[i, j].item() for matrix in numbers)) for j in names] for i in names]
+    cells = [[Cell(*(matrix[i, j].item() for matrix in numbers)) for j in places] for i in places]
     order = None
     if rule is not None:  # in a tournament, whose configuration is that of its first batch, all policies play
         names = [*config.policies] if config.league is None else players(config)
