@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -100,21 +101,26 @@ def write_page(path: Path | str, output: Path | str | None = None) -> Path:
 
 def page(folder: ExperimentFolder) -> str:
     """The HTML of an experiment."""
-    config = folder.read_config()
-    followed = FollowedExperiment(folder, config)
+    data, figures, words = parts(folder, FollowedExperiment(folder, folder.read_config()))
+    return rendered("experiment.html", data, figures, **words)
+
+
+def parts(
+    folder: ExperimentFolder, followed: FollowedExperiment
+) -> tuple[ExperimentPage, dict[str, Figure], dict[str, Any]]:
+    """The numbers of the page as they are now, its figures, and what else `experiment.html` needs."""
     rows = followed.look()
-    data = page_data(folder, config, rows)
-    names = labels_of(rows)
-    return rendered(
-        "experiment.html",
-        data,
-        _figures(data, names, followed.results),
-        contents=CONTENTS,
-        indexed=[*enumerate(data.trials)],
-        labels=names,
-        most_curves=_MOST_CURVES,
-        config_text=folder.config.read_text(),
-    )
+    data, names = page_data(folder, followed.config, rows), labels_of(rows)
+    words = {
+        "contents": CONTENTS,
+        "indexed": [*enumerate(data.trials)],
+        "labels": names,
+        "most_curves": _MOST_CURVES,
+        "config_text": folder.config.read_text(),
+        "runs": "trials/",  # the address of the folders of trials
+        "asks": "",  # the address that takes requests to stop or prune a trial; empty: there is none
+    }
+    return data, _figures(data, names, followed.results), words
 
 
 def page_data(folder: ExperimentFolder, config: ExperimentConfig, rows: Sequence[TrialRow]) -> ExperimentPage:
@@ -158,6 +164,11 @@ def page_data(folder: ExperimentFolder, config: ExperimentConfig, rows: Sequence
         ticks=sum(row.ticks for row in rows),
         seconds=sum(row.seconds for row in rows),
     )
+
+
+def spans_magnitudes(values: Sequence[float]) -> bool:
+    """Whether an axis for these numbers is better logarithmic."""
+    return min(values) > 0 and max(values) >= 20 * min(values)
 
 
 def _figures(
@@ -206,7 +217,7 @@ def _figures(
             "hovertemplate": "%{text}: %{y:.4g}<extra></extra>",
         }
         axis: Figure = {}
-        if numeric and min(values) > 0 and max(values) >= 20 * min(values):
+        if numeric and spans_magnitudes(values):
             known = sorted({*values})  # a tick at each value if they are few
             axis = {"type": "log", "tickvals": known, "ticktext": [value_text(value) for value in known]}
             if len(known) > _MOST_NAMED:

@@ -58,7 +58,7 @@ class FollowedExperiment:
     """The trials of an experiment as its files tell them; of results only what is new is read."""
 
     def __init__(self, folder: ExperimentFolder, config: ExperimentConfig) -> None:
-        self._folder, self._config = folder, config
+        self._folder, self.config = folder, config
         self.results: dict[int, FollowedResults] = {}
 
     def look(self) -> list[TrialRow]:
@@ -70,9 +70,9 @@ class FollowedExperiment:
         rows = []
         for record in self._folder.read():
             path = self._folder.run_folder(record).results
-            followed = self.results.setdefault(record.number, FollowedResults(path, self._config.metric.name))
+            followed = self.results.setdefault(record.number, FollowedResults(path, self.config.metric.name))
             followed.look()
-            rows.append(trial_row(self._folder, record, followed, self._config))
+            rows.append(trial_row(self._folder, record, followed, self.config))
         return rows
 
 

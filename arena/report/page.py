@@ -93,6 +93,7 @@ def template_values(files: RunFiles, data: PageData, colors: Colors) -> dict[str
     return {
         "contents": CONTENTS,
         "enough": ENOUGH,
+        "run": "",  # the address of the page that has all of the contents
         "config_text": files.config_text,
         "colors": colors.policies,
         "color": colors.__getitem__,

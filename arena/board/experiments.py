@@ -1,0 +1,155 @@
+"""The page of an experiment: that of the report, live, with parallel coordinates, and trials that can be ended."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Hashable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from arena.board import followed
+from arena.board.board import Board, Tab, board_of, folder_of, posted
+from arena.board.followed import FollowedPage
+from arena.experiment.folder import REQUEST_KINDS, ExperimentFolder, RequestKind, is_experiment
+from arena.experiment.page import CONTENTS, ExperimentPage, parts, spans_magnitudes
+from arena.experiment.tables import FollowedExperiment
+from arena.experiment.variation import value_text
+from arena.records.atomic import replacing
+from arena.records.lock import is_locked
+from arena.report.page import script_json, shown
+
+tab = Tab("Experiment", "/experiment/", is_experiment)
+
+_FEW = 6  # values that stand beside an axis
+_PLACE = [*CONTENTS].index("trials")
+_CONTENTS = dict([*[*CONTENTS.items()][:_PLACE], ("parallel", "Values together"), *[*CONTENTS.items()][_PLACE:]])
+
+
+class Axis(msgspec.Struct, frozen=True):
+    """An axis of the parallel coordinates."""
+
+    label: str
+    numeric: bool
+    log: bool
+    values: list[Any]  # one per line, None where the trial has no such value: numbers, or places in `marks`
+    marks: list[tuple[float, str]]  # where words stand beside it; none of a numeric axis of many values
+
+
+class Parallel(msgspec.Struct, frozen=True):
+    """What varies against the result, a line per trial that has one; the last axis is the result."""
+
+    axes: list[Axis]
+    trials: list[int]
+    names: list[str]
+    better: str  # max or min
+
+
+def parallel(page: ExperimentPage, labels: dict[str, str]) -> Parallel:
+    """The parallel coordinates of an experiment."""
+    rows = [row for row in page.trials if row.value is not None and row.wanted]
+    axes = [_axis("variant", [row.variant for row in rows])] if any(row.variant for row in rows) else []
+    axes += [_axis(label, [row.params.get(path) for row in rows]) for path, label in labels.items()]
+    names = [
+        ", ".join(
+            [row.variant] * bool(row.variant)
+            + [f"{labels[path]}={value_text(value)}" for path, value in row.params.items()]
+        )
+        for row in rows
+    ]
+    result = _axis(page.metric.name, [row.value for row in rows])
+    return Parallel([*axes, result], [row.number for row in rows], names, page.metric.mode)
+
+
+def _axis(label: str, values: Sequence[Any]) -> Axis:
+    known = [value for value in values if value is not None]
+    numeric = all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in known)
+    if numeric:
+        distinct = sorted({*known})
+        marks = [(value, value_text(value)) for value in distinct] if len(distinct) <= _FEW else []
+        return Axis(label, numeric, bool(known) and spans_magnitudes(known), [*values], marks)
+    words = [*dict.fromkeys(value_text(value) for value in known)]
+    places = [None if value is None else words.index(value_text(value)) for value in values]
+    return Axis(label, numeric, log=False, values=places, marks=[(place, word) for place, word in enumerate(words)])
+
+
+def _stamp(folder: ExperimentFolder) -> Hashable:
+    """The sizes and times of all files of which the page is made."""
+    found: list[tuple[str, int, int]] = []
+    for home in (folder.states, folder.requests):
+        with suppress(FileNotFoundError), os.scandir(home) as entries:
+            found += [(entry.name, (about := entry.stat()).st_size, about.st_mtime_ns) for entry in entries]
+    with suppress(FileNotFoundError), os.scandir(folder.trials) as entries:
+        for entry in entries:
+            with suppress(FileNotFoundError):
+                about = os.stat(f"{entry.path}/result.json")
+                found.append((entry.name, about.st_size, about.st_mtime_ns))
+    return folder.config.stat().st_mtime_ns, is_locked(folder.path), tuple(sorted(found))
+
+
+def _followed(board: Board, path: Path) -> FollowedPage:
+    folder = ExperimentFolder.existing(path)
+    trials: list[tuple[int, FollowedExperiment]] = []  # at most one, with the time of its configuration
+
+    def make(version: str) -> str:
+        written = folder.config.stat().st_mtime_ns
+        if not trials or trials[0][0] != written:  # a resumed experiment may have another configuration
+            trials[:] = [(written, FollowedExperiment(folder, folder.read_config()))]
+        data, figures, words = parts(folder, trials[0][1])
+        content, charts = shown(data, figures)
+        words |= {
+            "contents": _CONTENTS,
+            "runs": f"/run/{board.path(path)}/trials/",
+            "asks": f"/experiment-trial/{board.path(path)}" if data.state == "under way" else "",
+            "asked": dict(folder.requested()),
+            "version": version,
+            "parallel_json": script_json(parallel(data, words["labels"])),
+        }
+        words |= {"shell": "base.html", "layout": "", "charts_json": script_json(charts)}
+        return board.html("experiments.html", folder=path, **content, **words)
+
+    return FollowedPage(lambda: _stamp(folder), make)
+
+
+def _page(request: Request) -> Response:
+    return followed.html(followed.followed(request, "experiment", _followed))
+
+
+def _changes(request: Request) -> Response:
+    return followed.changes(followed.followed(request, "experiment", _followed))
+
+
+async def _ask(request: Request) -> Response:
+    """Asks the process that drives the experiment to stop or to prune a trial, then shows the page."""
+    path, fields = folder_of(request), await posted(request)
+    number, kind = fields.get("trial", ""), fields.get("kind", "")
+    if kind not in REQUEST_KINDS or not (number.isascii() and number.isdigit()):
+        raise HTTPException(400, "A trial can be asked to stop, or to be pruned.")
+    await run_in_threadpool(_request, ExperimentFolder.existing(path), int(number), cast("RequestKind", kind))
+    return RedirectResponse(f"/experiment/{board_of(request).path(path)}#trials", 303)
+
+
+def _request(folder: ExperimentFolder, number: int, kind: RequestKind) -> None:
+    record = next((record for record in folder.read() if record.number == number), None)
+    if record is None:
+        raise HTTPException(404, f"There is no trial {number}.")
+    if record.state.is_over:
+        raise HTTPException(409, f"Trial {number} is over: it is {record.state.value}.")
+    if not folder.is_going_on:
+        raise HTTPException(409, "No process is at work in this experiment, which could end a trial.")
+    with replacing(folder.request_path(number, kind)):
+        pass  # an empty file
+
+
+routes = [
+    Route("/experiment/{path:path}", _page),
+    Route("/experiment-changes/{path:path}", _changes),
+    Route("/experiment-trial/{path:path}", _ask, methods=["POST"]),
+]

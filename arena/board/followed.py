@@ -1,0 +1,108 @@
+"""Pages that follow files: made once for all who have them open, and again when the files have changed."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Hashable
+from pathlib import Path
+
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response, StreamingResponse
+
+from arena.board.board import Board, board_of, folder_of
+from arena.errors import ConfigError
+
+_LOOK_S = 1.0  # between two looks at the files
+_REST = 9  # a look, and a page, are followed by a pause of so many times their duration
+_MOST = 8  # pages that are kept
+_SILENT_S = 10  # after which a stream sends a comment, by which the browser knows that it lives
+
+
+class FollowedPage:
+    """The newest page of a folder.
+
+    Args:
+        stamp: equal as long as no file has changed; called from threads, one at a time.
+        make: makes the page from its version, likewise.
+    """
+
+    def __init__(self, stamp: Callable[[], Hashable], make: Callable[[str], str]) -> None:
+        self._stamp, self._make = stamp, make
+        self._lock = threading.Lock()
+        self._seen: Hashable = None
+        self._until, self._text, self._version = 0.0, "", ""
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time to look at the files."""
+        return time.monotonic() >= self._until
+
+    def newest(self) -> tuple[str, str]:
+        """The version of the page, which is new if a file has changed, and the page.
+
+        Raises:
+            ConfigError: a file is damaged.
+            OSError: the folder is gone.
+        """
+        with self._lock:
+            if self.is_due:
+                began = time.monotonic()
+                try:
+                    found = self._stamp()
+                    if found != self._seen or not self._version:
+                        version = str(time.time_ns())
+                        self._text = self._make(version)
+                        self._seen, self._version = found, version
+                finally:
+                    ended = time.monotonic()
+                    self._until = ended + max(_LOOK_S, _REST * (ended - began))
+            return self._version, self._text
+
+
+def followed(request: Request, kind: str, make: Callable[[Board, Path], FollowedPage]) -> FollowedPage:
+    """The page of this kind of the folder that an address names; made if nobody has it open."""
+    board, folder = board_of(request), folder_of(request)
+    pages = board.followed
+    found = pages.pop((kind, folder), None) or make(board, folder)
+    pages[kind, folder] = found  # the last one that is forgotten
+    while len(pages) > _MOST:
+        pages.pop(next(iter(pages)))
+    return found
+
+
+def html(found: FollowedPage) -> Response:
+    """The newest page as an answer."""
+    try:
+        return HTMLResponse(found.newest()[1], headers={"Cache-Control": "no-store"})
+    except OSError as error:
+        raise HTTPException(404, f"The folder cannot be read: {error.strerror or error}.") from error
+
+
+def changes(found: FollowedPage) -> Response:
+    """The stream of the versions of a page, and of what is wrong with its folder; it ends when the reader leaves."""
+
+    async def events() -> AsyncIterator[str]:
+        last, quiet = "", 0.0
+        while True:
+            if found.is_due or not last:
+                try:
+                    version, _ = await run_in_threadpool(found.newest)
+                    event = f"data: {version}\n\n"
+                except (ConfigError, OSError) as error:
+                    words = str(error).replace("\n", " ")
+                    event = f"event: wrong\ndata: {words}\n\n"
+                if event != last:
+                    last, quiet = event, 0.0
+                    yield event
+            if quiet >= _SILENT_S:
+                quiet = 0.0
+                yield ":\n\n"
+            await asyncio.sleep(_LOOK_S)
+            quiet += _LOOK_S
+
+    headers = {"Cache-Control": "no-store"}
+    return StreamingResponse(events(), media_type="text/event-stream", headers=headers)
