@@ -20,6 +20,7 @@ from arena.board.board import Board, Tab, board_of, folder_of, posted
 from arena.board.followed import FollowedPage
 from arena.experiment.folder import REQUEST_KINDS, ExperimentFolder, RequestKind, is_experiment
 from arena.experiment.page import CONTENTS, ExperimentPage, parts, spans_magnitudes
+from arena.experiment.scheduler import State
 from arena.experiment.tables import FollowedExperiment
 from arena.experiment.variation import value_text
 from arena.records.atomic import replacing
@@ -54,7 +55,8 @@ class Parallel(msgspec.Struct, frozen=True):
 
 def parallel(page: ExperimentPage, labels: dict[str, str]) -> Parallel:
     """The parallel coordinates of an experiment."""
-    rows = [row for row in page.trials if row.value is not None and row.wanted]
+    judged = (row for row in page.trials if row.value is not None and row.wanted)
+    rows = [row for row in judged if row.state != State.ERROR.value]
     axes = [_axis("variant", [row.variant for row in rows])] if any(row.variant for row in rows) else []
     axes += [_axis(label, [row.params.get(path) for row in rows]) for path, label in labels.items()]
     names = [
@@ -109,6 +111,7 @@ def _followed(board: Board, path: Path) -> FollowedPage:
             "runs": f"/run/{board.path(path)}/trials/",
             "asks": f"/experiment-trial/{board.path(path)}" if data.state == "under way" else "",
             "asked": dict(folder.requested()),
+            "events": f"/experiment-events/{board.path(path)}",
             "version": version,
             "parallel_json": script_json(parallel(data, words["labels"])),
         }
@@ -122,8 +125,8 @@ def _page(request: Request) -> Response:
     return followed.html(followed.followed(request, "experiment", _followed))
 
 
-def _changes(request: Request) -> Response:
-    return followed.changes(followed.followed(request, "experiment", _followed))
+async def _events(request: Request) -> Response:
+    return followed.events(request, followed.followed(request, "experiment", _followed))
 
 
 async def _ask(request: Request) -> Response:
@@ -150,6 +153,6 @@ def _request(folder: ExperimentFolder, number: int, kind: RequestKind) -> None:
 
 routes = [
     Route("/experiment/{path:path}", _page),
-    Route("/experiment-changes/{path:path}", _changes),
+    Route("/experiment-events/{path:path}", _events),
     Route("/experiment-trial/{path:path}", _ask, methods=["POST"]),
 ]

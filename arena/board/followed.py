@@ -8,10 +8,11 @@ import time
 from collections.abc import AsyncIterator, Callable, Hashable
 from pathlib import Path
 
+import msgspec
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, Response
 
 from arena.board.board import Board, board_of, folder_of
 from arena.errors import ConfigError
@@ -19,7 +20,7 @@ from arena.errors import ConfigError
 _LOOK_S = 1.0  # between two looks at the files
 _REST = 9  # a look, and a page, are followed by a pause of so many times their duration
 _MOST = 8  # pages that are kept
-_SILENT_S = 10  # after which a stream sends a comment, by which the browser knows that it lives
+_SIGN_S = 15.0  # after which a stream without news sends a comment
 
 
 class FollowedPage:
@@ -82,27 +83,23 @@ def html(found: FollowedPage) -> Response:
         raise HTTPException(404, f"The folder cannot be read: {error.strerror or error}.") from error
 
 
-def changes(found: FollowedPage) -> Response:
-    """The stream of the versions of a page, and of what is wrong with its folder; it ends when the reader leaves."""
+def events(request: Request, found: FollowedPage) -> Response:
+    """Server-sent events: the version of a page when it changes, and what is wrong with its folder."""
 
-    async def events() -> AsyncIterator[str]:
-        last, quiet = "", 0.0
+    async def versions() -> AsyncIterator[bytes]:
+        last, sent = b"", time.monotonic()
         while True:
             if found.is_due or not last:
                 try:
-                    version, _ = await run_in_threadpool(found.newest)
-                    event = f"data: {version}\n\n"
-                except (ConfigError, OSError) as error:
-                    words = str(error).replace("\n", " ")
-                    event = f"event: wrong\ndata: {words}\n\n"
-                if event != last:
-                    last, quiet = event, 0.0
+                    news = {"version": (await run_in_threadpool(found.newest))[0], "error": ""}
+                except (ConfigError, OSError) as error:  # it may be mended
+                    news = {"version": "", "error": str(error)}
+                if (event := b"data: %s\n\n" % msgspec.json.encode(news)) != last:
+                    last, sent = event, time.monotonic()
                     yield event
-            if quiet >= _SILENT_S:
-                quiet = 0.0
-                yield ":\n\n"
+            if time.monotonic() - sent > _SIGN_S:
+                sent = time.monotonic()
+                yield b": still here\n\n"
             await asyncio.sleep(_LOOK_S)
-            quiet += _LOOK_S
 
-    headers = {"Cache-Control": "no-store"}
-    return StreamingResponse(events(), media_type="text/event-stream", headers=headers)
+    return board_of(request).stream(versions())

@@ -52,6 +52,7 @@ def _followed(board: Board, path: Path) -> FollowedPage:
             "run": f"/run/{board.path(path)}",
             "batches": None if files.rated_until is None else files.rated_until + 1,
             "unfinished": unfinished(files),
+            "events": f"/tournament-events/{board.path(path)}",
             "version": version,
             "shell": "base.html",
             "layout": "",
@@ -66,8 +67,8 @@ def _page(request: Request) -> Response:
     return followed.html(followed.followed(request, "tournament", _followed))
 
 
-def _changes(request: Request) -> Response:
-    return followed.changes(followed.followed(request, "tournament", _followed))
+async def _events(request: Request) -> Response:
+    return followed.events(request, followed.followed(request, "tournament", _followed))
 
 
-routes = [Route("/tournament/{path:path}", _page), Route("/tournament-changes/{path:path}", _changes)]
+routes = [Route("/tournament/{path:path}", _page), Route("/tournament-events/{path:path}", _events)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
+from html import escape  # Plotly takes some tags for its own
 from pathlib import Path
 from typing import Any
 
@@ -202,7 +203,7 @@ def _figures(
         points = {
             "type": "scatter",
             "mode": "markers",
-            "x": values if numeric else [str(value) for value in values],
+            "x": values if numeric else [escape(str(value)) for value in values],
             "y": [row.value for row in mine],
             "marker": {
                 "color": [by_trial[row.number].color for row in mine],
@@ -211,7 +212,7 @@ def _figures(
                 "opacity": 0.8,
             },
             "text": [
-                f"{by_trial[row.number].name}, seed {row.seed}" + ", pruned" * early
+                escape(f"{by_trial[row.number].name}, seed {row.seed}" + ", pruned" * early)
                 for row, early in zip(mine, pruned, strict=True)
             ],
             "hovertemplate": "%{text}: %{y:.4g}<extra></extra>",

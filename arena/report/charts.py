@@ -6,6 +6,7 @@ A trace names its policy in `meta`, by which the page shows and hides it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from html import escape
 from typing import Any
 
 from arena.league.metagame.measures import Measures
@@ -204,7 +205,7 @@ def line(name: str | None, x: Sequence[float], y: Sequence[float | None], color:
         "y": y,
         "line": {"color": color, "width": 2},
         "marker": {"color": color, "size": 6},
-        "hovertemplate": f"{name or ''} %{{y:.4g}}<extra></extra>".lstrip(),
+        "hovertemplate": f"{escape(name or '')} %{{y:.4g}}<extra></extra>".lstrip(),
         **more,
     }
 

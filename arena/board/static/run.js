@@ -1,5 +1,5 @@
 // The page of a run: takes changes from the server, and draws charts over ticks, samples or wall time.
-import { dress } from "./board.js";
+import { listen, parsed, replace } from "./board.js";
 
 const { arenaCharts: charts } = window;
 const home = document.getElementById("sections");
@@ -101,28 +101,6 @@ charts.view = (name, given) => {
 tools.addEventListener("input", () => charts.redraw());
 tools.addEventListener("submit", (event) => event.preventDefault());
 
-// Sections.
-
-const active = "a, button, summary, input, [tabindex]";
-function replace(section, html) {
-  const made = document.createElement("template");
-  made.innerHTML = html;
-  dress(made.content);
-  const open = [...section.querySelectorAll("details")].map((one) => one.open);
-  if (open.length) made.content.querySelectorAll("details").forEach((one, place) => (one.open = open[place] ?? one.open));
-  const drawn = new Map([...section.querySelectorAll("[data-chart]")].map((place) => [place.dataset.chart, place]));
-  const focus = [...section.querySelectorAll(active)].indexOf(document.activeElement);
-  const across = [...section.querySelectorAll(".scroll")].map((one) => one.scrollLeft);
-  for (const place of made.content.querySelectorAll("[data-chart]")) {
-    const before = drawn.get(place.dataset.chart);
-    if (before?.drawn && before.dataset.css === place.dataset.css) place.replaceWith(before);
-  }
-  section.replaceChildren(made.content);
-  charts.wire(section);
-  section.querySelectorAll(".scroll").forEach((one, place) => (one.scrollLeft = across[place] ?? 0));
-  if (focus >= 0) section.querySelectorAll(active)[focus]?.focus({ preventScroll: true });
-}
-
 function take({ all, change }) {
   const before = state;
   state = all ?? patched(state, change);
@@ -130,7 +108,7 @@ function take({ all, change }) {
   for (const name of Object.keys(charts.figures)) if (!(name in state.figures)) delete charts.figures[name];
   for (const section of home.children) {
     const html = state.sections?.[section.id] ?? "";
-    if (html !== (before.sections?.[section.id] ?? "")) replace(section, html);
+    if (html !== (before.sections?.[section.id] ?? "")) replace(section, parsed(html));
   }
   const clocks = JSON.stringify(state.clocks) !== JSON.stringify(before.clocks) && tools.clock.value !== "ticks";
   for (const [name, figure] of Object.entries(state.figures ?? {})) {
@@ -145,19 +123,4 @@ function take({ all, change }) {
   trouble.textContent = state.error;
 }
 
-// The stream rests while no one looks, so that many tabs do not wait for each other.
-const live = document.getElementById("live");
-let stream = null;
-function listen() {
-  if (document.hidden) {
-    stream?.close();
-    stream = null;
-  } else if (!stream) {
-    stream = new EventSource(home.dataset.events);
-    stream.onopen = () => (live.textContent = "live");
-    stream.onmessage = (event) => take(JSON.parse(event.data));
-    stream.onerror = () => (live.textContent = "not connected: the server has ended, or is busy");
-  }
-}
-document.addEventListener("visibilitychange", listen);
-listen();
+listen(home.dataset.events, document.getElementById("live"), take);

@@ -1,0 +1,121 @@
+"""The page of a tournament in the application, in a real Chromium: order, undecided pairs, crosstable, live."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from playwright.sync_api import expect
+
+from arena.cli.main import main
+from arena.league import read_results
+from arena.league.tournament import Rule, table
+from arena.records.folder import RunFolder
+from board_pages import Served, served
+from browser import DESK, PHONE, Browser, Scheme, chromium, opened
+from run_cli import ARENA, finish, start, wait_for
+
+PLAYERS = ("blue", "green", "red")
+
+
+def write(path: Path, seconds: float = 0.0) -> str:
+    """The file of a tournament of three players, who play at random; with pauses, a slow game that ends in draws."""
+    game: dict[str, Any] = {"make": "matrix", "kwargs": {"payoffs": [[0, -1], [1, 0]], "rounds": 1}}
+    if seconds:
+        game = {"make": "games:SlowTouchdown", "kwargs": {"team_size": 1, "max_steps": 20, "seconds": seconds}}
+    data = {
+        "seed": 3,
+        "ticks": 100,
+        "envs": {"game": game},
+        "policies": {name: {"algorithm": "random"} for name in PLAYERS},
+        "matches": [{"env": "game", "seats": ["blue", "red"], "lanes": 4}],
+    }
+    (path / "cup.yaml").write_text(yaml.safe_dump(data))
+    return str(path / "cup.yaml")
+
+
+@pytest.fixture(scope="module")
+def cup(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    """A tournament that has ended, undecided."""
+    path = tmp_path_factory.mktemp("cups")
+    assert main(["tournament", write(path), "--sample", "--episodes", "400", "--run-dir", str(path / "cup")]) == 0
+    return RunFolder(path / "cup")
+
+
+@pytest.fixture(scope="module")
+def server(cup: RunFolder) -> Iterator[Served]:
+    with served(cup.path.parent) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as browser:
+        yield browser
+
+
+@pytest.mark.parametrize(("size", "scheme"), [(DESK, "light"), (PHONE, "dark")])
+def test_page_shows_what_the_tournament_has_found(
+    browser: Browser, server: Served, cup: RunFolder, size: tuple[int, int], scheme: Scheme
+) -> None:
+    results = read_results.read(cup).results
+    found = table(results, PLAYERS, Rule(400, error=0.05, elo=20))
+    with opened(browser, server.page("/tournament/cup"), size=size, scheme=scheme) as sheet:
+        expect(sheet.page.locator("#live")).to_have_text("live")
+        assert sheet.page.locator(".state").text_content() == "finished"
+        order = sheet.page.locator("#standings .standings tbody th").all_text_contents()
+        assert order == [row.player for row in found.rows]
+        undecided = sheet.page.locator("table.open tbody tr")
+        needed = [(f"{pair.upper} and {pair.lower}", str(pair.games_left)) for pair in found.undecided]
+        assert (
+            needed
+            and [
+                (row.locator("th").text_content(), row.locator("data").last.get_attribute("value"))
+                for row in undecided.all()
+            ]
+            == needed
+        )
+        cells = sheet.page.evaluate(
+            "[...document.querySelectorAll('.cross tbody tr')].map((row) => [...row.querySelectorAll('td')].map("
+            "(cell) => [...cell.querySelectorAll('data')].map((number) => Number(number.value))))"
+        )
+        for i, row in enumerate(order):
+            for j, column in enumerate(order):
+                score = results.between(row, column)
+                assert cells[i][j] == ([] if i == j else [score.points, score.games])
+        assert sheet.page.evaluate("document.documentElement.scrollWidth") <= size[0]
+        assert sheet.complaints == []
+
+
+def test_tabs_lead_from_the_run_to_its_tournament(browser: Browser, server: Served) -> None:
+    with opened(browser, server.page("/run/cup")) as sheet:
+        sheet.page.get_by_role("link", name="Tournament", exact=True).click()
+        expect(sheet.page.get_by_role("link", name="Tournament", exact=True).first).to_have_attribute(
+            "aria-current", "page"
+        )
+        sheet.page.locator("#crosstable a").click()
+        expect(sheet.page.locator("#payoff")).to_be_visible()
+
+
+def test_a_tournament_that_goes_on_is_followed(browser: Browser, tmp_path: Path) -> None:
+    write(tmp_path, seconds=0.02)
+    (tmp_path / "runs").mkdir()
+    process = start(
+        [*ARENA, "tournament", "cup.yaml", "--sample", "--episodes", "500", "--run-dir", "runs/cup"], tmp_path
+    )
+    wait_for((tmp_path / "runs" / "cup" / "tournament.json").exists)
+    with served(tmp_path / "runs") as server, opened(browser, server.page("/tournament/cup")) as sheet:
+        sheet.page.evaluate("window.same = true")
+        games = sheet.page.locator("data[data-path='standings.games']")
+        expect(games).to_be_visible()
+        first = games.get_attribute("value")
+        expect(games).not_to_have_attribute("value", first or "")
+        expect(sheet.page.locator(".state")).to_have_text("finished")
+        assert finish(process).code == 0
+        played = read_results.read(RunFolder(tmp_path / "runs" / "cup")).results.games
+        expect(games).to_have_attribute("value", str(played))
+        assert sheet.page.evaluate("window.same"), "the page was not loaded again"
+        assert sheet.complaints == []
