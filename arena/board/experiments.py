@@ -6,7 +6,7 @@ import os
 from collections.abc import Hashable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 from starlette.concurrency import run_in_threadpool
@@ -122,7 +122,7 @@ def _followed(board: Board, path: Path) -> FollowedPage:
 
 
 def _page(request: Request) -> Response:
-    return followed.html(followed.followed(request, "experiment", _followed))
+    return followed.html(request, "experiment", _followed)
 
 
 async def _events(request: Request) -> Response:
@@ -135,7 +135,7 @@ async def _ask(request: Request) -> Response:
     number, kind = fields.get("trial", ""), fields.get("kind", "")
     if kind not in REQUEST_KINDS or not (number.isascii() and number.isdigit()):
         raise HTTPException(400, "A trial can be asked to stop, or to be pruned.")
-    await run_in_threadpool(_request, ExperimentFolder.existing(path), int(number), cast("RequestKind", kind))
+    await run_in_threadpool(_request, ExperimentFolder.existing(path), int(number), kind)
     return RedirectResponse(f"/experiment/{board_of(request).path(path)}#trials", 303)
 
 

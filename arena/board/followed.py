@@ -10,7 +10,6 @@ from pathlib import Path
 
 import msgspec
 from starlette.concurrency import run_in_threadpool
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
@@ -20,6 +19,7 @@ from arena.errors import ConfigError
 _LOOK_S = 1.0  # between two looks at the files
 _REST = 9  # a look, and a page, are followed by a pause of so many times their duration
 _MOST = 8  # pages that are kept
+_RETRY_S = 3  # after which a browser asks again for a page that could not be made
 _SIGN_S = 15.0  # after which a stream without news sends a comment
 
 
@@ -75,12 +75,15 @@ def followed(request: Request, kind: str, make: Callable[[Board, Path], Followed
     return found
 
 
-def html(found: FollowedPage) -> Response:
-    """The newest page as an answer."""
+def html(request: Request, kind: str, make: Callable[[Board, Path], FollowedPage]) -> Response:
+    """The newest page as an answer; what is wrong with a folder that cannot be read, until it can be."""
+    board = board_of(request)
     try:
-        return HTMLResponse(found.newest()[1], headers={"Cache-Control": "no-store"})
-    except OSError as error:
-        raise HTTPException(404, f"The folder cannot be read: {error.strerror or error}.") from error
+        return HTMLResponse(followed(request, kind, make).newest()[1], headers={"Cache-Control": "no-store"})
+    except (ConfigError, OSError) as error:  # it may be being written for the first time
+        answer = board.page("message.html", status=422, text=str(error))
+        answer.headers["Refresh"] = f"{_RETRY_S}"
+        return answer
 
 
 def events(request: Request, found: FollowedPage) -> Response:

@@ -64,7 +64,7 @@ def _followed(board: Board, path: Path) -> FollowedPage:
 
 
 def _page(request: Request) -> Response:
-    return followed.html(followed.followed(request, "tournament", _followed))
+    return followed.html(request, "tournament", _followed)
 
 
 async def _events(request: Request) -> Response:

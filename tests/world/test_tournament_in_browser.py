@@ -106,16 +106,17 @@ def test_a_tournament_that_goes_on_is_followed(browser: Browser, tmp_path: Path)
     process = start(
         [*ARENA, "tournament", "cup.yaml", "--sample", "--episodes", "500", "--run-dir", "runs/cup"], tmp_path
     )
-    wait_for((tmp_path / "runs" / "cup" / "tournament.json").exists)
+    folder = RunFolder(tmp_path / "runs" / "cup")
+    wait_for(lambda: folder.plan.exists() and folder.episodes.exists())
     with served(tmp_path / "runs") as server, opened(browser, server.page("/tournament/cup")) as sheet:
         sheet.page.evaluate("window.same = true")
-        games = sheet.page.locator("data[data-path='standings.games']")
+        games = sheet.page.locator("data[data-path='standings.games']").first
         expect(games).to_be_visible()
         first = games.get_attribute("value")
         expect(games).not_to_have_attribute("value", first or "")
         expect(sheet.page.locator(".state")).to_have_text("finished")
         assert finish(process).code == 0
-        played = read_results.read(RunFolder(tmp_path / "runs" / "cup")).results.games
+        played = read_results.read(folder).results.games
         expect(games).to_have_attribute("value", str(played))
         assert sheet.page.evaluate("window.same"), "the page was not loaded again"
         assert sheet.complaints == []
