@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
@@ -22,9 +22,6 @@ from arena.errors import ConfigError
 from arena.experiment.folder import is_experiment
 from arena.report.charts import Figure
 from arena.report.page import script_json
-
-if TYPE_CHECKING:
-    from arena.board.followed import FollowedPage
 
 _LONGEST = 100_000  # bytes of a form
 
@@ -47,7 +44,6 @@ class Board:
         cookie: the name of the cookie that holds it; ports of one machine share their cookies.
         at_end: called when the server ends.
         ending: set when the server is to end, so that streams end.
-        followed: pages that follow files, by their kind and folder; the one that was asked for last is the last.
     """
 
     root: Path
@@ -56,7 +52,6 @@ class Board:
     at_end: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
     tabs: list[Tab] = field(default_factory=list)
     ending: asyncio.Event = field(default_factory=asyncio.Event)
-    followed: dict[tuple[str, Path], FollowedPage] = field(default_factory=dict)
 
     @cached_property
     def templates(self) -> Environment:

@@ -41,7 +41,7 @@ class Axis(msgspec.Struct, frozen=True):
     numeric: bool
     log: bool
     values: list[Any]  # one per line, None where the trial has no such value: numbers, or places in `marks`
-    marks: list[tuple[float, str]]  # where words stand beside it; none of a numeric axis of many values
+    marks: list[tuple[float, str]]  # where text stands beside it; none of a numeric axis of many values
 
 
 class Parallel(msgspec.Struct, frozen=True):
@@ -77,9 +77,9 @@ def _axis(label: str, values: Sequence[Any]) -> Axis:
         distinct = sorted({*known})
         marks = [(value, value_text(value)) for value in distinct] if len(distinct) <= _FEW else []
         return Axis(label, numeric, bool(known) and spans_magnitudes(known), [*values], marks)
-    words = [*dict.fromkeys(value_text(value) for value in known)]
-    places = [None if value is None else words.index(value_text(value)) for value in values]
-    return Axis(label, numeric, log=False, values=places, marks=[(place, word) for place, word in enumerate(words)])
+    texts = [*dict.fromkeys(value_text(value) for value in known)]
+    places = [None if value is None else texts.index(value_text(value)) for value in values]
+    return Axis(label, numeric, log=False, values=places, marks=[*enumerate(texts)])
 
 
 def _stamp(folder: ExperimentFolder) -> Hashable:
@@ -104,19 +104,19 @@ def _followed(board: Board, path: Path) -> FollowedPage:
         written = folder.config.stat().st_mtime_ns
         if not trials or trials[0][0] != written:  # a resumed experiment may have another configuration
             trials[:] = [(written, FollowedExperiment(folder, folder.read_config()))]
-        data, figures, words = parts(folder, trials[0][1])
+        data, figures, context = parts(folder, trials[0][1])
         content, charts = shown(data, figures)
-        words |= {
+        context |= {
             "contents": _CONTENTS,
             "runs": f"/run/{board.path(path)}/trials/",
             "asks": f"/experiment-trial/{board.path(path)}" if data.state == "under way" else "",
             "asked": dict(folder.requested()),
             "events": f"/experiment-events/{board.path(path)}",
             "version": version,
-            "parallel_json": script_json(parallel(data, words["labels"])),
+            "parallel_json": script_json(parallel(data, context["labels"])),
         }
-        words |= {"shell": "base.html", "layout": "", "charts_json": script_json(charts)}
-        return board.html("experiments.html", folder=path, **content, **words)
+        context |= {"shell": "base.html", "layout": "", "charts_json": script_json(charts)}
+        return board.html("experiments.html", folder=path, **content, **context)
 
     return FollowedPage(lambda: _stamp(folder), make)
 

@@ -17,7 +17,7 @@ from arena.board.board import Board, board_of, folder_of
 from arena.errors import ConfigError
 
 _LOOK_S = 1.0  # between two looks at the files
-_REST = 9  # a look, and a page, are followed by a pause of so many times their duration
+_SHARE = 0.02  # of a core, which looking and making pages take at most
 _MOST = 8  # pages that are kept
 _RETRY_S = 3  # after which a browser asks again for a page that could not be made
 _SIGN_S = 15.0  # after which a stream without news sends a comment
@@ -51,7 +51,7 @@ class FollowedPage:
         """
         with self._lock:
             if self.is_due:
-                began = time.monotonic()
+                began = time.thread_time()
                 try:
                     found = self._stamp()
                     if found != self._seen or not self._version:
@@ -59,15 +59,15 @@ class FollowedPage:
                         self._text = self._make(version)
                         self._seen, self._version = found, version
                 finally:
-                    ended = time.monotonic()
-                    self._until = ended + max(_LOOK_S, _REST * (ended - began))
+                    self._until = time.monotonic() + max(_LOOK_S, (time.thread_time() - began) / _SHARE)
             return self._version, self._text
 
 
 def followed(request: Request, kind: str, make: Callable[[Board, Path], FollowedPage]) -> FollowedPage:
     """The page of this kind of the folder that an address names; made if nobody has it open."""
-    board, folder = board_of(request), folder_of(request)
-    pages = board.followed
+    board, folder, state = board_of(request), folder_of(request), request.app.state
+    pages: dict[tuple[str, Path], FollowedPage] = getattr(state, "followed", {})
+    state.followed = pages
     found = pages.pop((kind, folder), None) or make(board, folder)
     pages[kind, folder] = found  # the last one that is forgotten
     while len(pages) > _MOST:

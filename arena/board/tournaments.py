@@ -20,7 +20,7 @@ from arena.records.lock import is_locked
 from arena.report.colors import Colors
 from arena.report.page import run_words, script_json, shown
 from arena.report.read_run import JournalView, RunFiles, RunReader
-from arena.report.sections import page_data
+from arena.report.sections import Rated, page_data, rated
 
 tab = Tab("Tournament", "/tournament/", lambda folder: RunFolder(folder).tournament.is_file())
 
@@ -42,12 +42,16 @@ def _stamp(folder: RunFolder) -> Hashable:
 
 def _followed(board: Board, path: Path) -> FollowedPage:
     reader = RunReader(path)
+    tables: dict[int | None, Rated] = {}  # the newest one, by the newest batch that counts
 
     def make(version: str) -> str:
         files = reader.look()
-        data, colors = page_data(files), Colors(files.config)
+        if files.rated_until not in tables:  # another batch is over, or nothing has been rated yet
+            tables.clear()
+            tables[files.rated_until] = rated(files, meta=False)
+        data, colors = page_data(files, None, table=tables[files.rated_until]), Colors(files.config)
         content, charts = shown(data, {})
-        words = run_words(files, data, colors) | {
+        context = run_words(files, data, colors) | {
             "contents": _CONTENTS,
             "run": f"/run/{board.path(path)}",
             "batches": None if files.rated_until is None else files.rated_until + 1,
@@ -58,7 +62,7 @@ def _followed(board: Board, path: Path) -> FollowedPage:
             "layout": "",
             "charts_json": script_json(charts),
         }
-        return board.html("tournaments.html", folder=path, **content, **words)
+        return board.html("tournaments.html", folder=path, **content, **context)
 
     return FollowedPage(lambda: _stamp(reader.folder), make)
 

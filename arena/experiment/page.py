@@ -102,8 +102,8 @@ def write_page(path: Path | str, output: Path | str | None = None) -> Path:
 
 def page(folder: ExperimentFolder) -> str:
     """The HTML of an experiment."""
-    data, figures, words = parts(folder, FollowedExperiment(folder, folder.read_config()))
-    return rendered("experiment.html", data, figures, **words)
+    data, figures, context = parts(folder, FollowedExperiment(folder, folder.read_config()))
+    return rendered("experiment.html", data, figures, **context)
 
 
 def parts(
@@ -112,7 +112,7 @@ def parts(
     """The numbers of the page as they are now, its figures, and what else `experiment.html` needs."""
     rows = followed.look()
     data, names = page_data(folder, followed.config, rows), labels_of(rows)
-    words = {
+    context = {
         "contents": CONTENTS,
         "indexed": [*enumerate(data.trials)],
         "labels": names,
@@ -121,7 +121,7 @@ def parts(
         "runs": "trials/",  # the address of the folders of trials
         "asks": "",  # the address that takes requests to stop or prune a trial; empty: there is none
     }
-    return data, _figures(data, names, followed.results), words
+    return data, _figures(data, names, followed.results), context
 
 
 def page_data(folder: ExperimentFolder, config: ExperimentConfig, rows: Sequence[TrialRow]) -> ExperimentPage:

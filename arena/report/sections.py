@@ -65,8 +65,8 @@ class Rated(NamedTuple):
     without_winner: Sequence[str]
 
 
-def rated(files: RunFiles) -> Rated:
-    """Rates the players of a run."""
+def rated(files: RunFiles, *, meta: bool = True) -> Rated:
+    """Rates the players of a run; `meta`: with the measures of the meta-game, which take longest."""
     reading = files.games.so_far()
     if files.terms is not None:  # games of a batch that is not over do not count
         reading = read_encounters(files.folder, last=files.rated_until, journal=files.journals.journal)
@@ -76,7 +76,7 @@ def rated(files: RunFiles) -> Rated:
         rule: DecidedConfig | None = DecidedConfig(error=terms.error, elo=terms.elo)
     else:
         rule = None if files.config.league is None else files.config.league.decided
-    found = standings(reading, files.config, Colors(files.config), rule=rule)
+    found = standings(reading, files.config, Colors(files.config), rule=rule, meta=meta)
     return Rated(found, reading.without_winner)
 
 

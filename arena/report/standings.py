@@ -129,11 +129,11 @@ class Standings(msgspec.Struct, frozen=True):
 
 
 def standings(
-    reading: ResultSet, config: Config, colors: Colors, *, rule: DecidedConfig | None = None
+    reading: ResultSet, config: Config, colors: Colors, *, rule: DecidedConfig | None = None, meta: bool = True
 ) -> Standings | None:
     """The standings of the players that have met; None if these are fewer than two.
 
-    `rule` says when the order is decided; None: not asked for.
+    `rule` says when the order is decided; None: not asked for. `meta`: with the measures of the meta-game.
     """
     timeline, results = reading.timeline, reading.results
     if len(timeline.players) < 2:
@@ -177,7 +177,7 @@ def standings(
             left_out=len(found) - len(shown),
             spans=meetings(timeline).spans(shown),
         ),
-        meta=measures(scores) if sides is None else [],
+        meta=measures(scores) if meta and sides is None else [],
         curves={
             policy: StrengthCurve(
                 points,

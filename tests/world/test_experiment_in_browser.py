@@ -157,6 +157,8 @@ def test_trials_of_a_real_experiment_are_followed_stopped_and_pruned(browser: Br
     folder = ExperimentFolder(tmp_path / "runs" / "e")
     wait_for(lambda: any(folder.trials.glob("*/result.json")))
     with served(tmp_path / "runs") as server, opened(browser, server.page("/experiment/e")) as sheet:
+        asked: list[str] = []
+        sheet.page.on("dialog", lambda dialog: (asked.append(dialog.message), dialog.accept()))
         states = sheet.page.locator("#trials tbody tr td:nth-of-type(3)")
         value = sheet.page.locator("data[data-path='trials.0.ticks']")
         expect(states).to_contain_text(["running", "pending", "pending"])
@@ -169,7 +171,7 @@ def test_trials_of_a_real_experiment_are_followed_stopped_and_pruned(browser: Br
         sheet.page.get_by_role("button", name="stop trial 1").click()
         expect(sheet.page.locator(".state")).to_have_text("ended early")
         assert sheet.page.locator("#trials form").count() == 0
-        assert sheet.complaints == []
+        assert sheet.complaints == [] and asked == ["prune trial 2 for good?"]
     assert finish(process).code == 0
     assert [record.state for record in folder.read()] == [State.PAUSED, State.PAUSED, State.PRUNED]
 

@@ -23,6 +23,12 @@ async function renew() {
   charts.redraw();
 }
 
+// A trial that is pruned does not go on.
+document.addEventListener("submit", (event) => {
+  const { value, ariaLabel } = event.submitter ?? {};
+  if (value === "prune" && !confirm(`${ariaLabel} for good?`)) event.preventDefault();
+});
+
 let renewing = Promise.resolve();
 listen(status.dataset.events, document.getElementById("live"), ({ version, error }) => {
   const trouble = document.getElementById("trouble");
