@@ -63,16 +63,7 @@ function smooth(values, weight) {
   });
 }
 
-// The library writes powers of ten with styles of their own, which this page forbids.
-function withoutPowers({ data, layout }) {
-  const plain = Object.entries(layout).map(([key, value]) => {
-    return [key, value?.exponentformat === "power" ? { ...value, exponentformat: "e" } : value];
-  });
-  return { data, layout: Object.fromEntries(plain) };
-}
-
-charts.view = (name, given) => {
-  const figure = withoutPowers(given);
+charts.view = (name, figure) => {
   if (!OVER_TIME.test(name)) return figure;
   const { clock, smoothing, logx, logy } = setting();
   let data = figure.data;
