@@ -200,14 +200,12 @@ def test_requests_that_cannot_be_done_are_refused(server: Served, root: Path) ->
 
 
 def test_hostile_names_of_an_experiment_are_text(browser: Browser, tmp_path: Path) -> None:
-    def far(trial: int, result: int) -> float:
-        return 1e9 * reach(trial, result)  # Plotly would write powers of ten with styles
-
-    folder = ExperimentFolder(write_experiment(tmp_path / "e", DATA, far, results=3, errors=False))
+    folder = ExperimentFolder(write_experiment(tmp_path / "e", DATA, reach, results=3, errors=False))
     for record in folder.read():
         path = folder.state_path(record.number)
         first, *rest = (json.loads(line) for line in path.read_text().splitlines())
-        first["params"] = {HOSTILE: f"{HOSTILE}{record.number}", **first["params"]}
+        rates = {RATE: 10.0**-record.number}  # of which Plotly would write powers with styles
+        first["params"] = {HOSTILE: f"{HOSTILE}{record.number}", **first["params"], **rates}
         rest[-1]["why"] = HOSTILE
         path.write_text("".join(json.dumps(line) + "\n" for line in [first, *rest]))
     shutil.rmtree(folder.states / "checksums")
