@@ -14,6 +14,7 @@ from starlette.routing import Route
 from arena.board import followed
 from arena.board.board import Board, Tab
 from arena.board.followed import FollowedPage
+from arena.errors import ConfigError
 from arena.records import boundary
 from arena.records.folder import RunFolder
 from arena.records.lock import is_locked
@@ -42,6 +43,8 @@ def _stamp(folder: RunFolder) -> Hashable:
 
 def _followed(board: Board, path: Path) -> FollowedPage:
     reader = RunReader(path)
+    if not reader.folder.tournament.is_file():
+        raise ConfigError("not a tournament: tournament.json is missing", source=str(path))
     tables: dict[int | None, Rated] = {}  # the newest one, by the newest batch that counts
 
     def make(version: str) -> str:

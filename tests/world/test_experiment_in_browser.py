@@ -19,7 +19,7 @@ from arena.experiment.folder import ExperimentFolder, StateLine, now, write_stat
 from arena.experiment.page import page_data
 from arena.experiment.scheduler import State
 from arena.experiment.tables import FollowedExperiment, labels_of
-from board_pages import Served, served
+from boards import Served, board
 from browser import DESK, PHONE, Browser, Scheme, Sheet, chromium, opened
 from experiment_folders import GAMMA, RATE, RUN, write_experiment
 from run_cli import ARENA, finish, start, wait_for
@@ -46,7 +46,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(root: Path) -> Iterator[Served]:
-    with served(root) as server:
+    with board(root) as server:
         yield server
 
 
@@ -68,20 +68,20 @@ def rows_shown(sheet: Sheet) -> list[str]:
 def test_page_is_complete_without_errors(
     browser: Browser, server: Served, size: tuple[int, int], scheme: Scheme
 ) -> None:
-    with opened(browser, server.page("/experiment/rates"), size=size, scheme=scheme) as sheet:
+    with opened(browser, server.address("/experiment/rates"), size=size, scheme=scheme) as sheet:
         sheet.scroll()
         assert sheet.page.locator(".js-plotly-plot").count() == 3
         assert sheet.page.locator("svg.parallel polyline").count() == 11, "one trial is in error"
         assert sheet.page.evaluate("document.documentElement.scrollWidth") <= size[0]
         assert sheet.page.locator("#trials form").count() == 0, "no process could take a request"
         assert {request.partition("?")[0].rpartition("/")[0] for request in sheet.requests} <= {
-            *(f"{server.address}{path}" for path in ("/experiment", "/experiment-events", "/static")),
+            *(f"{server.home}{path}" for path in ("/experiment", "/experiment-events", "/static")),
         }
         assert sheet.complaints == []
 
 
 def test_values_are_chosen_on_an_axis_by_dragging_and_by_keys(browser: Browser, server: Served) -> None:
-    with opened(browser, server.page("/experiment/rates")) as sheet:
+    with opened(browser, server.address("/experiment/rates")) as sheet:
         said = sheet.page.locator("#parallel .said")
         axis = sheet.page.locator("svg.parallel g").first  # the learning rate, logarithmic: 1e-4, 1e-3, 1e-2
         axis.scroll_into_view_if_needed()
@@ -120,7 +120,7 @@ def test_parallel_coordinates_hold_what_varies(root: Path) -> None:
 
 def test_page_grows_in_place_and_keeps_what_was_chosen(browser: Browser, root: Path, tmp_path: Path) -> None:
     folder = ExperimentFolder(write_experiment(tmp_path / "grows", DATA, reach, results=3, errors=False))
-    with served(tmp_path) as server, opened(browser, server.page("/experiment/grows")) as sheet:
+    with board(tmp_path) as server, opened(browser, server.address("/experiment/grows")) as sheet:
         sheet.scroll()
         sheet.page.evaluate("window.same = true")
         sheet.page.locator("svg.parallel g").first.focus()
@@ -156,7 +156,7 @@ def test_trials_of_a_real_experiment_are_followed_stopped_and_pruned(browser: Br
     process = start([*ARENA, "experiment", "sweep.yaml", "--run-dir", "runs/e"], tmp_path)
     folder = ExperimentFolder(tmp_path / "runs" / "e")
     wait_for(lambda: any(folder.trials.glob("*/result.json")))
-    with served(tmp_path / "runs") as server, opened(browser, server.page("/experiment/e")) as sheet:
+    with board(tmp_path / "runs") as server, opened(browser, server.address("/experiment/e")) as sheet:
         asked: list[str] = []
         sheet.page.on("dialog", lambda dialog: (asked.append(dialog.message), dialog.accept()))
         states = sheet.page.locator("#trials tbody tr td:nth-of-type(3)")
@@ -171,6 +171,8 @@ def test_trials_of_a_real_experiment_are_followed_stopped_and_pruned(browser: Br
         sheet.page.get_by_role("button", name="stop trial 1").click()
         expect(sheet.page.locator(".state")).to_have_text("ended early")
         assert sheet.page.locator("#trials form").count() == 0
+        sheet.page.locator("#trials a").first.click()
+        expect(sheet.page.locator("h1")).to_have_text("sweep-0000")
         assert sheet.complaints == [] and asked == ["prune trial 2 for good?"]
     assert finish(process).code == 0
     assert [record.state for record in folder.read()] == [State.PAUSED, State.PAUSED, State.PRUNED]
@@ -178,8 +180,8 @@ def test_trials_of_a_real_experiment_are_followed_stopped_and_pruned(browser: Br
 
 def test_requests_that_cannot_be_done_are_refused(server: Served, root: Path) -> None:
     with requests.Session() as client:
-        assert client.get(server.page("/experiment/rates")).status_code == 200
-        ask, own = f"{server.address}/experiment-trial/rates", {"origin": server.address}
+        assert client.get(server.address("/experiment/rates")).status_code == 200
+        ask, own = f"{server.home}/experiment-trial/rates", {"origin": server.home}
         assert client.get(ask).status_code == 405
         assert client.post(ask, {"trial": "0", "kind": "stop"}, headers={"origin": "http://evil"}).status_code == 403
         folder = ExperimentFolder(root / "rates")
@@ -195,7 +197,7 @@ def test_requests_that_cannot_be_done_are_refused(server: Served, root: Path) ->
         answer = client.post(ask, {"trial": "11", "kind": "stop"}, headers=own)
         assert answer.status_code == 409 and "No process is at work" in answer.text
         assert folder.requested() == []
-        nothing = f"{server.address}/experiment-trial/nothing"
+        nothing = f"{server.home}/experiment-trial/nothing"
         assert client.post(nothing, {"trial": "0", "kind": "stop"}, headers=own).status_code == 404
 
 
@@ -209,7 +211,7 @@ def test_hostile_names_of_an_experiment_are_text(browser: Browser, tmp_path: Pat
         rest[-1]["why"] = HOSTILE
         path.write_text("".join(json.dumps(line) + "\n" for line in [first, *rest]))
     shutil.rmtree(folder.states / "checksums")
-    with served(tmp_path) as server, opened(browser, server.page("/experiment/e")) as sheet:
+    with board(tmp_path) as server, opened(browser, server.address("/experiment/e")) as sheet:
         sheet.scroll()
         assert sheet.page.locator("img").count() == 0
         for part in ("#ranking", "#trials", "#parallel svg"):

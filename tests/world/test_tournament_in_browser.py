@@ -14,8 +14,9 @@ from arena.cli.main import main
 from arena.league import read_results
 from arena.league.tournament import Rule, table
 from arena.records.folder import RunFolder
-from board_pages import Served, served
+from boards import Served, board
 from browser import DESK, PHONE, Browser, Scheme, chromium, opened
+from league_folders import League, write_league
 from run_cli import ARENA, finish, start, wait_for
 
 PLAYERS = ("blue", "green", "red")
@@ -47,7 +48,7 @@ def cup(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
 
 @pytest.fixture(scope="module")
 def server(cup: RunFolder) -> Iterator[Served]:
-    with served(cup.path.parent) as server:
+    with board(cup.path.parent) as server:
         yield server
 
 
@@ -63,7 +64,7 @@ def test_page_shows_what_the_tournament_has_found(
 ) -> None:
     results = read_results.read(cup).results
     found = table(results, PLAYERS, Rule(400, error=0.05, elo=20))
-    with opened(browser, server.page("/tournament/cup"), size=size, scheme=scheme) as sheet:
+    with opened(browser, server.address("/tournament/cup"), size=size, scheme=scheme) as sheet:
         expect(sheet.page.locator("#live")).to_have_text("live")
         assert sheet.page.locator(".state").text_content() == "finished"
         order = sheet.page.locator("#standings .standings tbody th").all_text_contents()
@@ -91,7 +92,7 @@ def test_page_shows_what_the_tournament_has_found(
 
 
 def test_tabs_lead_from_the_run_to_its_tournament(browser: Browser, server: Served) -> None:
-    with opened(browser, server.page("/run/cup")) as sheet:
+    with opened(browser, server.address("/run/cup")) as sheet:
         sheet.page.get_by_role("link", name="Tournament", exact=True).click()
         expect(sheet.page.get_by_role("link", name="Tournament", exact=True).first).to_have_attribute(
             "aria-current", "page"
@@ -108,7 +109,7 @@ def test_a_tournament_that_goes_on_is_followed(browser: Browser, tmp_path: Path)
     )
     folder = RunFolder(tmp_path / "runs" / "cup")
     wait_for(lambda: folder.plan.exists() and folder.episodes.exists())
-    with served(tmp_path / "runs") as server, opened(browser, server.page("/tournament/cup")) as sheet:
+    with board(tmp_path / "runs") as server, opened(browser, server.address("/tournament/cup")) as sheet:
         sheet.page.evaluate("window.same = true")
         assert sheet.page.locator(".lead").first.text_content() == "No whole batch has been played yet."
         games = sheet.page.locator("data[data-path='standings.games']").first
@@ -118,3 +119,10 @@ def test_a_tournament_that_goes_on_is_followed(browser: Browser, tmp_path: Path)
         expect(games).to_have_attribute("value", str(played))
         assert sheet.page.evaluate("window.same"), "the page was not loaded again"
         assert sheet.complaints == []
+
+
+def test_other_runs_have_no_such_page(browser: Browser, tmp_path: Path) -> None:
+    write_league(tmp_path / "league", League(policies=2, episodes=20, rounds=1))
+    with board(tmp_path) as server, opened(browser, server.address("/tournament/league")) as sheet:
+        expect(sheet.page.locator("main")).to_contain_text("tournament.json is missing")
+        assert sheet.page.get_by_role("link", name="Tournament", exact=True).count() == 0
