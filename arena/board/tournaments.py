@@ -19,7 +19,7 @@ from arena.records import boundary
 from arena.records.folder import RunFolder
 from arena.records.lock import is_locked
 from arena.report.colors import Colors
-from arena.report.page import run_words, script_json, shown
+from arena.report.page import script_json, shown, template_values
 from arena.report.read_run import JournalView, RunFiles, RunReader
 from arena.report.sections import Rated, page_data, rated
 
@@ -54,7 +54,7 @@ def _followed(board: Board, path: Path) -> FollowedPage:
             tables[files.rated_until] = rated(files, meta=False)
         data, colors = page_data(files, None, table=tables[files.rated_until]), Colors(files.config)
         content, charts = shown(data, {})
-        context = run_words(files, data, colors) | {
+        context = template_values(files, data, colors) | {
             "contents": _CONTENTS,
             "run": f"/run/{board.path(path)}",
             "batches": None if files.rated_until is None else files.rated_until + 1,
