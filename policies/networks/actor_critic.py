@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from gymnasium import spaces
 from gymnasium.spaces import Space
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -23,6 +24,8 @@ from arena.errors import ConfigError
 from arena.game.spaces import leaf_spaces, leaves_of
 from policies.networks.heads import ActionHead, Distribution, check_choices
 
+FEWEST = 16  # up to so many rows NumPy is faster than torch, and
+_MOST_WEIGHTS = 9_215  # in a layer, its BLAS (OpenBLAS) uses one thread for so few rows
 FEW = 64  # up to so many rows, allocating hidden layers is faster than looking up their storage
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU}
@@ -129,6 +132,34 @@ class MLP(nn.Sequential):
 
         return trace[-1], backward
 
+    def of_few(self, rows: int) -> Callable[[NDArray[np.float32]], NDArray[np.float32]] | None:
+        """`forward` of up to `FEWEST` rows by NumPy, whose calls take a fifth of the time of torch's.
+
+        Its argument is a contiguous array [rows, inputs]; its result [rows, outputs] is overwritten by the next call.
+        None: too many rows, or layers so large that NumPy's BLAS would compute in several threads, whose number may
+        change the bits.
+        """
+        weights = [weight for weight, _ in self._layers]
+        if rows > FEWEST or max(weight.numel() for weight in weights) > _MOST_WEIGHTS or not weights[0].is_cpu:
+            return None
+        *hidden, last = [
+            (weight.detach().numpy().T, bias.detach().numpy(), np.empty((rows, len(bias)), np.float32))
+            for weight, bias in self._layers
+        ]
+        tanh = self._activate is _tanh
+
+        def outputs(batch: NDArray[np.float32]) -> NDArray[np.float32]:
+            for weight, bias, found in hidden:
+                np.dot(batch, weight, out=found)
+                found += bias
+                batch = np.tanh(found, out=found) if tanh else np.maximum(found, 0.0, out=found)
+            weight, bias, found = last
+            np.dot(batch, weight, out=found)
+            found += bias
+            return found
+
+        return outputs
+
     def _trace(self, inputs: Tensor) -> list[Tensor]:
         """The inputs of every layer, which are in the storage, and the outputs of the last, which are new."""
         trace = [inputs]
@@ -138,9 +169,16 @@ class MLP(nn.Sequential):
         return [*trace, functional.linear(trace[-1], *self._layers[-1])]
 
 
+def _tanh(hidden: Tensor) -> Tensor:
+    """tanh, written over a hidden layer: NumPy takes 1.5 us for 125 rows of 64 where torch takes 17."""
+    array = hidden.numpy()
+    np.tanh(array, out=array)
+    return hidden
+
+
 _BY_HAND: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor, Tensor], Tensor]]] = {
     # f, and the gradient times f', written over f's values: 1 - f^2; 1 where the unit is on, else 0
-    "tanh": (torch.tanh_, lambda gradient, f: torch.addcmul(gradient, gradient, f.square_(), value=-1, out=f)),
+    "tanh": (_tanh, lambda gradient, f: torch.addcmul(gradient, gradient, f.square_(), value=-1, out=f)),
     "relu": (torch.relu_, lambda gradient, f: torch.mul(gradient, f.sign_(), out=f)),
 }
 
@@ -209,6 +247,10 @@ class Numbers(nn.Module):
         super().__init__()
         self.features = int(np.prod(space.shape))
         self._scale = scale_of_bytes(space) if isinstance(space, spaces.Box) and space.dtype == np.uint8 else 1.0
+
+    def keeps(self, leaf: Tensor) -> bool:
+        """Whether such a leaf stays as it is."""
+        return leaf.ndim == 2 and leaf.dtype is torch.float32 and self._scale == 1.0
 
     def forward(self, leaf: Tensor) -> Tensor:
         numbers = leaf if leaf.ndim == 2 else leaf.reshape(leaf.shape[0], -1)  # [N, features]
