@@ -476,6 +476,11 @@ class Rollout:
         leaves = self._observed.tick(t)
         return leaves if isinstance(rows, slice) and rows == _ALL else [leaf[rows] for leaf in leaves]
 
+    @property
+    def observed(self) -> Sequence[Any]:
+        """What the rows see before each tick, and after the last one: leaves [T+1, B, ...]."""
+        return self._observed.leaves
+
     def mask(self, t: int, rows: Rows = _ALL) -> Tensor | None:
         """What the rows may do on tick `t`, bool [B, mask_size]."""
         return None if self._observed.masks is None else self._observed.masks[t, rows]

@@ -24,8 +24,6 @@ from arena.errors import ConfigError
 from arena.game.spaces import leaf_spaces, leaves_of
 from policies.networks.heads import ActionHead, Distribution, check_choices
 
-FEWEST = 16  # up to so many rows NumPy is faster than torch, and
-_MOST_WEIGHTS = 9_215  # in a layer, its BLAS (OpenBLAS) uses one thread for so few rows
 FEW = 64  # up to so many rows, allocating hidden layers is faster than looking up their storage
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU}
@@ -82,10 +80,13 @@ class MLP(nn.Sequential):
         activation: a name in `ACTIVATIONS`.
     """
 
+    activation: str
+
     def __init__(self, layers: Sequence[nn.Linear], *, activation: str, storage: BufferPool) -> None:
         activations = [ACTIVATIONS[activation]() for _ in layers[1:]]
         super().__init__(*itertools.chain(*zip(layers, activations, strict=False)), layers[-1])
         self._layers = [(layer.weight, layer.bias) for layer in layers]  # faster than the modules
+        self.activation = activation
         self._activate, self._through = _BY_HAND[activation]
         self._storage = storage
 
@@ -132,33 +133,10 @@ class MLP(nn.Sequential):
 
         return trace[-1], backward
 
-    def of_few(self, rows: int) -> Callable[[NDArray[np.float32]], NDArray[np.float32]] | None:
-        """`forward` of up to `FEWEST` rows by NumPy, whose calls take a fifth of the time of torch's.
-
-        Its argument is a contiguous array [rows, inputs]; its result [rows, outputs] is overwritten by the next call.
-        None: too many rows, or layers so large that NumPy's BLAS would compute in several threads, whose number may
-        change the bits.
-        """
-        weights = [weight for weight, _ in self._layers]
-        if rows > FEWEST or max(weight.numel() for weight in weights) > _MOST_WEIGHTS or not weights[0].is_cpu:
-            return None
-        *hidden, last = [
-            (weight.detach().numpy().T, bias.detach().numpy(), np.empty((rows, len(bias)), np.float32))
-            for weight, bias in self._layers
-        ]
-        tanh = self._activate is _tanh
-
-        def outputs(batch: NDArray[np.float32]) -> NDArray[np.float32]:
-            for weight, bias, found in hidden:
-                np.dot(batch, weight, out=found)
-                found += bias
-                batch = np.tanh(found, out=found) if tanh else np.maximum(found, 0.0, out=found)
-            weight, bias, found = last
-            np.dot(batch, weight, out=found)
-            found += bias
-            return found
-
-        return outputs
+    @property
+    def arrays(self) -> list[tuple[NDArray[np.float32], NDArray[np.float32]]]:
+        """Weights [inputs, outputs] and biases of all layers, in torch's memory; on the CPU."""
+        return [(weight.detach().numpy().T, bias.detach().numpy()) for weight, bias in self._layers]
 
     def _trace(self, inputs: Tensor) -> list[Tensor]:
         """The inputs of every layer, which are in the storage, and the outputs of the last, which are new."""
