@@ -43,7 +43,7 @@ class FewRows:
         self._group = algorithm.group
         self._numbers: Any = None  # [T + 1, B, features] where observations are numbers that stay as they are
         if type(self._encoder) is Encoder and len(self._encoder.parts) == 1 and not self._normalizer.enabled:
-            (part,), (leaf,) = self._encoder.parts, self.rollout.observed
+            part, (leaf,) = self._encoder.parts[0], self.rollout.observed
             self._numbers = leaf.numpy() if isinstance(part, Numbers) and part.keeps(leaf[0]) else None
 
     @classmethod

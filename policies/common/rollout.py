@@ -457,7 +457,7 @@ class Rollout:
         fields = fields_of(infos)
         if self._void is not None:
             self._void[t, rows] = fields.void
-        if truncated.any() and len(cut := np.flatnonzero(truncated & ~terminated)):
+        if np.count_nonzero(truncated) and len(cut := np.flatnonzero(truncated & ~terminated)):
             final = last_leaves(self._space, fields.final_obs, cut, double=self._double)
             if self._memory is not None:
                 final.append(self._memory[t + 1, rows][torch.from_numpy(cut)])
