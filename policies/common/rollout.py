@@ -95,6 +95,11 @@ def advantages_of(
         deltas = played.rewards + gamma * next_values - values  # eq. (11)
         decay = gamma * gae_lambda * ~ended
         advantages = np.empty_like(values)
+        if values.shape[1] == 1 and rho is None:  # the same numbers in a tenth of the time
+            steps = zip(deltas[::-1, 0].tolist(), decay[::-1, 0].tolist(), strict=True)
+            found = itertools.accumulate(steps, lambda ahead, step: step[0] + step[1] * ahead, initial=0.0)
+            advantages[::-1, 0] = list(found)[1:]
+            return Advantages(advantages, advantages + values, np.ones_like(ended), np.zeros_like(ended))
         ahead = np.zeros(values.shape[1])
         for t in range(len(values) - 1, -1, -1):
             ahead = deltas[t] + decay[t] * ahead  # eq. (16) as a recursion
@@ -274,6 +279,8 @@ class Batch(Columns, frozen=True):
 
     def parts(self, count: int) -> list[Batch]:
         """Cuts into `count` runs that differ by one piece at most; some are empty where there is too little."""
+        if count == 1:
+            return [self]
         ends = [self.pieces * part // count for part in range(count + 1)]
         sizes = [end - begin for begin, end in itertools.pairwise(ends)]
         if self.lengths is None:
