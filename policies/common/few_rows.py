@@ -154,6 +154,6 @@ def _step(workers: Sequence[FewRows], t: int, chosen: Sequence[tuple[Any, Any]])
     for worker, (actions, _) in zip(workers, chosen, strict=True):
         if worker.over is None:
             rollout = worker.rollout
-            rollout.add(t, actions, *(worker.env.step_wait() if together else worker.stepped))
+            rollout.add(t, actions, *(worker.env.step_views() if together else worker.stepped))
             rollout.played = t + 1
     return all(worker.over is None for worker in workers)

@@ -257,8 +257,11 @@ class Batch(Columns, frozen=True):
         return batch
 
     def minibatches(self, parts: int, *, epochs: int, generator: torch.Generator) -> Iterator[Batch]:
-        """Passes over the batch, each cut into `parts` minibatches in a new random order."""
+        """Passes over the batch, each cut into `parts` minibatches in a new random order; 1: the batch as it is."""
         for _ in range(epochs):
+            if parts == 1:  # its order changes nothing but rounding
+                yield self
+                continue
             order = torch.randperm(self.pieces, generator=generator)
             yield from self.take(order.to(self.actions.device)).parts(parts)
 
@@ -279,8 +282,6 @@ class Batch(Columns, frozen=True):
 
     def parts(self, count: int) -> list[Batch]:
         """Cuts into `count` runs that differ by one piece at most; some are empty where there is too little."""
-        if count == 1:
-            return [self]
         ends = [self.pieces * part // count for part in range(count + 1)]
         sizes = [end - begin for begin, end in itertools.pairwise(ends)]
         if self.lengths is None:
