@@ -54,6 +54,8 @@ from arena.transport.status import RoleStatus, State, StatusQuery, StatusReply
 _POLL_EVERY = 16  # turns
 _POLL_SECONDS = 0.02
 
+_MEETING_TURNS = 4  # per role of the process: so long a meeting waits for other roles while any can run
+
 
 @dataclass
 class _Task:
@@ -76,6 +78,7 @@ class _Wait(NamedTuple):
 class _Meeting:
     """Roles that one of them, the first, acts for; see `Endpoint.together`."""
 
+    until: int  # the turn after which it begins although other roles are ready
     parts: dict[int, Any]  # by address
     begun: bool = False
     done: bool = False
@@ -195,16 +198,17 @@ class RoleScheduler:
                 self.remote.poll(self)
             self._last_poll = monotonic()
             self._wake_by_bell_or_alarm()
-        while not self._ready:
-            if self._meetings:
-                if self.remote is not None:  # with their messages, other roles may come to a meeting
-                    self.remote.poll(self)
-                    if self._stopping:
-                        return self._next()
-                    if self._ready:
-                        break
-                meeting = self._meetings.pop(next(iter(self._meetings)))
+        while True:
+            meeting = next(iter(self._meetings.values()), None)
+            if meeting is not None and not self._ready and self.remote is not None:
+                self.remote.poll(self)  # with their messages, other roles may come to a meeting
+                if self._stopping:
+                    return self._next()
+            if meeting is not None and (not self._ready or self.turns > meeting.until):
+                del self._meetings[next(iter(self._meetings))]
                 return self._tasks[next(iter(meeting.parts))]
+            if self._ready:
+                return self._ready.popleft()
             seconds = max(0.0, min(self._alarms.values()) - monotonic()) if self._alarms else None
             self._all_wait = True
             if self.remote is not None:
@@ -223,7 +227,6 @@ class RoleScheduler:
             if self._stopping:
                 return self._next()
             self._wake_by_bell_or_alarm()
-        return self._ready.popleft()
 
     def _wake_by_bell_or_alarm(self) -> None:
         due = {address for address, time in self._alarms.items() if monotonic() >= time} if self._alarms else set()
@@ -400,7 +403,8 @@ class RoleScheduler:
             return
         if self._stopping:
             raise RunStopped
-        meeting = self._meeting_of[address] = self._meetings.setdefault(key, _Meeting({}))
+        until = self.turns + _MEETING_TURNS * len(self._tasks)
+        meeting = self._meeting_of[address] = self._meetings.setdefault(key, _Meeting(until, {}))
         meeting.parts[address] = part
         try:
             self._switch(address)
