@@ -217,7 +217,7 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
         """As `step_wait`, for callers that copy at once: arrays that the next step overwrites, and fields for infos."""
         if self._shown is None or self._external:
             *results, infos = self.step_wait()
-            return (*results, infos.fields)  # type: ignore[return-value]
+            return (*results, infos.fields)
         (seat,) = self._seats
         seat.receive()
         if seat.reply.header[3]:  # rows have ended

@@ -37,6 +37,7 @@ class FewRows:
         self.env, self.rollout, self.head = algorithm.env, algorithm.rollout, algorithm.head
         self.layers, self.activation = algorithm.network.actor.arrays, algorithm.network.actor.activation
         self.noise, self._first = noise, self.rollout.played
+        self.is_proxy = hasattr(type(self.env), "step_views")  # no wrapper, nor an environment from elsewhere
         self.over: BudgetReached | None = None  # raised by the environment
         self.stepped: Any = None
         self._encoder, self._normalizer = algorithm.network.encoder, algorithm.normalization.observations
@@ -57,16 +58,15 @@ class FewRows:
             return None
         if rollout.given is not None or rollout.rows > _MOST_ROWS or len(getattr(algorithm.env, "blocks", ())) > 1:
             return None
-        weights = [layer.weight for layer in network.actor if hasattr(layer, "weight")]
-        small = all(weight.is_cpu and weight.numel() <= _MOST_WEIGHTS for weight in weights)
-        return cls(algorithm, noise) if small else None
+        largest = max(parameter.numel() for parameter in network.actor.parameters())
+        return cls(algorithm, noise) if noise.is_cpu and largest <= _MOST_WEIGHTS else None
 
     def collect(self) -> None:
         """Plays the ticks that are left, with the other workers of the policy that are at the same tick.
 
         As they are, no worker waits for one that waits for it: who waits is a tick ahead of the worker it waits for.
         """
-        if hasattr(self.env, "blocks") and self._group.async_samples is None:
+        if self.is_proxy and self._group.async_samples is None:
             key = self.env.ticks, self.rollout.played, str(self.env.single_action_space)
             self._group.together(key, self, collect_together)
         else:
@@ -125,7 +125,7 @@ def collect_together(workers: Sequence[FewRows]) -> None:
     while workers and t < end:
         perceptrons = Perceptrons(workers)
         noise = np.concatenate([worker.noise.numpy() for worker in workers], axis=1)
-        plain = type(head) is DiscreteHead and not any(getattr(worker.env, "masked", True) for worker in workers)
+        plain = type(head) is DiscreteHead and all(worker.is_proxy and not worker.env.masked for worker in workers)
         over = False
         while t < end and not over:
             outputs = perceptrons([worker.features(t) for worker in workers])
