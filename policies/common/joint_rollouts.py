@@ -25,7 +25,7 @@ _MOST_ROWS = 16  # up to which NumPy is faster than torch, and
 _MOST_WEIGHTS = 9_215  # in a layer, its BLAS (OpenBLAS) uses one thread for so few rows: with several, bits may differ
 
 
-class FewRows:
+class RolloutWorker:
     """One worker, for the ticks that are left of its rollout.
 
     Args:
@@ -87,10 +87,10 @@ class FewRows:
         return policy.sample(self.noise[t - self._first]).numpy()  # type: ignore[no-any-return]
 
 
-class Perceptrons:
+class ActorStack:
     """The actors of several workers, called at once: all layers of equal widths, [rows of all workers, width]."""
 
-    def __init__(self, workers: Sequence[FewRows]) -> None:
+    def __init__(self, workers: Sequence[RolloutWorker]) -> None:
         rows = [worker.rollout.rows for worker in workers]
         ends = np.cumsum(rows).tolist()
         self.places = [slice(end - count, end) for end, count in zip(ends, rows, strict=True)]
@@ -118,24 +118,24 @@ class Perceptrons:
 
 
 @torch.inference_mode()
-def collect_together(workers: Sequence[FewRows]) -> None:
+def collect_together(workers: Sequence[RolloutWorker]) -> None:
     """Plays the ticks that are left of the workers' rollouts; a worker whose match is over stops before, see `over`."""
     t, end = workers[0].rollout.played, workers[0].rollout.ticks
     first, head = t, workers[0].head
     while workers and t < end:
-        perceptrons = Perceptrons(workers)
+        actors = ActorStack(workers)
         noise = np.concatenate([worker.noise.numpy() for worker in workers], axis=1)
         plain = type(head) is DiscreteHead and all(worker.is_proxy and not worker.env.masked for worker in workers)
         over = False
         while t < end and not over:
-            outputs = perceptrons([worker.features(t) for worker in workers])
+            outputs = actors([worker.features(t) for worker in workers])
             if plain:
                 actions = (outputs + noise[t - first]).argmax(-1)  # as `Categorical.sample`
                 shown = head.to_env(actions)
-                chosen = [(actions[place], shown[place]) for place in perceptrons.places]
+                chosen = [(actions[place], shown[place]) for place in actors.places]
             else:
                 sampled = [
-                    worker.sample(t, outputs[place]) for worker, place in zip(workers, perceptrons.places, strict=True)
+                    worker.sample(t, outputs[place]) for worker, place in zip(workers, actors.places, strict=True)
                 ]
                 chosen = [(each, head.to_env(each)) for each in sampled]
             over = not _step(workers, t, chosen)
@@ -143,7 +143,7 @@ def collect_together(workers: Sequence[FewRows]) -> None:
         workers = [worker for worker in workers if worker.over is None]
 
 
-def _step(workers: Sequence[FewRows], t: int, chosen: Sequence[tuple[Any, Any]]) -> bool:
+def _step(workers: Sequence[RolloutWorker], t: int, chosen: Sequence[tuple[Any, Any]]) -> bool:
     """Plays tick `t` with actions as learned from and as the environments take them; whether all workers have."""
     together = len(workers) > 1
     for worker, (_, shown) in zip(workers, chosen, strict=True):

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from arena.errors import BudgetReached
 from fakes import ScriptedEnv, solo_group
 from policies.a2c import A2C
-from policies.common.few_rows import FewRows, Perceptrons, collect_together
+from policies.common.joint_rollouts import ActorStack, RolloutWorker, collect_together
 from policies.common.on_policy import collect
 from policies.mappo import MAPPO
 from policies.networks.actor_critic import mlp
@@ -66,9 +66,9 @@ def test_a_workers_rows_have_the_same_bits_in_any_company(
             parameter.data += 0.1 * torch.randn(parameter.shape, generator=generator)
     seen = [torch.randn(count, inputs, generator=generator).numpy() * 3 for count in rows]
     workers = list(map(perceptron, rows, networks))
-    alone = [Perceptrons([worker])([batch]).copy() for worker, batch in zip(workers, seen, strict=True)]
+    alone = [ActorStack([worker])([batch]).copy() for worker, batch in zip(workers, seen, strict=True)]
     company = data.draw(st.permutations(range(len(rows))))[: data.draw(st.integers(1, len(rows)))]
-    together = Perceptrons([workers[number] for number in company])
+    together = ActorStack([workers[number] for number in company])
     found = together([seen[number] for number in company])
     for number, place in zip(company, together.places, strict=True):
         assert found[place].tobytes() == alone[number].tobytes()
@@ -79,7 +79,7 @@ def test_a_workers_rows_have_the_same_bits_in_any_company(
 def test_the_number_of_threads_of_numpys_library_changes_no_bit() -> None:
     program = """if True:
         import hashlib, numpy as np
-        from policies.common.few_rows import _MOST_ROWS, _MOST_WEIGHTS
+        from policies.common.joint_rollouts import _MOST_ROWS, _MOST_WEIGHTS
         rng, digest = np.random.default_rng(0), hashlib.sha256()
         for rows in (1, 2, _MOST_ROWS):
             for inputs in (1, 7, 64, 95, 300, _MOST_WEIGHTS):
@@ -125,9 +125,9 @@ def played(made: Any, how: str, others: Any = ()) -> dict[str, Any]:
         if how == "torch":
             collect(made.env, made.head, made.rollout, made.act, noise)
         else:
-            few = FewRows.of(made, PPO, noise)
+            few = RolloutWorker.of(made, PPO, noise)
             assert few is not None
-            company = [FewRows.of(other, PPO, other.draw_noise(other.rollout.ticks)) for other in others]
+            company = [RolloutWorker.of(other, PPO, other.draw_noise(other.rollout.ticks)) for other in others]
             collect_together([*company[:1], few, *company[1:]])
             if few.over is not None:
                 raise few.over
@@ -187,4 +187,4 @@ def test_workers_that_collect_together_collect_as_alone(case: str) -> None:
 )
 def test_other_workers_collect_by_torch(options: dict[str, Any]) -> None:
     made = worker(0, **options)
-    assert FewRows.of(made, PPO, made.draw_noise(20)) is None
+    assert RolloutWorker.of(made, PPO, made.draw_noise(20)) is None
