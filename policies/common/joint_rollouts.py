@@ -18,6 +18,7 @@ from torch import Tensor
 from typing_extensions import Self
 
 from arena.errors import BudgetReached
+from policies.common.devices import is_gpu
 from policies.networks.actor_critic import MLP, ActorCritic, Encoder, Numbers
 from policies.networks.heads import DiscreteHead
 
@@ -52,14 +53,15 @@ class RolloutWorker:
         """None unless the algorithm acts as the class `written_for`, for few rows in one block that act on every call,
         without memory, by a small perceptron on the CPU.
         """
-        network, rollout, kind = algorithm.network, algorithm.rollout, type(algorithm)
-        known = all(getattr(kind, name) is getattr(written_for, name) for name in ("act", "sampled"))
+        network, rollout = algorithm.network, algorithm.rollout
+        methods = [(getattr(algorithm, name), getattr(written_for, name)) for name in ("act", "sampled")]
+        known = all(getattr(method, "__func__", None) is expected for method, expected in methods)
         if not known or type(network) is not ActorCritic or type(network.actor) is not MLP or network.encoder.learns:
             return None
         if rollout.given is not None or rollout.rows > _MOST_ROWS or len(getattr(algorithm.env, "blocks", ())) > 1:
             return None
         largest = max(parameter.numel() for parameter in network.actor.parameters())
-        return cls(algorithm, noise) if noise.is_cpu and largest <= _MOST_WEIGHTS else None
+        return cls(algorithm, noise) if largest <= _MOST_WEIGHTS and not is_gpu(noise.device) else None
 
     def collect(self) -> None:
         """Plays the ticks that are left, with the other workers of the policy that are at the same tick.
