@@ -133,7 +133,10 @@ class Touchdown(Lanes):
         self._background = field.reshape(-1)
         self._corners = IMAGE**2 * np.arange(len(self._watchers) * self.lanes)[:, None]  # where each image begins
         self.positions = np.zeros((self.lanes, 2 * n, 2))  # [L, E, 2] float64, absolute
-        self._moves = np.zeros((2 * n, self.lanes, 2))  # of the current tick
+        # The moves of all discrete players [players * moves, 2], and where each player's begin [players, 1].
+        self._discrete_moves = (MOVES * self._orientation[self._discrete, None, None]).reshape(-1, 2)
+        self._first_move = len(MOVES) * np.arange(len(self._discrete))[:, None]
+        self._nobody = np.zeros(self.lanes, np.bool_)
         self._nothing = np.zeros((self.lanes, 2 * n))  # the rewards of a tick without a winner
         self._none = np.zeros((self.lanes, 2 * n), np.bool_)  # the rows whose episode ends
         for returned_often in (self._nothing, self._none):
@@ -148,32 +151,43 @@ class Touchdown(Lanes):
 
     def step(self, actions: Sequence[Any]) -> Step:
         """One tick; `actions[e]` is int `[L]` or float `[L, 2]`."""
-        playing, moves, n = self.playing, self._moves, self.team_size
+        playing, n = self.playing, self.team_size
+        moves: Any = 0.0
         if self._discrete:
-            choices = np.array([actions[player] for player in self._discrete])  # [discrete players, L]
-            moves[self._discrete] = MOVES[np.where(playing, choices, 0)]
-        for player in self._continuous:
-            np.multiply(np.clip(actions[player], -1.0, 1.0), STEP, out=moves[player])
-        if self._mirrored:
-            moves *= self._orientation[:, None, None]
-        np.add(self.positions, moves.swapaxes(0, 1), out=self.positions, where=playing[:, None, None])
-        np.clip(self.positions, -1.0, 1.0, out=self.positions)
+            choices = np.array([actions[player] for player in self._discrete]) * playing  # [discrete players, L]
+            moves = self._discrete_moves.take(choices + self._first_move, axis=0).swapaxes(0, 1)  # [L, ..., 2]
+        if not self._continuous:
+            self.positions += moves
+        else:
+            np.add(self.positions, self._all_moves(moves, actions), out=self.positions, where=playing[:, None, None])
+        self.positions.clip(-1.0, 1.0, out=self.positions)
 
         between = self.positions[:, :n, None] - self.positions[:, None, n:]  # [L, blue, red, 2]
         close = np.einsum("lbrc,lbrc->lbr", between, between) < (NEAR - MARGIN) ** 2
-        if close.any():
+        if np.count_nonzero(close):
             close &= playing[:, None, None]
             back = np.concatenate([close.any(2), close.any(1)], axis=1)  # [L, E]
             self.positions[..., 1] = np.where(back, self._side * LINE, self.positions[..., 1])
 
         across = self.positions[..., 1] * self._side <= MARGIN - LINE
-        blue, red = across[:, :n].any(1), across[:, n:].any(1)  # [L]
+        if not np.count_nonzero(across):  # the usual case, for which `any` would take long
+            blue = red = self._nobody
+        else:
+            blue, red = across[:, :n].any(1), across[:, n:].any(1)  # [L]
         decided, late = self.end(blue | red)
         if not np.count_nonzero(decided | late):
             return Step(self._frame(), self._nothing, self._none, self._none)
         margin = np.where(decided, blue.astype(np.float64) - red, 0.0)  # [L] +1 blue wins, -1 red wins
         rewards = margin[:, None] * self._side + 0.0  # + 0.0: no negative zeros
         return Step(self._frame(), rewards, self.for_all(decided), self.for_all(late))
+
+    def _all_moves(self, discrete: NDArray[Any], actions: Sequence[Any]) -> NDArray[np.float64]:
+        """The moves of a tick [L, E, 2] where some players are continuous."""
+        moves = np.zeros(self.positions.shape)
+        moves[:, self._discrete] = discrete
+        for player in self._continuous:
+            moves[:, player] = np.clip(actions[player], -1.0, 1.0) * STEP * self._orientation[player]
+        return moves
 
     def _frame(self) -> Frame:
         points = self.positions.take(self._order, axis=1)  # [L, observing E, observed E, 2]

@@ -24,6 +24,7 @@ from policies.common.adam import group_optimizer
 from policies.common.algorithm import Backward, Metrics, check_autoreset, lags_of, moved
 from policies.common.columns import Columns, RaggedTensor
 from policies.common.devices import DeviceInputs, Recorded, is_gpu
+from policies.common.joint_rollouts import RolloutWorker
 from policies.common.normalization import joined
 from policies.common.on_policy import OnPolicy, OnPolicyOptions, collect
 from policies.common.options import AUTO, Auto, Count, NonNegative, Positive, wrong
@@ -106,7 +107,10 @@ class PPO(OnPolicy):
         while True:
             with self.acting():
                 noise = self.draw_noise(rollout.ticks - rollout.played)
-                collect(self.env, self.head, rollout, self.act, noise)
+                if (worker := RolloutWorker.of(self, PPO, noise)) is None:
+                    collect(self.env, self.head, rollout, self.act, noise)
+                else:
+                    worker.collect()
             done = self.ticks_done + self.n_steps
             for metrics in self.learned():
                 metrics = {**metrics, "learning_rate": self.learning_rate} if metrics else metrics

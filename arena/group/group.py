@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,6 +64,8 @@ class Group:
             without a barrier, see `async_samples`.
         rows: lanes x entities of the worker with the most; None if unknown.
         on_log, on_save, on_tell: called by `log`, `save` and `tell` of the writer.
+        comes_together: whether `together` looks for other workers; they should all have their environments in this
+            process, as each waits for the slowest of these.
     """
 
     def __init__(
@@ -83,6 +85,7 @@ class Group:
         rows: int | None = None,
         on_tell: Callable[[str], None] | None = None,
         stopwatch: Stopwatch | None = None,
+        comes_together: bool = False,
     ) -> None:
         self.size, self.rank = len(members), members.index(endpoint.address)
         self.policy, self.sync, self.rows = policy, sync, rows
@@ -91,6 +94,7 @@ class Group:
         self._comm = comm
         self._collectives = (Member if self.rank else Root)(endpoint, members, policy)
         self._stopwatch = stopwatch or StoppedWatch()
+        self._together = endpoint.together if comes_together else None
         self._async_samples: AsyncSamples | None = None
         if sync == "samples" and max_lag > 0:
             self._async_samples = AsyncSamples(endpoint, members, self._stopwatch, max_lag=max_lag)
@@ -229,6 +233,16 @@ class Group:
         """The root's `value`, at every member; None if the root has left."""
         theirs = self._collective(Operation.BROADCAST, pack(value) if self.is_root else b"")
         return unpack(theirs) if theirs else None
+
+    def together(self, key: Hashable, part: Any, work: Callable[[list[Any]], None]) -> None:
+        """Calls `work(parts)` once for the workers of the policy in this process that call this at the same time.
+
+        They are those with an equal `key`, perhaps only this one. What is computed must not depend on which they are.
+        """
+        if self._together is None:
+            work([part])
+        else:
+            self._together((self.policy, key), part, work)
 
     @property
     def async_samples(self) -> AsyncSamples | None:

@@ -213,6 +213,17 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
         flags = _joined(self._terminated), _joined(self._truncated)
         return self._observations(), _joined(self._rewards), *flags, infos
 
+    def step_views(self) -> tuple[Any, NDArray[np.float64], BoolRows, BoolRows, StepFields]:
+        """As `step_wait`, for callers that copy at once: arrays that the next step overwrites, and fields for infos."""
+        if self._shown is None or self._external:
+            *results, infos = self.step_wait()
+            return (*results, infos.fields)
+        (seat,) = self._seats
+        seat.receive()
+        if seat.reply.header[3]:  # rows have ended
+            return (*self._shown, self._infos().fields)
+        return (*self._shown, StepFields(self._active[0], self._masks[0] if self.masked else None))
+
     def _send(self, actions: Any) -> None:
         if self._first_pending:
             raise ResetNeeded("call reset() before step()")

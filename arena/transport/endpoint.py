@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from enum import IntEnum
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -176,6 +176,17 @@ class Endpoint(Protocol):
         """Calls a function of this role in a thread of its own, and waits for it; raises what it raises.
 
         It gets an endpoint of this role that all its threads may use, one at a time.
+        """
+
+    def together(self, key: Hashable, part: Any, work: Callable[[list[Any]], None]) -> None:
+        """Calls `work(parts)` once for all roles of this process that have called this with an equal `key`.
+
+        It is called when no other role of the process can run, by the first of them. Meanwhile it may call all that
+        these roles could, for any of them, and the call returns to each of them when it has ended. Which roles come
+        together depends on timing, and must make no difference.
+
+        Raises:
+            Exception: to the first role, what `work` raises; to the others `RunStopped`.
         """
 
     def bell(self) -> Callable[[], None]:

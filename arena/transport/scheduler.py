@@ -19,12 +19,12 @@ import os
 import sys
 import threading
 from collections import defaultdict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from time import monotonic, process_time, thread_time
 from types import FrameType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from greenlet import getcurrent, greenlet
 
@@ -54,6 +54,8 @@ from arena.transport.status import RoleStatus, State, StatusQuery, StatusReply
 _POLL_EVERY = 16  # turns
 _POLL_SECONDS = 0.02
 
+_MEETING_TURNS = 4  # per role of the process: so long a meeting waits for other roles while any can run
+
 
 @dataclass
 class _Task:
@@ -70,6 +72,16 @@ class _Wait(NamedTuple):
     awaited: Channel
     since: float
     awaited_role: Callable[[], int] | None
+
+
+@dataclass
+class _Meeting:
+    """Roles that one of them, the first, acts for; see `Endpoint.together`."""
+
+    until: int  # the turn after which it begins although other roles are ready
+    parts: dict[int, Any]  # by address
+    begun: bool = False
+    done: bool = False
 
 
 class RoleScheduler:
@@ -94,6 +106,8 @@ class RoleScheduler:
         self._lone_wait: _Wait | None = None  # of the only role of a process
         self._has_arrivals = False  # whether anything except orders has come since that role fell asleep
         self._alarms: dict[int, float] = {}  # address -> when to wake it
+        self._meetings: dict[Hashable, _Meeting] = {}  # of roles that go on together when no other role can run
+        self._meeting_of: dict[int, _Meeting] = {}  # by address
         self._rung: set[int] = set()  # addresses whose bell has been rung since they were last woken
         self._bell = threading.Event()  # without other processes, set when a bell is rung
         # By address and order.
@@ -184,7 +198,17 @@ class RoleScheduler:
                 self.remote.poll(self)
             self._last_poll = monotonic()
             self._wake_by_bell_or_alarm()
-        while not self._ready:
+        while True:
+            meeting = next(iter(self._meetings.values()), None)
+            if meeting is not None and not self._ready and self.remote is not None:
+                self.remote.poll(self)  # with their messages, other roles may come to a meeting
+                if self._stopping:
+                    return self._next()
+            if meeting is not None and (not self._ready or self.turns > meeting.until):
+                del self._meetings[next(iter(self._meetings))]
+                return self._tasks[next(iter(meeting.parts))]
+            if self._ready:
+                return self._ready.popleft()
             seconds = max(0.0, min(self._alarms.values()) - monotonic()) if self._alarms else None
             self._all_wait = True
             if self.remote is not None:
@@ -203,7 +227,6 @@ class RoleScheduler:
             if self._stopping:
                 return self._next()
             self._wake_by_bell_or_alarm()
-        return self._ready.popleft()
 
     def _wake_by_bell_or_alarm(self) -> None:
         due = {address for address, time in self._alarms.items() if monotonic() >= time} if self._alarms else set()
@@ -222,6 +245,9 @@ class RoleScheduler:
         found = []
         for address, task in self._tasks.items():
             wait = self._lone_wait if self._alone else self._asleep.get(address)
+            meeting = self._meeting_of.get(address)
+            if wait is None and meeting is not None:  # it waits if any of its meeting does
+                wait = next(filter(None, map(self._asleep.get, tuple(meeting.parts))), None)
             stack = stack_of(self._frame(task, frames)) if stacks and not task.ended else ()
             if task.ended:
                 found.append(RoleStatus(address, State.ENDED))
@@ -230,7 +256,8 @@ class RoleScheduler:
                 channel = receiver, tag, sender if wait.awaited_role is None else wait.awaited_role()
                 found.append(RoleStatus(address, State.WAITS, channel, monotonic() - wait.since, stack))
             else:
-                state = State.READY if id(task) in ready else State.RUNS
+                meets = meeting is not None and not meeting.begun
+                state = State.READY if meets or id(task) in ready else State.RUNS
                 found.append(RoleStatus(address, state, stack=stack))
         return tuple(found)
 
@@ -349,12 +376,15 @@ class RoleScheduler:
             self._lone_wait = None
             return
         address = awaited[0]
-        task = self._tasks[address]
         self._asleep[address] = _Wait(awaited, monotonic(), awaited_role)
         if seconds is not None:
             self._alarms[address] = monotonic() + seconds
+        self._switch(address)
+
+    def _switch(self, address: int) -> None:
+        """Gives way to the next role; returns when the role that calls is resumed."""
         other = self._next()
-        if other is not task:
+        if other is not self._tasks[address]:
             self._measure(address)
             state = self._left = thread_state.read()
             other.greenlet.switch()
@@ -362,6 +392,40 @@ class RoleScheduler:
                 thread_state.apply(state, self._left)
         if self._stopping:
             raise RunStopped
+
+    def together(self, address: int, key: Hashable, part: Any, work: Callable[[list[Any]], None]) -> None:
+        """See `Endpoint.together`.
+
+        Until `work` has ended, the greenlet of the first role stands for all: messages for any of them resume it.
+        """
+        if self._alone or self._tasks[address].thread:
+            work([part])
+            return
+        if self._stopping:
+            raise RunStopped
+        until = self.turns + _MEETING_TURNS * len(self._tasks)
+        meeting = self._meeting_of[address] = self._meetings.setdefault(key, _Meeting(until, {}))
+        meeting.parts[address] = part
+        try:
+            self._switch(address)
+            if meeting.done:
+                return
+            if meeting.begun:
+                raise RunStopped  # the role that acts for all has failed, and reports it
+            meeting.begun = True
+            tasks = [self._tasks[other] for other in meeting.parts]
+            greenlets = [task.greenlet for task in tasks]
+            for task in tasks:
+                task.greenlet = greenlets[0]
+            try:
+                work(list(meeting.parts.values()))
+                meeting.done = True
+            finally:
+                for task, own in zip(tasks, greenlets, strict=True):
+                    task.greenlet = own
+                self._ready.extend(tasks[1:])
+        finally:
+            del self._meeting_of[address]
 
 
 class RoleEndpoint:
@@ -402,6 +466,9 @@ class RoleEndpoint:
 
     def in_dedicated_thread(self, body: Callable[[Endpoint], object]) -> None:
         self._scheduler.in_dedicated_thread(self.address, body)
+
+    def together(self, key: Hashable, part: Any, work: Callable[[list[Any]], None]) -> None:
+        self._scheduler.together(self.address, key, part, work)
 
     def tally(self, count: Callable[[], Mapping[str, int]]) -> None:
         self._scheduler.tallies[self.address] = count

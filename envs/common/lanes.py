@@ -63,7 +63,7 @@ class Lanes(ABC):
 
     def for_all(self, lanes: NDArray[Any]) -> NDArray[Any]:
         """What holds for lanes [L], for all their entities [L, E]."""
-        return np.repeat(lanes[:, None], len(self.interface.entities), axis=1)
+        return lanes[:, None].repeat(len(self.interface.entities), 1)  # without NumPy's function around it
 
     def render(self) -> NDArray[np.uint8] | str:
         """Lane 0 as a picture `[height, width, 3]`, or as text."""

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from gymnasium import spaces
 from gymnasium.spaces import Space
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -79,10 +80,13 @@ class MLP(nn.Sequential):
         activation: a name in `ACTIVATIONS`.
     """
 
+    activation: str
+
     def __init__(self, layers: Sequence[nn.Linear], *, activation: str, storage: BufferPool) -> None:
         activations = [ACTIVATIONS[activation]() for _ in layers[1:]]
         super().__init__(*itertools.chain(*zip(layers, activations, strict=False)), layers[-1])
         self._layers = [(layer.weight, layer.bias) for layer in layers]  # faster than the modules
+        self.activation = activation
         self._activate, self._through = _BY_HAND[activation]
         self._storage = storage
 
@@ -129,6 +133,11 @@ class MLP(nn.Sequential):
 
         return trace[-1], backward
 
+    @property
+    def arrays(self) -> list[tuple[NDArray[np.float32], NDArray[np.float32]]]:
+        """Weights [inputs, outputs] and biases of all layers, in torch's memory; on the CPU."""
+        return [(weight.detach().numpy().T, bias.detach().numpy()) for weight, bias in self._layers]
+
     def _trace(self, inputs: Tensor) -> list[Tensor]:
         """The inputs of every layer, which are in the storage, and the outputs of the last, which are new."""
         trace = [inputs]
@@ -138,9 +147,16 @@ class MLP(nn.Sequential):
         return [*trace, functional.linear(trace[-1], *self._layers[-1])]
 
 
+def _tanh(hidden: Tensor) -> Tensor:
+    """tanh, written over a hidden layer: NumPy takes 1.5 us for 125 rows of 64 where torch takes 17."""
+    array = hidden.numpy()
+    np.tanh(array, out=array)
+    return hidden
+
+
 _BY_HAND: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor, Tensor], Tensor]]] = {
     # f, and the gradient times f', written over f's values: 1 - f^2; 1 where the unit is on, else 0
-    "tanh": (torch.tanh_, lambda gradient, f: torch.addcmul(gradient, gradient, f.square_(), value=-1, out=f)),
+    "tanh": (_tanh, lambda gradient, f: torch.addcmul(gradient, gradient, f.square_(), value=-1, out=f)),
     "relu": (torch.relu_, lambda gradient, f: torch.mul(gradient, f.sign_(), out=f)),
 }
 
@@ -209,6 +225,10 @@ class Numbers(nn.Module):
         super().__init__()
         self.features = int(np.prod(space.shape))
         self._scale = scale_of_bytes(space) if isinstance(space, spaces.Box) and space.dtype == np.uint8 else 1.0
+
+    def keeps(self, leaf: Tensor) -> bool:
+        """Whether such a leaf stays as it is."""
+        return leaf.ndim == 2 and leaf.dtype is torch.float32 and self._scale == 1.0
 
     def forward(self, leaf: Tensor) -> Tensor:
         numbers = leaf if leaf.ndim == 2 else leaf.reshape(leaf.shape[0], -1)  # [N, features]

@@ -69,9 +69,21 @@ def overlapped(blue: Any = PPO, env: Any = None, pipeline: int = 2) -> dict[str,
     return {**data, "envs": {"game": env}} if env else data
 
 
+def crowd() -> dict[str, Any]:
+    """Policies with several workers of one lane, which collect together where they share a process."""
+    policies = {"blue": PPO, "red": {"algorithm": "a2c"}, "green": {**PPO, "sync": "samples"}}
+    game = {"make": "touchdown", "kwargs": {"team_size": 1, "max_steps": 12}}
+    pairs = [["blue", "red"], ["red", "green"]]
+    data = one_match(game, policies, ticks=90, seed=2)
+    return {**data, "matches": [{"env": "game", "seats": pair, "copies": 3, "lanes": 1} for pair in pairs]}
+
+
 @pytest.mark.parametrize(
     ("config", "ranks", "transport", "said"),
     [
+        (crowd(), 2, "auto", "19 roles on 2 processes"),
+        (crowd(), 3, "mpi", "19 roles on 3 processes"),
+        pytest.param(crowd(), None, "auto", "19 processes", marks=pytest.mark.long),
         (teams(), None, "auto", "7 processes"),
         (teams(), 3, "mpi", "7 roles on 3 processes"),
         (masked(), None, "mpi", "3 processes"),

@@ -433,3 +433,103 @@ def test_report_of_a_large_run_is_short() -> None:
     lines = report([], [waiting(i, 0)._replace(stack=(frame,)) for i in range(150)], name).splitlines()
     assert len(lines) < 50
     assert lines[-1] == "and 126 more roles"
+
+
+# ----------------------------------------------------------------------------------------------------- roles together
+
+
+def meets(calls: list[list[int]], key: str = "same") -> Main:
+    """A role that comes together with others; one of them exchanges a message with role 0 for each."""
+
+    def main(endpoint: RoleEndpoint) -> bytes | None:
+        me = endpoint.address
+
+        def work(parts: list[tuple[RoleEndpoint, list[bytes]]]) -> None:
+            calls.append([one.address for one, _ in parts])
+            for one, _ in parts:
+                one.send(0, Tag.TO_ROOT, bytes([one.address]))
+            for one, got in parts:
+                got.append(bytes(one.receive(0, Tag.FROM_ROOT)[1]))
+
+        for _ in range(3):
+            got: list[bytes] = []
+            endpoint.together(key, (endpoint, got), work)
+            assert got == [bytes([me, me])]
+        return None
+
+    return main
+
+
+def answers(count: int, *, then: Callable[[], None] = lambda: None) -> Main:
+    def main(endpoint: RoleEndpoint) -> None:
+        for _ in range(count):
+            source, data = endpoint.receive(ANY_SOURCE, Tag.TO_ROOT)
+            then()
+            endpoint.send(source, Tag.FROM_ROOT, bytes(data) * 2)
+
+    return main
+
+
+def test_one_role_acts_for_all_that_come_together() -> None:
+    calls: list[list[int]] = []
+    run(answers(12), *[meets(calls)] * 3, meets(calls, "other"))
+    assert sorted(calls) == [[1, 2, 3]] * 3 + [[4]] * 3
+
+
+def test_a_single_role_comes_together_with_itself() -> None:
+    found: list[list[str]] = []
+    run(lambda endpoint: endpoint.together("key", "part", found.append))
+    assert found == [["part"]]
+
+
+def test_busy_roles_do_not_keep_others_from_coming_together() -> None:
+    calls, turns = list[list[int]](), list[int]()
+
+    def talks(endpoint: RoleEndpoint) -> None:
+        for _ in range(1_000):
+            endpoint.send(7 - endpoint.address, Tag.GROUP, b"")
+            endpoint.receive(7 - endpoint.address, Tag.GROUP)
+            turns.append(len(calls))
+
+    run(answers(6), *[meets(calls)] * 2, talks, talks)
+    assert calls == [[1, 2]] * 3
+    assert turns[-1] == 3 and turns.index(3) < 200
+
+
+def test_roles_that_came_together_wait_as_one() -> None:
+    calls: list[list[int]] = []
+    scheduler = RoleScheduler({address: f"role {address}" for address in range(4)})
+    seen: list[list[tuple[State, Any]]] = []
+
+    def look() -> None:
+        seen.append([(role.state, role.awaited and role.awaited[1:]) for role in scheduler.statuses()[1:]])
+
+    scheduler.run(dict(enumerate([answers(9, then=look), *[meets(calls)] * 3])))
+    assert seen[0] == [(State.WAITS, (Tag.FROM_ROOT, 0))] * 3
+
+
+@pytest.mark.parametrize("place", ["in the work", "in another role"])
+def test_failure_ends_roles_that_came_together(place: str) -> None:
+    ended: list[tuple[int, type[BaseException]]] = []
+
+    def comes(endpoint: RoleEndpoint) -> None:
+        def work(parts: list[RoleEndpoint]) -> None:
+            if place == "in the work":
+                raise ValueError("this one")
+            parts[1].send(0, Tag.TO_ROOT, b"")
+            parts[-1].receive(0, Tag.GROUP)
+
+        try:
+            endpoint.together("key", endpoint, work)
+        except BaseException as error:
+            ended.append((endpoint.address, type(error)))
+            raise
+
+    def fails(endpoint: RoleEndpoint) -> None:
+        endpoint.receive(ANY_SOURCE, Tag.TO_ROOT)
+        raise ValueError("this one")
+
+    with pytest.raises(ValueError, match="this one"):
+        run(fails, comes, comes, comes)
+    first = ValueError if place == "in the work" else RunStopped
+    assert sorted(ended) == [(1, first), (2, RunStopped), (3, RunStopped)]

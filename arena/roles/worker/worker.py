@@ -74,6 +74,8 @@ class Worker:
         self._saves = not self._policy.config.frozen and self._spec.saves  # whether the policy writes checkpoints
         self._has_left = (role.match, role.seat) in run.leg.left  # whether `run` has returned in an earlier leg
         learners = learners_of(algorithm, run.plan, self._policy)
+        environment = run.address(Role(RoleKind.ENVIRONMENT, self._match.match))
+        here = endpoint.process(environment) == endpoint.process(endpoint.address)
         self._group = Group(
             endpoint,
             run.plan.members(self._policy),
@@ -89,6 +91,7 @@ class Worker:
             on_tell=lambda text: self._send(Notice(f"policy {self._policy.name}: {text}")),
             on_save=lambda state: self._checkpoints.offer(state),
             stopwatch=self._stopwatch,
+            comes_together=here and not self._stopwatch.runs,  # else each measures its own time
         )
         endpoint.tally(dict)
         limit_threads()
