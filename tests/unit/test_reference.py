@@ -104,7 +104,7 @@ def test_arguments_of_games_and_wrappers_are_shown(capsys: pytest.CaptureFixture
     assert main(["list", "touchdown", "frame_stack"]) == 0
     said = capsys.readouterr().out.splitlines()
     assert "  team_size     1          players per team" in said
-    assert "  stack_size    required   how many observations" in said
+    assert "  stack_size    required  how many observations" in said
     assert not any("lanes" in line for line in said)
 
 
