@@ -26,12 +26,12 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import arena.report
-from arena.board import experiments, run, runs, tournaments, trust
+from arena.board import experiments, play, run, runs, tournaments, trust, watch
 from arena.board.board import Board, board_of
 from arena.errors import ConfigError
 from arena.external.access import is_allowed_host
 
-_ROOMS: Sequence[Any] = (runs, run, experiments, tournaments, trust)
+_ROOMS: Sequence[Any] = (runs, run, watch, play, experiments, tournaments, trust)
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",

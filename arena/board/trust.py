@@ -21,10 +21,15 @@ def trusted(folder: Path) -> bool:
     return any(place in _TRUSTED for place in (folder, *folder.parents))
 
 
+def trust(folder: Path) -> None:
+    """Trusts a folder until the server ends."""
+    _TRUSTED.add(folder)
+
+
 async def _trust(request: Request) -> Response:
     """Trusts a folder, then shows the page that has asked: `back`, an address of this server."""
     folder, back = folder_of(request), (await posted(request)).get("back", "")
-    _TRUSTED.add(folder)
+    trust(folder)
     own = back.startswith("/") and not back.startswith(("//", "/\\"))
     return RedirectResponse(back if own else f"/run/{board_of(request).path(folder)}", 303)
 

@@ -31,7 +31,7 @@ def run(arguments: argparse.Namespace) -> int:
     from arena.terminal.standings import league_lines, meta_game_data, table_data
 
     folder, at = RunFolder.existing(arguments.run), arguments.at
-    config, found = load_config(folder.config), read(folder)
+    config, found = load_config(folder.config), read(folder, people=True)
     end = found.timeline.end
     if at is not None:
         if planned_ticks(config) is None:
@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
                 "there are no games yet" if found.first is None else f"its games are from tick {found.first} to {end}"
             )
             raise ConfigError(f"found {at}, but {games}", path="--at", source=str(folder.path))
-    counted = found if at is None else read(folder, until=at)
+    counted = found if at is None else read(folder, until=at, people=True)
     cut = {} if planned_ticks(config) is None else counted.cut
     table = standings_at(found.timeline, counted.timeline, cut, config, at=at)
     table = table._replace(without_winner=found.without_winner)

@@ -21,7 +21,7 @@ from arena.errors import GroupError
 from arena.group import collectives
 from arena.group.async_samples import AsyncSamples
 from arena.group.collectives import Member, Operation, Piece, Root
-from arena.transport.endpoint import Endpoint
+from arena.transport.endpoint import ANY_SOURCE, Endpoint, Tag
 from arena.transport.pickling import pack, unpack
 
 
@@ -91,7 +91,7 @@ class Group:
         self.policy, self.sync, self.rows = policy, sync, rows
         self.seed, self.shared_seed = seed, shared_seed
         self.teams = tuple((rank,) for rank in range(self.size)) if teams is None else teams
-        self._comm = comm
+        self._comm, self._endpoint = comm, endpoint
         self._collectives = (Member if self.rank else Root)(endpoint, members, policy)
         self._stopwatch = stopwatch or StoppedWatch()
         self._together = endpoint.together if comes_together else None
@@ -122,6 +122,10 @@ class Group:
     def is_root(self) -> bool:
         """True in rank 0, which learns for all with `sync: samples` and whose weights are broadcast."""
         return self.rank == 0
+
+    def pause(self, seconds: float) -> None:
+        """Lets other roles of this process run, for a worker that waits for something outside of the run."""
+        self._endpoint.sleep((self._endpoint.address, Tag.GAMES, ANY_SOURCE), seconds)
 
     def average_gradients(
         self, parameters: Iterable[Any], *, weight: float = 1.0, **scalars: float

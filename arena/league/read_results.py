@@ -3,6 +3,7 @@
     config.yaml                    which policies learn
     rounds.jsonl, or plan.json     the sides of each match; in a league also who has started over, and when
     episodes.jsonl                 how the games ended
+    human_games.jsonl              games of people, which count for ratings that are shown, and not for matchmaking
 
 A game does not count if it has no winner, if it has not two sides (unless its record ranks them), if it was not played
 to its end, or if a seat was idle. A line that a kill has left incomplete is counted and skipped.
@@ -24,7 +25,7 @@ from arena.league.results import Encounter, Results, encounters_of
 from arena.league.timeline import Period, PolicyReset, Timeline
 from arena.records import boundary
 from arena.records.folder import RunFolder
-from arena.records.formats import PlanFile, Round, read_document, round_of
+from arena.records.formats import HumanGameLine, PlanFile, Round, read_document, round_of
 from arena.records.journal import JournalReader
 from arena.records.metrics import EpisodeRecord
 from arena.records.outcome import side_returns, without_winner_text
@@ -57,6 +58,7 @@ def read(
     *,
     last: int | None = None,
     until: int | None = None,
+    people: bool = False,
     journal: Callable[[Path], JournalReader] = JournalReader,
 ) -> ResultSet:
     """Reads the games of a run, which may be under way; without `episodes.jsonl` there are none.
@@ -66,18 +68,19 @@ def read(
         last: the newest round to look at, which is over. None: the newest one of which a game is on record; a round
             that is only planned changes no player.
         until: the tick until which games count; None: all do.
+        people: whether games of people count.
         journal: opens a journal file; of a run under way, up to where it is to be read.
 
     Raises:
         ConfigError: a file is missing, damaged, or of another version of the arena.
     """
-    return GameReader(folder, load_config(folder.config), until=until, journal=journal).read(last)
+    return GameReader(folder, load_config(folder.config), until=until, people=people, journal=journal).read(last)
 
 
 class GameReader:
     """The games of a run, each read once, however often `read` is called: late rounds take no longer than early ones.
 
-    `until` and `journal` are those of the function `read`; `played` is filled if `keeps_played`.
+    `until`, `people` and `journal` are those of the function `read`; `played` is filled if `keeps_played`.
 
     Attributes:
         returns: per policy the returns of its finished episodes in the newest round, in the order in which they ended.
@@ -92,15 +95,16 @@ class GameReader:
         *,
         keeps_played: bool = False,
         until: int | None = None,
+        people: bool = False,
         journal: Callable[[Path], JournalReader] = JournalReader,
     ) -> None:
         self.config = config
         self.returns: dict[str, list[float]] = {}
         self.played: list[dict[int, list[Encounter]]] = []
         self._folder, self._keeps_played, self._until, self._journal = folder, keeps_played, until, journal
-        self._parts = _PARTS if config.learners else 1
+        self._parts, self._people = _PARTS if config.learners else 1, people
         self._rounds: list[Round] = []
-        self._rounds_at = self._episodes_at = 0  # the bytes after the lines that were read
+        self._rounds_at = self._episodes_at = self._people_at = 0  # the bytes after the lines that were read
         self._last: int | None = None
         self._newest = self._newest_tick = 0
         self._decided: dict[str, bool] = {}  # per game that was played, whether an episode had a winner or was drawn
@@ -162,9 +166,7 @@ class GameReader:
             self._counts["unrated"] += 1
             return
         self._lengths.add(episode.length)
-        parts = self._parts
-        part = (episode.tick - 1 - rounds[episode.round].start) * parts // self.config.ticks
-        results = self._timed.setdefault((episode.round, min(max(part, 0), parts - 1)), Results())
+        results = self._results_at(episode.tick, rounds[episode.round])
         for one in found:
             results.add(*one)
         if self._keeps_played:
@@ -173,6 +175,13 @@ class GameReader:
     def _result_set(self, rounds: Sequence[Round], last: int | None, unfinished: int) -> ResultSet:
         """The games of these rounds, up to the end of the last one; as `read`."""
         config, parts = self.config, self._parts
+        of_people = self._reader(self._folder.human_games, self._people_at)
+        for line in of_people.lines(HumanGameLine, missing_ok=True) if self._people and rounds else ():
+            self._people_at = of_people.position
+            if self._until is None or line.tick <= self._until:
+                begun = [one for one in rounds if one.start < line.tick] or rounds[:1]
+                self._results_at(line.tick, begun[-1]).add(line.first, line.second, line.outcome)
+                self._counts["episodes"] += 1
         if last is None:
             rounds = rounds[: 1 + self._newest]
         reached = rounds[-1].start + config.ticks if rounds else 0
@@ -206,6 +215,11 @@ class GameReader:
             cut={} if len(self._lengths) == 1 else missed,
             without_winner=without_winner_text(rules),
         )
+
+    def _results_at(self, tick: int, round: Round) -> Results:
+        """The games of the part of a round in which a tick is."""
+        part = (tick - 1 - round.start) * self._parts // self.config.ticks
+        return self._timed.setdefault((round.number, min(max(part, 0), self._parts - 1)), Results())
 
     def _rounds_until(self, last: int | None) -> list[Round]:
         """The rounds that have begun, up to `last`; a run without rounds is one, whose matches are in the plan."""

@@ -9,6 +9,7 @@ runs/<name>/
 ├── best.json                       the root: which boundary had the best result, with `best`
 ├── measures.jsonl                  the root: what callbacks have measured, if anything
 ├── evaluations.jsonl  evaluations/ the root: the results of evaluations, and their games
+├── human_games.jsonl              `arena play --rated`, `arena board`: games of people that count for the ratings
 ├── tournament.json                 the root, of a tournament: how it is played
 ├── rounds.jsonl  snapshots/        the root, of a league: its rounds, and its policies at the end of some rounds
 ├── samples/match-0000/ ...         each environment its own: what was played, with `record: samples`
@@ -73,6 +74,7 @@ class RunFolder:
         self.best = path / "best.json"  # with `best` in the configuration
         self.progress = path / "progress.csv"  # written by the logger `csv`
         self.evaluations = path / "evaluations.jsonl"
+        self.human_games = path / "human_games.jsonl"  # missing if no person has played for the ratings
         self.tournament = path / "tournament.json"
         self.rounds = path / "rounds.jsonl"  # missing if there is only one round
         self.samples = path / "samples"

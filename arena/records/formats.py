@@ -26,6 +26,7 @@ from arena.records import checkpoint, checksums
 from arena.records.atomic import regular
 from arena.records.folder import RunFolder
 from arena.records.metrics import UPDATE_FIELDS, Count, Ticks, UpdateRecord
+from arena.records.outcome import Outcome
 
 S = TypeVar("S")
 G = TypeVar("G")
@@ -121,6 +122,16 @@ class EvaluationLine(msgspec.Struct, frozen=True, kw_only=True):
     wins: float | None = None
     draws: float | None = None
     losses: float | None = None
+
+
+class HumanGameLine(msgspec.Struct, frozen=True, kw_only=True):
+    """`human_games.jsonl`: a game of a person against players of the run, which counts for their ratings."""
+
+    tick: Ticks  # of the run, at which the others had their weights
+    first: tuple[str, ...]  # the players of the first side
+    second: tuple[str, ...]
+    outcome: Outcome  # for the first side
+    folder: str  # of its records, in `evaluations`
 
 
 class ExternalPlace(msgspec.Struct, frozen=True, omit_defaults=True):

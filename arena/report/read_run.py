@@ -59,6 +59,7 @@ class JournalView(NamedTuple):
         """The journals as they are now."""
         # episodes before the rounds: a round is written down before it is played
         journals = (folder.episodes, folder.metrics, folder.results, folder.evaluations, folder.faults, folder.rounds)
+        journals += (folder.human_games,)
         found = {path: path.stat() for path in journals if path.is_file()}
         played = [found[path].st_mtime for path in (folder.episodes, folder.metrics) if path in found]
         return cls(at, going, {path: stat.st_size for path, stat in found.items()}, max(played, default=0.0))
@@ -136,7 +137,7 @@ class RunReader:
             self._config = load_config(self.folder.config)
         self._tails: dict[Path, _Tail] = {}
         self._rows, self._updates = EpisodeRows(checks=self._checks), UpdateRows()
-        self._games = GameReader(self.folder, self._config)
+        self._games = GameReader(self.folder, self._config, people=True)
         self._lines: dict[Path, list[Any]] = {}
         self.share = 0.0
 

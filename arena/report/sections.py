@@ -69,7 +69,7 @@ def rated(files: RunFiles, *, meta: bool = True) -> Rated:
     """Rates the players of a run; `meta`: with the measures of the meta-game, which take longest."""
     reading = files.games.so_far()
     if files.terms is not None:  # games of a batch that is not over do not count
-        reading = read_encounters(files.folder, last=files.rated_until, journal=files.journals.journal)
+        reading = read_encounters(files.folder, last=files.rated_until, people=True, journal=files.journals.journal)
     # The rule that decides the order of the players; None if no decided order was asked for.
     terms = files.terms
     if terms is not None and terms.error is not None and terms.elo is not None:

@@ -1,0 +1,87 @@
+// What the pages of games share: the stream of messages from a game's process, pictures, tables and bars.
+
+// Posts a form; resolves to the answer, rejects with its text if it is refused.
+export async function post(address, fields, options = {}) {
+  const answer = await fetch(address, { method: "POST", body: new URLSearchParams(fields), ...options });
+  if (!answer.ok) throw new Error(await answer.text());
+  return answer;
+}
+
+// Calls `take(fields, picture)` for each message of a stream: two lengths, JSON, and the bytes of a picture or null.
+export async function listen(address, fields, take, signal) {
+  const reader = (await post(address, fields, { signal })).body.getReader();
+  let kept = new Uint8Array(0);
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    const joined = new Uint8Array(kept.length + value.length);
+    joined.set(kept);
+    joined.set(value, kept.length);
+    kept = joined;
+    while (kept.length >= 8) {
+      const head = new DataView(kept.buffer, kept.byteOffset, 8);
+      const text = head.getUint32(0, true), picture = head.getUint32(4, true);
+      if (kept.length < 8 + text + picture) break;
+      const said = JSON.parse(new TextDecoder().decode(kept.subarray(8, 8 + text)));
+      const bytes = picture ? new Blob([kept.slice(8 + text, 8 + text + picture)], { type: "image/png" }) : null;
+      kept = kept.slice(8 + text + picture);
+      take(said, bytes);
+    }
+  }
+}
+
+// An element with attributes and children; nothing is taken for HTML.
+export function element(name, attributes = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
+    else if (key === "style") for (const [what, how] of Object.entries(value)) made.style.setProperty(what, how);
+    else if (value !== false && value !== null && value !== undefined) made.setAttribute(key, value === true ? "" : value);
+  }
+  made.append(...children.filter((child) => child !== null && child !== undefined));
+  return made;
+}
+
+export const number = (value) => (value === null || value === undefined ? "–" : String(+(+value).toPrecision(4)).replace("-", "−"));
+
+export const percent = (share) => `${(100 * share).toFixed(share > 0 && share < 0.01 ? 1 : 0)} %`;
+
+// Small pictures are enlarged by whole factors, so that their pixels stay sharp.
+export async function draw(canvas, blob) {
+  const image = await createImageBitmap(blob);
+  canvas.width = image.width;
+  canvas.height = image.height;
+  const longer = Math.max(image.width, image.height);
+  canvas.style.width = `${image.width * (longer < 360 ? Math.ceil(360 / longer) : 1)}px`;
+  canvas.classList.toggle("sharp", longer < 360);
+  canvas.getContext("2d").drawImage(image, 0, 0);
+  canvas.hidden = false;
+  image.close();
+}
+
+// A swatch of a color of a game, which may be empty.
+export const swatch = (color) => (color ? element("span", { class: "swatch", style: { "--c": color } }) : null);
+
+// Observations: one labeled table after the other.
+export function tables(found) {
+  return found.filter((table) => table.rows.length).map((table) =>
+    element("div", { class: "scroll" }, element("table", { class: "seen" },
+      element("thead", {}, element("tr", {}, ...table.columns.map((name, place) =>
+        element("th", place ? { class: "n" } : {}, place || !table.title ? name : `${table.title} ${name === "unit" ? "" : name}`)))),
+      element("tbody", {}, ...table.rows.map((row) => element("tr", {}, ...row.map((cell, place) =>
+        element("td", place ? { class: "n" } : {}, typeof cell === "string" ? cell : number(cell)))))))));
+}
+
+// Decisions with a bar for the probability of each option; `chosen` are the numbers of those that were taken.
+export function bars(decisions, chosen) {
+  return decisions.map((decision, place) => {
+    const sorted = [...decision.options].sort((a, b) => b.share - a.share);
+    const shown = sorted.filter((option, at) => at < 6 || (chosen && chosen[place] === option.choice));
+    return element("div", { class: "thought" }, element("p", {}, decision.what),
+      element("ul", {}, ...shown.map((option) => {
+        const taken = chosen && chosen[place] === option.choice;
+        return element("li", taken ? { class: "taken" } : {}, element("span", { class: "bar-of", style: { "--p": `${100 * option.share}%` } }),
+          element("span", {}, option.label, taken ? " ✓" : ""), element("span", { class: "n" }, percent(option.share)));
+      })));
+  });
+}

@@ -1,0 +1,302 @@
+// A seat at a match: turns come as messages, choices go back. A closed page ends the game.
+import { bars, draw, element, listen, number, percent, post, swatch, tables } from "./games.js";
+
+const at = (id) => document.getElementById(id);
+const home = at("table").dataset.number;
+const outcomes = { win: "won", loss: "lost", draw: "drew" };
+let me = null, players = [], turn = null, chosen = [], actor = null, over = false, held = new Set();
+
+listen(`/play-join/${home}`, { seat: new URLSearchParams(location.search).get("seat") ?? "" }, take)
+  .then(() => over || stop("The game has ended."), (error) => stop(error.message));
+
+function stop(text) {
+  if (over) return;
+  over = true;
+  turn = null;
+  at("problem").textContent = text;
+  at("problem").hidden = false;
+  at("moves").replaceChildren();
+  at("status").textContent = "";
+  if (!me) at("title").textContent = "No seat";
+}
+
+const does = {
+  opened: (said) => {
+    me = said;
+    at("title").textContent = `Your seat: ${said.seat}`;
+  },
+  waits: (said) => {
+    const links = said.seats.map((seat) => {
+      const address = `${location.origin}/play-game/${home}?seat=${seat}`;
+      return element("p", {}, `Seat ${seat}: `, element("a", { href: address, target: "_blank", rel: "noopener" }, address));
+    });
+    at("invite").replaceChildren(element("p", {}, "The game begins when these seats are taken. Open each in another tab of this browser:"), ...links);
+    at("invite").hidden = false;
+    at("status").textContent = "Waiting for other people.";
+  },
+  begins: () => {
+    at("invite").hidden = true;
+    at("status").textContent = "The game begins …";
+  },
+  match: (said) => {
+    ({ players } = said);
+    at("title").textContent = said.env;
+    const row = (player) => element("tr", {}, element("th", { scope: "row" }, swatch(player.color), player.entities.join(", ")),
+      element("td", {}, player.seat === me.seat ? "you" : player.person ? "another person" : player.policy === player.algorithm ? player.policy : `${player.policy} (${player.algorithm})`),
+      element("td", { class: "muted" }, `seat ${player.seat}`));
+    document.querySelector("#players tbody").replaceChildren(...players.map(row));
+  },
+  state: (said, picture) => {
+    if (picture) draw(at("picture"), picture);
+    at("picture").hidden = !picture;
+    at("picture").setAttribute("aria-label", `the game at tick ${said.tick}`);
+    at("text").hidden = said.text === undefined;
+    at("text").textContent = (said.text ?? "").replace(/\x1b\[[0-9;]*m/g, "");
+    at("where").textContent = `tick ${said.tick}`;
+  },
+  turn: (said) => begin(said),
+  told: (said) => {
+    at("problem").textContent = said.text;
+    at("problem").hidden = false;
+    show();
+  },
+  moves: (said) => review(said.moves),
+  over: (said) => end(said),
+  error: (said) => stop(said.text),
+};
+
+function take(said, picture) {
+  does[said.kind]?.(said, picture);
+}
+
+// ---------------------------------------------------------------- a turn
+
+function begin(said) {
+  turn = said;
+  chosen = said.decisions.map((decision) => {
+    if (decision.bounds) return middle(decision.bounds, decision.whole);
+    return decision.options.length === 1 ? decision.options[0][0] : null;
+  });
+  const open = said.decisions.find((decision, place) => chosen[place] === null && decision.actor !== null);
+  actor = open ? open.actor : said.decisions[0]?.actor ?? null;
+  at("problem").hidden = true;
+  const earned = `reward ${number(said.reward)}, return ${number(said.return)}`;
+  at("status").replaceChildren(element("b", {}, players.find((one) => one.seat === me.seat)?.entities.length > 1 ? `Your turn: ${said.entity}` : "Your turn"), ` at tick ${said.tick}, ${earned}`);
+  const opened = at("observations").querySelector("details")?.open ?? (at("picture").hidden && at("text").hidden && !said.units.length);
+  at("observations").replaceChildren(element("details", { open: opened }, element("summary", {}, "what you see"), ...tables(said.tables)));
+  thoughts();
+  show();
+}
+
+const middle = ([low, high], whole) => {
+  const found = low === null || high === null ? 0 : (low + high) / 2;
+  return whole ? Math.round(found) : found;
+};
+const single = () => turn.decisions.length === 1 && !turn.decisions[0].bounds && turn.decisions[0].actor === null;
+
+function thoughts() {
+  const advised = turn.decisions.filter((decision) => decision.shares);
+  const value = turn.value === null ? null : element("p", { class: "caption" }, `expects a return of ${number(turn.value)}`);
+  const found = advised.filter((decision) => decision.actor === null || decision.actor === actor).map((decision) => ({
+    what: decision.what,
+    options: decision.options.map(([choice, label], place) => ({ choice, label, share: decision.shares[place] })),
+  }));
+  at("thoughts").replaceChildren(...(found.length || value ? [element("section", { class: "thoughts" }, element("h3", {}, "Advice"), value, ...bars(found))] : []));
+}
+
+// The keys of an option: its own, that of a direction, or the digit of its number.
+const directions = { "+x": "right", "-x": "left", "+y": "up", "-y": "down" };
+function keyOf(decision, option) {
+  if (decision.actor !== null && directions[option[1]]) return directions[option[1]];
+  const own = Object.entries(turn.keys).find(([, choice]) => choice === option[0] && decision.actor === null);
+  if (own) return own[0];
+  return option[2] < 10 && decision.options.length <= 10 ? String(option[2]) : "";
+}
+
+function choose(place, choice) {
+  chosen[place] = choice;
+  const units = turn.decisions[place].actor !== null;
+  if (units) {
+    const open = turn.decisions.find((decision, other) => chosen[other] === null && decision.actor !== null);
+    if (open) actor = open.actor;
+  }
+  if (single()) send();
+  else {
+    show();
+    thoughts();
+  }
+}
+
+function send() {
+  if (!turn || chosen.includes(null)) return;
+  const answer = { token: me.token, turn: turn.turn, choices: JSON.stringify(chosen) };
+  at("status").textContent = "Waiting for the others.";
+  at("problem").hidden = true;
+  for (const one of at("moves").querySelectorAll("button, input")) one.disabled = true;
+  post(`/play-answer/${home}`, answer).catch((error) => stop(error.message));
+}
+
+function buttons(decision, place) {
+  return element("div", { class: "options", role: "group", "aria-label": decision.what }, ...decision.options.map((option) => {
+    const key = keyOf(decision, option);
+    const named = decision.selects ? `${option[1]} ${option[2]}` : option[1];
+    return element("button", { type: "button", "aria-pressed": single() ? null : String(chosen[place] === option[0]), "data-choice": option[0], onclick: () => choose(place, option[0]) },
+      named, key && key !== named ? element("kbd", {}, shownKey(key)) : null);
+  }));
+}
+
+const arrows = { left: "←", right: "→", up: "↑", down: "↓" };
+const shownKey = (key) => key.split(" ").map((one) => arrows[one] ?? one).join("+");
+
+function slider(decision, place) {
+  const [low, high] = decision.bounds, bounded = low !== null && high !== null;
+  const step = decision.whole ? 1 : bounded ? (high - low) / 200 : "any";
+  const field = element("input", { type: "number", value: +chosen[place].toPrecision(5), step: decision.whole ? 1 : "any", min: low, max: high, "aria-label": decision.what });
+  const range = bounded ? element("input", { type: "range", min: low, max: high, step, value: chosen[place], "aria-label": decision.what }) : null;
+  const set = (from, to) => () => {
+    chosen[place] = from.value === "" ? null : +from.value;
+    if (to) to.value = from.value;
+  };
+  field.addEventListener("input", set(field, range));
+  for (const one of [field, range]) one?.addEventListener("keydown", (event) => event.key === "Enter" && (event.preventDefault(), send()));
+  range?.addEventListener("input", set(range, field));
+  return element("div", { class: "slide" }, range, field);
+}
+
+function show() {
+  if (!turn) return;
+  const parts = [];
+  const mine = turn.decisions.map((decision, place) => [decision, place]);
+  const units = mine.filter(([decision]) => decision.actor !== null);
+  if (units.length) parts.push(...orders(units));
+  for (const [decision, place] of mine) {
+    if (decision.actor !== null) continue;
+    parts.push(element("div", { class: "decision" }, element("p", { class: "caption" }, decision.what === "action" ? "your action" : decision.what), decision.bounds ? slider(decision, place) : buttons(decision, place)));
+  }
+  if (!single()) {
+    const left = chosen.filter((choice) => choice === null).length;
+    parts.push(element("p", {}, element("button", { type: "button", class: "main", id: "send", disabled: left > 0, onclick: send }, "Play this move", element("kbd", {}, "Enter")),
+      left ? element("span", { class: "caption" }, ` ${left} still to decide`) : null));
+  }
+  at("moves").replaceChildren(...parts);
+}
+
+// Units: a map where they have places, else a list; a click picks a unit, another one its order or its target.
+function orders(units) {
+  const acts = new Map();
+  for (const [decision, place] of units) acts.set(decision.actor, [...(acts.get(decision.actor) ?? []), place]);
+  const now = acts.get(actor) ?? [];
+  const targets = new Map(); // unit -> the decision and the choice that a click makes
+  for (const place of now)
+    if (turn.decisions[place].selects) for (const option of turn.decisions[place].options) targets.set(option[2], [place, option[0]]);
+  const pick = (unit) => {
+    if (targets.has(unit) && unit !== actor) choose(...targets.get(unit));
+    else if (acts.has(unit)) {
+      actor = unit;
+      show();
+      thoughts();
+    }
+  };
+  const done = (unit) => acts.get(unit).every((place) => chosen[place] !== null);
+  const state = (unit) => [unit === actor ? "picked" : "", targets.has(unit) ? "target" : "", acts.has(unit) ? (done(unit) ? "done" : "open") : ""].join(" ");
+  const title = (unit) => `${unit.type} ${unit.unit}: ${unit.text}${acts.has(unit.unit) ? (done(unit.unit) ? ", decided" : ", to decide") : ""}${targets.has(unit.unit) ? ", a target" : ""}`;
+  const types = [...new Set(turn.units.map((unit) => unit.type))];
+  const parts = [];
+  const placed = turn.units.filter((unit) => typeof unit.x === "number" && typeof unit.y === "number");
+  if (placed.length) parts.push(map(placed, types, pick, state, title));
+  const rest = turn.units.filter((unit) => !placed.includes(unit) && (acts.has(unit.unit) || targets.has(unit.unit)));
+  if (rest.length) parts.push(element("div", { class: "options" }, ...rest.map((unit) => element("button", { type: "button", class: state(unit.unit), "data-unit": unit.unit, onclick: () => pick(unit.unit) }, `${unit.type} ${unit.unit}`))));
+  for (const place of now) {
+    const decision = turn.decisions[place];
+    const hint = decision.selects ? `${decision.what}: click a target` : decision.what;
+    parts.push(element("div", { class: "decision" }, element("p", { class: "caption" }, hint), buttons(decision, place)));
+  }
+  return parts;
+}
+
+function map(units, types, pick, state, title) {
+  const svg = (name, attributes, ...children) => {
+    const made = document.createElementNS("http://www.w3.org/2000/svg", name);
+    for (const [key, value] of Object.entries(attributes)) {
+      if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
+      else if (value !== null) made.setAttribute(key, value);
+    }
+    made.append(...children);
+    return made;
+  };
+  const xs = units.map((unit) => unit.x), ys = units.map((unit) => unit.y);
+  map.box ??= [Infinity, Infinity, -Infinity, -Infinity]; // it only grows, so that the map does not jump
+  const box = (map.box = [Math.min(map.box[0], ...xs), Math.min(map.box[1], ...ys), Math.max(map.box[2], ...xs), Math.max(map.box[3], ...ys)]);
+  const size = Math.max(box[2] - box[0], box[3] - box[1], 1e-6);
+  const cells = units.every((unit) => Number.isInteger(unit.x) && Number.isInteger(unit.y));
+  const unit = cells ? 1 : size / 12, pad = unit;
+  const [width, height] = [box[2] - box[0] + 2 * pad, box[3] - box[1] + 2 * pad];
+  const lines = [];
+  if (cells) {
+    for (let x = 0.5; x < width; x += 1) lines.push(`M${x} 0V${height}`);
+    for (let y = 0.5; y < height; y += 1) lines.push(`M0 ${y}H${width}`);
+  }
+  const shared = new Map();
+  const dots = units.map((one) => {
+    const key = `${one.x} ${one.y}`, before = shared.get(key) ?? 0;
+    shared.set(key, before + 1);
+    const x = one.x - box[0] + pad + 0.16 * unit * before, y = box[3] - one.y + pad + 0.16 * unit * before; // y is up
+    const clicks = /open|done|target/.test(state(one.unit));
+    return svg("g", { class: `unit type-${types.indexOf(one.type) % 6} ${state(one.unit)}`, "data-unit": one.unit, role: clicks ? "button" : null, tabindex: clicks ? 0 : null, "aria-label": title(one), onclick: () => pick(one.unit), onkeydown: (event) => event.key === "Enter" && (event.stopPropagation(), pick(one.unit)) },
+      svg("title", {}, title(one)),
+      svg("circle", { cx: x, cy: y, r: 0.4 * unit }),
+      svg("text", { x, y: y + 0.14 * unit, "font-size": 0.42 * unit, "text-anchor": "middle" }, String(one.unit)));
+  });
+  return svg("svg", { class: "map", viewBox: `0 0 ${width} ${height}`, "stroke-width": 0.06 * unit }, svg("path", { class: "grid", d: lines.join(""), "stroke-width": 0.02 * unit }), ...dots);
+}
+
+document.addEventListener("keydown", (event) => {
+  if (!turn || event.ctrlKey || event.altKey || event.metaKey || event.target.closest("input, select, textarea")) return;
+  const named = { ArrowLeft: "left", ArrowRight: "right", ArrowUp: "up", ArrowDown: "down", " ": "space", Enter: "enter" }[event.key] ?? event.key;
+  if (!event.repeat) held.add(named);
+  const pressed = [...held].sort().join(" ");
+  const place = turn.decisions.findIndex((decision, one) => !decision.bounds && (single() || (decision.actor !== null && decision.actor === actor) || (decision.actor === null && chosen[one] === null)));
+  const decision = turn.decisions[place];
+  const option = decision && (decision.options.find((one) => keyOf(decision, one) === pressed) ?? decision.options.find((one) => keyOf(decision, one) === named));
+  if (option) {
+    event.preventDefault();
+    choose(place, option[0]);
+  } else if (event.key === "Enter" && !single() && !event.target.closest("button, a, summary")) {
+    event.preventDefault();
+    send();
+  }
+});
+document.addEventListener("keyup", (event) => held.delete({ ArrowLeft: "left", ArrowRight: "right", ArrowUp: "up", ArrowDown: "down", " ": "space", Enter: "enter" }[event.key] ?? event.key));
+window.addEventListener("blur", () => held.clear());
+
+// ---------------------------------------------------------------- the end
+
+function end(said) {
+  over = true;
+  turn = null;
+  at("moves").replaceChildren();
+  at("thoughts").replaceChildren();
+  at("status").textContent = "";
+  const mine = said.results.find((one) => one.seat === me.seat);
+  const rest = said.results.map((one) => {
+    const player = players[one.seat];
+    const who = one.seat === me.seat ? "you" : player.person ? `the person of seat ${one.seat}` : player.policy;
+    return `${who} ${outcomes[one.outcome] ?? ""} ${one.return === null ? "" : `(return ${number(one.return)})`}`.replace(/ +/g, " ").trim();
+  });
+  const title = mine.outcome ? { win: "You have won", loss: "You have lost", draw: "A draw" }[mine.outcome] : "The game is over";
+  at("result").replaceChildren(element("h2", {}, title),
+    element("p", {}, `After ${said.ticks} ticks${said.truncated ? ", its limit" : ""}: ${[...new Set(rest)].join(", ")}.`),
+    ...[said.rated, said.kept && `Its records are in ${said.kept}.`].filter(Boolean).map((text) => element("p", { class: "caption" }, text)),
+    element("p", {}, element("a", { href: at("table").dataset.back }, "Play again")));
+  at("result").hidden = false;
+}
+
+function review(moves) {
+  const names = [...new Set(moves.flatMap((move) => Object.keys(move.by)))];
+  if (!moves.length || !names.length) return;
+  const head = element("tr", {}, element("th", {}, "tick"), element("th", {}, "you"), ...names.map((name) => element("th", { class: "n" }, `probability by ${name}`)));
+  const row = (move) => element("tr", {}, element("td", {}, String(move.tick)), element("td", {}, move.did), ...names.map((name) => element("td", { class: "n" }, move.by[name] === undefined || move.by[name] === null ? "–" : percent(move.by[name]))));
+  at("review").replaceChildren(element("section", {}, element("header", {}, element("h2", {}, "Your moves, by your opponents")),
+    element("p", { class: "caption" }, "The probability that an opponent gave your move in your place."),
+    element("div", { class: "scroll" }, element("table", {}, element("thead", {}, head), element("tbody", {}, ...moves.map(row))))));
+}

@@ -1,0 +1,288 @@
+// Recorded episodes: a table with filters, and a player that asks a game's process for the ticks that it shows.
+import { bars, draw, element, listen, number, post, swatch, tables } from "./games.js";
+
+const MOST_BYTES = 96e6, MOST_FRAMES = 3000, AHEAD = 60, FEW = 25;
+const at = (id) => document.getElementById(id);
+const home = at("player").dataset.path, trusted = "trusted" in at("player").dataset;
+const outcomes = { win: "won", loss: "lost", draw: "drew" };
+
+let game = null; // of the episode that is open: its number, what is known of it, its frames
+
+// ---------------------------------------------------------------- the player
+
+function open(place, tick = 0, playing = true) {
+  if (game) close();
+  at("player").hidden = false;
+  at("problem").hidden = true;
+  at("title").textContent = "The game begins …";
+  for (const id of ["thoughts", "observations"]) at(id).replaceChildren();
+  if (!trusted) {
+    address(place, tick);
+    document.querySelector("input[name=back]").value = location.pathname + location.search;
+    at("title").textContent = "Watch";
+    return;
+  }
+  const mine = { place, tick, playing, frames: new Map(), bytes: 0, asked: null, stop: new AbortController(), speed: 10 };
+  game = mine;
+  listen(`/watch-stream/${home}`, { episode: place }, (said, picture) => mine === game && take(said, picture), mine.stop.signal)
+    .then(() => mine === game && !mine.over && tell("The game's process has ended."), (error) => mine === game && tell(error.message));
+}
+
+function close() {
+  game.stop.abort();
+  clearTimeout(game.timer);
+  game = null;
+}
+
+function tell(text) {
+  game.over = true;
+  game.playing = false;
+  at("problem").textContent = text;
+  at("problem").hidden = false;
+  if (!game.episode) at("title").textContent = "Watch";
+}
+
+function take(said, picture) {
+  if (said.kind === "opened") game.number = said.number;
+  else if (said.kind === "error") tell(said.text);
+  else if (said.kind === "seeking") at("where").textContent = `playing again from the beginning: tick ${said.tick}`;
+  else if (said.kind === "episode") begin(said);
+  else if (said.kind === "frame") {
+    keep(said, picture);
+    if (said.tick === game.tick && game.shown !== game.tick) show();
+    if (game.asked && said.tick >= game.asked[1]) game.asked = null;
+    if (!game.asked) ask();
+  }
+}
+
+function begin(episode) {
+  game.episode = episode;
+  game.place = episode.place.join("/");
+  game.tick = Math.min(game.tick, episode.ticks);
+  game.speed = episode.per_second;
+  at("scrub").max = episode.ticks;
+  const players = [...new Set(episode.entities.map((entity) => entity.policy))];
+  at("title").textContent = players.join(" – ");
+  const row = (entity) => element("tr", {}, element("th", { scope: "row" }, swatch(entity.color), `${entity.name}: ${entity.policy}`), element("td"), element("td", { class: "n" }), element("td", { class: "n" }));
+  document.querySelector("#entities tbody").replaceChildren(...episode.entities.map(row));
+  mark();
+  if (game.tick) ask();
+  wait();
+}
+
+function keep(frame, picture) {
+  const size = (picture ? picture.size : 0) + 2000;
+  const old = game.frames.get(frame.tick);
+  if (old) game.bytes -= old.size;
+  game.frames.set(frame.tick, { ...frame, picture, size });
+  game.bytes += size;
+  while (game.bytes > MOST_BYTES || game.frames.size > MOST_FRAMES) {
+    let farthest = null; // those that were played are the first to go
+    for (const tick of game.frames.keys())
+      if (farthest === null || Math.abs(tick - game.tick) > Math.abs(farthest - game.tick)) farthest = tick;
+    game.bytes -= game.frames.get(farthest).size;
+    game.frames.delete(farthest);
+  }
+}
+
+// Asks for the ticks that come next, if too few of them are there.
+function ask() {
+  if (!game || !game.episode || game.over) return;
+  let missing = game.tick;
+  while (missing <= game.episode.ticks && game.frames.has(missing)) missing += 1;
+  if (missing > game.episode.ticks || missing > game.tick + FEW) return;
+  if (game.asked && missing >= game.asked[0] && missing <= game.asked[1]) return;
+  game.asked = [missing, Math.min(missing + AHEAD, game.episode.ticks)];
+  const wish = { from: game.asked[0], to: game.asked[1], advice: at("advice").checked ? 1 : 0 };
+  const mine = game;
+  post(`/watch-wish/${game.number}`, wish).catch((error) => mine === game && tell(error.message));
+}
+
+function go(tick, playing = game.playing) {
+  if (!game || !game.episode) return;
+  game.tick = Math.min(Math.max(tick, 0), game.episode.ticks);
+  game.playing = playing;
+  game.shown = null;
+  show();
+  ask();
+  mark();
+  wait();
+}
+
+function show() {
+  const frame = game.frames.get(game.tick);
+  at("scrub").value = game.tick;
+  if (!frame) return;
+  game.shown = game.tick;
+  const mine = game;
+  if (frame.picture) {
+    const drawn = frame.tick;
+    draw(at("picture"), frame.picture).then(() => {
+      if (mine === game && drawn === game.tick) at("picture").dataset.tick = drawn;
+    });
+  }
+  at("picture").hidden = !frame.picture;
+  at("picture").setAttribute("aria-label", `the game at tick ${frame.tick} of ${game.episode.ticks}`);
+  at("text").hidden = frame.text === undefined;
+  at("text").textContent = plain(frame.text ?? "");
+  at("where").textContent = `tick ${frame.tick} of ${game.episode.ticks}, ${game.episode.env}`;
+  const rows = document.querySelectorAll("#entities tbody tr");
+  frame.entities.forEach((entity, place) => {
+    const cells = rows[place].children;
+    cells[1].textContent = [entity.action, entity.end].filter(Boolean).join(", ");
+    cells[2].textContent = frame.tick ? number(entity.reward) : "";
+    cells[3].textContent = number(entity.return);
+  });
+  thoughts(frame);
+  observations(frame);
+  if (!game.playing) address(game.place, game.tick);
+}
+
+const plain = (text) => text.replace(/\x1b\[[0-9;]*m/g, ""); // colors of a terminal
+
+function thoughts(frame) {
+  const after = game.frames.get(frame.tick + 1);
+  at("thoughts").replaceChildren(...frame.entities.flatMap((entity, place) => {
+    if (!entity.advice) return [];
+    const { name, policy } = game.episode.entities[place];
+    if (entity.advice.why) return [element("p", { class: "caption" }, `${name}: ${entity.advice.why}`)];
+    const value = entity.advice.value === null ? "" : `, expects a return of ${number(entity.advice.value)}`;
+    return [element("section", { class: "thoughts" }, element("h3", {}, swatch(game.episode.entities[place].color), `${name}: ${entity.advice.name || policy}${value}`),
+      ...bars(entity.advice.decisions, after && after.entities[place].choices))];
+  }));
+}
+
+function observations(frame) {
+  const open = new Set([...at("observations").querySelectorAll("details[open]")].map((one) => one.dataset.entity));
+  const pictured = frame.picture || frame.text !== undefined;
+  at("observations").replaceChildren(...frame.entities.map((entity, place) => {
+    const { name } = game.episode.entities[place];
+    const opened = open.has(name) || (!pictured && !at("observations").children.length);
+    return element("details", { "data-entity": name, open: opened }, element("summary", {}, `what ${name} sees`), ...tables(entity.tables));
+  }));
+}
+
+function mark() {
+  at("play").textContent = game.playing ? "❚❚" : "▶";
+  at("play").setAttribute("aria-label", game.playing ? "pause" : "play");
+}
+
+function wait() {
+  clearTimeout(game.timer);
+  if (game.playing) game.timer = setTimeout(step, 1000 / (game.speed * at("speed").value));
+}
+
+function step() {
+  if (!game || !game.playing) return;
+  if (game.tick >= game.episode.ticks) {
+    game.playing = false;
+    mark();
+    address(game.place, game.tick);
+    if (at("live").checked) game.timer = setTimeout(newest, 1500);
+  } else if (game.frames.has(game.tick + 1) && (game.shown === game.tick || !game.frames.has(game.tick))) {
+    game.tick += 1;
+    show();
+    ask();
+    wait();
+  } else {
+    ask();
+    wait();
+  }
+}
+
+// Opens the newest game of the match; the same one again only if no other has ended since.
+function newest() {
+  const [round, match] = game.place.split("/");
+  fetch(`/watch-rows/${home}?${new URLSearchParams({ round, match })}`).then((answer) => answer.json()).then(({ rows }) => {
+    const first = rows[0] && [rows[0].round, rows[0].match, rows[0].lane, rows[0].episode].join("/");
+    if (first && first !== game.place) open([round, match, 0, -1].join("/"));
+    else game.timer = setTimeout(newest, 2000);
+  });
+}
+
+function address(place, tick) {
+  history.replaceState(null, "", `?${new URLSearchParams({ episode: place, tick })}`);
+}
+
+const keys = { " ": () => toggle(), ArrowLeft: () => go(game.tick - 1, false), ArrowRight: () => go(game.tick + 1, false), Home: () => go(0, false), End: () => go(game.episode.ticks, false) };
+const toggle = () => (game.tick >= game.episode.ticks ? go(0, true) : go(game.tick, !game.playing));
+document.addEventListener("keydown", (event) => {
+  const busy = event.target.closest("input:not([type=range]):not([type=checkbox]), select, textarea, button, a, summary");
+  if (!game || !game.episode || !keys[event.key] || event.ctrlKey || event.altKey || event.metaKey) return;
+  if (busy && (event.key === " " || !["BUTTON", "A", "SUMMARY"].includes(busy.tagName))) return;
+  event.preventDefault();
+  keys[event.key]();
+});
+at("play").onclick = () => game?.episode && toggle();
+at("first").onclick = () => game?.episode && go(0, false);
+at("last").onclick = () => game?.episode && go(game.episode.ticks, false);
+at("back").onclick = () => game?.episode && go(game.tick - 1, false);
+at("next").onclick = () => game?.episode && go(game.tick + 1, false);
+at("scrub").oninput = () => game?.episode && go(+at("scrub").value, false);
+at("copy").onclick = () => {
+  if (game?.episode) address(game.place, game.tick);
+  navigator.clipboard.writeText(location.href).then(() => (at("copy").textContent = "Copied"), () => (at("copy").textContent = "The address is in the address bar"));
+};
+at("advice").onchange = () => {
+  if (!game?.episode) return;
+  game.frames.clear();
+  game.bytes = 0;
+  game.asked = null;
+  go(game.tick);
+};
+
+// ---------------------------------------------------------------- the table
+
+let page = 0, late = 0, shownRows = "";
+
+async function rows() {
+  const form = new FormData(at("filter")), wanted = new URLSearchParams({ page });
+  for (const [key, value] of form) if (value) wanted.set(key, value);
+  const mine = (late += 1);
+  const answer = await fetch(`/watch-rows/${home}?${wanted}`);
+  if (mine !== late) return;
+  if (!answer.ok) {
+    at("count").textContent = await answer.text();
+    return;
+  }
+  const text = await answer.text();
+  if (text === shownRows) return;
+  shownRows = text;
+  const found = JSON.parse(text);
+  at("count").textContent = `${found.count.toLocaleString("en")} ${found.count === 1 ? "episode" : "episodes"}`;
+  at("page").textContent = found.count > found.size ? ` ${page + 1} of ${Math.ceil(found.count / found.size)} ` : "";
+  at("newer").hidden = page === 0;
+  at("older").hidden = (page + 1) * found.size >= found.count;
+  document.querySelector("#rows tbody").replaceChildren(...found.rows.map(row));
+}
+
+function row(record) {
+  const place = [record.round, record.match, record.lane, record.episode].join("/");
+  const seats = record.seats.map((seat) => `${seat.policy} ${outcomes[seat.outcome] ?? ""} ${seat.return === null ? "" : number(seat.return)}`.trim());
+  const watch = (event) => {
+    event.preventDefault();
+    open(place);
+    at("player").scrollIntoView();
+  };
+  const newest = (event) => {
+    event.preventDefault();
+    open([record.round, record.match, 0, -1].join("/"));
+    at("player").scrollIntoView();
+  };
+  return element("tr", {},
+    element("th", { scope: "row" }, element("a", { href: `?${new URLSearchParams({ episode: place })}`, onclick: watch }, place)),
+    element("td", {}, [...new Set(seats)].join(", ") + (record.cut ? ", cut by the end of a leg" : "")),
+    element("td", { class: "n" }, number(record.length)), element("td", { class: "n" }, record.tick.toLocaleString("en")),
+    element("td", {}, element("a", { href: `?${new URLSearchParams({ episode: `${record.round}/${record.match}/0/-1` })}`, onclick: newest, title: "the newest game of this match" }, "newest")));
+}
+
+at("filter").addEventListener("input", () => ((page = 0), rows()));
+at("filter").addEventListener("reset", () => setTimeout(() => ((page = 0), rows())));
+at("filter").addEventListener("submit", (event) => event.preventDefault());
+at("newer").onclick = () => ((page -= 1), rows());
+at("older").onclick = () => ((page += 1), rows());
+rows();
+setInterval(() => !document.hidden && page === 0 && rows(), 3000);
+
+const asked = new URLSearchParams(location.search);
+if (asked.get("episode")) open(asked.get("episode"), +(asked.get("tick") ?? 0) || 0, !asked.get("tick"));

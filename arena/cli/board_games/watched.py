@@ -1,0 +1,211 @@
+"""Plays a recorded episode again for a page: `python -m arena.cli.board_games.watched RUN ROUND MATCH LANE EPISODE`.
+
+EPISODE -1 is the newest one of its match, whatever the lane.
+
+    server: {"from": 0, "to": 60, "advice": true}      ticks that are to be shown, in the place of earlier wishes
+    here:   {"kind": "episode", ...}                   once: who plays, how long
+            {"kind": "frame", "tick": 0, ...}          with a picture, if the game draws one
+            {"kind": "seeking", "tick": 4000}          while it plays ticks that are not shown
+            {"kind": "error", "text": ...}             the last message
+
+A game cannot go back: for an earlier tick it is played again from where the recording made it.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from arena.board.pipes import GamePipe, game_pipe
+from arena.cli.board_games import shown
+from arena.cli.play.decisions import decisions
+from arena.cli.play.human import Advisor
+from arena.config import load_config
+from arena.config.schema import PolicyConfig
+from arena.diagnostics.start_folder import started_here
+from arena.errors import ArenaError, ConfigError
+from arena.game.api import BatchedEnv
+from arena.game.spaces import row
+from arena.records.folder import RunFolder
+from arena.registry import import_plugins
+from arena.replay.playback import Event
+from arena.replay.reader import Episode, read_replays
+from arena.replay.verify import PICTURES, TEXT, events_of, pieces_of, rendered, rendering, without_screen
+from arena.run.opponents import policy_at, policy_versions
+
+_SEEKING_S = 0.3  # seconds between two messages
+
+
+class WatchedEpisode:
+    """An episode whose ticks are sent as they are asked for."""
+
+    def __init__(self, pipe: GamePipe, run: str, place: tuple[int, int, int, int]) -> None:
+        without_screen()
+        round_, match, lane, number = place
+        self._pipe, self._folder = pipe, RunFolder(Path(run))
+        self._config = load_config(self._folder.config)
+        self._match = read_replays(run).match(match, round=round_)
+        self._episode = self._newest() if number < 0 else self._match.episode(number, lane=lane)
+        import_plugins(self._config.imports)
+        found = rendering(self._match.playable)
+        self._mode = next((mode for mode in (PICTURES, TEXT) if mode in found.modes), None)
+        self._per_second = found.per_second
+        self._events: Iterator[tuple[Event, BatchedEnv]] = iter(())
+        self._next = self._episode.length + 1  # the tick of the next event; too late: begins again
+        self._before: list[Any] = []  # per entity the observation, None if it does not act
+        self._returns = np.zeros(0)
+        self._advisors: dict[int, tuple[str, Advisor | None]] = {}  # by entity, with its name, or why there is none
+
+    def serve(self) -> None:
+        """Sends what is asked for, until the process is ended."""
+        wish = {"from": 0, "to": 0, "advice": False}
+        self._play(wish, first=True)
+        while (newer := self._pipe.asked(wait=True)) is not None:
+            wish = newer
+            while wish is not None:
+                wish = self._play(wish)
+
+    def _newest(self) -> Episode:
+        if not (known := self._match.episodes()):
+            raise ConfigError(f"no recorded game of match {self._match.manifest.match} has ended yet")
+        return max(known, key=lambda one: one.end)
+
+    def _play(self, wish: dict[str, Any], *, first: bool = False) -> Any:
+        """Sends the ticks of a wish; returns a newer wish, if one comes meanwhile."""
+        begin, end = (min(max(int(wish[key]), 0), self._episode.length) for key in ("from", "to"))
+        if begin < self._next:
+            self._events, self._next = events_of(self._match, self._episode, render_mode=self._mode), 0
+        said = time.monotonic()
+        while self._next <= end:
+            if (newer := self._pipe.asked()) is not None:
+                return newer
+            event, game = next(self._events)
+            if first:
+                self._introduce(game)
+            fields = self._tick(event, game)
+            if self._next >= begin:
+                self._show(fields, event, game, bool(wish["advice"]))
+            elif time.monotonic() > said + _SEEKING_S:
+                said = time.monotonic()
+                self._pipe.say({"kind": "seeking", "tick": self._next})
+            self._next += 1
+        return None
+
+    def _introduce(self, game: BatchedEnv) -> None:
+        manifest, episode = self._match.manifest, self._episode
+        colors = game.interface.colors or ("",) * len(manifest.entities)
+        self._pipe.say(
+            {
+                "kind": "episode",
+                "env": manifest.env,
+                "place": [manifest.round, manifest.match, episode.lane, episode.number],
+                "ticks": episode.length,
+                "per_second": self._per_second,
+                "begin": episode.begin,
+                "entities": [
+                    {"name": entity.name, "policy": entity.policy, "seat": entity.seat, "color": color}
+                    for entity, color in zip(manifest.entities, colors, strict=True)
+                ],
+                "pieces": [piece._asdict() for piece in pieces_of(manifest, game.interface.colors)],
+            }
+        )
+
+    def _tick(self, event: Event, game: BatchedEnv) -> list[dict[str, Any]]:
+        """Per entity what has happened at a tick."""
+        interface, found = game.interface, list[dict[str, Any]]()
+        if event.step is None:
+            self._returns = np.zeros(len(interface.entities))
+        else:
+            self._returns += event.step.rewards[0]
+        for entity, (observed, acted) in enumerate(
+            zip(interface.observation_spaces, interface.action_spaces, strict=True)
+        ):
+            fields: dict[str, Any] = {"return": shown.finite(float(self._returns[entity]))}
+            if (step := event.step) is not None:
+                fields["reward"] = shown.finite(float(step.rewards[0, entity]))
+                fields["end"] = ["", "truncated", "terminated", "terminated"][
+                    int(step.truncated[0, entity]) + 2 * int(step.terminated[0, entity])
+                ]
+                if self._before[entity] is not None:
+                    action, names = row(acted, event.actions[entity], 0), interface.labels_of(entity).actions
+                    fields["action"] = shown.action_text((observed, acted), names, self._before[entity], action)
+                    fields["choices"] = shown.choices(acted, action)
+            found.append(fields)
+        frame = event.frame
+        self._before = [
+            row(space, batch, 0) if frame.active[0, entity] else None
+            for entity, (space, batch) in enumerate(
+                zip(interface.observation_spaces, frame.observations, strict=True)
+            )
+        ]
+        return found
+
+    def _show(self, fields: list[dict[str, Any]], event: Event, game: BatchedEnv, advice: bool) -> None:
+        interface, picture = game.interface, rendered(self._match.manifest, game)
+        for entity, (space, observation) in enumerate(
+            zip(interface.observation_spaces, event.frame.observations, strict=True)
+        ):
+            names = interface.labels_of(entity).observations
+            fields[entity]["tables"] = shown.tables(space, names, row(space, observation, 0))
+            if advice and self._before[entity] is not None:
+                mask = event.frame.masks[entity]
+                fields[entity]["advice"] = self._advice(game, entity, None if mask is None else mask[0])
+        message = {"kind": "frame", "tick": self._next, "entities": fields}
+        if isinstance(picture, str):
+            message["text"] = picture
+        self._pipe.say(message, picture if isinstance(picture, np.ndarray) else None)
+
+    def _advice(self, game: BatchedEnv, entity: int, mask: Any) -> dict[str, Any]:
+        """What its policy thinks of an entity's next choices."""
+        spaces = game.interface.observation_spaces[entity], game.interface.action_spaces[entity]
+        if entity not in self._advisors:
+            try:
+                name, policy = self._policy_near(self._match.manifest.entities[entity].policy)
+                kept = {"algorithm": policy.algorithm, "options": policy.options, "load": policy.load}
+                self._advisors[entity] = name, Advisor(name, kept, *spaces)
+            except ConfigError as error:
+                self._advisors[entity] = error.message, None
+        name, advisor = self._advisors[entity]
+        if advisor is None:
+            return {"why": name}
+        observation = self._before[entity]
+        value = advisor.value(observation)
+        decided = decisions(*spaces, observation, mask)
+        shares = advisor.probabilities(observation, mask, decided)
+        return {
+            "name": name,
+            "value": None if value is None else shown.finite(value),
+            "decisions": shown.advised(decided, shares),
+        }
+
+    def _policy_near(self, player: str) -> tuple[str, PolicyConfig]:
+        """A player with the newest weights in the folder from before the episode, else the earliest ones."""
+        if player not in self._config.policies:  # a snapshot
+            return player, policy_at(self._config, self._folder, player, path="replays")
+        policy, versions = self._config.policies[player], policy_versions(self._folder, player)
+        if not versions:
+            return player, policy
+        ticks = max((tick for tick in versions if tick <= self._episode.begin), default=min(versions))
+        return f"{player}@{ticks}", msgspec.structs.replace(policy, frozen=True, load=str(versions[ticks]))
+
+
+@started_here()
+def main() -> None:
+    """Serves the episode that the command line names."""
+    pipe = game_pipe()
+    try:
+        run, *place = sys.argv[1:]
+        round_, match, lane, number = map(int, place)
+        WatchedEpisode(pipe, run, (round_, match, lane, number)).serve()
+    except ArenaError as error:
+        pipe.say({"kind": "error", "text": str(error)})
+
+
+if __name__ == "__main__":
+    main()

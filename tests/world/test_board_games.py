@@ -1,0 +1,334 @@
+"""Watching and playing in `arena board`, in a real Chromium: the server is a process, and so is every game."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import numpy as np
+import pytest
+from playwright.sync_api import Page, expect
+
+from arena.cli.main import main
+from arena.records.folder import RunFolder
+from arena.replay.verify import frames
+from browser import PHONE, Browser, chromium, opened
+from in_process import one_match, train
+
+TOUCHDOWN = {"make": "touchdown", "kwargs": {"team_size": 1, "max_steps": 80}}
+LEARNER = {"algorithm": "ppo", "options": {"n_steps": 100, "minibatch_size": 100, "n_epochs": 1}}
+UNITS = {**LEARNER, "options": {**LEARNER["options"], "transformer": {"d_model": 8, "layers": 1}}}
+RANDOM = {"algorithm": "random"}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("board") / "runs"
+    home.mkdir()
+    more = {"seed": 1, "checkpoint_every": 200, "record": "replays"}
+    skirmish = {"make": "skirmish", "kwargs": {"width": 8, "height": 6, "team_size": 2, "health": 1, "max_steps": 30}}
+    box = {"make": "touchdown", "kwargs": {**TOUCHDOWN["kwargs"], "blue_actions": "continuous", "max_steps": 4}}
+    tictactoe = {"make": "pettingzoo:classic.tictactoe_v3"}
+    train(one_match(TOUCHDOWN, {"blue": LEARNER, "red": RANDOM}, ticks=400, **more), home / "touchdown")
+    train(one_match(skirmish, {"blue": UNITS, "red": RANDOM}, ticks=100, seed=1), home / "skirmish")
+    train(one_match(box, {"blue": RANDOM, "red": LEARNER}, ticks=100, seed=1), home / "box")
+    train(one_match(tictactoe, {"blue": LEARNER, "red": RANDOM}, ticks=200, **more), home / "tictactoe")
+    return home
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[tuple[str, int]]:
+    """The address of a board, with its key, and its process id; it has ended at the end."""
+    command = [sys.executable, "-m", "arena", "board", str(folder), "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=folder) as server:
+        assert server.stdout is not None
+        try:
+            yield server.stdout.readline().split()[0], server.pid
+        finally:
+            server.terminate()
+            assert server.wait(20) is not None
+
+
+@pytest.fixture(scope="module")
+def board(runs: Path) -> Iterator[tuple[str, int]]:
+    with served(runs) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as browser:
+        yield browser
+
+
+@pytest.fixture
+def go(browser: Browser, board: tuple[str, int]) -> Iterator[Callable[..., Page]]:
+    """Opens a page of the board, and allows the code of its folder; at the end the console has no complaints."""
+    address, _ = board
+    with opened(browser, address) as sheet:
+
+        def go(path: str) -> Page:
+            sheet.page.goto(home_of(address) + path)
+            if sheet.page.get_by_text("Run the code of this folder").count():
+                sheet.page.get_by_text("Run the code of this folder").click()
+            return sheet.page
+
+        yield go
+        assert sheet.complaints == []
+
+
+def home_of(address: str) -> str:
+    return f"http://{urlsplit(address).netloc}"
+
+
+def games_of(server: int) -> list[int]:
+    """The processes of games of a server."""
+    listed = subprocess.run(["ps", "-o", "pid=,args=", "--ppid", str(server)], capture_output=True, text=True)
+    return [int(line.split()[0]) for line in listed.stdout.splitlines() if "board_games" in line]
+
+
+def wait_for(holds: Callable[[], bool], seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def pixels(page: Page) -> np.ndarray:
+    """What the canvas shows, uint8 [height, width, 3]."""
+    found = page.evaluate(
+        "(() => { const c = document.getElementById('picture'), own = new OffscreenCanvas(c.width, c.height);"
+        "const copy = own.getContext('2d', { willReadFrequently: true }); copy.drawImage(c, 0, 0);"
+        "return [c.height, c.width, [...copy.getImageData(0, 0, c.width, c.height).data]]; })()"
+    )
+    height, width, data = found
+    return np.array(data, np.uint8).reshape(height, width, 4)[..., :3]
+
+
+def begin(page: Page, **chosen: str) -> None:
+    for name, value in chosen.items():
+        page.select_option(f"[name={name.replace('_', '-')}]", value)
+    page.get_by_role("button", name="Begin").click()
+
+
+def play_on(page: Page, move: Callable[[Page], None], *, most: int = 100) -> None:
+    """Makes moves to the end of the game."""
+    for _ in range(most):
+        page.wait_for_selector("#moves button:enabled, #result:not([hidden])")
+        if page.locator("#result").is_visible():
+            return
+        before = page.locator("#status").text_content()
+        move(page)
+        for _ in range(400):
+            if page.locator("#result").is_visible() or page.locator("#status").text_content() != before:
+                break
+            page.wait_for_timeout(10)
+    raise AssertionError("the game does not end")
+
+
+def test_third_frame_of_a_replay_is_the_games_own_picture(go: Callable[..., Page], runs: Path) -> None:
+    own = list(frames(runs / "touchdown", 0, 1))
+    page = go("/watch/touchdown?episode=0/0/0/1&tick=3")
+    page.wait_for_selector("#picture[data-tick='3']")
+    np.testing.assert_array_equal(pixels(page), own[3])
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_selector("#picture[data-tick='2']")
+    np.testing.assert_array_equal(pixels(page), own[2])
+    page.keyboard.press("End")
+    page.wait_for_selector(f"#picture[data-tick='{len(own) - 1}']")
+    np.testing.assert_array_equal(pixels(page), own[-1])
+    assert page.url.endswith(f"tick={len(own) - 1}")  # a moment has an address
+    page.keyboard.press("Home")
+    page.keyboard.press(" ")
+    page.wait_for_timeout(300)
+    wait_for(lambda: int(page.locator("#picture").get_attribute("data-tick") or 0) >= 5, 30)
+
+
+def test_watch_shows_actions_rewards_and_what_policies_think(go: Callable[..., Page], runs: Path) -> None:
+    page = go("/watch/tictactoe?episode=0/0/0/0&tick=1")
+    page.wait_for_selector("#picture[data-tick='1']")
+    page.check("#advice")
+    bars = page.locator(".thought li")
+    expect(bars).to_have_count(6)  # of eight free squares
+    expect(page.locator("#thoughts h3")).to_have_count(1)  # it is one player's turn
+    first = page.locator("#entities tbody tr").nth(0).locator("td").nth(0)
+    assert first.text_content() in {f"{row} {column}" for row in ("top", "center", "bottom") for column in ("left", "middle", "right")}
+
+
+def test_table_of_episodes_is_filtered(go: Callable[..., Page], runs: Path) -> None:
+    lines = [json.loads(line) for line in (runs / "tictactoe" / "episodes.jsonl").read_text().splitlines()]
+    page = go("/watch/tictactoe")
+    expect(page.locator("#count")).to_have_text(f"{len(lines)} episodes")
+    page.select_option("[name=policy]", "blue")
+    page.select_option("[name=outcome]", "win")
+    won = [line for line in lines if line["seats"][0]["outcome"] == "win"]
+    page.fill("[name=longest]", "7")
+    short = [line for line in won if line["length"] <= 7]
+    assert 0 < len(short) < len(won)
+    expect(page.locator("#count")).to_have_text(re.compile(rf"^{len(short)} episodes?$"))
+    newest = short[-1]
+    place = f"0/0/{newest['lane']}/{newest['episode']}"
+    expect(page.locator("#rows tbody tr").nth(0).locator("a").nth(0)).to_have_text(place)
+
+
+def test_a_closed_page_ends_its_game(browser: Browser, board: tuple[str, int], go: Callable[..., Page]) -> None:
+    page = go("/watch/touchdown?episode=0/0/0/1&tick=3")
+    page.wait_for_selector("#picture[data-tick='3']")
+    assert len(games_of(board[1])) == 1
+    page.goto("about:blank")
+    wait_for(lambda: games_of(board[1]) == [], 5)
+
+
+def test_a_game_of_tictactoe_is_played_and_rated(go: Callable[..., Page], runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = go("/play/tictactoe")
+    page.check("[name=rated]")
+    begin(page, seat_1="blue", tick_1="200", advice="blue")
+    page.wait_for_selector("#moves button")
+    expect(page.locator("#moves button")).to_have_count(9)
+    expect(page.locator("#thoughts li")).to_have_count(6)
+    play_on(page, lambda page: page.locator("#moves button:enabled").last.click())
+    expect(page.locator("#result")).to_contain_text("counts for the ratings")
+    expect(page.locator("#review tbody tr")).not_to_have_count(0)
+    records = RunFolder(runs / "tictactoe" / "evaluations" / "human-0001")
+    (episode,) = [json.loads(line) for line in records.episodes.read_text().splitlines()]
+    (line,) = [json.loads(line) for line in (runs / "tictactoe" / "human_games.jsonl").read_text().splitlines()]
+    assert line == {"tick": 200, "first": ["human"], "second": ["blue"], "outcome": episode["seats"][0]["outcome"], "folder": "human-0001"}
+    capsys.readouterr()
+    assert main(["standings", str(runs / "tictactoe"), "--json"]) == 0
+    players = {row["player"]: row for table in [json.loads(capsys.readouterr().out)["players"]] for row in table}
+    assert players.keys() == {"blue", "red", "human"}
+
+
+def test_touchdown_is_played_with_keys(go: Callable[..., Page]) -> None:
+    page = go("/play/touchdown")
+    begin(page)
+    page.wait_for_selector("#moves button")
+    play_on(page, lambda page: page.keyboard.press("ArrowDown"), most=90)
+    expect(page.locator("#result h2")).to_have_text("You have won")
+
+
+def test_skirmish_is_played_with_clicks(go: Callable[..., Page]) -> None:
+    page = go("/play/skirmish")
+    begin(page)
+
+    def move(page: Page) -> None:
+        while page.locator("#send").is_disabled():
+            if page.locator(".map .target").count():
+                page.locator(".map .target circle").first.click()
+            else:
+                page.locator("#moves .decision button").last.click()
+        page.locator("#send").click()
+
+    page.wait_for_selector(".map .unit")
+    expect(page.locator(".map .unit")).to_have_count(4)
+    page.locator(".map .open circle").nth(1).click()
+    expect(page.locator(".map .picked text")).to_have_text("1")
+    play_on(page, move)
+
+
+def test_a_box_game_is_played_with_sliders(go: Callable[..., Page], runs: Path) -> None:
+    page = go("/play/box")
+    begin(page)
+
+    def move(page: Page) -> None:
+        field = page.locator("#moves input[type=number]").nth(1)
+        field.fill("-0.5")
+        field.press("Enter")
+
+    page.wait_for_selector("#moves input[type=range]")
+    field = page.locator("#moves input[type=number]").nth(0)
+    field.fill("2")
+    page.locator("#send").click()
+    expect(page.locator("#problem")).to_contain_text("2 is not allowed here")  # told, and nothing is lost
+    field.fill("0")
+    page.locator("#send").click()
+    expect(page.locator("#status")).to_contain_text("at tick 1")
+    play_on(page, move)
+    (line,) = (runs / "box" / "evaluations" / "human-0001" / "episodes.jsonl").read_text().splitlines()
+    assert json.loads(line)["length"] == 4
+
+
+def test_two_tabs_are_two_people(browser: Browser, board: tuple[str, int], go: Callable[..., Page]) -> None:
+    page = go("/play/tictactoe")
+    begin(page, seat_1="person")
+    expect(page.locator("#status")).to_contain_text("Waiting for other people")
+    address = page.locator("#invite a").get_attribute("href")
+    assert address is not None
+    context = page.context
+    taken = context.new_page()
+    taken.goto(page.url)
+    expect(taken.locator("#problem")).to_have_text("Seat 0 is taken; still free: seat 1.")
+    other = taken
+    other.goto(address)
+    expect(page.locator("#status")).to_contain_text("Your turn")
+    page.locator("#moves button").nth(0).click()
+    expect(other.locator("#status")).to_contain_text("Your turn")
+    expect(other.locator("#moves button")).to_have_count(8)
+    assert len(games_of(board[1])) == 1
+    other.close()
+    expect(page.locator("#problem")).to_contain_text("The player of seat 1 has closed the page")
+    wait_for(lambda: games_of(board[1]) == [], 5)
+
+
+def test_an_unknown_policy_is_told(board: tuple[str, int], go: Callable[..., Page]) -> None:
+    page = go("/play/touchdown")
+    page.evaluate("document.querySelector('[name=seat-1] option[value=best]').value = 'green'")
+    begin(page, seat_1="green")
+    expect(page.locator("#problem")).to_contain_text("'green' is no policy and no algorithm")
+
+
+def test_a_game_that_is_missing_is_told(go: Callable[..., Page], runs: Path) -> None:
+    config = runs / "touchdown" / "config.yaml"
+    before = config.read_text()
+    manifest = runs / "touchdown" / "replays" / "round-0000" / "match-0000" / "manifest.json"
+    recorded = manifest.read_text()
+    for path, text in ((config, before), (manifest, recorded)):
+        path.write_text(text.replace("make: touchdown", "make: missing_package:Game").replace('"make": "touchdown"', '"make": "missing_package:Game"'))
+    try:
+        page = go("/watch/touchdown?episode=0/0/0/1")
+        expect(page.locator("#problem")).to_contain_text("missing_package")
+    finally:
+        config.write_text(before)
+        manifest.write_text(recorded)
+
+
+def test_code_is_not_run_before_it_is_allowed(runs: Path) -> None:
+    with served(runs) as (address, server):
+        with httpx.Client(follow_redirects=True) as client:
+            assert client.get(address).status_code == 200
+            home = home_of(address)
+            origin = {"origin": home}
+            asked = client.post(f"{home}/watch-stream/touchdown", data={"episode": "0/0/0/1"}, headers=origin)
+            assert asked.status_code == 403
+            asked = client.post(f"{home}/play-begin/touchdown", data={"seat-0": "person"}, headers=origin)
+            assert asked.status_code == 403
+        assert games_of(server) == []
+
+
+def test_a_killed_server_leaves_no_game(browser: Browser, runs: Path) -> None:
+    with served(runs) as (address, server), opened(browser, address) as sheet:
+        sheet.page.goto(f"{home_of(address)}/watch/touchdown?episode=0/0/0/1&tick=3")
+        sheet.page.get_by_text("Run the code of this folder").click()
+        sheet.page.wait_for_selector("#picture[data-tick='3']")
+        (game,) = games_of(server)
+        os.kill(server, 9)
+        wait_for(lambda: not Path(f"/proc/{game}").exists(), 5)
+
+
+def test_pages_fit_a_phone(browser: Browser, board: tuple[str, int]) -> None:
+    with opened(browser, board[0], size=PHONE, scheme="dark") as sheet:
+        for path in ("/watch/tictactoe", "/play/tictactoe", "/play/"):
+            sheet.page.goto(home_of(board[0]) + path)
+            assert sheet.page.evaluate("document.documentElement.scrollWidth") <= PHONE[0]
+        assert sheet.complaints == []
+
+
