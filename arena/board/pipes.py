@@ -78,7 +78,7 @@ class GamePipe:
             data = data[self._out.write(data) or 0 :]
 
     def asked(self, seat: int | None = None, *, wait: bool = False) -> dict[str, Any] | None:
-        """The next line of the server, for a seat; None if there is none yet, which a caller that can `wait` does not get."""
+        """The next line of the server, for a seat; None if there is none yet, and the caller does not `wait`."""
         with suppress(queue.Empty):
             return self._asked[seat].get(block=wait)
         return None
@@ -132,7 +132,9 @@ class GameProcess:
                 yield head + await self._process.stdout.readexactly(sum(_HEAD.unpack(head)))
         if await self._process.wait() > 0:
             await self._tasks[0]
-            yield message({"kind": "error", "text": f"The game's process has ended: {self._said or 'it has said nothing'}"})
+            yield message(
+                {"kind": "error", "text": f"The game's process has ended: {self._said or 'it has said nothing'}"}
+            )
 
     def close(self) -> None:
         """Ends the process: at once by the end of its stdin, after some seconds by force."""

@@ -32,7 +32,6 @@ from arena.board.trust import trust, trusted
 from arena.config import load_config
 from arena.config.schema import Config
 from arena.diagnostics.start_folder import anchored
-from arena.errors import ArenaError, ConfigError
 from arena.records.folder import RunFolder
 from arena.run.opponents import policy_versions
 
@@ -140,7 +139,7 @@ def _page(request: Request) -> Response:
         configs=list(configs),
         config=name if of_config else None,
         name=name,
-        matches=[f"{place}: {entry.env}, {' – '.join(entry.names)}" for place, entry in enumerate(entries)],
+        matches=[f"{place}: {entry.env}, {', '.join(entry.names)}" for place, entry in enumerate(entries)],
         match=match,
         seats=list(entries[match].names),
         policies=list(config.policies),
@@ -210,7 +209,7 @@ def _game_page(request: Request) -> Response:
 
 async def _join(request: Request) -> Response:
     table, wanted = _table(request), (await posted(request)).get("seat", "")
-    if table.over or table.game is not None and not table.free():
+    if table.over or (table.game is not None and not table.free()):
         raise HTTPException(409, "This game has begun, and all of its seats are taken.")
     if not (free := table.free()):
         raise HTTPException(409, "All seats of this game are taken.")
@@ -222,7 +221,9 @@ async def _join(request: Request) -> Response:
     page: asyncio.Queue[bytes | None] = asyncio.Queue()
     table.pages[seat], table.tokens[token] = page, seat
     return StreamingResponse(
-        _messages(request, table, seat, token), media_type="application/octet-stream", headers={"Cache-Control": "no-store"}
+        _messages(request, table, seat, token),
+        media_type="application/octet-stream",
+        headers={"Cache-Control": "no-store"},
     )
 
 
@@ -248,7 +249,9 @@ async def _messages(request: Request, table: Table, seat: int, token: str) -> As
         del table.pages[seat], table.tokens[token]
         if table.game is not None and not table.over:
             table.over = True
-            table.tell({"kind": "error", "text": f"The player of seat {seat} has closed the page: the game ends."}, end=True)
+            table.tell(
+                {"kind": "error", "text": f"The player of seat {seat} has closed the page: the game ends."}, end=True
+            )
             games.close(table.game)
         elif not table.over:
             table.tell({"kind": "waits", "seats": table.free()})

@@ -153,7 +153,7 @@ def _index_of(request: Request, folder: Path) -> EpisodeIndex:
     if not hasattr(state, "episode_indexes"):
         state.episode_indexes = {}
     indexes: dict[Path, EpisodeIndex] = state.episode_indexes
-    index = indexes[folder] = indexes.pop(folder, None) or EpisodeIndex(RunFolder(folder))
+    index = indexes[folder] = indexes.pop(folder) if folder in indexes else EpisodeIndex(RunFolder(folder))
     index.grow()
     while len(indexes) > 1 and sum(map(len, indexes.values())) > _KEPT:
         indexes.pop(next(iter(indexes)))

@@ -176,11 +176,11 @@ class GameReader:
         """The games of these rounds, up to the end of the last one; as `read`."""
         config, parts = self.config, self._parts
         of_people = self._reader(self._folder.human_games, self._people_at)
-        for line in of_people.lines(HumanGameLine, missing_ok=True) if self._people and rounds else ():
+        for game in of_people.lines(HumanGameLine, missing_ok=True) if self._people and rounds else ():
             self._people_at = of_people.position
-            if self._until is None or line.tick <= self._until:
-                begun = [one for one in rounds if one.start < line.tick] or rounds[:1]
-                self._results_at(line.tick, begun[-1]).add(line.first, line.second, line.outcome)
+            if self._until is None or game.tick <= self._until:
+                begun = [one for one in rounds if one.start < game.tick] or rounds[:1]
+                self._results_at(game.tick, begun[-1]).add(game.first, game.second, game.outcome)
                 self._counts["episodes"] += 1
         if last is None:
             rounds = rounds[: 1 + self._newest]

@@ -114,12 +114,6 @@ def pieces_of(manifest: Manifest, colors: Sequence[str] = ()) -> list[Piece]:
     return [Piece(tuple(names), policy, color) for (policy, color), names in found.items()]
 
 
-def without_screen() -> None:
-    """Lets games draw where there is no screen; to be called before one imports a library that opens windows."""
-    for name, value in _NO_SCREEN.items():
-        os.environ.setdefault(name, value)
-
-
 def pictures_of(match: MatchReplays, episode: Episode) -> Iterator[tuple[Picture, Event, BatchedEnv]]:
     """As `frames`, each picture with the event that it shows, and the game."""
     without_screen()

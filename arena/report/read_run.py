@@ -58,8 +58,8 @@ class JournalView(NamedTuple):
     def of(cls, folder: RunFolder, at: datetime, *, going: bool) -> JournalView:
         """The journals as they are now."""
         # episodes before the rounds: a round is written down before it is played
-        journals = (folder.episodes, folder.metrics, folder.results, folder.evaluations, folder.faults, folder.rounds)
-        journals += (folder.human_games,)
+        journals = [folder.episodes, folder.metrics, folder.results, folder.evaluations, folder.faults, folder.rounds]
+        journals += [folder.human_games]
         found = {path: path.stat() for path in journals if path.is_file()}
         played = [found[path].st_mtime for path in (folder.episodes, folder.metrics) if path in found]
         return cls(at, going, {path: stat.st_size for path, stat in found.items()}, max(played, default=0.0))

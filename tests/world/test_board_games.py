@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -161,7 +162,9 @@ def test_watch_shows_actions_rewards_and_what_policies_think(go: Callable[..., P
     expect(bars).to_have_count(6)  # of eight free squares
     expect(page.locator("#thoughts h3")).to_have_count(1)  # it is one player's turn
     first = page.locator("#entities tbody tr").nth(0).locator("td").nth(0)
-    assert first.text_content() in {f"{row} {column}" for row in ("top", "center", "bottom") for column in ("left", "middle", "right")}
+    assert first.text_content() in {
+        f"{row} {column}" for row in ("top", "center", "bottom") for column in ("left", "middle", "right")
+    }
 
 
 def test_table_of_episodes_is_filtered(go: Callable[..., Page], runs: Path) -> None:
@@ -188,7 +191,9 @@ def test_a_closed_page_ends_its_game(browser: Browser, board: tuple[str, int], g
     wait_for(lambda: games_of(board[1]) == [], 5)
 
 
-def test_a_game_of_tictactoe_is_played_and_rated(go: Callable[..., Page], runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_game_of_tictactoe_is_played_and_rated(
+    go: Callable[..., Page], runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     page = go("/play/tictactoe")
     page.check("[name=rated]")
     begin(page, seat_1="blue", tick_1="200", advice="blue")
@@ -201,7 +206,13 @@ def test_a_game_of_tictactoe_is_played_and_rated(go: Callable[..., Page], runs: 
     records = RunFolder(runs / "tictactoe" / "evaluations" / "human-0001")
     (episode,) = [json.loads(line) for line in records.episodes.read_text().splitlines()]
     (line,) = [json.loads(line) for line in (runs / "tictactoe" / "human_games.jsonl").read_text().splitlines()]
-    assert line == {"tick": 200, "first": ["human"], "second": ["blue"], "outcome": episode["seats"][0]["outcome"], "folder": "human-0001"}
+    assert line == {
+        "tick": 200,
+        "first": ["human"],
+        "second": ["blue"],
+        "outcome": episode["seats"][0]["outcome"],
+        "folder": "human-0001",
+    }
     capsys.readouterr()
     assert main(["standings", str(runs / "tictactoe"), "--json"]) == 0
     players = {row["player"]: row for table in [json.loads(capsys.readouterr().out)["players"]] for row in table}
@@ -287,18 +298,16 @@ def test_an_unknown_policy_is_told(board: tuple[str, int], go: Callable[..., Pag
 
 
 def test_a_game_that_is_missing_is_told(go: Callable[..., Page], runs: Path) -> None:
-    config = runs / "touchdown" / "config.yaml"
-    before = config.read_text()
-    manifest = runs / "touchdown" / "replays" / "round-0000" / "match-0000" / "manifest.json"
-    recorded = manifest.read_text()
-    for path, text in ((config, before), (manifest, recorded)):
-        path.write_text(text.replace("make: touchdown", "make: missing_package:Game").replace('"make": "touchdown"', '"make": "missing_package:Game"'))
-    try:
-        page = go("/watch/touchdown?episode=0/0/0/1")
-        expect(page.locator("#problem")).to_contain_text("missing_package")
-    finally:
-        config.write_text(before)
-        manifest.write_text(recorded)
+    folder = runs / "missing"
+    shutil.copytree(runs / "touchdown", folder)
+    for checksums in [*folder.glob("**/checksums")]:
+        shutil.rmtree(checksums)
+    for path in (folder / "config.yaml", folder / "replays" / "round-0000" / "match-0000" / "manifest.json"):
+        text = path.read_text()
+        path.write_text(re.sub(r'("?make"?: )"?touchdown"?', r'\1"not_there:Game"', text))
+    page = go("/watch/missing?episode=0/0/0/1")
+    expect(page.locator("#problem")).to_contain_text("not_there")
+    assert page.goto(page.url.partition("/watch/")[0] + "/run/missing").status == 200  # type: ignore[union-attr]
 
 
 def test_code_is_not_run_before_it_is_allowed(runs: Path) -> None:
@@ -330,5 +339,3 @@ def test_pages_fit_a_phone(browser: Browser, board: tuple[str, int]) -> None:
             sheet.page.goto(home_of(board[0]) + path)
             assert sheet.page.evaluate("document.documentElement.scrollWidth") <= PHONE[0]
         assert sheet.complaints == []
-
-

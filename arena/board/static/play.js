@@ -104,13 +104,13 @@ function thoughts() {
   at("thoughts").replaceChildren(...(found.length || value ? [element("section", { class: "thoughts" }, element("h3", {}, "Advice"), value, ...bars(found))] : []));
 }
 
-// The keys of an option: its own, that of a direction, or the digit of its number.
+// The keys of an option: its own ones, that of a direction, and the digit of its number.
 const directions = { "+x": "right", "-x": "left", "+y": "up", "-y": "down" };
-function keyOf(decision, option) {
-  if (decision.actor !== null && directions[option[1]]) return directions[option[1]];
-  const own = Object.entries(turn.keys).find(([, choice]) => choice === option[0] && decision.actor === null);
-  if (own) return own[0];
-  return option[2] < 10 && decision.options.length <= 10 ? String(option[2]) : "";
+function keysOf(decision, option) {
+  const own = decision.actor === null ? Object.keys(turn.keys).filter((key) => turn.keys[key] === option[0]) : [];
+  if (decision.actor !== null && directions[option[1]]) own.push(directions[option[1]]);
+  if (option[2] < 10 && decision.options.length <= 10) own.push(String(option[2]));
+  return own;
 }
 
 function choose(place, choice) {
@@ -138,10 +138,10 @@ function send() {
 
 function buttons(decision, place) {
   return element("div", { class: "options", role: "group", "aria-label": decision.what }, ...decision.options.map((option) => {
-    const key = keyOf(decision, option);
+    const keys = keysOf(decision, option);
     const named = decision.selects ? `${option[1]} ${option[2]}` : option[1];
     return element("button", { type: "button", "aria-pressed": single() ? null : String(chosen[place] === option[0]), "data-choice": option[0], onclick: () => choose(place, option[0]) },
-      named, key && key !== named ? element("kbd", {}, shownKey(key)) : null);
+      named, ...keys.slice(0, 2).filter((key) => key !== named).map((key) => element("kbd", {}, shownKey(key))));
   }));
 }
 
@@ -257,7 +257,7 @@ document.addEventListener("keydown", (event) => {
   const pressed = [...held].sort().join(" ");
   const place = turn.decisions.findIndex((decision, one) => !decision.bounds && (single() || (decision.actor !== null && decision.actor === actor) || (decision.actor === null && chosen[one] === null)));
   const decision = turn.decisions[place];
-  const option = decision && (decision.options.find((one) => keyOf(decision, one) === pressed) ?? decision.options.find((one) => keyOf(decision, one) === named));
+  const option = decision && ((decision.options.find((one) => keysOf(decision, one).includes(pressed)) ?? decision.options.find((one) => keysOf(decision, one).includes(named))));
   if (option) {
     event.preventDefault();
     choose(place, option[0]);

@@ -147,7 +147,8 @@ class Person(Human):
         did = [_named(decision, choice) for decision, choice in zip(turn.decisions, choices, strict=True)]
         by: dict[str, float | None] = {}
         for name, judge in self._judges[turn.entity].items():
-            shares = judge.probabilities(*self.seen, turn.decisions)
+            observation, mask = self.seen
+            shares = judge.probabilities(observation, mask, turn.decisions)
             places = (
                 [option.choice for option in decision.options].index(choice)
                 for decision, choice in zip(turn.decisions, choices, strict=True)

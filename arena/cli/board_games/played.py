@@ -1,6 +1,6 @@
 """Plays a match with people at pages: `python -m arena.cli.board_games.played`, which reads who plays from its stdin.
 
-server: {"target": "runs/duel", "match": 0, "people": [0], "against": {"1": "red@500"}, "advice": "", "sample": false, ...}
+server: {"target": "runs/duel", "match": 0, "people": [0], "against": {"1": "red@500"}, "advice": "", ...}
 here:   {"kind": "match", "players": [...]}      who sits where
         ...                                      see `person`
         {"kind": "over", "results": [...]}       the result, and where the records are
@@ -14,9 +14,8 @@ import shutil
 import signal
 import tempfile
 from dataclasses import replace
-from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -24,15 +23,13 @@ from arena.board.pipes import game_pipe
 from arena.cli.board_games import shown
 from arena.cli.evaluate import weights_of
 from arena.cli.play.human import configured
-from arena.cli.play.match import HumanMatch, human_match, results, version_of
+from arena.cli.play.match import HumanMatch, human_match, place_for_records, rated_game, results, version_of
 from arena.config import load_config
 from arena.config.schema import Config, PolicyConfig
 from arena.diagnostics.start_folder import started_here
-from arena.errors import ArenaError, ConfigError, located
+from arena.errors import ArenaError, located
 from arena.errors import shown as shown_path
-from arena.league.human_games import RatedGame
 from arena.preflight.external import refuse_external
-from arena.records.atomic import make_folder
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.records.metrics import EpisodeRecord
@@ -44,6 +41,9 @@ from arena.run.console import Output
 from arena.run.loop import run_single_process
 from arena.run.prepare import prepare
 from arena.terminal.display import silent_display
+
+if TYPE_CHECKING:
+    from arena.league.human_games import RatedGame
 
 _PERSON, _GAME = "arena.cli.board_games.person:Person", "arena.cli.board_games.person:PageGame"
 
@@ -69,17 +69,12 @@ def play(begin: dict[str, Any]) -> None:
         frozen = weights_of(config, folder, "" if folder is None else "last").config
         refuse_external(frozen)
         game = _match(begin, frozen, folder)
-        rated = None
-        if begin["rated"]:
-            if folder is None:
-                raise ConfigError("a configuration has no standings: play in a run's folder to be rated")
-            policies = [player.policy for player in game.players if not player.human]
-            rated = RatedGame(folder, config, people=len(begin["people"]), opponents=policies)
+        rated = rated_game(folder, config, game) if begin["rated"] else None
     made = game.config
     seed = int(begin["seed"]) if begin["seed"] else secrets.randbelow(2**31)
     made = msgspec.structs.replace(made, seed=seed)
     with tempfile.TemporaryDirectory(prefix="arena-play-") as scratch:
-        place = Path(scratch) / "run" if folder is None else _free(folder)
+        place = Path(scratch) / "run" if folder is None else place_for_records(folder)
         prepared = replace(prepare(made, ranks=1, run_dir=str(place)), episodes=1, greedy=not begin["sample"])
         _introduce(game)
         status = run_single_process(
@@ -144,13 +139,6 @@ def _as_advisor(name: str, policy: PolicyConfig) -> dict[str, Any]:
     return {"name": name, "algorithm": policy.algorithm, "options": dict(policy.options), "load": policy.load}
 
 
-def _free(folder: RunFolder) -> Path:
-    """A new place for the records."""
-    home = folder.path / "evaluations"
-    make_folder(home)
-    return next(path for number in count(1) if not (path := home / f"human-{number:04d}").exists())
-
-
 def _introduce(game: HumanMatch) -> None:
     colors = dict(zip(game.interface.entities, game.interface.colors, strict=False))
     ((env, _),) = game.config.envs.items()
@@ -181,7 +169,11 @@ def _say_over(game: HumanMatch, played: RunFolder, rated: RatedGame | None, *, k
             "ticks": record.length,
             "truncated": record.truncated and not record.terminated,
             "results": [
-                {"seat": seat, "outcome": one.outcome, "return": None if one.return_ is None else shown.finite(one.return_)}
+                {
+                    "seat": seat,
+                    "outcome": one.outcome,
+                    "return": None if one.return_ is None else shown.finite(one.return_),
+                }
                 for seat, one in enumerate(record.seats)
             ],
             "text": ", ".join(results(played, game.players)),

@@ -140,9 +140,7 @@ class WatchedEpisode:
         frame = event.frame
         self._before = [
             row(space, batch, 0) if frame.active[0, entity] else None
-            for entity, (space, batch) in enumerate(
-                zip(interface.observation_spaces, frame.observations, strict=True)
-            )
+            for entity, (space, batch) in enumerate(zip(interface.observation_spaces, frame.observations, strict=True))
         ]
         return found
 

@@ -6,6 +6,7 @@ It is a run of one match in one lane and one process, with the algorithm `arena.
 from __future__ import annotations
 
 import argparse
+import shutil
 import signal
 import tempfile
 from collections.abc import Iterable
@@ -18,13 +19,15 @@ import msgspec
 from arena.cli.arguments import add_overrides, non_negative_int, positive_int
 from arena.cli.evaluate import weights_of
 from arena.cli.play.human import configured
-from arena.cli.play.match import human_match, results, version_of
+from arena.cli.play.match import human_match, place_for_records, rated_game, results, version_of
 from arena.config import load_config
 from arena.errors import ConfigError, located
 from arena.preflight.external import refuse_external
 from arena.records.folder import RunFolder
+from arena.records.journal import JournalReader
 from arena.registry import import_plugins
 from arena.roles.protocol import Failed
+from arena.roles.run import Run
 from arena.run.console import Output
 from arena.run.loop import run_single_process
 from arena.run.prepare import prepare
@@ -86,6 +89,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--episodes", type=positive_int, default=1, metavar="N", help="play N episodes (default: 1)")
     parser.add_argument("--seed", type=non_negative_int, metavar="N", help="in place of the configuration's")
     parser.add_argument("--sample", action="store_true", help="the others sample their actions")
+    parser.add_argument(
+        "--rated",
+        action="store_true",
+        help="of a run: the games count in its standings, as the player human; their records are in its evaluations/",
+    )
     parser.add_argument("--run-dir", metavar="DIR", help="keep the records in this folder (default: nothing is kept)")
     parser.set_defaults(command=run)
 
@@ -118,18 +126,28 @@ def run(arguments: argparse.Namespace) -> int:
             algorithm=_HUMAN,
             options={"episodes": arguments.episodes, "advice": advice, "named": len({*(arguments.seat or [0])}) > 1},
         )
-    config = game.config
+        rated = rated_game(folder, config, game) if arguments.rated else None
+    config, kept = game.config, arguments.run_dir
+    if rated is not None and folder is not None:
+        kept = kept or str(place_for_records(folder))
+
+    def present(run: Run, _scoreboard: object) -> None:
+        say_all([*results(run.folder, game.players), *([] if rated is None else [rated.keep(run.folder)])])
+
     if arguments.seed is not None:
         config = msgspec.structs.replace(config, seed=arguments.seed)
     with tempfile.TemporaryDirectory(prefix="arena-play-") as scratch:
-        prepared = prepare(config, ranks=1, run_dir=arguments.run_dir or str(Path(scratch) / "run"))
+        prepared = prepare(config, ranks=1, run_dir=kept or str(Path(scratch) / "run"))
         prepared = replace(prepared, episodes=arguments.episodes, greedy=not arguments.sample)
         say_all(map(str, game.players))
-        return run_single_process(
+        status = run_single_process(
             prepared,
-            lambda run, _scoreboard: say_all(results(run.folder, game.players)),
+            present,
             silent_display(),
             output=_PlayerOutput(),
             watched=False,
             at_once=_AT_ONCE,
         )
+    if rated is not None and not arguments.run_dir and not any(JournalReader(prepared.folder.episodes)):
+        shutil.rmtree(prepared.path)  # the player has left
+    return status

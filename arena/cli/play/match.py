@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from itertools import chain, count
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -21,10 +22,14 @@ from arena.game.api import Interface, Labels
 from arena.plan.build import make_plan
 from arena.plan.seats import check_seats
 from arena.preflight.examine import interface_of
+from arena.records.atomic import make_folder
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.records.metrics import EpisodeRecord
 from arena.run.opponents import opponent_of, policy_at
+
+if TYPE_CHECKING:
+    from arena.league.human_games import RatedGame
 
 BEST = "best"
 _RESULTS = {"win": "won", "loss": "lost", "draw": "drew"}
@@ -178,6 +183,23 @@ def human_match(
 def labels_from(data: Mapping[str, Any]) -> dict[str, Labels]:
     """The labels by entity, of the option `labels`."""
     return msgspec.convert(data, dict[str, Labels])
+
+
+def rated_game(folder: RunFolder | None, config: Config, game: HumanMatch) -> RatedGame:
+    """The game as one that is going to be rated in the run of a folder; ConfigError: it cannot be."""
+    from arena.league.human_games import RatedGame  # imports scipy
+
+    if folder is None:
+        raise ConfigError("a configuration has no standings; name a run folder", path="--rated")
+    others = [player.policy for player in game.players if not player.human]
+    return RatedGame(folder, config, people=len(game.players) - len(others), opponents=others)
+
+
+def place_for_records(folder: RunFolder) -> Path:
+    """Where the next game of a person against policies of a run is kept."""
+    home = folder.path / "evaluations"
+    make_folder(home)
+    return next(path for number in count(1) if not (path := home / f"human-{number:04d}").exists())
 
 
 def results(folder: RunFolder, players: Sequence[Player]) -> list[str]:
