@@ -9,6 +9,7 @@ GET  /watch-rows/RUN        a page of the table
 
 from __future__ import annotations
 
+import time
 from array import array
 from collections.abc import Mapping
 from pathlib import Path
@@ -101,8 +102,8 @@ class EpisodeIndex:
         rows = np.frombuffer(self._rows, np.int32).reshape(-1, 3)
         seats, returns = np.frombuffer(self._seats, np.int32).reshape(-1, 3), np.frombuffer(self._returns)
         fits = np.ones(len(rows), np.bool_)
-        pairs, pair = np.unique(rows[:, :2], axis=0, return_inverse=True)
-        fits &= np.array([self._has_replays(*one) for one in pairs.tolist()], np.bool_)[pair.reshape(-1)]
+        matches, match = np.unique(rows[:, 0].astype(np.int64) << 32 | rows[:, 1], return_inverse=True)
+        fits &= np.array([self._has_replays(one >> 32, one & 0xFFFFFFFF) for one in matches.tolist()], np.bool_)[match]
         bounds = {"round": (0, "=="), "match": (1, "=="), "shortest": (2, ">="), "longest": (2, "<=")}
         for key, (column, how) in bounds.items():
             if (bound := _number(wanted, key)) is not None:
@@ -148,25 +149,23 @@ def _number(wanted: Mapping[str, str], key: str) -> float | None:
 
 
 def _index_of(request: Request, folder: Path) -> EpisodeIndex:
-    """The index of a run, up to date; the oldest ones are forgotten where all together are too large."""
+    """The index of a run, up to date; others are forgotten where all together are too large."""
     state = request.app.state
     if not hasattr(state, "episode_indexes"):
         state.episode_indexes = {}
     indexes: dict[Path, EpisodeIndex] = state.episode_indexes
-    index = indexes[folder] = indexes.pop(folder) if folder in indexes else EpisodeIndex(RunFolder(folder))
+    index = indexes.setdefault(folder, EpisodeIndex(RunFolder(folder)))
     index.grow()
-    while len(indexes) > 1 and sum(map(len, indexes.values())) > _KEPT:
-        indexes.pop(next(iter(indexes)))
+    if sum(map(len, indexes.values())) > _KEPT:
+        state.episode_indexes = {folder: index}
     return index
 
 
 def _page(request: Request) -> Response:
     folder, board = folder_of(request), board_of(request)
-    index = _index_of(request, folder)
     return board.page(
         "watch.html",
         folder=folder,
-        policies=list(index.policies),
         trusted=trusted(folder),
         back=str(request.url.path) + (f"?{request.url.query}" if request.url.query else ""),
         recorded=any(RunFolder(folder).replays.glob("round-*")),
@@ -174,11 +173,19 @@ def _page(request: Request) -> Response:
 
 
 def _rows(request: Request) -> Response:
+    """A page of the table; nothing (204) if no episode has come since there were as many as the page has `known`.
+
+    `seconds` is how long it took, by which a page decides when to ask again.
+    """
+    began = time.monotonic()
     index = _index_of(request, folder_of(request))
+    if request.query_params.get("known") == str(len(index)):
+        return Response(status_code=204)
     found = index.found(request.query_params)
     at = max(0, int(_number(request.query_params, "page") or 0)) * _ROWS
     rows = [msgspec.to_builtins(record) for record in index.records(found[at : at + _ROWS])]
-    return JSONResponse({"count": len(found), "rows": rows, "size": _ROWS}, headers={"Cache-Control": "no-store"})
+    answer = {"count": len(found), "rows": rows, "size": _ROWS, "policies": list(index.policies), "known": len(index)}
+    return JSONResponse({**answer, "seconds": time.monotonic() - began}, headers={"Cache-Control": "no-store"})
 
 
 async def _stream(request: Request) -> Response:

@@ -79,8 +79,9 @@ def go(browser: Browser, board: tuple[str, int]) -> Iterator[Callable[..., Page]
 
         def go(path: str) -> Page:
             sheet.page.goto(home_of(address) + path)
-            if sheet.page.get_by_text("Run the code of this folder").count():
-                sheet.page.get_by_text("Run the code of this folder").click()
+            allow = sheet.page.get_by_role("button", name="Run the code of this folder")
+            if allow.is_visible():
+                allow.click()
             return sheet.page
 
         yield go

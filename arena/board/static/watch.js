@@ -20,6 +20,7 @@ function open(place, tick = 0, playing = true) {
     address(place, tick);
     document.querySelector("input[name=back]").value = location.pathname + location.search;
     at("title").textContent = "Watch";
+    document.querySelector(".game").hidden = true;
     return;
   }
   const mine = { place, tick, playing, frames: new Map(), bytes: 0, asked: null, stop: new AbortController(), speed: 10 };
@@ -233,27 +234,40 @@ at("advice").onchange = () => {
 
 // ---------------------------------------------------------------- the table
 
-let page = 0, late = 0, shownRows = "";
+let page = 0, late = 0, known = null, timer = 0;
+const SHARE = 0.02, SOONEST = 3; // of a core, and seconds, for asking whether there are more
 
-async function rows() {
+// Fills the table; again after a while, if it is not to be `fresh` and no episode has come, nothing changes.
+async function rows(fresh = true) {
+  clearTimeout(timer);
   const form = new FormData(at("filter")), wanted = new URLSearchParams({ page });
   for (const [key, value] of form) if (value) wanted.set(key, value);
+  if (!fresh && known !== null) wanted.set("known", known);
   const mine = (late += 1);
-  const answer = await fetch(`/watch-rows/${home}?${wanted}`);
-  if (mine !== late) return;
-  if (!answer.ok) {
-    at("count").textContent = await answer.text();
-    return;
+  let seconds = 0;
+  try {
+    const answer = await fetch(`/watch-rows/${home}?${wanted}`);
+    if (mine !== late) return;
+    if (!answer.ok) at("count").textContent = await answer.text();
+    else if (answer.status !== 204) seconds = fill(await answer.json());
+  } catch {
+    at("count").textContent = "The server does not answer.";
   }
-  const text = await answer.text();
-  if (text === shownRows) return;
-  shownRows = text;
-  const found = JSON.parse(text);
+  timer = setTimeout(() => (document.hidden || page ? later() : rows(false)), 1000 * Math.max(SOONEST, seconds / SHARE));
+}
+
+const later = () => (timer = setTimeout(() => rows(false), 1000 * SOONEST));
+
+function fill(found) {
+  known = found.known;
+  const select = document.querySelector("#filter [name=policy]"), names = new Set([...select.options].map((one) => one.value));
+  select.append(...found.policies.filter((name) => !names.has(name)).map((name) => element("option", { value: name }, name)));
   at("count").textContent = `${found.count.toLocaleString("en")} ${found.count === 1 ? "episode" : "episodes"}`;
   at("page").textContent = found.count > found.size ? ` ${page + 1} of ${Math.ceil(found.count / found.size)} ` : "";
   at("newer").hidden = page === 0;
   at("older").hidden = (page + 1) * found.size >= found.count;
   document.querySelector("#rows tbody").replaceChildren(...found.rows.map(row));
+  return found.seconds;
 }
 
 function row(record) {
@@ -282,7 +296,6 @@ at("filter").addEventListener("submit", (event) => event.preventDefault());
 at("newer").onclick = () => ((page -= 1), rows());
 at("older").onclick = () => ((page += 1), rows());
 rows();
-setInterval(() => !document.hidden && page === 0 && rows(), 3000);
 
 const asked = new URLSearchParams(location.search);
 if (asked.get("episode")) open(asked.get("episode"), +(asked.get("tick") ?? 0) || 0, !asked.get("tick"));

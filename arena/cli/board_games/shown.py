@@ -47,7 +47,7 @@ def advised(decided: Sequence[Decision], shares: Sequence[Sequence[float]]) -> l
         {
             "what": decision.what,
             "options": [
-                {"choice": option.choice, "label": str(option), "share": share}
+                {"choice": option.choice, "label": option.label or str(option.number), "share": share}
                 for option, share in zip(decision.options, of_options, strict=True)
             ],
         }

@@ -174,7 +174,7 @@ class WatchedEpisode:
             return {"why": name}
         observation = self._before[entity]
         value = advisor.value(observation)
-        decided = decisions(*spaces, observation, mask)
+        decided = decisions(*spaces, observation, mask, game.interface.labels_of(entity))
         shares = advisor.probabilities(observation, mask, decided)
         return {
             "name": name,
