@@ -291,6 +291,20 @@ def test_two_tabs_are_two_people(browser: Browser, board: tuple[str, int], go: C
     wait_for(lambda: games_of(board[1]) == [], 5)
 
 
+def test_people_who_act_at_once_are_asked_at_once(go: Callable[..., Page]) -> None:
+    page = go("/play/touchdown")
+    begin(page, seat_1="person")
+    other = page.context.new_page()
+    other.goto(page.locator("#invite a").get_attribute("href") or "")
+    for each in (page, other):
+        expect(each.locator("#status")).to_contain_text("Your turn at tick 0")
+    other.keyboard.press("w")
+    expect(other.locator("#status")).to_contain_text("Waiting for the others")
+    page.keyboard.press("s")
+    for each in (page, other):
+        expect(each.locator("#status")).to_contain_text("Your turn at tick 1")
+
+
 def test_an_unknown_policy_is_told(board: tuple[str, int], go: Callable[..., Page]) -> None:
     page = go("/play/touchdown")
     page.evaluate("document.querySelector('[name=seat-1] option[value=best]').value = 'green'")
