@@ -68,7 +68,7 @@ class GamePipe:
         with open(os.devnull) as nothing:
             os.dup2(nothing.fileno(), 0)
         # by seat, for those that have one
-        self._asked: dict[int | None, queue.SimpleQueue[dict[str, Any]]] = defaultdict(queue.SimpleQueue)
+        self._lines: dict[int | None, queue.SimpleQueue[dict[str, Any]]] = defaultdict(queue.SimpleQueue)
         threading.Thread(target=self._read, daemon=True).start()
 
     def say(self, fields: Fields, picture: NDArray[np.uint8] | None = None) -> None:
@@ -77,16 +77,16 @@ class GamePipe:
         while data:
             data = data[self._out.write(data) or 0 :]
 
-    def asked(self, seat: int | None = None, *, wait: bool = False) -> dict[str, Any] | None:
+    def receive(self, seat: int | None = None, *, wait: bool = False) -> dict[str, Any] | None:
         """The next line of the server, for a seat; None if there is none yet, and the caller does not `wait`."""
         with suppress(queue.Empty):
-            return self._asked[seat].get(block=wait)
+            return self._lines[seat].get(block=wait)
         return None
 
     def _read(self) -> None:
         for line in self._in:
             said = json.loads(line)
-            self._asked[said.get("seat")].put(said)
+            self._lines[said.get("seat")].put(said)
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(_PATIENCE)
         os._exit(1)

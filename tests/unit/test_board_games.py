@@ -13,7 +13,7 @@ from PIL import Image
 
 from arena.board.pipes import fields_of, message, png
 from arena.board.watch import EpisodeIndex
-from arena.cli.board_games.person import _wrong
+from arena.cli.board_games.page_human import _wrong
 from arena.cli.play.decisions import Decision, Option
 from arena.config import load_config
 from arena.errors import ConfigError

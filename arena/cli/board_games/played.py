@@ -2,7 +2,7 @@
 
 server: {"target": "runs/duel", "match": 0, "people": [0], "against": {"1": "red@500"}, "advice": "", ...}
 here:   {"kind": "match", "players": [...]}      who sits where
-        ...                                      see `person`
+        ...                                      see `page_human`
         {"kind": "over", "results": [...]}       the result, and where the records are
         {"kind": "error", "text": ...}           why there is none
 """
@@ -45,7 +45,7 @@ from arena.terminal.display import silent_display
 if TYPE_CHECKING:
     from arena.league.human_games import RatedGame
 
-_PERSON, _GAME = "arena.cli.board_games.person:Person", "arena.cli.board_games.person:PageGame"
+_PERSON, _GAME = "arena.cli.board_games.page_human:PageHuman", "arena.cli.board_games.page_human:PageGame"
 
 
 class _PageOutput(Output):
@@ -188,7 +188,7 @@ def main() -> None:
     """Plays what the first line of stdin says."""
     pipe = game_pipe()
     try:
-        play(pipe.asked(wait=True) or {})
+        play(pipe.receive(wait=True) or {})
     except ArenaError as error:
         pipe.say({"kind": "error", "text": str(error)})
 

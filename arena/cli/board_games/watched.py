@@ -66,7 +66,7 @@ class WatchedEpisode:
         """Sends what is asked for, until the process is ended."""
         wish = {"from": 0, "to": 0, "advice": False}
         self._play(wish, first=True)
-        while (newer := self._pipe.asked(wait=True)) is not None:
+        while (newer := self._pipe.receive(wait=True)) is not None:
             wish = newer
             while wish is not None:
                 wish = self._play(wish)
@@ -83,7 +83,7 @@ class WatchedEpisode:
             self._events, self._next = events_of(self._match, self._episode, render_mode=self._mode), 0
         said = time.monotonic()
         while self._next <= end:
-            if (newer := self._pipe.asked()) is not None:
+            if (newer := self._pipe.receive()) is not None:
                 return newer
             event, game = next(self._events)
             if first:

@@ -78,7 +78,7 @@ class PageGame(RenderedGame):
         return frame
 
 
-class Person(Human):
+class PageHuman(Human):
     """As `Human`, at a page; `seats`: the number of the seat of each entity; `judges`: policies, as of `Advisor`."""
 
     dedicated_thread = False  # it waits by `group.pause`
@@ -106,7 +106,7 @@ class Person(Human):
         self.seen = observation, fields_of(info).action_mask
         return super()._turn(agent, tick, reward, earned, observation, info)
 
-    def asked(self, turn: Turn, number: int) -> dict[str, Any]:
+    def turn_fields(self, turn: Turn, number: int) -> dict[str, Any]:
         """A turn as the page gets it."""
         space, observation = self.env.observation_space(turn.entity), self.seen[0]
         actors: list[int | None] = [None] * len(turn.decisions)
@@ -172,7 +172,7 @@ class Person(Human):
 class _Page:
     """The console of `Human.run`: asks a page, and waits without holding up other people of the match."""
 
-    def __init__(self, person: Person) -> None:
+    def __init__(self, person: PageHuman) -> None:
         self._person, self._turns = person, 0
 
     def choices(self, turn: Turn) -> list[float]:
@@ -180,9 +180,9 @@ class _Page:
         person, pipe = self._person, game_pipe()
         self._turns += 1
         screen().flush()
-        pipe.say(person.asked(turn, self._turns))
+        pipe.say(person.turn_fields(turn, self._turns))
         while True:
-            while (answer := pipe.asked(person.seat)) is None:
+            while (answer := pipe.receive(person.seat)) is None:
                 person.group.pause(_LOOK_S)
             if answer["turn"] != self._turns:
                 continue  # of a turn that is over
