@@ -99,8 +99,8 @@ class Board:
         """The page of a template of the report with these figures."""
         return self.page(template, shell="base.html", layout="", charts_json=script_json(figures), **content)
 
-    def stream(self, events: AsyncIterator[bytes]) -> Response:
-        """Server-sent events, until the page is closed or the server ends."""
+    def stream(self, events: AsyncIterator[bytes], *, kind: str = "text/event-stream") -> Response:
+        """Server-sent events, or messages of another kind, until the page is closed or the server ends."""
 
         async def until_the_end() -> AsyncIterator[bytes]:
             ending = asyncio.ensure_future(self.ending.wait())
@@ -119,7 +119,7 @@ class Board:
                 await events.aclose()  # type: ignore[attr-defined]
 
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        return StreamingResponse(until_the_end(), media_type="text/event-stream", headers=headers)
+        return StreamingResponse(until_the_end(), media_type=kind, headers=headers)
 
 
 def board_of(request: Request) -> Board:

@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import StreamingResponse
 
 from arena.board.board import board_of
 from arena.board.pipes import GameProcess, message
 
+KIND = "application/octet-stream"  # of the messages
 _MOST = 24  # processes at a time: each holds a game, and perhaps torch
 
 
@@ -46,6 +46,15 @@ class Games:
             raise HTTPException(404, "This game has ended.")
         return self._open[number]
 
+    async def messages(self, number: str) -> AsyncIterator[bytes]:
+        """The messages of a process for one page; it ends with the page."""
+        try:
+            yield message({"kind": "opened", "number": number})
+            async for one in self.get(number).messages():
+                yield one
+        finally:
+            self.close(number)
+
     def close(self, number: str) -> None:
         """Ends a process; nothing happens if it has ended."""
         if process := self._open.pop(number, None):
@@ -56,18 +65,3 @@ class Games:
         ending = list(self._open.values())
         self._open.clear()
         await asyncio.gather(*(process.ended() for process in ending))
-
-
-class Stream(StreamingResponse):
-    """The messages of a process to one page; the process ends with the stream, and the stream with the page."""
-
-    def __init__(self, number: str, games: Games) -> None:
-        async def messages() -> AsyncIterator[bytes]:
-            try:
-                yield message({"kind": "opened", "number": number})
-                async for one in games.get(number).messages():
-                    yield one
-            finally:
-                games.close(number)
-
-        super().__init__(messages(), media_type="application/octet-stream", headers={"Cache-Control": "no-store"})

@@ -22,11 +22,11 @@ from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response, StreamingResponse
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from arena.board.board import Tab, board_of, folder_of, is_run, posted
-from arena.board.games import Games
+from arena.board.games import KIND, Games
 from arena.board.pipes import fields_of, message
 from arena.board.trust import trust, trusted
 from arena.config import load_config
@@ -220,11 +220,7 @@ async def _join(request: Request) -> Response:
     seat, token = int(wanted or free[0]), secrets.token_urlsafe(12)
     page: asyncio.Queue[bytes | None] = asyncio.Queue()
     table.pages[seat], table.tokens[token] = page, seat
-    return StreamingResponse(
-        _messages(request, table, seat, token),
-        media_type="application/octet-stream",
-        headers={"Cache-Control": "no-store"},
-    )
+    return board_of(request).stream(_messages(request, table, seat, token), kind=KIND)
 
 
 def _seats(numbers: list[int]) -> str:

@@ -25,7 +25,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from arena.board.board import Tab, board_of, folder_of, is_run, posted
-from arena.board.games import Games, Stream
+from arena.board.games import KIND, Games
 from arena.board.trust import trusted
 from arena.records.folder import MANIFEST, RunFolder, match_path
 from arena.records.journal import JournalReader
@@ -196,7 +196,8 @@ async def _stream(request: Request) -> Response:
     if len(place) != 4 or not all(part.isascii() and part.removeprefix("-").isdigit() for part in place):
         raise HTTPException(400, "An episode is named by round/match/lane/episode.")
     games = Games.of(request)
-    return Stream(await games.start(_PROGRAM, str(folder), *place), games)
+    number = await games.start(_PROGRAM, str(folder), *place)
+    return board_of(request).stream(games.messages(number), kind=KIND)
 
 
 async def _wish(request: Request) -> Response:

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -338,13 +339,14 @@ def test_code_is_not_run_before_it_is_allowed(runs: Path) -> None:
         assert games_of(server) == []
 
 
-def test_a_killed_server_leaves_no_game(browser: Browser, runs: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_server_that_ends_leaves_no_game(browser: Browser, runs: Path, number: signal.Signals) -> None:
     with served(runs) as (address, server), opened(browser, address) as sheet:
         sheet.page.goto(f"{home_of(address)}/watch/touchdown?episode=0/0/0/1&tick=3")
-        sheet.page.get_by_text("Run the code of this folder").click()
+        sheet.page.get_by_role("button", name="Run the code of this folder").click()
         sheet.page.wait_for_selector("#picture[data-tick='3']")
         (game,) = games_of(server)
-        os.kill(server, 9)
+        os.kill(server, number)
         wait_for(lambda: not Path(f"/proc/{game}").exists(), 5)
 
 
