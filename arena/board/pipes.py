@@ -25,6 +25,7 @@ from contextlib import suppress
 from functools import cache
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -36,8 +37,8 @@ _LONGEST = 500  # characters of a line of stderr that are kept
 
 
 def message(fields: Fields, picture: bytes = b"") -> bytes:
-    """A message with its head."""
-    text = json.dumps(fields, allow_nan=False).encode()
+    """A message with its head; numbers that are not finite are null in it."""
+    text = msgspec.json.encode(fields)
     return _HEAD.pack(len(text), len(picture)) + text + picture
 
 

@@ -127,7 +127,7 @@ def _page(request: Request) -> Response:
     board, configs = board_of(request), _configs()
     of_config = "config" in request.query_params
     if not of_config and not is_run(folder_of(request)):
-        return board.page("play.html", configs=list(configs), config=None, matches=[], **_NOTHING)
+        return board.page("play.html", configs=list(configs), config=None, name="", matches=[])
     home, target, name = _target(request)
     config = load_config(target / "config.yaml" if target.is_dir() else target)
     entries = [entry for _, entry in config.entries()]
@@ -149,13 +149,6 @@ def _page(request: Request) -> Response:
         query=f"?{request.url.query}" if request.url.query else "",
         address=request.url.path.removeprefix("/play/"),
     )
-
-
-_NOTHING: Mapping[str, Any] = {"name": "", "match": 0, "seats": [], "policies": [], "ticks": [], "trusted": True} | {
-    "home": "",
-    "query": "",
-    "address": "",
-}
 
 
 def _ticks(folder: RunFolder, config: Config) -> list[int]:

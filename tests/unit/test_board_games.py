@@ -39,9 +39,11 @@ def test_a_message_begins_with_its_lengths() -> None:
     assert sent.endswith(b"}12345") and len(sent) == 8 + int.from_bytes(sent[:4], "little") + 5
 
 
-def test_numbers_that_json_has_not_are_no_message() -> None:
-    with pytest.raises(ValueError, match="not JSON compliant"):
-        message({"reward": float("nan")})
+def test_numbers_that_json_has_not_are_null() -> None:
+    assert fields_of(message({"reward": float("nan"), "bounds": (-np.inf, 1.0)})) == {
+        "reward": None,
+        "bounds": [None, 1],
+    }
 
 
 def line(number: int) -> dict[str, Any]:

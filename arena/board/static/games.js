@@ -73,15 +73,13 @@ export function tables(found) {
 }
 
 // Decisions with a bar for the probability of each option; `chosen` are the numbers of those that were taken.
-export function bars(decisions, chosen) {
+export function bars(decisions, shares, chosen) {
   return decisions.map((decision, place) => {
-    const sorted = [...decision.options].sort((a, b) => b.share - a.share);
-    const shown = sorted.filter((option, at) => at < 6 || (chosen && chosen[place] === option.choice));
+    const all = decision.options.map((option, at) => ({ ...option, share: shares[place][at], taken: chosen && chosen[place] === option.choice }));
+    const shown = all.sort((a, b) => b.share - a.share).filter((option, at) => at < 6 || option.taken);
     return element("div", { class: "thought" }, element("p", {}, decision.what),
-      element("ul", {}, ...shown.map((option) => {
-        const taken = chosen && chosen[place] === option.choice;
-        return element("li", taken ? { class: "taken" } : {}, element("span", { class: "bar-of", style: { "--p": `${100 * option.share}%` } }),
-          element("span", {}, option.label, taken ? " ✓" : ""), element("span", { class: "n" }, percent(option.share)));
-      })));
+      element("ul", {}, ...shown.map((option) => element("li", option.taken ? { class: "taken" } : {},
+        element("span", { class: "bar-of", style: { "--p": `${100 * option.share}%` } }),
+        element("span", {}, option.label || String(option.number), option.taken ? " ✓" : ""), element("span", { class: "n" }, percent(option.share))))));
   });
 }

@@ -42,7 +42,7 @@ const does = {
     ({ players } = said);
     at("title").textContent = said.env;
     const row = (player) => element("tr", {}, element("th", { scope: "row" }, swatch(player.color), player.entities.join(", ")),
-      element("td", {}, player.seat === me.seat ? "you" : player.person ? "another person" : player.policy === player.algorithm ? player.policy : `${player.policy} (${player.algorithm})`),
+      element("td", {}, player.seat === me.seat ? "you" : player.human ? "another person" : player.policy === player.algorithm ? player.policy : `${player.policy} (${player.algorithm})`),
       element("td", { class: "muted" }, `seat ${player.seat}`));
     document.querySelector("#players tbody").replaceChildren(...players.map(row));
   },
@@ -73,14 +73,18 @@ function take(said, picture) {
 
 function begin(said) {
   turn = said;
+  said.decisions.forEach((decision, place) => {
+    decision.actor = said.actors[place] ?? null;
+    decision.selects = !decision.by_label;
+  });
   chosen = said.decisions.map((decision) => {
     if (decision.bounds) return middle(decision.bounds, decision.whole);
-    return decision.options.length === 1 ? decision.options[0][0] : null;
+    return decision.options.length === 1 ? decision.options[0].choice : null;
   });
   const open = said.decisions.find((decision, place) => chosen[place] === null && decision.actor !== null);
   actor = open ? open.actor : said.decisions[0]?.actor ?? null;
   at("problem").hidden = true;
-  const earned = `reward ${number(said.reward)}, return ${number(said.return)}`;
+  const earned = `reward ${number(said.reward)}, return ${number(said.earned)}`;
   at("status").replaceChildren(element("b", {}, players.find((one) => one.seat === me.seat)?.entities.length > 1 ? `Your turn: ${said.entity}` : "Your turn"), ` at tick ${said.tick}, ${earned}`);
   const opened = at("observations").querySelector("details")?.open ?? (at("picture").hidden && at("text").hidden && !said.units.length);
   at("observations").replaceChildren(element("details", { open: opened }, element("summary", {}, "what you see"), ...tables(said.tables)));
@@ -95,21 +99,18 @@ const middle = ([low, high], whole) => {
 const single = () => turn.decisions.length === 1 && !turn.decisions[0].bounds && turn.decisions[0].actor === null;
 
 function thoughts() {
-  const advised = turn.decisions.filter((decision) => decision.shares);
+  const advised = turn.decisions.map((_, place) => place).filter((place) => turn.shares[place] && (turn.decisions[place].actor === null || turn.decisions[place].actor === actor));
   const value = turn.value === null ? null : element("p", { class: "caption" }, `expects a return of ${number(turn.value)}`);
-  const found = advised.filter((decision) => decision.actor === null || decision.actor === actor).map((decision) => ({
-    what: decision.what,
-    options: decision.options.map(([choice, label], place) => ({ choice, label, share: decision.shares[place] })),
-  }));
-  at("thoughts").replaceChildren(...(found.length || value ? [element("section", { class: "thoughts" }, element("h3", {}, "Advice"), value, ...bars(found))] : []));
+  const found = bars(advised.map((place) => turn.decisions[place]), advised.map((place) => turn.shares[place]));
+  at("thoughts").replaceChildren(...(found.length || value ? [element("section", { class: "thoughts" }, element("h3", {}, "Advice"), value, ...found)] : []));
 }
 
 // The keys of an option: its own ones, that of a direction, and the digit of its number.
 const directions = { "+x": "right", "-x": "left", "+y": "up", "-y": "down" };
 function keysOf(decision, option) {
-  const own = decision.actor === null ? Object.keys(turn.keys).filter((key) => turn.keys[key] === option[0]) : [];
-  if (decision.actor !== null && directions[option[1]]) own.push(directions[option[1]]);
-  if (option[2] < 10 && decision.options.length <= 10) own.push(String(option[2]));
+  const own = decision.actor === null ? Object.keys(turn.keys).filter((key) => turn.keys[key] === option.choice) : [];
+  if (decision.actor !== null && directions[option.label]) own.push(directions[option.label]);
+  if (option.number < 10 && decision.options.length <= 10) own.push(String(option.number));
   return own;
 }
 
@@ -139,8 +140,8 @@ function send() {
 function buttons(decision, place) {
   return element("div", { class: "options", role: "group", "aria-label": decision.what }, ...decision.options.map((option) => {
     const keys = keysOf(decision, option);
-    const named = decision.selects ? `${option[1]} ${option[2]}` : option[1];
-    return element("button", { type: "button", "aria-pressed": single() ? null : String(chosen[place] === option[0]), "data-choice": option[0], onclick: () => choose(place, option[0]) },
+    const named = decision.selects ? `${option.label} ${option.number}` : option.label || String(option.number);
+    return element("button", { type: "button", "aria-pressed": single() ? null : String(chosen[place] === option.choice), "data-choice": option.choice, onclick: () => choose(place, option.choice) },
       named, ...keys.slice(0, 2).filter((key) => key !== named).map((key) => element("kbd", {}, shownKey(key))));
   }));
 }
@@ -188,7 +189,7 @@ function orders(units) {
   const now = acts.get(actor) ?? [];
   const targets = new Map(); // unit -> the decision and the choice that a click makes
   for (const place of now)
-    if (turn.decisions[place].selects) for (const option of turn.decisions[place].options) targets.set(option[2], [place, option[0]]);
+    if (turn.decisions[place].selects) for (const option of turn.decisions[place].options) targets.set(option.number, [place, option.choice]);
   const pick = (unit) => {
     if (targets.has(unit) && unit !== actor) choose(...targets.get(unit));
     else if (acts.has(unit)) {
@@ -260,7 +261,7 @@ document.addEventListener("keydown", (event) => {
   const option = decision && ((decision.options.find((one) => keysOf(decision, one).includes(pressed)) ?? decision.options.find((one) => keysOf(decision, one).includes(named))));
   if (option) {
     event.preventDefault();
-    choose(place, option[0]);
+    choose(place, option.choice);
   } else if (event.key === "Enter" && !single() && !event.target.closest("button, a, summary")) {
     event.preventDefault();
     send();
@@ -277,15 +278,14 @@ function end(said) {
   at("moves").replaceChildren();
   at("thoughts").replaceChildren();
   at("status").textContent = "";
-  const mine = said.results.find((one) => one.seat === me.seat);
-  const rest = said.results.map((one) => {
-    const player = players[one.seat];
-    const who = one.seat === me.seat ? "you" : player.person ? `the person of seat ${one.seat}` : player.policy;
+  const { seats, length, terminated } = said.episode, mine = seats[me.seat];
+  const rest = seats.map((one, seat) => {
+    const who = seat === me.seat ? "you" : players[seat].human ? `the person of seat ${seat}` : players[seat].policy;
     return `${who} ${outcomes[one.outcome] ?? ""} ${one.return === null ? "" : `(return ${number(one.return)})`}`.replace(/ +/g, " ").trim();
   });
   const title = mine.outcome ? { win: "You have won", loss: "You have lost", draw: "A draw" }[mine.outcome] : "The game is over";
   at("result").replaceChildren(element("h2", {}, title),
-    element("p", {}, `After ${said.ticks} ticks${said.truncated ? ", its limit" : ""}: ${[...new Set(rest)].join(", ")}.`),
+    element("p", {}, `After ${length} ticks${terminated ? "" : ", its limit"}: ${[...new Set(rest)].join(", ")}.`),
     ...[said.rated, said.kept && `Its records are in ${said.kept}.`].filter(Boolean).map((text) => element("p", { class: "caption" }, text)),
     element("p", {}, element("a", { href: at("table").dataset.back }, "Play again")));
   at("result").hidden = false;

@@ -149,7 +149,7 @@ function thoughts(frame) {
     if (entity.advice.why) return [element("p", { class: "caption" }, `${name}: ${entity.advice.why}`)];
     const value = entity.advice.value === null ? "" : `, expects a return of ${number(entity.advice.value)}`;
     return [element("section", { class: "thoughts" }, element("h3", {}, swatch(game.episode.entities[place].color), `${name}: ${entity.advice.name || policy}${value}`),
-      ...bars(entity.advice.decisions, after && after.entities[place].choices))];
+      ...bars(entity.advice.decisions, entity.advice.shares, after && after.entities[place].choices))];
   }));
 }
 

@@ -109,43 +109,24 @@ class PageHuman(Human):
     def turn_fields(self, turn: Turn, number: int) -> dict[str, Any]:
         """A turn as the page gets it."""
         space, observation = self.env.observation_space(turn.entity), self.seen[0]
-        actors: list[int | None] = [None] * len(turn.decisions)
-        units: list[dict[str, Any]] = []
-        if isinstance(space, UnitSpace):
-            actors = [int(one) for name in space.actions for one in observation["actions"][name]["actors"]]
-            units = shown.units(space, observation)
-        labels = self._labels.get(turn.entity, UNNAMED)
+        labels, units = self._labels.get(turn.entity, UNNAMED), isinstance(space, UnitSpace)
         return {
             "kind": "turn",
             "seat": self.seat,
             "turn": number,
-            "entity": turn.entity,
-            "tick": turn.tick,
-            "reward": shown.finite(turn.reward),
-            "return": shown.finite(turn.earned),
-            "value": None if turn.value is None else shown.finite(turn.value),
-            "units": units,
+            **{name: getattr(turn, name) for name in ("entity", "tick", "reward", "earned", "value")},
+            "units": shown.units(space, observation) if units else [],
+            "actors": shown.actors(space, observation) if units else [],
             "tables": shown.tables(space, labels.observations, observation),
-            "keys": dict(labels.keys),
-            "decisions": [
-                {
-                    "what": decision.what,
-                    "action": decision.action,
-                    "actor": actor,
-                    "selects": not decision.by_label,
-                    "bounds": None if decision.bounds is None else [*map(shown.finite, decision.bounds)],
-                    "whole": decision.whole,
-                    "options": [[one.choice, one.label or str(one.number), one.number] for one in decision.options],
-                    "shares": None if shares is None else [*shares],
-                }
-                for decision, actor, shares in zip(turn.decisions, actors, turn.shares, strict=True)
-            ],
+            "keys": labels.keys,
+            "decisions": turn.decisions,
+            "shares": turn.shares,
         }
 
     def note(self, turn: Turn, choices: Sequence[float]) -> None:
         """Keeps a move, with its probability by each judge."""
         did = [_named(decision, choice) for decision, choice in zip(turn.decisions, choices, strict=True)]
-        by: dict[str, float | None] = {}
+        by = {}
         for name, judge in self._judges[turn.entity].items():
             observation, mask = self.seen
             shares = judge.probabilities(observation, mask, turn.decisions)
@@ -153,7 +134,7 @@ class PageHuman(Human):
                 [option.choice for option in decision.options].index(choice)
                 for decision, choice in zip(turn.decisions, choices, strict=True)
             )
-            by[name] = shown.finite(math.prod(share[at] for share, at in zip(shares, places, strict=True)))
+            by[name] = math.prod(share[at] for share, at in zip(shares, places, strict=True))
         self._moves.append({"tick": turn.tick, "entity": turn.entity, "did": ", ".join(did)[:200], "by": by})
 
     def _judges_of(self, agent: str, judges: Sequence[Mapping[str, Any]]) -> dict[str, Advisor]:

@@ -20,10 +20,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from arena.board.pipes import game_pipe
-from arena.cli.board_games import shown
 from arena.cli.evaluate import weights_of
 from arena.cli.play.human import configured
-from arena.cli.play.match import HumanMatch, human_match, place_for_records, rated_game, results, version_of
+from arena.cli.play.match import HumanMatch, human_match, place_for_records, rated_game, version_of
 from arena.config import load_config
 from arena.config.schema import Config, PolicyConfig
 from arena.diagnostics.start_folder import started_here
@@ -70,9 +69,8 @@ def play(begin: dict[str, Any]) -> None:
         refuse_external(frozen)
         game = _match(begin, frozen, folder)
         rated = rated_game(folder, config, game) if begin["rated"] else None
-    made = game.config
     seed = int(begin["seed"]) if begin["seed"] else secrets.randbelow(2**31)
-    made = msgspec.structs.replace(made, seed=seed)
+    made = msgspec.structs.replace(game.config, seed=seed)
     with tempfile.TemporaryDirectory(prefix="arena-play-") as scratch:
         place = Path(scratch) / "run" if folder is None else place_for_records(folder)
         prepared = replace(prepare(made, ranks=1, run_dir=str(place)), episodes=1, greedy=not begin["sample"])
@@ -86,7 +84,7 @@ def play(begin: dict[str, Any]) -> None:
             at_once=(signal.SIGINT, signal.SIGTERM),
         )
         if status == 0:
-            _say_over(game, RunFolder(place), rated, kept=folder is not None)
+            _say_over(RunFolder(place), rated, kept=folder is not None)
         elif folder is not None:
             shutil.rmtree(place, ignore_errors=True)  # nothing of it is a result
 
@@ -117,18 +115,8 @@ def _match(begin: dict[str, Any], frozen: Config, folder: RunFolder | None) -> H
     policies[human] = msgspec.structs.replace(policies[human], options=options)
     ((name, env),) = game.config.envs.items()
     inner = env.kwargs["kwargs"]
-    real = Manifest(
-        round=0,
-        match=0,
-        env=name,
-        make=env.kwargs["make"],
-        kwargs=inner,
-        wrappers=(),
-        entities=(),
-        imports=frozen.imports,
-        screen=env.screen,
-    )
-    modes = rendering(real).modes
+    own = {"make": env.kwargs["make"], "kwargs": inner, "imports": frozen.imports, "screen": env.screen}
+    modes = rendering(Manifest(round=0, match=0, env=name, wrappers=(), entities=(), **own)).modes
     mode = next((one for one in (PICTURES, TEXT) if one in modes), None)
     kwargs = {**env.kwargs, "kwargs": inner if mode is None else {**inner, "render_mode": mode}}
     envs = {name: msgspec.structs.replace(env, make=_GAME, kwargs=kwargs)}
@@ -141,42 +129,16 @@ def _as_advisor(name: str, policy: PolicyConfig) -> dict[str, Any]:
 
 def _introduce(game: HumanMatch) -> None:
     colors = dict(zip(game.interface.entities, game.interface.colors, strict=False))
-    ((env, _),) = game.config.envs.items()
-    game_pipe().say(
-        {
-            "kind": "match",
-            "env": env,
-            "players": [
-                {
-                    "seat": player.seat,
-                    "entities": list(player.entities),
-                    "policy": player.policy,
-                    "algorithm": player.algorithm,
-                    "person": player.human,
-                    "color": colors.get(player.entities[0], ""),
-                }
-                for player in game.players
-            ],
-        }
-    )
+    players = [{**player._asdict(), "color": colors.get(player.entities[0], "")} for player in game.players]
+    game_pipe().say({"kind": "match", "env": next(iter(game.config.envs)), "players": players})
 
 
-def _say_over(game: HumanMatch, played: RunFolder, rated: RatedGame | None, *, kept: bool) -> None:
+def _say_over(played: RunFolder, rated: RatedGame | None, *, kept: bool) -> None:
     (record,) = JournalReader(played.episodes).lines(EpisodeRecord)
     game_pipe().say(
         {
             "kind": "over",
-            "ticks": record.length,
-            "truncated": record.truncated and not record.terminated,
-            "results": [
-                {
-                    "seat": seat,
-                    "outcome": one.outcome,
-                    "return": None if one.return_ is None else shown.finite(one.return_),
-                }
-                for seat, one in enumerate(record.seats)
-            ],
-            "text": ", ".join(results(played, game.players)),
+            "episode": record,
             "kept": shown_path(played.path) if kept else "",
             "rated": "" if rated is None else rated.keep(played),
         }

@@ -1,19 +1,17 @@
-"""What a page shows of a tick, as JSON: observations as tables, actions as text, decisions with their options."""
+"""What a page shows of a tick, as JSON: observations as tables, units, actions as text."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from gymnasium.spaces import Space
 
-from arena.cli.play.decisions import Decision
 from arena.game import labels
 from arena.game.api import Names
 from arena.game.spaces import flatten
-from arena.game.units import UnitSpace
+from arena.game.units import GlobalChoice, UnitSpace
 
 Table = dict[str, Any]
 """Its `title`, the `columns`, and the `rows`: lists of texts and numbers."""
@@ -41,20 +39,6 @@ def choices(space: Space[Any], action: Any) -> list[float]:
     return [float(number) for array in flatten(space, action) for number in np.ravel(array)]
 
 
-def advised(decided: Sequence[Decision], shares: Sequence[Sequence[float]]) -> list[dict[str, Any]]:
-    """Decisions with the probability of each option."""
-    return [
-        {
-            "what": decision.what,
-            "options": [
-                {"choice": option.choice, "label": option.label or str(option.number), "share": share}
-                for option, share in zip(decision.options, of_options, strict=True)
-            ],
-        }
-        for decision, of_options in zip(decided, shares, strict=True)
-    ]
-
-
 def units(space: UnitSpace, observation: Any) -> list[dict[str, Any]]:
     """The units that the policy sees, with their places where they have features `x` and `y`."""
     found = []
@@ -62,20 +46,23 @@ def units(space: UnitSpace, observation: Any) -> list[dict[str, Any]]:
         for row in table["rows"] if table["columns"][0] == "unit" else ():
             features = dict(zip(table["columns"], row, strict=True))
             text = ", ".join(f"{name} {number:g}" for name, number in features.items() if name != "unit")
-            place = {axis: finite(features[axis]) for axis in ("x", "y") if axis in features}
+            place = {axis: features[axis] for axis in ("x", "y") if axis in features}
             found.append({"unit": row[0], "type": table["title"], "text": text, **place})
     return found
 
 
-def finite(number: float) -> float | None:
-    """A number as JSON has it: None if it is not finite."""
-    return number if math.isfinite(number) else None
+def actors(space: UnitSpace, observation: Any) -> list[int | None]:
+    """The unit of each decision; None where the whole row decides."""
+    return [
+        None if isinstance(kind, GlobalChoice) else int(one)
+        for name, kind in space.actions.items()
+        for one in observation["actions"][name]["actors"]
+    ]
 
 
 def _of_units(space: UnitSpace, observation: Any) -> Iterator[Table]:
     if space.global_features:
-        numbers = [finite(float(number)) for number in observation["globals"]]
-        yield {"title": "globals", "columns": list(space.global_features), "rows": [numbers]}
+        yield {"title": "globals", "columns": space.global_features, "rows": [observation["globals"].tolist()]}
     index = 0
     for name, features in space.types.items():
         units = observation["units"][name]

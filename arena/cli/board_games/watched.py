@@ -13,6 +13,7 @@ A game cannot go back: for an earlier tick it is played again from where the rec
 
 from __future__ import annotations
 
+import copy
 import sys
 import time
 from collections.abc import Iterator
@@ -36,7 +37,7 @@ from arena.records.folder import RunFolder
 from arena.registry import import_plugins
 from arena.replay.playback import Event
 from arena.replay.reader import Episode, read_replays
-from arena.replay.verify import PICTURES, TEXT, events_of, pieces_of, rendered, rendering, without_screen
+from arena.replay.verify import PICTURES, TEXT, events_of, rendered, rendering, without_screen
 from arena.run.opponents import policy_at, policy_versions
 
 _SEEKING_S = 0.3  # seconds between two messages
@@ -112,7 +113,6 @@ class WatchedEpisode:
                     {"name": entity.name, "policy": entity.policy, "seat": entity.seat, "color": color}
                     for entity, color in zip(manifest.entities, colors, strict=True)
                 ],
-                "pieces": [piece._asdict() for piece in pieces_of(manifest, game.interface.colors)],
             }
         )
 
@@ -126,9 +126,9 @@ class WatchedEpisode:
         for entity, (observed, acted) in enumerate(
             zip(interface.observation_spaces, interface.action_spaces, strict=True)
         ):
-            fields: dict[str, Any] = {"return": shown.finite(float(self._returns[entity]))}
+            fields: dict[str, Any] = {"return": float(self._returns[entity])}
             if (step := event.step) is not None:
-                fields["reward"] = shown.finite(float(step.rewards[0, entity]))
+                fields["reward"] = float(step.rewards[0, entity])
                 fields["end"] = ["", "truncated", "terminated", "terminated"][
                     int(step.truncated[0, entity]) + 2 * int(step.terminated[0, entity])
                 ]
@@ -139,7 +139,7 @@ class WatchedEpisode:
             found.append(fields)
         frame = event.frame
         self._before = [
-            row(space, batch, 0) if frame.active[0, entity] else None
+            copy.deepcopy(row(space, batch, 0)) if frame.active[0, entity] else None  # the game may reuse its arrays
             for entity, (space, batch) in enumerate(zip(interface.observation_spaces, frame.observations, strict=True))
         ]
         return found
@@ -167,20 +167,15 @@ class WatchedEpisode:
                 name, policy = self._policy_near(self._match.manifest.entities[entity].policy)
                 kept = {"algorithm": policy.algorithm, "options": policy.options, "load": policy.load}
                 self._advisors[entity] = name, Advisor(name, kept, *spaces)
-            except ConfigError as error:
-                self._advisors[entity] = error.message, None
+            except (ConfigError, ValueError, RuntimeError) as error:  # it tells nothing, or its weights do not fit
+                self._advisors[entity] = str(error), None
         name, advisor = self._advisors[entity]
         if advisor is None:
             return {"why": name}
         observation = self._before[entity]
-        value = advisor.value(observation)
         decided = decisions(*spaces, observation, mask, game.interface.labels_of(entity))
         shares = advisor.probabilities(observation, mask, decided)
-        return {
-            "name": name,
-            "value": None if value is None else shown.finite(value),
-            "decisions": shown.advised(decided, shares),
-        }
+        return {"name": name, "value": advisor.value(observation), "decisions": decided, "shares": shares}
 
     def _policy_near(self, player: str) -> tuple[str, PolicyConfig]:
         """A player with the newest weights in the folder from before the episode, else the earliest ones."""
