@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import os
 import re
 import signal
@@ -212,6 +213,21 @@ def test_best_and_earlier_players_of_a_run_are_opponents(played: Play) -> None:
         assert seats[place].partition(": ")[2].partition(" ")[0] == name
     status, shown = played(RPS, "", "--against", "green@201", target="run")
     assert status == 2 and "there is no player 'green@201'; did you mean 'green@200'?" in shown[-1]
+
+
+def test_rated_games_stand_in_the_standings(played: Play, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("run.yaml").write_text(RPS)
+    assert main(["train", "run.yaml", "--ranks", "1", "--run-dir", "run"]) == 0
+    status, shown = played(RPS, "2\n2\n", "--rated", target="run")  # scissors, twice, cut red's paper
+    assert (status, shown[-1]) == (0, "The game counts for the ratings.")
+    status, shown = played(RPS, "2\nq\n", "--rated", target="run")
+    assert (status, shown[-1]) == (0, "ended by the player at tick 1")
+    assert [path.name for path in Path("run/evaluations").iterdir()] == ["human-0001"]  # what was left is no game
+    assert main(["standings", "run", "--json"]) == 0
+    players = {row["player"]: row for row in json.loads(capsys.readouterr().out)["players"]}
+    assert (players["human"]["games"], players["human"]["score"]) == (1, 1.0)
+    status, shown = played(RPS, "2\n2\n", "--rated")
+    assert status == 2 and "--rated: a configuration has no standings" in shown[-1]
 
 
 @pytest.mark.slow
