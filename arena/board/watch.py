@@ -27,6 +27,7 @@ from starlette.routing import Route
 from arena.board.board import Tab, board_of, folder_of, is_run, posted
 from arena.board.games import KIND, Games
 from arena.board.trust import trusted
+from arena.config import load_config
 from arena.records.folder import MANIFEST, RunFolder, match_path
 from arena.records.journal import JournalReader
 from arena.records.metrics import EpisodeRecord
@@ -168,7 +169,7 @@ def _page(request: Request) -> Response:
         folder=folder,
         trusted=trusted(folder),
         back=str(request.url.path) + (f"?{request.url.query}" if request.url.query else ""),
-        recorded=any(RunFolder(folder).replays.glob("round-*")),
+        recorded=RunFolder(folder).replays.is_dir() or load_config(folder / "config.yaml").record == "replays",
     )
 
 

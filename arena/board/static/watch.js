@@ -17,7 +17,7 @@ function open(place, tick = 0, playing = true) {
   at("title").textContent = "The game begins …";
   for (const id of ["thoughts", "observations"]) at(id).replaceChildren();
   if (!trusted) {
-    address(place, tick);
+    history.replaceState(null, "", `?${new URLSearchParams(tick ? { episode: place, tick } : { episode: place })}`);
     document.querySelector("input[name=back]").value = location.pathname + location.search;
     at("title").textContent = "Watch";
     document.querySelector(".game").hidden = true;
