@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import httpx
 import numpy as np
@@ -21,10 +21,11 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from arena.cli.main import main
-from arena.records.folder import RunFolder
+from arena.records.folder import RunFolder, match_path
 from arena.replay.verify import frames
 from browser import PHONE, Browser, chromium, opened
 from in_process import one_match, train
+from league_folders import League, write_league
 
 TOUCHDOWN = {"make": "touchdown", "kwargs": {"team_size": 1, "max_steps": 80}}
 LEARNER = {"algorithm": "ppo", "options": {"n_steps": 100, "minibatch_size": 100, "n_epochs": 1}}
@@ -355,4 +356,30 @@ def test_pages_fit_a_phone(browser: Browser, board: tuple[str, int]) -> None:
         for path in ("/watch/tictactoe", "/play/tictactoe", "/play/"):
             sheet.page.goto(home_of(board[0]) + path)
             assert sheet.page.evaluate("document.documentElement.scrollWidth") <= PHONE[0]
+        assert sheet.complaints == []
+
+
+def test_names_of_episodes_are_text(browser: Browser, tmp_path: Path) -> None:
+    hit = "window.hit=1"
+    names = [f"<img src=x onerror={hit}>", f'"><svg onload={hit}>', f"</script><script>{hit}</script>", "{{7*7}}<!--"]
+    folder = write_league(tmp_path / "runs" / names[0].replace("/", ""), League(policies=2, episodes=4, rounds=1))
+    home = match_path(folder.replays, 0, round=0)
+    home.mkdir(parents=True)
+    (home / "manifest.json").write_text("{}")
+    line = json.loads(folder.episodes.read_text().splitlines()[0]) | {"round": 0, "match": 0, "env": names[0]}
+    with folder.episodes.open("a") as file:
+        for number, name in enumerate(names):
+            file.write(
+                json.dumps(line | {"episode": 900 + number, "seats": [line["seats"][0] | {"policy": name}]}) + "\n"
+            )
+    with served(tmp_path / "runs") as (address, _), opened(browser, address) as sheet:
+        sheet.page.goto(f"{home_of(address)}/watch/{quote(folder.path.name)}")
+        for name in names:
+            expect(sheet.page.locator("#rows tbody").get_by_text(name)).to_have_count(1)
+            assert sheet.page.locator("#filter [name=policy] option").get_by_text(name).count() == 1
+        sheet.page.select_option("[name=policy]", names[2])
+        expect(sheet.page.locator("#rows tbody tr")).to_have_count(1)
+        sheet.page.goto(f"{home_of(address)}/play/{quote(folder.path.name)}")
+        expect(sheet.page.locator("h1")).to_have_text("Play")
+        assert sheet.page.evaluate("window.hit") is None
         assert sheet.complaints == []
