@@ -79,7 +79,12 @@ class Table:
 
     async def play(self, games: Games) -> None:
         """Plays the match: what the process says goes to the page of a seat, or to all."""
-        self.game = await games.start(_PROGRAM)
+        try:
+            self.game = await games.start(_PROGRAM)
+        except HTTPException as error:
+            self.over = True
+            self.tell({"kind": "error", "text": error.detail}, end=True)
+            return
         process = games.get(self.game)
         process.say(self.begin)
         async for one in process.messages():

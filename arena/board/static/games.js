@@ -72,6 +72,9 @@ export function tables(found) {
         element("td", place ? { class: "n" } : {}, typeof cell === "string" ? cell : number(cell)))))))));
 }
 
+// What an option is called: units by their number too.
+export const named = (decision, option) => (decision.by_label ? option.label || String(option.number) : `${option.label} ${option.number}`);
+
 // Decisions with a bar for the probability of each option; `chosen` are the numbers of those that were taken.
 export function bars(decisions, shares, chosen) {
   return decisions.map((decision, place) => {
@@ -80,6 +83,6 @@ export function bars(decisions, shares, chosen) {
     return element("div", { class: "thought" }, element("p", {}, decision.what),
       element("ul", {}, ...shown.map((option) => element("li", option.taken ? { class: "taken" } : {},
         element("span", { class: "bar-of", style: { "--p": `${100 * option.share}%` } }),
-        element("span", {}, option.label || String(option.number), option.taken ? " ✓" : ""), element("span", { class: "n" }, percent(option.share))))));
+        element("span", {}, named(decision, option), option.taken ? " ✓" : ""), element("span", { class: "n" }, percent(option.share))))));
   });
 }

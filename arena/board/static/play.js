@@ -1,5 +1,5 @@
 // A seat at a match: turns come as messages, choices go back. A closed page ends the game.
-import { bars, draw, element, listen, number, percent, post, swatch, tables } from "./games.js";
+import { bars, draw, element, listen, named, number, percent, post, swatch, tables } from "./games.js";
 
 const at = (id) => document.getElementById(id);
 const home = at("table").dataset.number;
@@ -140,9 +140,9 @@ function send() {
 function buttons(decision, place) {
   return element("div", { class: "options", role: "group", "aria-label": decision.what }, ...decision.options.map((option) => {
     const keys = keysOf(decision, option);
-    const named = decision.selects ? `${option.label} ${option.number}` : option.label || String(option.number);
+    const name = named(decision, option);
     return element("button", { type: "button", "aria-pressed": single() ? null : String(chosen[place] === option.choice), "data-choice": option.choice, onclick: () => choose(place, option.choice) },
-      named, ...keys.slice(0, 2).filter((key) => key !== named).map((key) => element("kbd", {}, shownKey(key))));
+      name, ...keys.slice(0, 2).filter((key) => key !== name).map((key) => element("kbd", {}, shownKey(key))));
   }));
 }
 
@@ -253,12 +253,12 @@ function map(units, types, pick, state, title) {
 
 document.addEventListener("keydown", (event) => {
   if (!turn || event.ctrlKey || event.altKey || event.metaKey || event.target.closest("input, select, textarea")) return;
-  const named = { ArrowLeft: "left", ArrowRight: "right", ArrowUp: "up", ArrowDown: "down", " ": "space", Enter: "enter" }[event.key] ?? event.key;
-  if (!event.repeat) held.add(named);
+  const key = { ArrowLeft: "left", ArrowRight: "right", ArrowUp: "up", ArrowDown: "down", " ": "space", Enter: "enter" }[event.key] ?? event.key;
+  if (!event.repeat) held.add(key);
   const pressed = [...held].sort().join(" ");
   const place = turn.decisions.findIndex((decision, one) => !decision.bounds && (single() || (decision.actor !== null && decision.actor === actor) || (decision.actor === null && chosen[one] === null)));
   const decision = turn.decisions[place];
-  const option = decision && ((decision.options.find((one) => keysOf(decision, one).includes(pressed)) ?? decision.options.find((one) => keysOf(decision, one).includes(named))));
+  const option = decision && ((decision.options.find((one) => keysOf(decision, one).includes(pressed)) ?? decision.options.find((one) => keysOf(decision, one).includes(key))));
   if (option) {
     event.preventDefault();
     choose(place, option.choice);
