@@ -296,7 +296,7 @@ def _tasks(given: argparse.Namespace) -> Iterator[tuple[Row, str, dict[str, Any]
     for row in given.rows:
         for seed in given.seeds:
             for name, options in sides_of(row).items():
-                if given.sides in name:
+                if any(part in name for part in given.sides.split(",")):
                     yield row, name, options, seed
 
 
@@ -334,7 +334,7 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", metavar="A,B", help=f"rows, or beginnings of their names: {', '.join(ROWS)}")
     parser.add_argument("--seeds", type=_numbers, default=list(SEEDS), metavar="1,2,3")
-    parser.add_argument("--sides", default="", metavar="TEXT", help="only sides whose names have this text")
+    parser.add_argument("--sides", default="", metavar="A,B", help="only sides whose names have one of these texts")
     parser.add_argument("--anew", action="store_true", help="measure again what is in the file")
     parser.add_argument("--results", type=Path, help="folder for the result (default: results/)")
     given = parser.parse_args(arguments)
