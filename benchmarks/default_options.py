@@ -48,7 +48,7 @@ NAME = "default_options"
 DEFAULT, SB3, CPU = "default", "Stable-Baselines3", "CPU s"
 SEEDS = tuple(range(1, 11))
 POINTS = 20  # of a learning curve
-LAYOUTS = ((4, 1), (1, 4), (1, 1))  # lanes, copies
+LAYOUTS = ((4, 1), (1, 4), (16, 1), (1, 1))  # lanes, copies
 FORK = multiprocessing.get_context("fork")
 
 Result = dict[str, Any]
@@ -69,7 +69,7 @@ class Game(NamedTuple):
 GAMES = {
     "cartpole": Game("CartPole-v1", dict.fromkeys(("a2c", "dqn", "ppo"), 50_000)),
     "pendulum": Game(
-        "Pendulum-v1", {**dict.fromkeys(("sac", "ddpg", "td3"), 6_000), "ppo": 100_000, "a2c": 100_000}, episodes=50
+        "Pendulum-v1", {**dict.fromkeys(("sac", "ddpg", "td3"), 10_000), "ppo": 100_000, "a2c": 100_000}, episodes=50
     ),
     "acrobot": Game("Acrobot-v1", dict.fromkeys(("a2c", "dqn", "ppo"), 50_000)),
     "mountaincar": Game("MountainCarContinuous-v0", dict.fromkeys(("sac", "ddpg", "td3", "ppo", "a2c"), 50_000)),
@@ -83,10 +83,16 @@ CANDIDATES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         "Adam, rate 5e-4": {"learning_rate": 5e-4, **ADAM},
         "Adam, rate 2e-3": {"learning_rate": 2e-3, **ADAM},
         "RMSprop": {"learning_rate": 1e-3, **RMSPROP},
+        "Adam, 16 ticks per rollout": {"learning_rate": 1e-3, **ADAM, "n_steps": 16},
+        "Adam, 16 ticks per rollout, gae_lambda 0.9": {"learning_rate": 1e-3, **ADAM, "n_steps": 16, "gae_lambda": 0.9},
+        "Adam, standardized advantages": {"learning_rate": 1e-3, **ADAM, "normalize_advantage": True},
         "RMSprop, rate 7e-4, constant": {"learning_rate": 7e-4, "learning_rate_schedule": "constant", **RMSPROP},
     },
-    "dqn": {f"{ratio} replays per sample": {"training_intensity": ratio} for ratio in (4, 8, 16, 32)},
-    "sac": {f"{ratio} replays per sample": {"training_intensity": ratio} for ratio in (91, 128, 256)},
+    "dqn": {
+        **{f"{ratio} replays per sample": {"training_intensity": ratio} for ratio in (4, 8, 16, 32)},
+        "16 replays per sample, batch size 16": {"training_intensity": 16, "batch_size": 16},
+    },
+    "sac": {f"{ratio} replays per sample": {"training_intensity": ratio} for ratio in (91, 128, 181, 256)},
 }
 """Options beside the defaults, by algorithm; where an algorithm plays in one lane, only the default is measured."""
 

@@ -81,7 +81,7 @@ def test_gradient_steps_grow_sublinearly_with_rows(algorithm: Any, rows: int, in
     assert replayed(algorithm, rows=rows) == (intensity, 256)
 
 
-@pytest.mark.parametrize(("rows", "intensity"), [(1, 16), (4, 8), (16, 4), (1000, 1)])
+@pytest.mark.parametrize(("rows", "intensity"), [(1, 16), (16, 16), (64, 8), (10_000, 1)])
 def test_dqn_intensity_follows_the_root_of_the_rows(rows: int, intensity: int) -> None:
     assert replayed(DQN, rows=rows) == (intensity, 64)
 
