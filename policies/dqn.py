@@ -58,7 +58,7 @@ class Options(OffPolicyOptions, frozen=True, kw_only=True):
     buffer_size: Count = 100_000  # observations that the group's replay holds at most; the oldest go first
     batch_size: Count = 64  # transitions per worker in one gradient step
     train_every: Count = 4  # ticks between two meetings of the group, at which it learns
-    training_intensity: Positive | Auto = AUTO  # replays per sample; auto: round(64 / sqrt(group's rows)), from 1 to 16
+    training_intensity: Positive | Auto = AUTO  # replays per sample; auto: round(64 / sqrt(group's rows)), 1 to 16
     tau: PositiveFraction | Auto = AUTO  # how far the target network moves; auto: 0.01 at every step, else 1, a copy
     n_step: Count = 3  # rewards that a transition sums before it asks for a value
     max_grad_norm: Positive | None = 10.0  # gradients are scaled down to this norm at most; null: never
