@@ -293,7 +293,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _add(folder, row, options, seed, result, begun=begun, before=before)
     path = folder / f"{NAME}.json"
     if path.exists():
-        sys.stdout.write("\n".join(harness.table(json.loads(path.read_text()))) + "\n")
+        data = json.loads(path.read_text())
+        data |= content(data["trainings"])  # defaults may have changed since the last measurement
+        harness.write(data, folder)
+        sys.stdout.write("\n".join(harness.table(data)) + "\n")
     return int(failed)
 
 
