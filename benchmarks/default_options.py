@@ -187,7 +187,8 @@ def sb3(row: Row, seed: int) -> Result:
 
     told = {"game": row.make.partition(":")[2], "steps": row.steps, "lanes": row.lanes * row.copies, "seed": seed}
     found = learned({**told, "algorithm": algorithm_of(row).upper(), "options": {}, "episodes": row.episodes})
-    return {**found, "curve": curve_of([(step / row.steps, score) for step, score in found.pop("ended")])}
+    ended = [(step / row.steps, score) for step, score in found.pop("ended")]
+    return {**found, "curve": curve_of(ended)}
 
 
 def curve_of(ended: Sequence[tuple[float, float]]) -> list[float | None]:
@@ -241,11 +242,12 @@ def content(trainings: Trainings) -> dict[str, Any]:
                 figures = [quartiles([one[figure] for one in found.values()]) for figure in ("area", "return", CPU)]
                 compared = "" if found is default else difference(found, default)
                 lines.append([row.name, name, str(len(found)), *figures[:2], compared, figures[2]])
-        if theirs:
+        if default.keys() & theirs.keys():
+            seeds = [seed for seed in default if seed in theirs]
             for figure in ("area", "return"):
-                values, limit = ([one[figure] for one in side.values()] for side in (default, theirs))
-                claim = f"{row.name}: {figure}, {pluralize(len(values), 'seed')}"
-                report.at_least(claim, Summary(tuple(values)), statistics.median(limit))
+                values, limits = ([side[seed][figure] for seed in seeds] for side in (default, theirs))
+                claim = f"{row.name}: {figure}, {pluralize(len(seeds), 'seed')}"
+                report.at_least(claim, Summary(tuple(values)), statistics.median(limits))
     head = ("row", "options", "seeds", "area", "greedy return", "area, difference to the default", CPU)
     told = [f"Not measured: {', '.join(missing)}."] if missing else []
     data = report.data()
