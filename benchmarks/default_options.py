@@ -1,48 +1,61 @@
-"""Default options: how well does each algorithm learn without options, compared with Stable-Baselines3 without options?
+"""Default options: areas under the learning curves of ten seeds, beside other candidates and Stable-Baselines3.
 
-A row is an algorithm, a game, and how it is played: `cartpole-ppo-16` is one match with 16 lanes, `cartpole-ppo-4x4`
-four copies with 4 lanes each. The arena trains in one process (`arena train --ranks 1`), with a configuration that has
-no options. Stable-Baselines3 trains with its own defaults, one thread of torch, and as many environments as all copies
-have lanes together, so its result with 4 environments is compared with `4` and with `1x4`. Both get the same number of
-environment steps; Stable-Baselines3 rounds it up to whole rollouts.
+A row is an algorithm, a game, and how it is played: `cartpole-a2c-4` is one match with 4 lanes, `cartpole-a2c-1x4` four
+copies with one lane each. A side of a row is a choice of options: the default, candidates for it, and
+Stable-Baselines3's default with as many environments as all copies have lanes together, so that its trainings with 4
+environments are compared with `4` and with `1x4`. All sides get the same number of environment steps;
+Stable-Baselines3 rounds it up to whole rollouts. Figures are medians over
+the seeds, with quartiles.
 
-Then both play greedily, the same number of episodes, in environments of other seeds. The promises compare the medians
-over the seeds; a row counts only if Stable-Baselines3's defaults learn the game, by their median.
+A learning curve has 20 points: the mean return of the episodes that ended in each twentieth of the steps, or the point
+before where none ended. Its area is the mean of the points. Then the learned policy plays greedily, in games of other
+seeds. A difference is of the areas of a side and of the default, seed by seed: its mean with the 95 % interval of a
+t-distribution. The promises compare the medians of the default and of Stable-Baselines3.
 
-CPU seconds (user and system) include the whole training with its imports, without the evaluation. A result has the
-time and the machine's load of its measurement; if both sides of a seed are missing, they are measured in turns.
-
-Each finished training is written at once; results in the file are not measured again unless `--anew` is given.
+Each training is a process forked from one that has imported everything; its CPU seconds (user and system) are of the
+training alone, on a machine that may be busy. `arena` trains there by `Trainer`, in one process, with one thread of
+torch. Each finished training is written at once with the options that it had, and is not measured again (`--anew`
+does); a training with other options than those that a side has now does not count.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
+import statistics
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+import torch
+from scipy.special import stdtrit
+
 import harness
-import learning
 import machine
 import runs
+from arena import Trainer, registry
 from arena.errors import pluralize
-from harness import Measured, Report, Summary, Unavailable, method, say
-from learning_rows import Goal, Peer, Row, returns
+from harness import Measured, Report, Summary, method, number, say
+from learning_rows import Goal, Row, returns
 from processes import Failed
 
 NAME = "default_options"
-ARENA, SB3, CPU = "arena", "Stable-Baselines3", "CPU s"
-SIDES = (ARENA, SB3)
-SEEDS = (1, 2, 3)
-LAYOUTS = ((1, 1), (4, 1), (16, 1), (1, 4), (4, 4))  # lanes, copies
+DEFAULT, SB3, CPU = "default", "Stable-Baselines3", "CPU s"
+SEEDS = tuple(range(1, 11))
+POINTS = 20  # of a learning curve
+LAYOUTS = ((4, 1), (1, 4), (16, 1), (1, 1))  # lanes, copies
+FORK = multiprocessing.get_context("fork")
 
-Rows = dict[str, dict[str, dict[str, Any]]]
-"""The result of each row, side and seed."""
+Result = dict[str, Any]
+"""One training: `area`, `return`, `CPU s`, `curve`, and when it was measured."""
+
+Trainings = dict[str, list[dict[str, Any]]]
+"""By row, what was measured: `options` (null: Stable-Baselines3's defaults), `steps`, and `seeds`, a result each."""
 
 
 class Game(NamedTuple):
@@ -50,27 +63,42 @@ class Game(NamedTuple):
 
     make: str
     steps: Mapping[str, int]  # by algorithm
-    learned: float  # a return that only learning reaches
-    episodes: int = 50  # of the evaluation
-    needs: Sequence[str] = ()
+    episodes: int = 20  # of the evaluation
 
 
 GAMES = {
-    "cartpole": Game("CartPole-v1", dict.fromkeys(("ppo", "a2c", "dqn"), 100_000), 100),
-    "acrobot": Game("Acrobot-v1", dict.fromkeys(("ppo", "a2c", "dqn"), 100_000), -400),
-    "lunarlander": Game("LunarLander-v3", dict.fromkeys(("ppo", "a2c", "dqn"), 200_000), -100, needs=("Box2D",)),
+    "cartpole": Game("CartPole-v1", dict.fromkeys(("a2c", "dqn", "ppo"), 50_000)),
     "pendulum": Game(
-        "Pendulum-v1",
-        {**dict.fromkeys(("sac", "td3", "ddpg"), 10_000), **dict.fromkeys(("ppo", "a2c"), 100_000)},
-        -1000,
-        episodes=100,
+        "Pendulum-v1", {**dict.fromkeys(("sac", "ddpg", "td3"), 10_000), "ppo": 100_000, "a2c": 100_000}, episodes=50
     ),
-    "mountaincar": Game("MountainCarContinuous-v0", dict.fromkeys(("sac", "td3", "ddpg", "ppo", "a2c"), 50_000), 50),
+    "acrobot": Game("Acrobot-v1", dict.fromkeys(("a2c", "dqn", "ppo"), 50_000)),
+    "mountaincar": Game("MountainCarContinuous-v0", dict.fromkeys(("sac", "ddpg", "td3", "ppo", "a2c"), 50_000)),
 }
+
+ADAM = {"adam_beta1": 0.9, "adam_beta2": 0.999}
+RMSPROP = {"adam_beta1": 0.0, "adam_beta2": 0.99}
+CANDIDATES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
+    "a2c": {
+        "Adam": {"learning_rate": 1e-3, **ADAM},
+        "Adam, rate 5e-4": {"learning_rate": 5e-4, **ADAM},
+        "Adam, rate 2e-3": {"learning_rate": 2e-3, **ADAM},
+        "RMSprop": {"learning_rate": 1e-3, **RMSPROP},
+        "Adam, 16 ticks per rollout": {"learning_rate": 1e-3, **ADAM, "n_steps": 16},
+        "Adam, 16 ticks per rollout, gae_lambda 0.9": {"learning_rate": 1e-3, **ADAM, "n_steps": 16, "gae_lambda": 0.9},
+        "Adam, standardized advantages": {"learning_rate": 1e-3, **ADAM, "normalize_advantage": True},
+        "RMSprop, rate 7e-4, constant": {"learning_rate": 7e-4, "learning_rate_schedule": "constant", **RMSPROP},
+    },
+    "dqn": {
+        **{f"{ratio} replays per sample": {"training_intensity": ratio} for ratio in (4, 8, 16, 32)},
+        "16 replays per sample, batch size 16": {"training_intensity": 16, "batch_size": 16},
+    },
+    "sac": {f"{ratio} replays per sample": {"training_intensity": ratio} for ratio in (91, 128, 181, 256)},
+}
+"""Options beside the defaults, by algorithm; where an algorithm plays in one lane, only the default is measured."""
 
 
 def row_of(name: str, algorithm: str, lanes: int, copies: int) -> Row:
-    """A row of the table."""
+    """A row of the table, of the default."""
     game = GAMES[name]
     return Row(
         name=f"{name}-{algorithm}-{lanes}" + (f"x{copies}" if copies > 1 else ""),
@@ -78,12 +106,10 @@ def row_of(name: str, algorithm: str, lanes: int, copies: int) -> Row:
         steps=game.steps[algorithm],
         policies={"p": {"algorithm": algorithm}},
         seats=["p"],
-        goals=[Goal("return", game.learned, returns("p"))],
+        goals=[Goal("return", 0, returns("p"))],
         lanes=lanes,
         copies=copies,
         episodes=game.episodes,
-        peer=Peer(algorithm.upper(), {}),
-        needs=game.needs,
     )
 
 
@@ -95,135 +121,239 @@ ROWS = {
 }
 
 
+def algorithm_of(row: Row) -> str:
+    return str(row.policies["p"]["algorithm"])
+
+
+def settled(row: Row, given: Mapping[str, Any]) -> dict[str, Any]:
+    """All options of a side, with a number for each `auto`."""
+    options = registry.algorithm(algorithm_of(row)).Options(**given)
+    sizes = {"rows": row.lanes, "workers": row.copies}
+    found: Any = options.settled(**sizes, **({"ticks": row.ticks} if hasattr(options, "n_steps") else {}))
+    told: dict[str, Any] = json.loads(msgspec.json.encode(found))
+    return told
+
+
+def sides_of(row: Row) -> dict[str, dict[str, Any] | None]:
+    """The options of each side by its name, which says which one is the default."""
+    default = settled(row, {})
+    candidates = CANDIDATES.get(algorithm_of(row), {}) if row.lanes * row.copies > 1 else {}
+    sides = {name: settled(row, given) for name, given in candidates.items()}
+    named = next((name for name, options in sides.items() if options == default), None)
+    others = {name: options for name, options in sides.items() if name != named}
+    return {f"{DEFAULT}: {named}" if named else DEFAULT: default, **others, SB3: None}
+
+
 # ----------------------------------------------------------------------------------------------------------- measuring
 
 
-def measure(row: Row, side: str, seed: int) -> dict[str, Any]:
-    """The result of one training of one side.
+def measure(row: Row, options: Mapping[str, Any] | None, seed: int) -> Result:
+    """The result of one training, in a process of its own.
 
     Raises:
-        Unavailable: the game or Stable-Baselines3 is not installed.
-        Failed: a command did not end well.
+        Failed: it has failed; its trace is on stderr.
     """
     begun, load = time.time(), machine.load()
-    learning.check_needs(row)
-    if side == SB3:
-        figures = learning.peer(replace(row, lanes=row.lanes * row.copies, copies=1), seed)
-    else:
-        with runs.arena(row.training(seed), ranks=1, timeout=learning.TIMEOUT) as run:
-            lines = learning.evaluated(row, run.folder, seed)
-            figures = {"return": learning.figure(row.goals[0], lines), CPU: run.finished.cpu}
-    described = machine.describe()
-    where = {"steps": row.steps, "begun": round(begun), "load": load}
-    return {"figures": figures, **where, "processor": described["processor"], "commit": described["commit"]}
+    ours, theirs = FORK.Pipe(duplex=False)
+    learn: Callable[[], Result] = lambda: sb3(row, seed) if options is None else arena(row, options, seed)  # noqa: E731
+    process = FORK.Process(target=lambda: theirs.send(learn()))
+    process.start()
+    theirs.close()
+    try:
+        found = ours.recv()
+    except EOFError:
+        raise Failed("the training has failed, see above") from None
+    finally:
+        process.join()
+    return {**found, "area": area(found["curve"]), "begun": round(begun), "load": load}
 
 
-def key_of(row: Row, side: str) -> str:
-    """The key of a side's results: Stable-Baselines3's result depends on the number of environments, not on copies."""
-    return row.name if side == ARENA else f"{row.name.rpartition('-')[0]}-{row.lanes * row.copies}"
+def arena(row: Row, options: Mapping[str, Any], seed: int) -> Result:
+    """Trains with the given options, then plays greedily."""
+    policies = {"p": {**row.policies["p"], "options": dict(options)}}
+    config = {**replace(row, policies=policies).training(seed), "checkpoint_every": row.ticks, "loggers": []}
+    with runs.scratch() as folder, Trainer(config, run_dir=folder / "run") as trainer:
+        trainer.train()
+        used = time.process_time()
+        score = trainer.evaluate(row.episodes)["policy_reward_mean"]["p"]
+        lines = runs.lines_of(folder / "run" / "episodes.jsonl")
+    ended = [(line["tick"] / row.ticks, line["seats"][0]["return"]) for line in lines if not line.get("cut")]
+    return {"return": score, CPU: used, "curve": curve_of(ended)}
 
 
-def content(rows: Rows) -> dict[str, Any]:
+def sb3(row: Row, seed: int) -> Result:
+    """Stable-Baselines3's figures."""
+    from peer_sb3_learning import learned
+
+    told = {"game": row.make.partition(":")[2], "steps": row.steps, "lanes": row.lanes * row.copies, "seed": seed}
+    found = learned({**told, "algorithm": algorithm_of(row).upper(), "options": {}, "episodes": row.episodes})
+    ended = [(step / row.steps, score) for step, score in found.pop("ended")]
+    return {**found, "curve": curve_of(ended)}
+
+
+def curve_of(ended: Sequence[tuple[float, float]]) -> list[float | None]:
+    """The mean return of the episodes that ended in each part of the training; None where none has."""
+    parts: list[list[float]] = [[] for _ in range(POINTS)]
+    for when, score in ended:
+        parts[min(int(when * POINTS), POINTS - 1)].append(score)
+    return [round(statistics.fmean(part), 3) if part else None for part in parts]
+
+
+def area(curve: Sequence[float | None]) -> float:
+    """The mean of a curve whose missing points have the value before, in the beginning the first value."""
+    last = next(point for point in curve if point is not None)
+    return statistics.fmean([last := last if point is None else point for point in curve])
+
+
+# ---------------------------------------------------------------------------------------------------------- the record
+
+
+def key_of(row: Row, options: Mapping[str, Any] | None) -> str:
+    """The key of a side's trainings; those of Stable-Baselines3 depend on the number of environments, not on copies."""
+    return row.name if options else f"{row.name.rpartition('-')[0]}-{row.lanes * row.copies}"
+
+
+def found_in(trainings: Trainings, row: Row, options: Mapping[str, Any] | None) -> dict[str, Result]:
+    """The results of a side by seed; an option that has come since the measurement changes nothing."""
+    for one in trainings.get(key_of(row, options), []):
+        same = (
+            one["options"] is None
+            if options is None
+            else one["options"] is not None and one["options"].items() <= options.items()
+        )
+        if same and one["steps"] == row.steps:
+            seeds: dict[str, Result] = one["seeds"]
+            return seeds
+    return {}
+
+
+def content(trainings: Trainings) -> dict[str, Any]:
     """The content of the result's file."""
-    measured = Measured()
-    report = Report(NAME, "Default options", measured, method(__doc__))
+    report = Report(NAME, "Default options", Measured(), method(__doc__))
+    lines, missing = [], []
     for row in ROWS.values():
-        found = {side: _of_now(row, rows, side) for side in SIDES}
-        for side in SIDES:
-            if found[side]:
-                measured.samples[f"{key_of(row, side)}, {side}"] = list(found[side].values())
-        _promise(report, row, *(found[side] for side in SIDES))
-    return {**report.data(), "rows": rows}
+        sides = {name: found_in(trainings, row, options) for name, options in sides_of(row).items()}
+        default, theirs = next(iter(sides.values())), sides[SB3]
+        if not default:
+            missing.append(row.name)
+            continue
+        for name, found in sides.items():
+            if found:
+                figures = [quartiles([one[figure] for one in found.values()]) for figure in ("area", "return", CPU)]
+                compared = "" if found is default else difference(found, default)
+                lines.append([row.name, name, str(len(found)), *figures[:2], compared, figures[2]])
+        if default.keys() & theirs.keys():
+            seeds = [seed for seed in default if seed in theirs]
+            for figure in ("area", "return"):
+                values, limits = ([side[seed][figure] for seed in seeds] for side in (default, theirs))
+                claim = f"{row.name}: {figure}, {pluralize(len(seeds), 'seed')}"
+                report.at_least(claim, Summary(tuple(values)), statistics.median(limits))
+    head = ("row", "options", "seeds", "area", "greedy return", "area, difference to the default", CPU)
+    told = [f"Not measured: {', '.join(missing)}."] if missing else []
+    data = report.data()
+    return {**data, "method": data["method"] + told, "tables": [{"head": head, "rows": lines}], "trainings": trainings}
 
 
-def _of_now(row: Row, rows: Rows, side: str) -> dict[str, dict[str, float]]:
-    """A side's figures by seed; only results in the row's current number of steps."""
-    results = rows.get(key_of(row, side), {}).get(side, {})
-    return {seed: results[seed]["figures"] for seed in sorted(results, key=int) if results[seed]["steps"] == row.steps}
+def quartiles(values: Sequence[float]) -> str:
+    """Median and quartiles, as text."""
+    if len(values) < 2:
+        return number(values[0])
+    low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
+    return f"{number(middle)} ({number(low)} .. {number(high)})"
 
 
-def _promise(report: Report, row: Row, ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> None:
-    seeds = [seed for seed in ours if seed in theirs]
-    limit = Summary(tuple(theirs[seed]["return"] for seed in seeds)).median
-    if not seeds or limit < row.goals[0].limit:
-        return
-    claim = f"{row.name}: {row.steps:,} steps, {pluralize(len(seeds), 'seed')}"
-    report.at_least(f"{claim}, return", Summary(tuple(ours[seed]["return"] for seed in seeds)), limit)
-    ratios = tuple(ours[seed][CPU] / theirs[seed][CPU] for seed in seeds)
-    report.at_most(f"{claim}, {CPU}, arena / {SB3}", Summary(ratios), 1)
+def difference(side: Mapping[str, Result], default: Mapping[str, Result]) -> str:
+    """The mean of the differences of the areas, seed by seed, with its 95 % interval."""
+    values = [side[seed]["area"] - default[seed]["area"] for seed in side if seed in default]
+    if len(values) < 2:
+        return ""
+    mean = statistics.fmean(values)
+    reach = float(stdtrit(len(values) - 1, 0.975)) * statistics.stdev(values) / len(values) ** 0.5
+    return f"{mean:+.3g} ({mean - reach:+.3g} .. {mean + reach:+.3g})"
 
 
 # ---------------------------------------------------------------------------------------------------- the command line
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measures the missing results of the selected rows; returns the exit status."""
+    """Measures what is missing of the selected rows; returns the exit status."""
     given = _parsed(arguments)
     folder = given.results or harness.RESULTS
+    torch.set_num_threads(1)
+    _import_all()
     begun, before, failed = time.time(), machine.load(), False
-    for row in given.rows:
-        for seed in given.seeds:
-            for side in given.sides:
-                if not given.anew and _measured(folder, row, side, seed):
-                    continue
-                try:
-                    result = measure(row, side, seed)
-                except (Unavailable, Failed) as error:
-                    say(f"{row.name}, {side}, seed {seed}: {error}")
-                    failed = True
-                    continue
-                say(f"{row.name}, {side}, seed {seed}: {result['figures']}")
-                _add(folder, row, side, seed, result, begun=begun, before=before)
+    for row, name, options, seed in _tasks(given):
+        if not given.anew and str(seed) in found_in(_read(folder), row, options):
+            continue
+        try:
+            result = measure(row, options, seed)
+        except Failed as error:
+            say(f"{row.name}, {name}, seed {seed}: {error}")
+            failed = True
+            continue
+        say(f"{row.name}, {name}, seed {seed}: " + ", ".join(f"{f} {result[f]:.4g}" for f in ("area", "return", CPU)))
+        _add(folder, row, options, seed, result, begun=begun, before=before)
     path = folder / f"{NAME}.json"
     if path.exists():
-        sys.stdout.write("\n".join(harness.table(json.loads(path.read_text()))) + "\n")
+        data = json.loads(path.read_text())
+        data |= content(data["trainings"])  # defaults may have changed since the last measurement
+        harness.write(data, folder)
+        sys.stdout.write("\n".join(harness.table(data)) + "\n")
     return int(failed)
 
 
-def _read(folder: Path) -> Rows:
+def _tasks(given: argparse.Namespace) -> Iterator[tuple[Row, str, dict[str, Any] | None, int]]:
+    """All sides of a seed after each other, so that a row that is stopped has sides of as many seeds."""
+    for row in given.rows:
+        for seed in given.seeds:
+            for name, options in sides_of(row).items():
+                if any(part in name for part in given.sides.split(",")):
+                    yield row, name, options, seed
+
+
+def _import_all() -> None:
+    """Imports in this process what the trainings need, so that each begins at once."""
+    import torch._dynamo  # noqa: F401  # as the first optimizer of torch does
+
+    import peer_sb3_learning  # noqa: F401
+
+    for algorithm in {algorithm_of(row) for row in ROWS.values()}:
+        registry.algorithm(algorithm)
+
+
+def _read(folder: Path) -> Trainings:
     path = folder / f"{NAME}.json"
-    rows: Rows = json.loads(path.read_text())["rows"] if path.exists() else {}
-    return rows
+    found: Trainings = json.loads(path.read_text())["trainings"] if path.exists() else {}
+    return found
 
 
-def _measured(folder: Path, row: Row, side: str, seed: int) -> bool:
-    return str(seed) in _of_now(row, _read(folder), side)
-
-
-def _add(folder: Path, row: Row, side: str, seed: int, result: dict[str, Any], *, begun: float, before: float) -> None:
-    rows = _read(folder)
-    rows.setdefault(key_of(row, side), {}).setdefault(side, {})[str(seed)] = result
-    seconds = round(time.time() - begun, 1)
-    repeats = max(len(seeds) for sides in rows.values() for seeds in sides.values())
-    facts = {"quick": False, "repeats": repeats, "begun": round(begun), "seconds": seconds}
-    load = {"before": before, "after": machine.load()}
-    harness.write({**content(rows), **facts, "machine": machine.describe(), "load": load}, folder)
+def _add(
+    folder: Path, row: Row, options: dict[str, Any] | None, seed: int, result: Result, *, begun: float, before: float
+) -> None:
+    trainings = _read(folder)
+    found = found_in(trainings, row, options)
+    if not found:
+        one = {"options": options, "steps": row.steps, "seeds": found}
+        trainings.setdefault(key_of(row, options), []).append(one)
+    found[str(seed)] = result
+    facts = {"quick": False, "repeats": max(len(one["seeds"]) for sides in trainings.values() for one in sides)}
+    facts |= {"begun": round(begun), "seconds": round(time.time() - begun, 1), "machine": machine.describe()}
+    harness.write({**content(trainings), **facts, "load": {"before": before, "after": machine.load()}}, folder)
 
 
 def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", metavar="A,B", help=f"rows, or beginnings of their names: {', '.join(ROWS)}")
-    parser.add_argument("--lanes", type=_numbers, metavar="1,4,16", help="only rows with so many lanes")
-    parser.add_argument("--copies", type=_numbers, metavar="1,4", help="only rows with so many copies")
     parser.add_argument("--seeds", type=_numbers, default=list(SEEDS), metavar="1,2,3")
-    parser.add_argument("--sides", default=",".join(SIDES), metavar="A,B", help="what to measure (default: both)")
-    parser.add_argument("--anew", action="store_true", help="measure results again that are in the file")
+    parser.add_argument("--sides", default="", metavar="A,B", help="only sides whose names have one of these texts")
+    parser.add_argument("--anew", action="store_true", help="measure again what is in the file")
     parser.add_argument("--results", type=Path, help="folder for the result (default: results/)")
     given = parser.parse_args(arguments)
-    given.sides = given.sides.split(",")
-    if not set(given.sides) <= set(SIDES):
-        parser.error(f"--sides takes {' and '.join(SIDES)}")
     wanted = (given.rows or "").split(",")
     for begins in wanted:
         if not any(name.startswith(begins) for name in ROWS):
             parser.error(f"no row begins with {begins!r}; known: {', '.join(ROWS)}")
-    given.rows = [
-        row
-        for row in ROWS.values()
-        if row.name.startswith(tuple(wanted))
-        and (given.lanes is None or row.lanes in given.lanes)
-        and (given.copies is None or row.copies in given.copies)
-    ]
+    given.rows = [row for begins in wanted for row in ROWS.values() if row.name.startswith(begins)]
     return given
 
 

@@ -240,7 +240,10 @@ def table(data: Mapping[str, Any]) -> list[str]:
         (case, name, spread(summary)) for case, found in data["cases"].items() for name, summary in found.items()
     ]
     figures += [(case, "not available", reason) for case, reason in data["unavailable"].items()]
-    lines += ["", *rows(("case", "figure", "median (min .. max)"), figures)]
+    if figures:
+        lines += ["", *rows(("case", "figure", "median (min .. max)"), figures)]
+    for one in data.get("tables", ()):
+        lines += ["", *rows(one["head"], one["rows"])]
     if data.get("curves"):
         curves = [(case, " ".join(map(_point, curve))) for case, curve in data["curves"].items()]
         lines += ["", *rows(("case", "curve, in equal parts of the run"), curves)]

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import stable_baselines3
 import torch
+from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.noise import ActionNoise, NormalActionNoise, OrnsteinUhlenbeckActionNoise
@@ -55,18 +56,37 @@ def noise_of(name: str, std: float | None, theta: float | None, shape: tuple[int
     return NormalActionNoise(mean, deviation)
 
 
-def main() -> None:
-    """Learns, then plays greedily."""
-    told = json.loads(sys.argv[1])
+class Ended(BaseCallback):
+    """Notes the step and the return of every episode of the training."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.episodes: list[tuple[int, float]] = []
+
+    def _on_step(self) -> bool:
+        found = [info["episode"]["r"] for info in self.locals["infos"] if "episode" in info]
+        self.episodes += [(self.num_timesteps, float(score)) for score in found]
+        return True
+
+
+def learned(told: dict[str, Any]) -> dict[str, Any]:
+    """Learns, then plays greedily: the mean return, CPU seconds of this process, and `ended` as `Ended.episodes`."""
     torch.set_num_threads(1)
     env = make_vec_env(told["game"], n_envs=told["lanes"], seed=told["seed"])
     make = getattr(stable_baselines3, told["algorithm"])
     model = make("MlpPolicy", env, seed=told["seed"], device="cpu", **arguments(told["options"], env))
-    model.learn(told["steps"])
+    ended = Ended()
+    model.learn(told["steps"], ended)
     used = time.process_time()
     played = make_vec_env(told["game"], n_envs=told["lanes"], seed=1_000_000 + told["seed"])
     mean, _ = evaluate_policy(model, played, n_eval_episodes=told["episodes"], deterministic=True)
-    sys.stdout.write(json.dumps({"CPU s": used, "return": float(mean)}) + "\n")
+    return {"CPU s": used, "return": float(mean), "ended": ended.episodes}
+
+
+def main() -> None:
+    """Learns as told on the command line."""
+    found = learned(json.loads(sys.argv[1]))
+    sys.stdout.write(json.dumps({name: found[name] for name in ("CPU s", "return")}) + "\n")
 
 
 if __name__ == "__main__":

@@ -117,7 +117,7 @@ def page(results: Sequence[Result], details: str = "results") -> str:
     for data in results:
         if data["name"] == "default_options":
             held = sum(promise["holds"] is True for promise in data["promises"])
-            claim = "returns and CPU seconds with 1, 4 and 16 lanes that are no worse"
+            claim = "areas under learning curves and greedy returns that are no worse"
             verdict = "yes" if held == len(data["promises"]) else "**no**"
             bound, measured = f"all {len(data['promises'])}", str(held)
             promised.append(("Default options, against Stable-Baselines3's", claim, bound, measured, verdict))

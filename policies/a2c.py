@@ -6,8 +6,10 @@ The paper's workers apply their gradients one by one (A3C). Here the workers of 
 the same algorithm without stale gradients, known as A2C; many lanes and workers take the place of many threads. With
 `gae_lambda: 1` the advantage is the paper's: the rewards up to the rollout's end and the value there.
 
-It steps with Adam where the paper has RMSProp. With 16 rows and 100,000 steps RMSProp (beta_2 = 0.99, rate 2e-3)
-learned CartPole better (median return 500, with Adam 382) and Acrobot worse (-245, with Adam -119; 10 to 34 seeds).
+It steps with Adam where the paper has RMSProp, which is `adam_beta1: 0, adam_beta2: 0.99`. With 16 rows and 100,000
+steps RMSProp (rate 2e-3) learned CartPole better (median return 500, with Adam 382) and Acrobot worse (-245, with Adam
+-119; 10 to 34 seeds). With 4 rows and 50,000 steps (constant rate 7e-4) the areas under ten learning curves of CartPole
+did not differ: 217 and 240, the paired difference -8 (-81 .. 64).
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class Options(OffPolicyOptions, frozen=True, kw_only=True):
     buffer_size: Count = 100_000  # observations that the group's replay holds at most; the oldest go first
     batch_size: Count = 64  # transitions per worker in one gradient step
     train_every: Count = 4  # ticks between two meetings of the group, at which it learns
-    training_intensity: Positive | Auto = AUTO  # replays per sample; auto: round(16 / sqrt(group's rows)), at least 1
+    training_intensity: Positive | Auto = AUTO  # replays per sample; auto: round(64 / sqrt(group's rows)), 1 to 16
     tau: PositiveFraction | Auto = AUTO  # how far the target network moves; auto: 0.01 at every step, else 1, a copy
     n_step: Count = 3  # rewards that a transition sums before it asks for a value
     max_grad_norm: Positive | None = 10.0  # gradients are scaled down to this norm at most; null: never
@@ -71,7 +71,7 @@ class Options(OffPolicyOptions, frozen=True, kw_only=True):
     exploration_spread: NonNegative = 0.0  # worker i of N explores with epsilon^(1 + spread * i / (N - 1))
     extra_loss: Extension | None = None  # a further loss of your own, whose gradient is added; null: none
 
-    INTENSITY_OF_ONE_ROW, INTENSITY_EXPONENT = 16.0, 0.5
+    INTENSITY, INTENSITY_EXPONENT, LARGEST_INTENSITY = 64.0, 0.5, 16.0
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -27,10 +27,11 @@ class Adam:
 
     Args:
         epsilon: added to the root of the mean squared gradient: where that is much less, steps get shorter.
+        betas: of the means of the gradient and of its square; (0, b) is RMSProp, with Adam's correction of the start.
     """
 
-    def __init__(self, module: nn.Module, *, epsilon: float) -> None:
-        self.epsilon = epsilon
+    def __init__(self, module: nn.Module, *, epsilon: float, betas: tuple[float, float] = (0.9, 0.999)) -> None:
+        self.epsilon, self.betas = epsilon, betas
         self.vector, self._gradient = flatten_parameters(list(module.parameters()))
         self.steps = 0
         self._mean = torch.zeros_like(self.vector)  # m_t
@@ -68,8 +69,8 @@ class Adam:
             [],
             [self._count.fill_(self.steps)],
             lr=rate,
-            beta1=0.9,
-            beta2=0.999,
+            beta1=self.betas[0],
+            beta2=self.betas[1],
             weight_decay=0.0,
             eps=self.epsilon,
             amsgrad=False,

@@ -73,7 +73,7 @@ class OffPolicyOptions(AlgorithmOptions, frozen=True, kw_only=True):
     learning_starts: Natural = 1_000  # transitions that the group collects with random actions before it learns
     batch_size: Count | Auto = AUTO  # transitions per worker in one gradient step; auto: 256 / workers, at least 64
     train_every: Count = 1  # ticks between two meetings of the group, at which it learns
-    training_intensity: Positive | Auto = AUTO  # replays per sample; auto: round(256 / (group's rows)^0.75), at least 1
+    training_intensity: Positive | Auto = AUTO  # replays per sample; auto: round(512 / (group's rows)^0.75), 1 to 256
     gamma: Fraction = 0.99  # discount per transition
     n_step: Count = 1  # rewards that a transition sums before it asks for a value
     prioritized: bool = False  # replay what the values are most wrong about more often
@@ -92,9 +92,10 @@ class OffPolicyOptions(AlgorithmOptions, frozen=True, kw_only=True):
     deterministic: bool = True  # on a GPU: runs repeat to the bit; false: the fastest algorithms, whose sums vary
     log_every: Count = 1_000  # ticks between two lines of metrics, rounded up to a meeting
 
-    # `training_intensity: auto` where the group has a single row; with more, it is divided by a power of their number
-    INTENSITY_OF_ONE_ROW: ClassVar[float] = 256.0
+    # `training_intensity: auto`: the first, divided by a power of the number of the group's rows, at most the last
+    INTENSITY: ClassVar[float] = 512.0
     INTENSITY_EXPONENT: ClassVar[float] = 0.75
+    LARGEST_INTENSITY: ClassVar[float] = 256.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -120,8 +121,8 @@ class OffPolicyOptions(AlgorithmOptions, frozen=True, kw_only=True):
         if self.batch_size == AUTO:
             numbers["batch_size"] = max(_LEAST, -(-_MINIBATCH // workers))
         if self.training_intensity == AUTO:
-            intensity = self.INTENSITY_OF_ONE_ROW / (rows * workers) ** self.INTENSITY_EXPONENT
-            numbers["training_intensity"] = max(1, round(intensity))
+            intensity = self.INTENSITY / (rows * workers) ** self.INTENSITY_EXPONENT
+            numbers["training_intensity"] = max(1, min(self.LARGEST_INTENSITY, round(intensity)))
         return msgspec.structs.replace(self, **numbers)
 
 

@@ -33,6 +33,7 @@ from policies.common.options import (
     Activation,
     AlgorithmOptions,
     Auto,
+    Beta,
     Clip,
     Count,
     Device,
@@ -76,6 +77,8 @@ class OnPolicyOptions(AlgorithmOptions, frozen=True, kw_only=True):
     learning_rate: NonNegative = 3e-4  # step size of Adam; 0 plays without learning
     learning_rate_schedule: Schedule = "constant"  # constant, or linear: falls to 0 at the end of the run
     adam_epsilon: Positive = 1e-5  # Adam's epsilon: weights whose gradients are smaller than this move less
+    adam_beta1: Beta = 0.9  # how long Adam remembers the gradient; 0: not at all, as RMSProp
+    adam_beta2: Beta = 0.999  # how long it remembers the square of the gradient
     n_steps: Count | Auto = AUTO  # ticks per rollout; auto: 2048 transitions of the group, in at least 32 ticks
     gamma: Fraction = 0.99  # discount per transition
     gae_lambda: Fraction = 0.95  # how far advantages look ahead: 0 one step, 1 to the end
@@ -234,7 +237,7 @@ class OnPolicy(Algorithm):
             self._acting = copy.deepcopy(self.network).to(self.acts_on).requires_grad_(False)
             flatten_parameters(list(self._acting.parameters()))  # as aligned as in every other worker
         self.memory_size = self.network.encoder.memory_size
-        self.optimizer = Adam(self.network, epsilon=o.adam_epsilon)
+        self.optimizer = Adam(self.network, epsilon=o.adam_epsilon, betas=(o.adam_beta1, o.adam_beta2))
         self.generator = stream(group.seed, EXPLORING)
         self.normalization = Normalization(space, env.num_envs, o)
         self.preprocess = self.normalization.observations

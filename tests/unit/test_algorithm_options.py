@@ -26,6 +26,7 @@ from arena.errors import ConfigError
         ("ppo", {"clip_range_vf": 0}, "more than 0, or null"),
         ("ppo", {"max_grad_norm": 0}, "more than 0, or null"),
         ("ppo", {"adam_epsilon": 0}, "more than 0"),
+        ("a2c", {"adam_beta1": 1}, "less than 1"),
         ("ppo", {"learning_rate_schedule": "liner"}, "did you mean 'linear'"),
         ("ppo", {"activation": "gelu"}, "known: relu, tanh"),
         ("ppo", {"device": "gpu"}, "known: auto, cpu, cuda"),

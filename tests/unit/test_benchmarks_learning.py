@@ -105,18 +105,58 @@ def test_evaluation_does_not_learn_and_plays_other_games(name: str) -> None:
 # ------------------------------------------------------------------------------------------------- default options
 
 
-def test_row_claims_the_return_and_cpu_seconds_of_the_peer() -> None:
-    def of(score: float, cpu: float) -> dict[str, Any]:
-        return {"figures": {"return": score, default_options.CPU: cpu}, "steps": 100_000}
+A2C = default_options.ROWS["cartpole-a2c-1x4"]
 
-    rows = {
-        "cartpole-ppo-4": {"arena": {"1": of(400, 10), "2": of(300, 30)}, SB3: {"1": of(350, 20)}},
-        "cartpole-ppo-1x4": {"arena": {"1": of(200, 30)}},
+
+def training(*areas: float, options: dict[str, Any] | None, steps: int = A2C.steps) -> dict[str, Any]:
+    """What the file has of a side: a seed for each area."""
+    seeds = {str(n): {"area": a, "return": 2 * a, CPU: 5.0} for n, a in enumerate(areas, 1)}
+    return {"options": options, "steps": steps, "seeds": seeds}
+
+
+def test_area_of_a_curve_with_gaps() -> None:
+    assert default_options.curve_of([(0.01, 1.0), (0.02, 3.0), (1.0, 7.0)])[:2] == [2.0, None]
+    assert default_options.area([None, 1.0, None, 3.0]) == 1.5
+
+
+def test_sides_are_compared_with_the_default_and_the_peer() -> None:
+    default, *_, other, peer = default_options.sides_of(A2C).items()
+    trainings = {
+        "cartpole-a2c-1x4": [training(100, 200, 300, options=default[1]), training(90, 210, 270, options=other[1])],
+        "cartpole-a2c-4": [training(150, 250, options=peer[1])],  # of as many environments
     }
-    promises = {one["claim"]: one for one in default_options.content(rows)["promises"]}
-    assert {claim: (one["limit"], one["holds"]) for claim, one in promises.items()} == {
-        "cartpole-ppo-4: 100,000 steps, 1 seed, return": (350, True),
-        "cartpole-ppo-4: 100,000 steps, 1 seed, CPU s, arena / Stable-Baselines3": (1, True),
-        "cartpole-ppo-1x4: 100,000 steps, 1 seed, return": (350, False),
-        "cartpole-ppo-1x4: 100,000 steps, 1 seed, CPU s, arena / Stable-Baselines3": (1, False),
+    data = default_options.content(trainings)
+    ((*_, first), (*_, second), (*_, third)) = rows = data["tables"][0]["rows"]
+    assert [row[:4] for row in rows] == [
+        ["cartpole-a2c-1x4", default[0], "3", "200 (150 .. 250)"],
+        ["cartpole-a2c-1x4", other[0], "3", "210 (150 .. 240)"],
+        ["cartpole-a2c-1x4", SB3, "2", "200 (175 .. 225)"],
+    ]
+    assert (first, second, third) == ("5 (5 .. 5)",) * 3
+    # differences -10, 10, -30: mean -10, deviation 20, and the t-quantile of 2 degrees of freedom is 4.303
+    assert [row[5] for row in rows] == ["", "-10 (-59.7 .. +39.7)", "+50 (+50 .. +50)"]
+    assert {one["claim"]: (one["limit"], one["holds"]) for one in data["promises"]} == {
+        "cartpole-a2c-1x4: area, 2 seeds": (200, False),  # of the seeds that both have
+        "cartpole-a2c-1x4: return, 2 seeds": (400, False),
     }
+
+
+def test_training_with_other_options_or_steps_is_not_counted() -> None:
+    (_, options), *_ = default_options.sides_of(A2C).items()
+    assert options is not None
+    older = {name: value for name, value in options.items() if name != "precision"}  # a later option changes nothing
+    for given, steps, counts in (
+        (older, A2C.steps, True),
+        (options, 1, False),
+        ({**options, "gamma": 0.5}, 50_000, False),
+    ):
+        trainings = {A2C.name: [training(1.0, options=given, steps=steps)]}
+        assert bool(default_options.found_in(trainings, A2C, options)) == counts
+
+
+@pytest.mark.parametrize("name", default_options.ROWS)
+def test_one_side_of_a_row_of_default_options_is_the_default(name: str) -> None:
+    first, *others = default_options.sides_of(default_options.ROWS[name])
+    assert first.startswith(default_options.DEFAULT)
+    assert others[-1] == SB3
+    assert not any(other.startswith(default_options.DEFAULT) for other in others)

@@ -140,9 +140,11 @@ def gradient_of(net: nn.Module, step: int) -> None:
 
 
 @pytest.mark.slow
-def test_step_equals_torchs_adam_with_the_same_clipping() -> None:
+@pytest.mark.parametrize("betas", [(0.9, 0.999), (0.0, 0.99)])
+def test_step_equals_torchs_adam_with_the_same_clipping(betas: tuple[float, float]) -> None:
     ours, theirs = module(), module()
-    adam, oracle = Adam(ours, epsilon=1e-5), torch.optim.Adam(theirs.parameters(), eps=1e-5)
+    adam = Adam(ours, epsilon=1e-5, betas=betas)
+    oracle = torch.optim.Adam(theirs.parameters(), eps=1e-5, betas=betas)
     for step in range(30):
         rate = 0.01 / (1 + step)
         adam.zero_grad()
@@ -168,3 +170,9 @@ def test_every_optimizer_has_the_epsilon_of_the_options(algorithm: str) -> None:
         made = cls(env, solo_group(), ticks=1000, **given)
         optimizers = [made.optimizer] if issubclass(cls.Options, OnPolicyOptions) else made.optimizers.values()
         assert {optimizer.epsilon for optimizer in optimizers} == {expected}
+
+
+@pytest.mark.parametrize("algorithm", ["ppo", "a2c"])
+def test_the_optimizer_has_the_betas_of_the_options(algorithm: str) -> None:
+    env, given = ScriptedEnv(SEEN, SEEN, rows=4), {"adam_beta1": 0.25, "adam_beta2": 0.5}
+    assert registry.algorithm(algorithm)(env, solo_group(), ticks=1000, **given).optimizer.betas == (0.25, 0.5)
