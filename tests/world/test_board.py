@@ -226,7 +226,7 @@ def test_bad_ports_and_folders_are_told(served: Served, runs: Path, capsys: pyte
     assert main(["report", str(runs / "one"), "--serve", port]) == 2
     assert f"--serve: 127.0.0.1:{port} cannot be served" in capsys.readouterr().err
     assert main(["board", str(runs / "none")]) == 2
-    assert "no folder of runs: it does not exist" in capsys.readouterr().err
+    assert "there is no such folder" in capsys.readouterr().err
 
 
 def test_ctrl_c_ends_the_command_while_pages_are_open(runs: Path) -> None:
