@@ -159,8 +159,8 @@ def board_at(path: Path | str) -> Board:
     """The board of a folder; ConfigError: there is none."""
     root = anchored(path)
     if not root.is_dir():
-        found = "it is a file" if root.exists() else "it does not exist"
-        raise ConfigError(f"no folder of runs: {found}; name one, as runs/", source=str(path))
+        found = "this is a file" if root.exists() else "there is no such folder; the first `arena train` makes runs/"
+        raise ConfigError(f"{found}; name the folder of your runs", source=str(path))
     return Board(root.resolve())
 
 

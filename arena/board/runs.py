@@ -126,7 +126,8 @@ def _of_run(row: _Row, folder: RunFolder) -> None:
         if last.time_total_s and first.time_total_s is not None:
             ticks, seconds = last.ticks - first.ticks, last.time_total_s - first.time_total_s
             row.rate = ticks / seconds if ticks > 0 and seconds > 0 else last.ticks / last.time_total_s
-        values = {name: value for name, value in last.ratings.items() if isinstance(value, (int, float))}
+        ratings = next((one.ratings for one in reversed(results) if one.ratings), {})  # not all results have them
+        values = {name: value for name, value in ratings.items() if isinstance(value, (int, float))}
         row.measure = "Elo" if values else "return"
         for name, value in (values or last.policy_reward_mean).items():
             if value is not None and (row.value is None or value > row.value):

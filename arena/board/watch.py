@@ -34,6 +34,7 @@ from arena.records.metrics import EpisodeRecord
 
 _PROGRAM = "arena.cli.board_games.watched"
 _ROWS = 50  # of a page of the table
+_MOST_GAMES = 20  # of people, of which the page has links
 _KEPT = 1_500_000  # episodes in the indexes of all runs, 50 bytes each
 _OUTCOMES = ("win", "draw", "loss")
 
@@ -164,9 +165,12 @@ def _index_of(request: Request, folder: Path) -> EpisodeIndex:
 
 def _page(request: Request) -> Response:
     folder, board = folder_of(request), board_of(request)
+    people = sorted(path.parent.name for path in folder.glob("evaluations/human-*/replays"))[-_MOST_GAMES:]
     return board.page(
         "watch.html",
         folder=folder,
+        home=folder,
+        people=people[::-1],
         trusted=trusted(folder),
         back=str(request.url.path) + (f"?{request.url.query}" if request.url.query else ""),
         recorded=RunFolder(folder).replays.is_dir() or load_config(folder / "config.yaml").record == "replays",

@@ -608,7 +608,7 @@ def test_occupied_record_folder_is_refused_before_play(folder: Path, capsys: pyt
     [
         (["evaluate", "runs/a", "--episode=7"], "arena evaluate", "arguments: --episode=7; did you mean '--episodes'?"),
         (["train", "a.yaml", "--allow-unprovd"], "arena train", "--allow-unprovd; known: --continue, --help"),
-        (["trian"], "arena", "unknown 'trian'; did you mean 'train'? known: check, "),
+        (["trian"], "arena", "unknown 'trian'; did you mean 'train'? known: board, check, "),
         (["serve", "a", "--engine", "onxx"], "arena serve", "--engine: unknown 'onxx'; did you mean 'onnx'?"),
     ],
 )

@@ -118,6 +118,15 @@ def test_the_list_says_what_a_run_does(tmp_path: Path) -> None:
     assert [row.state for row in rows_of(board_at(tmp_path / "runs"))] == ["damaged"]
 
 
+def test_the_list_keeps_the_ratings_of_a_league_between_rounds(tmp_path: Path) -> None:
+    folder = write_league(tmp_path / "runs" / "one", LEAGUE)
+    end_of_round = {"ticks": 10, "policy_reward_mean": {"p0": 0.5, "p1": -0.5}, "ratings": {"p0": -20.0, "p1": 20.0}}
+    within = {"ticks": 20, "policy_reward_mean": {"p0": 0.7, "p1": -0.7}}
+    folder.results.write_text("".join(json.dumps(line) + "\n" for line in (end_of_round, within)))
+    [row] = rows_of(board_at(tmp_path / "runs"))
+    assert (row.best, row.value, row.measure) == ("p1", 20.0, "Elo")
+
+
 def test_the_list_finds_runs_and_experiments_in_folders(runs: Path, tmp_path: Path) -> None:
     assert [row.name for row in rows_of(board_at(runs))] == ["one", "deep/two"]
     assert [row.name for row in rows_of(board_at(runs / "one"))] == ["one"]
@@ -226,7 +235,7 @@ def test_bad_ports_and_folders_are_told(served: Served, runs: Path, capsys: pyte
     assert main(["report", str(runs / "one"), "--serve", port]) == 2
     assert f"--serve: 127.0.0.1:{port} cannot be served" in capsys.readouterr().err
     assert main(["board", str(runs / "none")]) == 2
-    assert "no folder of runs: it does not exist" in capsys.readouterr().err
+    assert "there is no such folder" in capsys.readouterr().err
 
 
 def test_ctrl_c_ends_the_command_while_pages_are_open(runs: Path) -> None:

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import cycle
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
@@ -20,6 +21,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
 
+import readme
 from arena.cli.main import main
 from arena.records.folder import RunFolder, match_path
 from arena.replay.verify import frames
@@ -228,6 +230,36 @@ def test_touchdown_is_played_with_keys(go: Callable[..., Page]) -> None:
     page.wait_for_selector("#moves button")
     play_on(page, lambda page: page.keyboard.press("ArrowDown"), most=90)
     expect(page.locator("#result h2")).to_have_text("You have won")
+
+
+def test_path_of_the_tutorial_leads_to_the_standings(browser: Browser, tmp_path: Path) -> None:
+    file = tmp_path / "duel.yaml"
+    file.write_text(readme.PAGES["docs/tutorial.md"].files()[file.name].replace("ticks: 4000", "ticks: 500"))
+    assert main(["train", str(file), "--ranks", "1", "--run-dir", str(tmp_path / "runs" / "duel")]) == 0
+    with served(tmp_path / "runs") as (address, _), opened(browser, address) as sheet:
+        page = sheet.page
+        page.get_by_role("link", name="duel", exact=True).click()
+        expect(page.locator("#standings")).to_contain_text("walker")
+        page.get_by_role("link", name="Watch", exact=True).click()
+        page.locator("#rows tbody a").first.click()
+        page.get_by_role("button", name="Run the code of this folder").click()
+        page.wait_for_selector("#picture[data-tick]")
+        page.get_by_role("link", name="Play", exact=True).last.click()
+        page.check("[name=rated]")
+        page.fill("[name=seed]", "1")
+        begin(page)
+        page.wait_for_selector("#moves button")
+        page.keyboard.press("7")
+        expect(page.locator("#problem")).to_have_text("7 is not a choice now.")
+        keys = cycle("sssd")
+        play_on(page, lambda page: page.keyboard.press(next(keys)), most=1500)
+        page.get_by_role("link", name="Standings").click()
+        expect(page.locator("#standings tbody").first).to_contain_text("human")
+        page.get_by_role("link", name="Watch", exact=True).click()
+        page.get_by_role("link", name="human-0001").click()
+        page.wait_for_selector("#picture[data-tick]")
+        expect(page.locator("#title")).to_contain_text("human")
+        assert sheet.complaints == []
 
 
 def test_skirmish_is_played_with_clicks(go: Callable[..., Page]) -> None:

@@ -33,6 +33,7 @@ SHORTER = {
     "docs/simulators.md": [("ticks: 1000", "ticks: 200")],
     "docs/tutorial.md": [
         ("ticks: 2000", "ticks: 500"),
+        ("ticks: 4000", "ticks: 1500"),
         ("--ticks 3000", "--ticks 600"),
         ("--ticks 300 ", "--ticks 100 "),
     ],

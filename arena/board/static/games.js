@@ -44,6 +44,9 @@ export function element(name, attributes = {}, ...children) {
 
 export const number = (value) => (value === null || value === undefined ? "–" : String(+(+value).toPrecision(4)).replace("-", "−"));
 
+// A whole number in groups of three, as on the page of a run.
+export const whole = (value) => value.toLocaleString("en").replaceAll(",", "\u202f");
+
 export const percent = (share) => `${(100 * share).toFixed(share > 0 && share < 0.01 ? 1 : 0)} %`;
 
 // Small pictures are enlarged by whole factors, so that their pixels stay sharp.

@@ -2,7 +2,7 @@
 import { bars, draw, element, listen, named, number, percent, post, swatch, tables } from "./games.js";
 
 const at = (id) => document.getElementById(id);
-const home = at("table").dataset.number;
+const { number: home, run } = at("table").dataset;
 const outcomes = { win: "won", loss: "lost", draw: "drew" };
 let me = null, players = [], turn = null, chosen = [], actor = null, over = false, held = new Set();
 
@@ -261,11 +261,12 @@ document.addEventListener("keydown", (event) => {
   const option = decision && ((decision.options.find((one) => keysOf(decision, one).includes(pressed)) ?? decision.options.find((one) => keysOf(decision, one).includes(key))));
   if (option) {
     event.preventDefault();
+    event.target.closest("summary, a")?.blur(); // so that Enter plays the move
     choose(place, option.choice);
   } else if (event.key === "Enter" && !single() && !event.target.closest("button, a, summary")) {
     event.preventDefault();
     send();
-  }
+  } else if (/^\d$/.test(key) || key in turn.keys) does.told({ text: `${shownKey(key)} is not a choice now.` });
 });
 document.addEventListener("keyup", (event) => held.delete({ ArrowLeft: "left", ArrowRight: "right", ArrowUp: "up", ArrowDown: "down", " ": "space", Enter: "enter" }[event.key] ?? event.key));
 window.addEventListener("blur", () => held.clear());
@@ -287,7 +288,9 @@ function end(said) {
   at("result").replaceChildren(element("h2", {}, title),
     element("p", {}, `After ${length} ticks${terminated ? "" : ", its limit"}: ${[...new Set(rest)].join(", ")}.`),
     ...[said.rated, said.kept && `Its records are in ${said.kept}.`].filter(Boolean).map((text) => element("p", { class: "caption" }, text)),
-    element("p", {}, element("a", { href: at("table").dataset.back }, "Play again")));
+    element("p", { class: "choices" }, element("a", { href: at("table").dataset.back }, "Play again"),
+      said.recorded && element("a", { href: `/watch/${run}/evaluations/${encodeURIComponent(said.kept.split("/").at(-1))}?episode=0/0/0/0` }, "Watch it again"),
+      said.rated && element("a", { href: `/run/${run}#standings` }, "Standings")));
   at("result").hidden = false;
 }
 

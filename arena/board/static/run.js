@@ -5,6 +5,7 @@ const { arenaCharts: charts } = window;
 const home = document.getElementById("sections");
 const tools = document.getElementById("tools");
 let state = {};
+let sought = location.hash.slice(1); // the section of the address, which comes later than the page
 
 // What `difference` in arena/board/live.py has made.
 function patched(old, change) {
@@ -112,6 +113,11 @@ function take({ all, change }) {
   const trouble = document.getElementById("trouble");
   trouble.hidden = !state.error;
   trouble.textContent = state.error;
+  const section = share === 1 && sought && home.querySelector(`#${CSS.escape(sought)}`);
+  if (section && !section.matches(":empty")) {
+    if (!scrollY) section.scrollIntoView();
+    sought = "";
+  }
 }
 
 listen(home.dataset.events, document.getElementById("live"), take);

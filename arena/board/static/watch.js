@@ -1,5 +1,5 @@
 // Recorded episodes: a table with filters, and a player that asks a game's process for the ticks that it shows.
-import { bars, draw, element, listen, number, post, swatch, tables } from "./games.js";
+import { bars, draw, element, listen, number, post, swatch, tables, whole } from "./games.js";
 
 const MOST_BYTES = 96e6, MOST_FRAMES = 3000, AHEAD = 60, FEW = 25;
 const at = (id) => document.getElementById(id);
@@ -262,7 +262,7 @@ function fill(found) {
   known = found.known;
   const select = document.querySelector("#filter [name=policy]"), names = new Set([...select.options].map((one) => one.value));
   select.append(...found.policies.filter((name) => !names.has(name)).map((name) => element("option", { value: name }, name)));
-  at("count").textContent = `${found.count.toLocaleString("en")} ${found.count === 1 ? "episode" : "episodes"}`;
+  at("count").textContent = `${whole(found.count)} ${found.count === 1 ? "episode" : "episodes"}`;
   at("page").textContent = found.count > found.size ? ` ${page + 1} of ${Math.ceil(found.count / found.size)} ` : "";
   at("newer").hidden = page === 0;
   at("older").hidden = (page + 1) * found.size >= found.count;
@@ -286,8 +286,8 @@ function row(record) {
   return element("tr", {},
     element("th", { scope: "row" }, element("a", { href: `?${new URLSearchParams({ episode: place })}`, onclick: watch }, place)),
     element("td", {}, [...new Set(seats)].join(", ") + (record.cut ? ", cut by the end of a leg" : "")),
-    element("td", { class: "n" }, number(record.length)), element("td", { class: "n" }, record.tick.toLocaleString("en")),
-    element("td", {}, element("a", { href: `?${new URLSearchParams({ episode: `${record.round}/${record.match}/0/-1` })}`, onclick: newest, title: "the newest game of this match" }, "newest")));
+    element("td", { class: "n" }, whole(record.length)), element("td", { class: "n" }, whole(record.tick)),
+    element("td", {}, element("a", { href: `?${new URLSearchParams({ episode: `${record.round}/${record.match}/0/-1` })}`, onclick: newest, title: "the newest game of this match, also of a run that goes on" }, `newest of match ${record.match}`)));
 }
 
 at("filter").addEventListener("input", () => ((page = 0), rows()));

@@ -140,6 +140,7 @@ def _say_over(played: RunFolder, rated: RatedGame | None, *, kept: bool) -> None
             "kind": "over",
             "episode": record,
             "kept": shown_path(played.path) if kept else "",
+            "recorded": kept and played.replays.is_dir(),
             "rated": "" if rated is None else rated.keep(played),
         }
     )
