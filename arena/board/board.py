@@ -81,8 +81,7 @@ class Board:
 
     def page(self, template: str, *, folder: Path | None = None, status: int = 200, **content: Any) -> Response:
         """The page of a template that extends `base.html`; `folder`: whose pages its line at the top names."""
-        text = self.html(template, folder=folder, **content)
-        return HTMLResponse(text, status, headers={"Cache-Control": "no-store"})
+        return HTMLResponse(self.html(template, folder=folder, **content), status)
 
     def html(self, template: str, *, folder: Path | None = None, **content: Any) -> str:
         """The text of a page. Styles that elements have of their own are set by `board.js`, as no page may have any."""
@@ -118,8 +117,7 @@ class Board:
                     await following
                 await events.aclose()  # type: ignore[attr-defined]
 
-        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        return StreamingResponse(until_the_end(), media_type=kind, headers=headers)
+        return StreamingResponse(until_the_end(), media_type=kind)
 
 
 def board_of(request: Request) -> Board:

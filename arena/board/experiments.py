@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Hashable, Sequence
-from contextlib import suppress
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,23 +14,20 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from arena.board import followed
+from arena.board import live
 from arena.board.board import Board, Tab, board_of, folder_of, posted
-from arena.board.followed import FollowedPage
 from arena.experiment.folder import REQUEST_KINDS, ExperimentFolder, RequestKind, is_experiment
 from arena.experiment.page import CONTENTS, ExperimentPage, parts, spans_magnitudes
 from arena.experiment.scheduler import State
 from arena.experiment.tables import FollowedExperiment
 from arena.experiment.variation import value_text
 from arena.records.atomic import replacing
-from arena.records.lock import is_locked
 from arena.report.page import script_json, shown
 
 tab = Tab("Experiment", "/experiment/", is_experiment)
 
 _FEW = 6  # values that stand beside an axis
 _PLACE = [*CONTENTS].index("trials")
-_CONTENTS = dict([*[*CONTENTS.items()][:_PLACE], ("parallel", "Values together"), *[*CONTENTS.items()][_PLACE:]])
 
 
 class Axis(msgspec.Struct, frozen=True):
@@ -82,58 +78,47 @@ def _axis(label: str, values: Sequence[Any]) -> Axis:
     return Axis(label, numeric, log=False, values=places, marks=[*enumerate(texts)])
 
 
-def _stamp(folder: ExperimentFolder) -> Hashable:
-    """The sizes and times of all files of which the page is made."""
-    found: list[tuple[str, int, int]] = []
-    for home in (folder.states, folder.requests):
-        with suppress(FileNotFoundError), os.scandir(home) as entries:
-            found += [(entry.name, (about := entry.stat()).st_size, about.st_mtime_ns) for entry in entries]
-    with suppress(FileNotFoundError), os.scandir(folder.trials) as entries:
-        for entry in entries:
-            with suppress(FileNotFoundError):
-                about = os.stat(f"{entry.path}/result.json")
-                found.append((entry.name, about.st_size, about.st_mtime_ns))
-    return folder.config.stat().st_mtime_ns, is_locked(folder.path), tuple(sorted(found))
+class LiveExperiment(live.Page):
+    """The page of an experiment."""
 
+    contents = dict([*[*CONTENTS.items()][:_PLACE], ("parallel", "Values together"), *[*CONTENTS.items()][_PLACE:]])
 
-def _followed(board: Board, path: Path) -> FollowedPage:
-    folder = ExperimentFolder.existing(path)
-    trials: list[tuple[int, FollowedExperiment]] = []  # at most one, with the time of its configuration
+    def __init__(self, board: Board, folder: Path) -> None:
+        super().__init__(board, folder)
+        self._folder = ExperimentFolder.existing(folder)
+        self._written, self._trials = self._read()
+        self._seen: Any = None
 
-    def make(version: str) -> str:
-        written = folder.config.stat().st_mtime_ns
-        if not trials or trials[0][0] != written:  # a resumed experiment may have another configuration
-            trials[:] = [(written, FollowedExperiment(folder, folder.read_config()))]
-        data, figures, context = parts(folder, trials[0][1])
-        content, charts = shown(data, figures)
+    def _read(self) -> tuple[int, FollowedExperiment]:
+        written = self._folder.config.stat().st_mtime_ns
+        return written, FollowedExperiment(self._folder, self._folder.read_config())
+
+    def look(self) -> live.State:
+        folder, path = self._folder, self.board.path(self.folder)
+        if self._written != folder.config.stat().st_mtime_ns:  # it was resumed with another configuration
+            self._written, self._trials = self._read()
+        rows, going, asked = self._trials.look(), folder.is_going_on, dict(folder.requested())
+        if self._seen == (seen := (self._written, rows, going, asked)):
+            return {}
+        data, figures, context = parts(folder, self._trials, rows)
         context |= {
-            "contents": _CONTENTS,
-            "runs": f"/run/{board.path(path)}/trials/",
-            "asks": f"/experiment-trial/{board.path(path)}" if data.state == "under way" else "",
-            "asked": dict(folder.requested()),
-            "events": f"/experiment-events/{board.path(path)}",
-            "version": version,
+            "contents": self.contents,
+            "runs": f"/run/{path}/trials/",
+            "asks": f"/experiment-trial/{path}" if going else "",
+            "asked": asked,
             "parallel_json": script_json(parallel(data, context["labels"])),
         }
-        context |= {"shell": "base.html", "layout": "", "charts_json": script_json(charts)}
-        return board.html("experiments.html", folder=path, **content, **context)
-
-    return FollowedPage(lambda: _stamp(folder), make)
-
-
-def _page(request: Request) -> Response:
-    return followed.html(request, "experiment", _followed)
-
-
-async def _events(request: Request) -> Response:
-    return followed.events(request, followed.followed(request, "experiment", _followed))
+        content, drawn = shown(data, figures)
+        sections = self.sections("experiments.html", **content, **context)
+        self._seen = seen
+        return {"sections": sections, "figures": drawn}
 
 
 async def _ask(request: Request) -> Response:
     """Asks the process that drives the experiment to stop or to prune a trial, then shows the page."""
     path, fields = folder_of(request), await posted(request)
     number, kind = fields.get("trial", ""), fields.get("kind", "")
-    if kind not in REQUEST_KINDS or not (number.isascii() and number.isdigit()):
+    if kind not in REQUEST_KINDS or re.fullmatch("[0-9]{1,9}", number) is None:
         raise HTTPException(400, "A trial can be asked to stop, or to be pruned.")
     await run_in_threadpool(_request, ExperimentFolder.existing(path), int(number), kind)
     return RedirectResponse(f"/experiment/{board_of(request).path(path)}#trials", 303)
@@ -151,8 +136,4 @@ def _request(folder: ExperimentFolder, number: int, kind: RequestKind) -> None:
         pass  # an empty file
 
 
-routes = [
-    Route("/experiment/{path:path}", _page),
-    Route("/experiment-events/{path:path}", _events),
-    Route("/experiment-trial/{path:path}", _ask, methods=["POST"]),
-]
+routes = [*live.routes(tab, LiveExperiment), Route("/experiment-trial/{path:path}", _ask, methods=["POST"])]

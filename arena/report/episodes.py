@@ -11,7 +11,6 @@ import math
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import islice
 from typing import Any, NamedTuple
 
 import msgspec
@@ -27,7 +26,6 @@ Floats = NDArray[np.floating[Any]]
 Bools = NDArray[np.bool_]
 
 MOST_PARTS, _FEWEST_PARTS = 120, 8
-_AT_ONCE = 2_000  # episodes
 _MOST_CELLS = 1_000_000
 _OF_A_MATCH = 8  # numbers of a match in a part, on average
 _QUARTILES = 0.25, 0.75
@@ -83,7 +81,7 @@ class EpisodeTable(NamedTuple):
 
 
 class EpisodeRows:
-    """Collects episodes, in the order of the file, in columns: some 15 bytes each, and 27 for a policy in it.
+    """Collects episodes, in the order of the file, in columns: some 27 bytes each, and 29 for a policy in it.
 
     `checks`: an episode that comes twice is refused when the table is asked for.
     """
@@ -91,7 +89,8 @@ class EpisodeRows:
     def __init__(self, *, checks: bool = True) -> None:
         self._envs, self._policies = _Names(), _Names()
         self._places = _Column(np.int64, 4) if checks else None
-        self._rows = [*(_Column() for _ in range(5)), *(_Column(np.bool_) for _ in range(3))]
+        kinds = (np.int32, np.int32, np.int32, np.int64, np.int64, np.bool_, np.bool_, np.bool_)
+        self._rows = [_Column(kind) for kind in kinds]
         self._players = [_Column(), _Column(), _Column(np.float64), _Column(np.float32, 3), _Column(np.bool_)]
 
     def take(self, episodes: Sequence[EpisodeRecord]) -> None:
@@ -125,11 +124,6 @@ class EpisodeRows:
         for column, of_players in zip(self._players, joined, strict=True):
             column.extend(of_players)
 
-    def expect(self, times: float) -> None:
-        """Makes room for so many times the episodes that are there, which saves copies."""
-        for column in (*self._rows, *self._players):
-            column.expected = int(times * column.size)
-
     def table(self) -> EpisodeTable:
         """The table of all episodes so far; ConfigError: one is there twice."""
         if self._places is not None:
@@ -146,33 +140,19 @@ class EpisodeRows:
         return EpisodeTable(tuple(self._envs), tuple(self._policies), *columns)
 
 
-def tabulate(episodes: Iterable[EpisodeRecord]) -> EpisodeTable:
-    """The table of episodes, which are read once."""
-    rows, left = EpisodeRows(), iter(episodes)
-    while some := [*islice(left, _AT_ONCE)]:
-        rows.take(some)
-    return rows.table()
-
-
 class _Column:
-    """An array that grows at its end; what was read of it before stays as it was.
+    """An array that grows at its end; what was read of it before stays as it was."""
 
-    Whole numbers take 2 bytes each, and more when one needs more. `expected`: how many items there will be.
-    """
-
-    def __init__(self, kind: Any = np.int16, *width: int) -> None:
+    def __init__(self, kind: Any = np.int32, *width: int) -> None:
         self._values: NDArray[Any] = np.empty((1024, *width), kind)
-        self.size = self.expected = 0
+        self.size = 0
 
     def extend(self, values: NDArray[Any]) -> None:
-        """Appends items, whole numbers not below 0."""
-        end, kind = self.size + len(values), self._values.dtype
-        if kind.kind == "i" and values.max(initial=0) > np.iinfo(kind).max:
-            kind = np.promote_types(kind, np.min_scalar_type(-int(values.max())))
-        if end > len(self._values) or kind != self._values.dtype:
-            grown = np.empty((max(end + end // 8, self.expected), *self._values.shape[1:]), kind)
-            grown[: self.size] = self._values[: self.size]
-            self._values = grown
+        """Appends items."""
+        end = self.size + len(values)
+        if end > len(self._values):
+            rest = np.empty((end + end // 8 - self.size, *self._values.shape[1:]), self._values.dtype)
+            self._values = np.concatenate([self.values, rest])
         self._values[self.size : end] = values
         self.size = end
 
