@@ -40,7 +40,11 @@ _HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-_STATIC = [("arena.board", "static"), ("arena.report", "static"), ("arena.report", "templates")]
+_STATIC: list[str | tuple[str, str]] = [
+    ("arena.board", "static"),
+    ("arena.report", "static"),
+    ("arena.report", "templates"),
+]
 
 
 def application(board: Board) -> Starlette:

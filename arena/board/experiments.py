@@ -34,7 +34,6 @@ class Axis(msgspec.Struct, frozen=True):
     """An axis of the parallel coordinates."""
 
     label: str
-    numeric: bool
     log: bool
     values: list[Any]  # one per line, None where the trial has no such value: numbers, or places in `marks`
     marks: list[tuple[float, str]]  # where text stands beside it; none of a numeric axis of many values
@@ -45,37 +44,30 @@ class Parallel(msgspec.Struct, frozen=True):
 
     axes: list[Axis]
     trials: list[int]
-    names: list[str]
+    names: list[str]  # of their combinations
     better: str  # max or min
 
 
 def parallel(page: ExperimentPage, labels: dict[str, str]) -> Parallel:
     """The parallel coordinates of an experiment."""
-    judged = (row for row in page.trials if row.value is not None and row.wanted)
-    rows = [row for row in judged if row.state != State.ERROR.value]
+    names = {trial: each.name for each in page.combinations for trial in each.trials}
+    rows = [row for row in page.trials if row.value is not None and row.wanted and row.state != State.ERROR.value]
     axes = [_axis("variant", [row.variant for row in rows])] if any(row.variant for row in rows) else []
     axes += [_axis(label, [row.params.get(path) for row in rows]) for path, label in labels.items()]
-    names = [
-        ", ".join(
-            [row.variant] * bool(row.variant)
-            + [f"{labels[path]}={value_text(value)}" for path, value in row.params.items()]
-        )
-        for row in rows
-    ]
-    result = _axis(page.metric.name, [row.value for row in rows])
-    return Parallel([*axes, result], [row.number for row in rows], names, page.metric.mode)
+    axes.append(_axis(page.metric.name, [row.value for row in rows]))
+    numbers = [row.number for row in rows]
+    return Parallel(axes, numbers, [names.get(number, "") for number in numbers], page.metric.mode)
 
 
 def _axis(label: str, values: Sequence[Any]) -> Axis:
     known = [value for value in values if value is not None]
-    numeric = all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in known)
-    if numeric:
+    if all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in known):
         distinct = sorted({*known})
         marks = [(value, value_text(value)) for value in distinct] if len(distinct) <= _FEW else []
-        return Axis(label, numeric, bool(known) and spans_magnitudes(known), [*values], marks)
+        return Axis(label, bool(known) and spans_magnitudes(known), [*values], marks)
     texts = [*dict.fromkeys(value_text(value) for value in known)]
     places = [None if value is None else texts.index(value_text(value)) for value in values]
-    return Axis(label, numeric, log=False, values=places, marks=[*enumerate(texts)])
+    return Axis(label, log=False, values=places, marks=[*enumerate(texts)])
 
 
 class LiveExperiment(live.Page):

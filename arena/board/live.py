@@ -10,12 +10,11 @@ import asyncio
 import logging
 import os
 import re
-import secrets
 import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -78,7 +77,7 @@ def routes(tab: Tab, make: type[Page]) -> list[BaseRoute]:
     async def events(request: Request) -> Response:
         board, folder, state = board_of(request), folder_of(request), request.app.state
         state.live = live = getattr(state, "live", None) or _Live(board)
-        return board.stream(live.follow(make, folder, request.headers.get("last-event-id", "")))
+        return board.stream(live.follow(make, folder))
 
     return [Route(tab.prefix + "{path:path}", page), Route(address + "{path:path}", events)]
 
@@ -91,22 +90,16 @@ class _Live:
         self._reader = ThreadPoolExecutor(1, "reader of folders", initializer=_be_nice)
         board.at_end.append(self._end)
 
-    def follow(self, make: type[Page], folder: Path, known: str) -> AsyncIterator[bytes]:
-        """The events of a page, whose newest one was `known`; empty: it has had none."""
+    def follow(self, make: type[Page], folder: Path) -> AsyncIterator[bytes]:
+        """The events of a page."""
         if (key := (make, folder)) not in self._pages:
             self._pages[key] = page = _Followed(self._board, make, folder)
             page.task = asyncio.create_task(self._keep_up(key))
-        return self._pages[key].events(known)
+        self._pages[key].shown_at = time.monotonic()
+        return self._pages[key].events()
 
     async def _keep_up(self, key: tuple[type[Page], Path]) -> None:
-        """Looks at a folder until no browser has shown it for a while."""
-        page, shown_at = self._pages[key], time.monotonic()
-        while page.browsers or time.monotonic() - shown_at <= _KEPT_S:
-            if page.browsers:
-                shown_at = time.monotonic()
-                if news := await asyncio.get_running_loop().run_in_executor(self._reader, page.look):
-                    page.publish(*news)
-            await asyncio.sleep(page.rest if page.browsers else _EVERY_S)
+        await self._pages[key].keep_up(self._reader)
         del self._pages[key]
 
     async def _end(self) -> None:
@@ -116,55 +109,55 @@ class _Live:
 
 
 class _Followed:
-    """The page of one folder: what browsers show of it, and how it came about.
-
-    Attributes:
-        browsers: how many show it.
-        rest: seconds to wait before the next look.
-    """
+    """The page of one folder: what browsers show of it, and how it came about. `shown_at`: when one did."""
 
     task: asyncio.Task[None]
+    shown_at = 0.0
 
     def __init__(self, board: Board, make: type[Page], folder: Path) -> None:
-        self.browsers, self.rest = 0, 0.0
-        self._name, self._number = secrets.token_hex(4), 0
+        self._browsers = self._number = 0  # how many show the page, and which state of it
         self._state: State = {}
         self._change = b""
         self._news = asyncio.Event()
         # Of the thread that reads.
         self._make, self._board, self._folder = make, board, folder
         self._page: Page | None = None
+        self._rest = 0.0  # seconds to wait before the next look
         self._made: State = {}
         self._spent = 0.0  # seconds of processor time, since the last whole look
         self._counts = False  # whether looks count: the first whole one takes longer than others
 
-    async def events(self, known: str) -> AsyncIterator[bytes]:
+    async def events(self) -> AsyncIterator[bytes]:
         """Server-sent events: first the whole state, then what has changed of it."""
-        self.browsers += 1
+        self._browsers, known = self._browsers + 1, 0
         try:
             while True:
                 number, news = self._number, self._news
-                if self._state and known != (now := f"{self._name}.{number}"):
-                    follows = known == f"{self._name}.{number - 1}"
-                    data = self._change if follows else msgspec.json.encode({"all": self._state})
-                    known = now
-                    yield b"id: %s\ndata: %s\n\n" % (now.encode(), data)
+                if known != number:
+                    data = self._change if known and known == number - 1 else msgspec.json.encode({"all": self._state})
+                    known = number
+                    yield b"data: %s\n\n" % data
                 if number == self._number:
                     try:
                         await asyncio.wait_for(news.wait(), _SIGN_S)
                     except asyncio.TimeoutError:
                         yield b": still here\n\n"
         finally:
-            self.browsers -= 1
+            self._browsers -= 1
 
-    def publish(self, state: State, change: bytes) -> None:
-        """Tells all browsers."""
-        self._state, self._change = state, change
-        self._number += 1
-        self._news.set()
-        self._news = asyncio.Event()
+    async def keep_up(self, reader: Executor) -> None:
+        """Looks at the folder until no browser has shown it for a while."""
+        while time.monotonic() - self.shown_at <= _KEPT_S:
+            if self._browsers:
+                self.shown_at = time.monotonic()
+                if news := await asyncio.get_running_loop().run_in_executor(reader, self._look):
+                    self._state, self._change = news
+                    self._number += 1
+                    self._news.set()
+                    self._news = asyncio.Event()
+            await asyncio.sleep(self._rest if self._browsers else _EVERY_S)
 
-    def look(self) -> tuple[State, bytes] | None:
+    def _look(self) -> tuple[State, bytes] | None:
         """The new state and the change that leads to it; None: nothing has changed. Called by the thread that reads."""
         began, error, least, page = time.thread_time(), "", _EVERY_S, self._page
         found: State = {}
@@ -184,10 +177,10 @@ class _Followed:
         cost = self._counts * (time.thread_time() - began)
         self._spent += cost
         if page is not None and page.share < 1 and not error:
-            self.rest = 0.0
+            self._rest = 0.0
         else:  # after an error, all of the folder is read again
             aside = 0.0 if page is None else page.aside
-            self.rest = max(least, (self._spent if error else cost - aside) / SHARE)
+            self._rest = max(least, (self._spent if error else cost - aside) / SHARE)
             self._spent, self._counts = 0.0, True
         if error:
             self._page = None

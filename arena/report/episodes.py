@@ -81,7 +81,7 @@ class EpisodeTable(NamedTuple):
 
 
 class EpisodeRows:
-    """Collects episodes, in the order of the file, in columns: some 27 bytes each, and 29 for a policy in it.
+    """Collects episodes, in the order of the file, in columns: some 15 bytes each, and 27 for a policy in it.
 
     `checks`: an episode that comes twice is refused when the table is asked for.
     """
@@ -89,8 +89,7 @@ class EpisodeRows:
     def __init__(self, *, checks: bool = True) -> None:
         self._envs, self._policies = _Names(), _Names()
         self._places = _Column(np.int64, 4) if checks else None
-        kinds = (np.int32, np.int32, np.int32, np.int64, np.int64, np.bool_, np.bool_, np.bool_)
-        self._rows = [_Column(kind) for kind in kinds]
+        self._rows = [*(_Column() for _ in range(5)), *(_Column(np.bool_) for _ in range(3))]
         self._players = [_Column(), _Column(), _Column(np.float64), _Column(np.float32, 3), _Column(np.bool_)]
 
     def take(self, episodes: Sequence[EpisodeRecord]) -> None:
@@ -141,18 +140,24 @@ class EpisodeRows:
 
 
 class _Column:
-    """An array that grows at its end; what was read of it before stays as it was."""
+    """An array that grows at its end; what was read of it before stays as it was.
 
-    def __init__(self, kind: Any = np.int32, *width: int) -> None:
+    Whole numbers take 2 bytes each, and more when one needs more.
+    """
+
+    def __init__(self, kind: Any = np.int16, *width: int) -> None:
         self._values: NDArray[Any] = np.empty((1024, *width), kind)
         self.size = 0
 
     def extend(self, values: NDArray[Any]) -> None:
-        """Appends items."""
-        end = self.size + len(values)
-        if end > len(self._values):
-            rest = np.empty((end + end // 8 - self.size, *self._values.shape[1:]), self._values.dtype)
-            self._values = np.concatenate([self.values, rest])
+        """Appends items, whole numbers not below 0."""
+        end, kind = self.size + len(values), self._values.dtype
+        if kind.kind == "i" and values.max(initial=0) > np.iinfo(kind).max:
+            kind = np.promote_types(kind, np.min_scalar_type(-int(values.max())))
+        if end > len(self._values) or kind != self._values.dtype:
+            grown = np.empty((end + end // 8, *self._values.shape[1:]), kind)
+            grown[: self.size] = self.values  # the rest takes memory when it is written
+            self._values = grown
         self._values[self.size : end] = values
         self.size = end
 
@@ -182,31 +187,27 @@ class UpdateRows:
     def __init__(self) -> None:
         self.newest: dict[str, UpdateRecord] = {}
         self.counts: Counter[str] = Counter()
-        self._clocks: dict[str, _Column] = {}
-        self._values: dict[str, dict[str, _Column]] = {}
+        self._clocks: dict[str, array[float]] = {}
+        self._values: dict[str, dict[str, array[float]]] = {}
 
     def take(self, updates: Iterable[UpdateRecord]) -> None:
         """Takes further updates."""
-        clocks, values = dict[str, list[Any]](), dict[tuple[str, str], list[Any]]()
         for update in updates:
             self.newest[update.policy] = update
             self.counts[update.policy] += 1
-            clocks.setdefault(update.policy, []).append((update.ticks, update.samples, update.seconds))
+            clock = self._clocks.setdefault(update.policy, array("d"))
+            clock.extend((update.ticks, update.samples, update.seconds))
             for name, value in update.values.items():
-                values.setdefault((name, update.policy), []).append((update.ticks, value))
-        for policy, clock in clocks.items():
-            self._clocks.setdefault(policy, _Column(np.float64, 3)).extend(np.array(clock, np.float64))
-        for (name, policy), points in values.items():
-            by_policy = self._values.setdefault(name, {})
-            by_policy.setdefault(policy, _Column(np.float64, 2)).extend(np.array(points, np.float64))
+                points = self._values.setdefault(name, {}).setdefault(update.policy, array("d"))
+                points.extend((update.ticks, value))
 
     @property
     def clocks(self) -> dict[str, Floats]:
-        return {policy: column.values for policy, column in self._clocks.items()}
+        return {policy: np.array(one).reshape(-1, 3) for policy, one in self._clocks.items()}
 
     @property
     def values(self) -> dict[str, dict[str, Floats]]:
-        return {name: {policy: one.values for policy, one in by.items()} for name, by in self._values.items()}
+        return {name: {one: np.array(by[one]).reshape(-1, 2) for one in by} for name, by in self._values.items()}
 
 
 class Curve(msgspec.Struct, frozen=True):

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,10 @@ import httpx
 import pytest
 
 from arena.board.board import board_at
-from arena.board.live import difference
+from arena.board.live import SHARE, Page, State, _Followed, difference
 from arena.board.runs import rows_of
 from arena.cli.main import main
+from arena.errors import ConfigError
 from arena.experiment.folder import ExperimentFolder
 from arena.records.lock import RunLock
 from arena.report.read_run import RunReader, read_run
@@ -238,6 +240,31 @@ def test_only_new_points_travel(client: httpx.Client, runs: Path) -> None:
     figure = change["&"]["figures"]["&"]["logged-0"]["&"]["data"]["#"]
     assert [trace["&"]["x"]["~"][2] for trace in figure.values()] == [[1999.0]]
     assert len(json.dumps(change["&"]["figures"])) < 0.1 * len(json.dumps(first["all"]["figures"]))
+
+
+class CostlyPage(Page):
+    """Takes processor time; its files are damaged from the third look on."""
+
+    looks, seconds = 0, 0.03
+
+    def look(self) -> State:
+        CostlyPage.looks += 1
+        end = time.thread_time() + self.seconds
+        while time.thread_time() < end:
+            pass
+        if CostlyPage.looks > 2:
+            raise ConfigError("is damaged")
+        return {"figures": {}}
+
+
+def test_looks_take_a_small_share_of_a_core_also_at_damaged_files(tmp_path: Path) -> None:
+    followed = _Followed(board_at(tmp_path), CostlyPage, tmp_path)
+    rests = []
+    for _ in range(4):
+        followed._look()
+        rests.append(followed._rest)
+    assert rests[0] == 1.0, "the first page of a process takes longer than others"
+    assert all(rest >= CostlyPage.seconds / SHARE for rest in rests[1:]) and followed._made["error"] == "is damaged"
 
 
 def test_a_folder_that_vanishes_or_is_damaged_is_told(client: httpx.Client, runs: Path) -> None:

@@ -25,7 +25,7 @@ function patched(old, change) {
 
 const OVER_TIME = /^learning$|^(learning|rewards|logged|evaluation|strengths)-|^lengths-\d+-time$/;
 const setting = () => ({
-  clock: tools.clock.value,
+  clock: tools.clock?.value ?? "ticks", // of a run alone
   smoothing: Number(tools.smoothing.value),
   logx: tools.logx.checked,
   logy: tools.logy.checked,
@@ -65,7 +65,7 @@ function smooth(values, weight) {
 }
 
 charts.view = (name, figure) => {
-  if (!OVER_TIME.test(name) || !tools.clock) return figure;
+  if (!OVER_TIME.test(name) || !tools.smoothing) return figure;
   const { clock, smoothing, logx, logy } = setting();
   let data = figure.data;
   let unit = [1, clock];
@@ -105,7 +105,7 @@ function take({ all, change }) {
   for (const link of document.querySelectorAll("nav li a")) {
     link.parentElement.hidden = !(link.hash.slice(1) in (state.sections ?? {}));
   }
-  const clocks = JSON.stringify(state.clocks) !== JSON.stringify(before.clocks) && tools.clock && tools.clock.value !== "ticks";
+  const clocks = JSON.stringify(state.clocks) !== JSON.stringify(before.clocks) && (tools.clock?.value ?? "ticks") !== "ticks";
   for (const [name, figure] of Object.entries(state.figures ?? {})) {
     if (figure !== before.figures?.[name] || clocks) charts.redraw(name);
   }
