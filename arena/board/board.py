@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
@@ -67,7 +68,7 @@ class Board:
         """
         parts = [part for part in path.split("/") if part]
         found = self.root.joinpath(*parts)
-        if ".." in parts or "\0" in path or not found.is_dir() or not found.resolve().is_relative_to(self.root):
+        if ".." in parts or not os.path.isdir(found) or not found.resolve().is_relative_to(self.root):
             raise HTTPException(404, f"There is no folder {'/'.join(parts) or '.'} here. It may have been removed.")
         return found
 

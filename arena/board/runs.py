@@ -57,7 +57,7 @@ class _Result(msgspec.Struct):
     ticks: int
     done: bool = False
     policy_reward_mean: dict[str, float | None] = {}
-    ratings: dict[str, Any] = {}
+    ratings: dict[str, float | None] = {}
     time_total_s: float | None = None
 
 
@@ -121,12 +121,11 @@ def _of_run(row: _Row, folder: RunFolder) -> None:
         if last.time_total_s and first.time_total_s is not None:
             ticks, seconds = last.ticks - first.ticks, last.time_total_s - first.time_total_s
             row.rate = ticks / seconds if ticks > 0 and seconds > 0 else last.ticks / last.time_total_s
-        ratings = next((one.ratings for one in reversed(results) if one.ratings), {})  # not all results have them
-        values = {name: value for name, value in ratings.items() if isinstance(value, (int, float))}
-        row.measure = "Elo" if values else "return"
-        for name, value in (values or last.policy_reward_mean).items():
+        ratings = next((one.ratings for one in reversed(results) if one.ratings), {})
+        row.measure = "Elo" if ratings else "return"
+        for name, value in (ratings or last.policy_reward_mean).items():
             if value is not None and (row.value is None or value > row.value):
-                row.best, row.value = name, float(value)
+                row.best, row.value = name, value
 
 
 def _of_experiment(row: _Row, folder: ExperimentFolder) -> None:
@@ -143,13 +142,13 @@ def _of_experiment(row: _Row, folder: ExperimentFolder) -> None:
 
 
 def _ends(path: Path) -> list[bytes]:
-    """The first and the last of the whole lines at the end of a journal."""
+    """Of the whole lines at the end of a journal: the first, the last with ratings, which not all have, and the last."""
     if not path.exists():
         return []
     with path.open("rb") as file:
         before = file.seek(max(0, path.stat().st_size - _TAIL))
         lines = [line for line in file if line.endswith(b"\n")][before > 0 :]
-    return [lines[0], lines[-1]] if lines else []
+    return [*lines[:1], *[line for line in lines if b'"ratings"' in line][-1:], *lines[-1:]]
 
 
 def _page(request: Request) -> Response:
