@@ -89,15 +89,15 @@ class LiveExperiment(live.Page):
         folder, path = self._folder, self.board.path(self.folder)
         if self._written != folder.config.stat().st_mtime_ns:  # it was resumed with another configuration
             self._written, self._trials = self._read()
-        rows, going, asked = self._trials.look(), folder.is_going_on, dict(folder.requested())
-        if self._seen == (seen := (self._written, rows, going, asked)):
+        rows, going, requests = self._trials.look(), folder.is_going_on, dict(folder.requested())
+        if self._seen == (seen := (self._written, rows, going, requests)):
             return {}
         data, figures, context = parts(folder, self._trials, rows)
         context |= {
             "contents": self.contents,
             "runs": f"/run/{path}/trials/",
             "asks": f"/experiment-trial/{path}" if going else "",
-            "asked": asked,
+            "asked": requests,
             "parallel_json": script_json(parallel(data, context["labels"])),
         }
         content, drawn = shown(data, figures)
