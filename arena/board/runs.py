@@ -141,7 +141,7 @@ def _of_experiment(row: _Row, folder: ExperimentFolder) -> None:
 
 
 def _ends(path: Path) -> list[bytes]:
-    """Of the whole lines at the end of a journal: the first, the last with ratings, which not all have, and the last."""
+    """Whole lines at the end of a journal: the first, the newest with ratings, which not all have, and the last."""
     if not path.exists():
         return []
     with path.open("rb") as file:
