@@ -2,6 +2,5 @@
 
 board           what all rooms share
 app             the application: who may ask, and the rooms
-server          the server on this machine
 runs, run, ...  a room per page; each has `routes`
 """

@@ -12,7 +12,6 @@ from __future__ import annotations
 import hmac
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, quote, urlencode
 
@@ -21,11 +20,11 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import FileResponse, PlainTextResponse, RedirectResponse, Response
-from starlette.routing import BaseRoute, Route
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.routing import BaseRoute, Mount
+from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-import arena.report
 from arena.board import experiments, play, run, runs, tournaments, trust, watch
 from arena.board.board import Board, board_of
 from arena.errors import ConfigError
@@ -35,20 +34,23 @@ _ROOMS: Sequence[Any] = (runs, run, watch, play, experiments, tournaments, trust
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "Cache-Control": "no-cache",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-_HERE = Path(__file__).parent
-_REPORT = Path(arena.report.__file__).parent
-_STATIC = (_HERE / "static", _REPORT / "static", _REPORT / "templates")
+_STATIC: list[str | tuple[str, str]] = [
+    ("arena.board", "static"),
+    ("arena.report", "static"),
+    ("arena.report", "templates"),
+]
 
 
 def application(board: Board) -> Starlette:
     """The application of a folder."""
     board.tabs = [room.tab for room in _ROOMS if hasattr(room, "tab")]
-    routes: list[BaseRoute] = [Route("/static/{name}", _static)]
+    routes: list[BaseRoute] = [Mount("/static", StaticFiles(packages=_STATIC))]
     for room in _ROOMS:
         routes += room.routes
 
@@ -66,15 +68,6 @@ def application(board: Board) -> Starlette:
     )
     made.state.board = board
     return made
-
-
-def _static(request: Request) -> Response:
-    """A file of this package, or of the report."""
-    name = request.path_params["name"]
-    for home in _STATIC:
-        if name.rpartition(".")[2] in ("js", "css", "svg") and (home / name).is_file():
-            return FileResponse(home / name, headers={"Cache-Control": "no-cache"})
-    raise HTTPException(404, "There is no such file.")
 
 
 async def _refused(request: Request, error: Exception) -> Response:

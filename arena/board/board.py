@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
@@ -67,7 +68,7 @@ class Board:
         """
         parts = [part for part in path.split("/") if part]
         found = self.root.joinpath(*parts)
-        if ".." in parts or "\0" in path or not found.is_dir() or not found.resolve().is_relative_to(self.root):
+        if ".." in parts or not os.path.isdir(found) or not found.resolve().is_relative_to(self.root):
             raise HTTPException(404, f"There is no folder {'/'.join(parts) or '.'} here. It may have been removed.")
         return found
 
@@ -81,8 +82,7 @@ class Board:
 
     def page(self, template: str, *, folder: Path | None = None, status: int = 200, **content: Any) -> Response:
         """The page of a template that extends `base.html`; `folder`: whose pages its line at the top names."""
-        text = self.html(template, folder=folder, **content)
-        return HTMLResponse(text, status, headers={"Cache-Control": "no-store"})
+        return HTMLResponse(self.html(template, folder=folder, **content), status)
 
     def html(self, template: str, *, folder: Path | None = None, **content: Any) -> str:
         """The text of a page. Styles that elements have of their own are set by `board.js`, as no page may have any."""
@@ -118,8 +118,7 @@ class Board:
                     await following
                 await events.aclose()  # type: ignore[attr-defined]
 
-        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        return StreamingResponse(until_the_end(), media_type=kind, headers=headers)
+        return StreamingResponse(until_the_end(), media_type=kind)
 
 
 def board_of(request: Request) -> Board:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Hashable, Sequence
-from contextlib import suppress
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,30 +14,26 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from arena.board import followed
+from arena.board import live
 from arena.board.board import Board, Tab, board_of, folder_of, posted
-from arena.board.followed import FollowedPage
 from arena.experiment.folder import REQUEST_KINDS, ExperimentFolder, RequestKind, is_experiment
 from arena.experiment.page import CONTENTS, ExperimentPage, parts, spans_magnitudes
 from arena.experiment.scheduler import State
 from arena.experiment.tables import FollowedExperiment
 from arena.experiment.variation import value_text
 from arena.records.atomic import replacing
-from arena.records.lock import is_locked
 from arena.report.page import script_json, shown
 
 tab = Tab("Experiment", "/experiment/", is_experiment)
 
 _FEW = 6  # values that stand beside an axis
 _PLACE = [*CONTENTS].index("trials")
-_CONTENTS = dict([*[*CONTENTS.items()][:_PLACE], ("parallel", "Values together"), *[*CONTENTS.items()][_PLACE:]])
 
 
 class Axis(msgspec.Struct, frozen=True):
     """An axis of the parallel coordinates."""
 
     label: str
-    numeric: bool
     log: bool
     values: list[Any]  # one per line, None where the trial has no such value: numbers, or places in `marks`
     marks: list[tuple[float, str]]  # where text stands beside it; none of a numeric axis of many values
@@ -49,91 +44,73 @@ class Parallel(msgspec.Struct, frozen=True):
 
     axes: list[Axis]
     trials: list[int]
-    names: list[str]
+    names: list[str]  # of their combinations
     better: str  # max or min
 
 
 def parallel(page: ExperimentPage, labels: dict[str, str]) -> Parallel:
     """The parallel coordinates of an experiment."""
-    judged = (row for row in page.trials if row.value is not None and row.wanted)
-    rows = [row for row in judged if row.state != State.ERROR.value]
+    names = {trial: each.name for each in page.combinations for trial in each.trials}
+    rows = [row for row in page.trials if row.value is not None and row.wanted and row.state != State.ERROR.value]
     axes = [_axis("variant", [row.variant for row in rows])] if any(row.variant for row in rows) else []
     axes += [_axis(label, [row.params.get(path) for row in rows]) for path, label in labels.items()]
-    names = [
-        ", ".join(
-            [row.variant] * bool(row.variant)
-            + [f"{labels[path]}={value_text(value)}" for path, value in row.params.items()]
-        )
-        for row in rows
-    ]
-    result = _axis(page.metric.name, [row.value for row in rows])
-    return Parallel([*axes, result], [row.number for row in rows], names, page.metric.mode)
+    axes.append(_axis(page.metric.name, [row.value for row in rows]))
+    numbers = [row.number for row in rows]
+    return Parallel(axes, numbers, [names.get(number, "") for number in numbers], page.metric.mode)
 
 
 def _axis(label: str, values: Sequence[Any]) -> Axis:
     known = [value for value in values if value is not None]
-    numeric = all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in known)
-    if numeric:
+    if all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in known):
         distinct = sorted({*known})
         marks = [(value, value_text(value)) for value in distinct] if len(distinct) <= _FEW else []
-        return Axis(label, numeric, bool(known) and spans_magnitudes(known), [*values], marks)
+        return Axis(label, bool(known) and spans_magnitudes(known), [*values], marks)
     texts = [*dict.fromkeys(value_text(value) for value in known)]
     places = [None if value is None else texts.index(value_text(value)) for value in values]
-    return Axis(label, numeric, log=False, values=places, marks=[*enumerate(texts)])
+    return Axis(label, log=False, values=places, marks=[*enumerate(texts)])
 
 
-def _stamp(folder: ExperimentFolder) -> Hashable:
-    """The sizes and times of all files of which the page is made."""
-    found: list[tuple[str, int, int]] = []
-    for home in (folder.states, folder.requests):
-        with suppress(FileNotFoundError), os.scandir(home) as entries:
-            found += [(entry.name, (about := entry.stat()).st_size, about.st_mtime_ns) for entry in entries]
-    with suppress(FileNotFoundError), os.scandir(folder.trials) as entries:
-        for entry in entries:
-            with suppress(FileNotFoundError):
-                about = os.stat(f"{entry.path}/result.json")
-                found.append((entry.name, about.st_size, about.st_mtime_ns))
-    return folder.config.stat().st_mtime_ns, is_locked(folder.path), tuple(sorted(found))
+class LiveExperiment(live.Page):
+    """The page of an experiment."""
 
+    contents = dict([*[*CONTENTS.items()][:_PLACE], ("parallel", "Values together"), *[*CONTENTS.items()][_PLACE:]])
 
-def _followed(board: Board, path: Path) -> FollowedPage:
-    folder = ExperimentFolder.existing(path)
-    trials: list[tuple[int, FollowedExperiment]] = []  # at most one, with the time of its configuration
+    def __init__(self, board: Board, folder: Path) -> None:
+        super().__init__(board, folder)
+        self._folder = ExperimentFolder.existing(folder)
+        self._written, self._trials = self._read()
+        self._seen: Any = None
 
-    def make(version: str) -> str:
-        written = folder.config.stat().st_mtime_ns
-        if not trials or trials[0][0] != written:  # a resumed experiment may have another configuration
-            trials[:] = [(written, FollowedExperiment(folder, folder.read_config()))]
-        data, figures, context = parts(folder, trials[0][1])
-        content, charts = shown(data, figures)
+    def _read(self) -> tuple[int, FollowedExperiment]:
+        written = self._folder.config.stat().st_mtime_ns
+        return written, FollowedExperiment(self._folder, self._folder.read_config())
+
+    def look(self) -> live.State:
+        folder, path = self._folder, self.board.path(self.folder)
+        if self._written != folder.config.stat().st_mtime_ns:  # it was resumed with another configuration
+            self._written, self._trials = self._read()
+        rows, going, requests = self._trials.look(), folder.is_going_on, dict(folder.requested())
+        if self._seen == (seen := (self._written, rows, going, requests)):
+            return {}
+        data, figures, context = parts(folder, self._trials, rows)
         context |= {
-            "contents": _CONTENTS,
-            "runs": f"/run/{board.path(path)}/trials/",
-            "asks": f"/experiment-trial/{board.path(path)}" if data.state == "under way" else "",
-            "asked": dict(folder.requested()),
-            "events": f"/experiment-events/{board.path(path)}",
-            "version": version,
+            "contents": self.contents,
+            "runs": f"/run/{path}/trials/",
+            "asks": f"/experiment-trial/{path}" if going else "",
+            "asked": requests,
             "parallel_json": script_json(parallel(data, context["labels"])),
         }
-        context |= {"shell": "base.html", "layout": "", "charts_json": script_json(charts)}
-        return board.html("experiments.html", folder=path, **content, **context)
-
-    return FollowedPage(lambda: _stamp(folder), make)
-
-
-def _page(request: Request) -> Response:
-    return followed.html(request, "experiment", _followed)
-
-
-async def _events(request: Request) -> Response:
-    return followed.events(request, followed.followed(request, "experiment", _followed))
+        content, drawn = shown(data, figures)
+        sections = self.sections("experiments.html", **content, **context)
+        self._seen = seen
+        return {"sections": sections, "figures": drawn}
 
 
 async def _ask(request: Request) -> Response:
     """Asks the process that drives the experiment to stop or to prune a trial, then shows the page."""
     path, fields = folder_of(request), await posted(request)
     number, kind = fields.get("trial", ""), fields.get("kind", "")
-    if kind not in REQUEST_KINDS or not (number.isascii() and number.isdigit()):
+    if kind not in REQUEST_KINDS or re.fullmatch("[0-9]{1,9}", number) is None:
         raise HTTPException(400, "A trial can be asked to stop, or to be pruned.")
     await run_in_threadpool(_request, ExperimentFolder.existing(path), int(number), kind)
     return RedirectResponse(f"/experiment/{board_of(request).path(path)}#trials", 303)
@@ -151,8 +128,4 @@ def _request(folder: ExperimentFolder, number: int, kind: RequestKind) -> None:
         pass  # an empty file
 
 
-routes = [
-    Route("/experiment/{path:path}", _page),
-    Route("/experiment-events/{path:path}", _events),
-    Route("/experiment-trial/{path:path}", _ask, methods=["POST"]),
-]
+routes = [*live.routes(tab, LiveExperiment), Route("/experiment-trial/{path:path}", _ask, methods=["POST"])]

@@ -1,8 +1,7 @@
-"""Runs that open pages show: each is read once, however many pages show it, and only changes travel.
+"""Pages that follow a folder: each is read once, however many browsers show it, and only changes travel.
 
-One thread of low priority reads all of them, and makes their pages as `arena report` does. Reading takes at most
-`SHARE` of a core in the long run: after a look that has cost a second of it, the next one waits. Only the first reading
-of a long run goes on at once, part by part, so that its page fills from the beginning.
+One thread of low priority reads all of them. Reading a folder takes at most `SHARE` of a core in the long run: after a
+look that has cost a second of it, the next one waits.
 """
 
 from __future__ import annotations
@@ -11,199 +10,185 @@ import asyncio
 import logging
 import os
 import re
-import secrets
 import sys
 import time
-from collections.abc import AsyncIterator
-from concurrent.futures import ThreadPoolExecutor
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
 
-from arena.board.board import Board
+from arena.board.board import Board, Tab, board_of, folder_of
 from arena.errors import ConfigError
-from arena.report.charts import figures
-from arena.report.colors import Colors
-from arena.report.learning import stride
-from arena.report.page import CONTENTS, shown, template_values
-from arena.report.read_run import RunFiles, RunReader
-from arena.report.sections import Rated, page_data, rated
 
-SHARE = 0.02  # of a core; half of it for the ratings, which take longest
-SECTIONS = {name: title for name, title in CONTENTS.items() if name != "replays"}  # which the page Watch shows
+SHARE = 0.01  # of a core
 _EVERY_S, _RETRY_S, _KEPT_S, _SIGN_S = 1.0, 5.0, 60.0, 15.0
-_PART = 2_000_000  # bytes of episodes that are read at once
-_READING = 8  # times what the last page has cost, of processor time, before another one is made
-_CLOCK_POINTS = 200
-_OF_RATINGS = ("standings", "payoff", "meta-game")
 _SECTION = re.compile(r'<section id="([\w-]+)">(.*?)</section>', re.DOTALL)
 _log = logging.getLogger(__name__)
 
-State = dict[str, Any]
-"""What a page shows: `sections` as HTML, `figures`, `clocks`, `share` that was read, `error`, `state` of the run."""
+State: TypeAlias = dict[str, Any]
+"""What a page shows: `sections` as HTML, `figures`, `error`; of a run also `clocks` and the `share` that was read."""
 
 
-class LiveRuns:
-    """The runs that are shown, by folder."""
+class Page(ABC):
+    """type[Page]s what the page of a folder shows. Of the thread that reads, as its constructor is.
+
+    Attributes:
+        contents: the ids of its sections and their titles.
+        share: of the folder that was read; while it is less than 1, the next look follows at once.
+        aside: seconds of processor time of the last look that do not count.
+    """
+
+    contents: Mapping[str, str]
+    share, aside = 1.0, 0.0
+
+    def __init__(self, board: Board, folder: Path) -> None:
+        self.board, self.folder = board, folder
+
+    @abstractmethod
+    def look(self) -> State:
+        """The parts of the state that may have changed.
+
+        Raises:
+            ConfigError: a file is damaged.
+            OSError: a file has vanished.
+        """
+
+    def sections(self, template: str, **content: Any) -> dict[str, str]:
+        """The sections of a page of the report, by their ids."""
+        return dict(_SECTION.findall(self.board.html(template, shell="sections.html", **content)))
+
+
+def routes(tab: Tab, make: type[Page]) -> list[BaseRoute]:
+    """The page of a folder, which asks for what it shows, and the answer: server-sent events."""
+    address = f"{tab.prefix.rstrip('/')}-events/"
+
+    def page(request: Request) -> Response:
+        board, folder = board_of(request), folder_of(request)
+        content = {"here": tab.title, "contents": make.contents, "events": address + board.path(folder)}
+        return board.report("live.html", {}, folder=folder, **content)
+
+    async def events(request: Request) -> Response:
+        board, folder, state = board_of(request), folder_of(request), request.app.state
+        state.live = live = getattr(state, "live", None) or _Live(board)
+        return board.stream(live.follow(make, folder))
+
+    return [Route(tab.prefix + "{path:path}", page), Route(address + "{path:path}", events)]
+
+
+class _Live:
+    """The pages that are shown, by what makes them and by folder."""
 
     def __init__(self, board: Board) -> None:
-        self._board, self._runs = board, dict[Path, _LiveRun]()
-        self._reader = ThreadPoolExecutor(1, "reader of runs", initializer=_be_nice)
+        self._board, self._pages = board, dict[tuple[type[Page], Path], _Followed]()
+        self._reader = ThreadPoolExecutor(1, "reader of folders", initializer=_be_nice)
         board.at_end.append(self._end)
 
-    def follow(self, folder: Path, known: str) -> AsyncIterator[bytes]:
-        """The events of a run for one page, whose newest one was `known`; empty: it has had none."""
-        if folder not in self._runs:
-            self._runs[folder] = run = _LiveRun(self._board, folder)
-            run.task = asyncio.create_task(self._keep_up(run))
-        return self._runs[folder].events(known)
+    def follow(self, make: type[Page], folder: Path) -> AsyncIterator[bytes]:
+        """The events of a page."""
+        if (key := (make, folder)) not in self._pages:
+            self._pages[key] = page = _Followed(self._board, make, folder)
+            page.task = asyncio.create_task(self._keep_up(key))
+        self._pages[key].shown_at = time.monotonic()
+        return self._pages[key].events()
 
-    async def _keep_up(self, run: _LiveRun) -> None:
-        """Looks at a run until no page has shown it for a while."""
-        shown_at = time.monotonic()
-        while True:
-            if run.pages:
-                shown_at = time.monotonic()
-                news = await asyncio.get_running_loop().run_in_executor(self._reader, run.look)
-                if news is not None:
-                    run.publish(*news)
-                await asyncio.sleep(run.rest)
-            elif time.monotonic() - shown_at > _KEPT_S:
-                break
-            else:
-                await asyncio.sleep(_EVERY_S)
-        del self._runs[run.folder]
+    async def _keep_up(self, key: tuple[type[Page], Path]) -> None:
+        await self._pages[key].keep_up(self._reader)
+        del self._pages[key]
 
     async def _end(self) -> None:
-        for run in self._runs.values():
-            run.task.cancel()
+        for page in self._pages.values():
+            page.task.cancel()
         self._reader.shutdown(wait=False, cancel_futures=True)
 
 
-class _LiveRun:
-    """One run: what its pages show, and how it came about.
-
-    Attributes:
-        pages: how many show it.
-        rest: seconds to wait before the next look.
-    """
+class _Followed:
+    """The page of one folder: what browsers show of it, and how it came about. `shown_at`: when one did."""
 
     task: asyncio.Task[None]
+    shown_at = 0.0
 
-    def __init__(self, board: Board, folder: Path) -> None:
-        self.folder, self.pages, self.rest = folder, 0, 0.0
-        self._board, self._name, self._number = board, secrets.token_hex(4), 0
+    def __init__(self, board: Board, make: type[Page], folder: Path) -> None:
+        self._browsers = self._number = 0  # how many show the page, and which state of it
         self._state: State = {}
         self._change = b""
         self._news = asyncio.Event()
         # Of the thread that reads.
-        self._reader: RunReader | None = None
+        self._make, self._board, self._folder = make, board, folder
+        self._page: Page | None = None
+        self._rest = 0.0  # seconds to wait before the next look
         self._made: State = {}
-        self._stamp: Any = None
-        self._table: Rated | None = None
-        self._table_stamp: Any = None
-        self._table_at = self._page_at = 0.0
-        self._warm = False
+        self._spent = 0.0  # seconds of processor time, since the last whole look
+        self._counts = False  # whether looks count: the first whole one takes longer than others
 
-    async def events(self, known: str) -> AsyncIterator[bytes]:
+    async def events(self) -> AsyncIterator[bytes]:
         """Server-sent events: first the whole state, then what has changed of it."""
-        self.pages += 1
+        self._browsers, known = self._browsers + 1, 0
         try:
             while True:
                 number, news = self._number, self._news
-                if self._state and known != (now := f"{self._name}.{number}"):
-                    follows = known == f"{self._name}.{number - 1}"
-                    data = self._change if follows else msgspec.json.encode({"all": self._state})
-                    known = now
-                    yield b"id: %s\ndata: %s\n\n" % (now.encode(), data)
+                if known != number:
+                    data = self._change if known and known == number - 1 else msgspec.json.encode({"all": self._state})
+                    known = number
+                    yield b"data: %s\n\n" % data
                 if number == self._number:
                     try:
                         await asyncio.wait_for(news.wait(), _SIGN_S)
                     except asyncio.TimeoutError:
                         yield b": still here\n\n"
         finally:
-            self.pages -= 1
+            self._browsers -= 1
 
-    def publish(self, state: State, change: bytes) -> None:
-        """Tells all pages."""
-        self._state, self._change = state, change
-        self._number += 1
-        self._news.set()
-        self._news = asyncio.Event()
+    async def keep_up(self, reader: Executor) -> None:
+        """Looks at the folder until no browser has shown it for a while."""
+        while time.monotonic() - self.shown_at <= _KEPT_S:
+            if self._browsers:
+                self.shown_at = time.monotonic()
+                if news := await asyncio.get_running_loop().run_in_executor(reader, self._look):
+                    self._state, self._change = news
+                    self._number += 1
+                    self._news.set()
+                    self._news = asyncio.Event()
+            await asyncio.sleep(self._rest if self._browsers else _EVERY_S)
 
-    def look(self) -> tuple[State, bytes] | None:
+    def _look(self) -> tuple[State, bytes] | None:
         """The new state and the change that leads to it; None: nothing has changed. Called by the thread that reads."""
-        began, aside = time.thread_time(), 0.0
+        began, error, least, page = time.thread_time(), "", _EVERY_S, self._page
+        found: State = {}
         try:
-            self._reader = self._reader or RunReader(self.folder)
-            files = self._reader.look(most=_PART)
-            self.rest = _EVERY_S if self._reader.share == 1 else 0.0
-            state, aside = self._state_of(files, self._reader.share)
-        except (ConfigError, OSError) as error:  # it may be mended
-            self._reader = self._table = self._stamp = None
-            gone = not self.folder.is_dir()
-            text = "The folder of this run has been removed." if gone else str(error)
-            state, self.rest = {**self._made, "error": text}, _RETRY_S
+            self._page = page = page or self._make(self._board, self._folder)
+            found = page.look()
+        except (ConfigError, OSError) as trouble:  # it may be mended
+            gone = not self._folder.is_dir()
+            error, least = "This folder has been removed." if gone else str(trouble), _RETRY_S
         except Exception:
-            _log.exception("the page of %s cannot be made", self.folder)
-            state, self.rest = {**self._made, "error": "This page cannot be made; see what the server says."}, 60.0
-        if state is None or state == self._made:
-            return None
-        change = msgspec.json.encode({"change": difference(self._made, state)})
-        whole = state.get("figures") is not self._made.get("figures")
-        self._made = state
-        cost = time.thread_time() - began - aside
-        if whole and not state["error"]:
-            if state["share"] == 1 and self._warm:  # the first page of a process costs more than others
-                self.rest = max(self.rest, cost / (SHARE / 2))
-            self._warm |= state["share"] == 1
-            self._page_at = time.thread_time() + _READING * cost
-        return state, change
-
-    def _state_of(self, files: RunFiles, share: float) -> tuple[State | None, float]:
-        """The state, None if it would be the same; and the seconds that ratings have cost."""
-        journals, now = files.journals, time.monotonic()
-        stamp = journals.sizes, journals.going, files.boundary, [*files.sources]
-        aged = self._table_stamp != stamp
-        if share < 1 and time.thread_time() < self._page_at:
-            return {**self._made, "share": round(share, 2)}, 0.0
-        if share == 1 and stamp == self._stamp and not (aged and now >= self._table_at):
-            return None, 0.0
-        self._stamp = stamp if share == 1 else None
-        rating = 0.0
-        if share == 1 and aged and now >= self._table_at:
-            began = time.thread_time()
-            self._table, self._table_stamp = rated(files), stamp
-            rating = time.thread_time() - began
-            self._table_at = time.monotonic() + (rating / (SHARE / 2) if self._warm else _EVERY_S)
-        data, colors = page_data(files, None, table=self._table or Rated(None, ())), Colors(files.config)
-        content, drawn = shown(data, figures(data, colors))
-        values = template_values(files, data, colors) | {"contents": SECTIONS}
-        text = self._board.html("report.html", shell="sections.html", **content, **values)
-        sections = dict(_SECTION.findall(text))
-        if self._table is None:  # nothing is rated before all is read
-            sections = {name: html for name, html in sections.items() if name not in _OF_RATINGS}
-        state = {"sections": sections, "figures": drawn, "clocks": _clocks(files), "share": share, "error": ""}
-        return state, rating
-
-
-def _clocks(files: RunFiles) -> dict[str, dict[str, list[float]]]:
-    """By policy, at some ticks, the samples and seconds of its updates; by "" the seconds of results."""
-    found = {}
-    for policy, rows in files.updates.clocks.items():
-        ends = [*range((step := stride(len(rows), _CLOCK_POINTS)) - 1, len(rows) - 1, step), len(rows) - 1]
-        found[policy] = dict(zip(("ticks", "samples", "seconds"), rows[ends].T.tolist(), strict=True))
-    timed = [line for line in files.results if line.time_total_s is not None]
-    step = stride(len(timed), _CLOCK_POINTS)
-    if timed := [*timed[step - 1 : -1 : step], *timed[-1:]]:
-        found[""] = {"ticks": [line.ticks for line in timed], "seconds": [line.time_total_s or 0.0 for line in timed]}
-    return found
+            _log.exception("the page of %s cannot be made", self._folder)
+            error, least = "This page cannot be made; see what the server says.", 60.0
+        state, news = {**self._made, **found, "error": error}, None
+        if state != self._made:
+            news = state, msgspec.json.encode({"change": difference(self._made, state)})
+            self._made = state
+        cost = self._counts * (time.thread_time() - began)
+        self._spent += cost
+        if page is not None and page.share < 1 and not error:
+            self._rest = 0.0
+        else:  # after an error, all of the folder is read again
+            aside = 0.0 if page is None else page.aside
+            self._rest = max(least, (self._spent if error else cost - aside) / SHARE)
+            self._spent, self._counts = 0.0, True
+        if error:
+            self._page = None
+        return news
 
 
 def difference(old: Any, new: Any) -> Any:
-    """What makes `new` of `old`, as `run.js` understands it; None: they are equal.
+    """What makes `new` of `old`, as `live.js` understands it; None: they are equal.
 
     {"=": new}; of a list [{"~": [first, last, items]}: all but the first and last so many are replaced; of a list of
     objects {"#": {place: difference}}; of an object {"&": {key: difference}, "-": [keys that are gone]}.

@@ -1,31 +1,88 @@
-"""The page of a run, which grows while the run goes on."""
+"""The page of a run: that of the report, which grows while the run goes on.
+
+Only the first reading of a long run goes on at once, part by part, so that its page fills from the beginning. Ratings
+take longest, and as much of a core as everything else: they may be older than the rest of the page.
+"""
 
 from __future__ import annotations
 
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
+import time
+from pathlib import Path
+from typing import Any
 
-from arena.board.board import Tab, board_of, folder_of, is_run
-from arena.board.live import SECTIONS, LiveRuns
-from arena.records.folder import not_a_run
+from arena.board import live
+from arena.board.board import Board, Tab, is_run
+from arena.board.live import SHARE, Page, State
+from arena.report.charts import figures
+from arena.report.colors import Colors
+from arena.report.learning import stride
+from arena.report.page import CONTENTS, shown, template_values
+from arena.report.read_run import RunFiles, RunReader
+from arena.report.sections import Rated, page_data, rated
 
 tab = Tab("Run", "/run/", is_run)
 
-
-def _page(request: Request) -> Response:
-    folder = folder_of(request)
-    if not is_run(folder):
-        raise not_a_run(folder)
-    return board_of(request).report("run.html", {}, folder=folder, sections=SECTIONS)
+_PART = 2_000_000  # bytes of episodes that are read at once
+_READING = 8  # times what the last page has cost, of processor time, before another one is made of what was read
+_CLOCK_POINTS = 200
+_OF_RATINGS = ("standings", "payoff", "meta-game")
 
 
-async def _events(request: Request) -> Response:
-    """What the page shows, as server-sent events."""
-    board = board_of(request)
-    runs = request.app.state.live_runs = getattr(request.app.state, "live_runs", None) or LiveRuns(board)
-    known = request.headers.get("last-event-id", "")
-    return board.stream(runs.follow(folder_of(request), known))
+class RunPage(Page):
+    """The page of a run; the room of tournaments has another one of the same files."""
+
+    template, contents = "report.html", {name: title for name, title in CONTENTS.items() if name != "replays"}
+    is_whole = True  # with charts, and with the measures of the meta-game
+
+    def __init__(self, board: Board, folder: Path) -> None:
+        super().__init__(board, folder)
+        self._reader = RunReader(folder)
+        self._seen: Any = None
+        self._rated: Any = None
+        self._table = Rated(None, ())
+        self._rate_at = self._page_at = 0.0
+
+    def values(self, files: RunFiles) -> dict[str, Any]:
+        """What else its template needs."""
+        return {}
+
+    def look(self) -> State:
+        files = self._reader.look(most=_PART)
+        self.share, self.aside, began = self._reader.share, 0.0, time.thread_time()
+        sizes = files.journals.sizes
+        stamp: Any = sizes, files.journals.going, files.boundary, [*files.sources]
+        games = stamp if files.terms is None else (files.rated_until, sizes.get(files.folder.human_games))
+        rates = self.share == 1 and games != self._rated and time.monotonic() >= self._rate_at
+        if self.share < 1 and began < self._page_at:
+            return {"share": round(self.share, 2)}
+        if self.share == 1 and stamp == self._seen and not rates:
+            return {}
+        self._seen = stamp if self.share == 1 else None
+        if rates:
+            self._table, self._rated = rated(files, meta=self.is_whole), games
+            self.aside = time.thread_time() - began
+            self._rate_at = time.monotonic() + self.aside / SHARE
+        data, colors = page_data(files, None, table=self._table), Colors(files.config)
+        content, drawn = shown(data, figures(data, colors) if self.is_whole else {})
+        values = template_values(files, data, colors) | {"contents": self.contents} | self.values(files)
+        sections = self.sections(self.template, **content, **values)
+        if self._rated is None:  # nothing is rated before all is read
+            sections = {name: html for name, html in sections.items() if name not in _OF_RATINGS}
+        self._page_at = time.thread_time() + _READING * (time.thread_time() - began)
+        return {"sections": sections, "figures": drawn, "clocks": _clocks(files), "share": self.share}
 
 
-routes = [Route("/run/{path:path}", _page), Route("/run-events/{path:path}", _events)]
+def _clocks(files: RunFiles) -> dict[str, dict[str, list[float]]]:
+    """By policy, at some ticks, the samples and seconds of its updates; by "" the seconds of results."""
+    found = {}
+    for policy, rows in files.updates.clocks.items():
+        ends = [*range((step := stride(len(rows), _CLOCK_POINTS)) - 1, len(rows) - 1, step), len(rows) - 1]
+        found[policy] = dict(zip(("ticks", "samples", "seconds"), rows[ends].T.tolist(), strict=True))
+    timed = [line for line in files.results if line.time_total_s is not None]
+    step = stride(len(timed), _CLOCK_POINTS)
+    if timed := [*timed[step - 1 : -1 : step], *timed[-1:]]:
+        found[""] = {"ticks": [line.ticks for line in timed], "seconds": [line.time_total_s or 0.0 for line in timed]}
+    return found
+
+
+routes = live.routes(tab, RunPage)

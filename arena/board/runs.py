@@ -5,11 +5,10 @@ from __future__ import annotations
 import csv
 import os
 import re
-import stat
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from starlette.requests import Request
@@ -29,7 +28,7 @@ from arena.report.page import shown
 from arena.report.read_run import read_run
 
 _DEEPEST, _MOST = 4, 20_000  # folders below the root, and how many are looked at
-_TAIL = 8_192  # bytes
+_TAIL = 65_536  # bytes; a result of a league of a hundred players has 10,000
 _AGAIN_S, _SHARE = 3.0, 0.01  # an open list asks again after so long, or the list takes this share of a core
 _MOST_COMPARED = 30
 _NUMBER = {name: re.compile(rf"^{name}: (\d+)$".encode(), re.MULTILINE) for name in ("ticks", "rounds")}
@@ -49,7 +48,6 @@ class _Row(msgspec.Struct):
     value: float | None = None
     measure: str = ""  # what `value` is
     began: float | None = None  # seconds since 1970
-    written: float | None = None
 
 
 class _Result(msgspec.Struct):
@@ -58,7 +56,7 @@ class _Result(msgspec.Struct):
     ticks: int
     done: bool = False
     policy_reward_mean: dict[str, float | None] = {}
-    ratings: dict[str, Any] = {}
+    ratings: dict[str, float | None] = {}
     time_total_s: float | None = None
 
 
@@ -78,22 +76,21 @@ def rows_of(board: Board) -> list[_Row]:
 
 
 def _folders(root: Path) -> Iterator[tuple[Path, str]]:
-    if kind := kind_of(root):
-        yield root, kind
-        return
     waiting, seen = [(root, 0)], 0
-    while waiting:
+    while waiting and seen < _MOST:
         here, depth = waiting.pop()
-        try:
-            inside = sorted(entry.name for entry in os.scandir(here) if entry.is_dir(follow_symlinks=False))
-        except OSError:  # it was removed, or may not be read
-            continue
-        for name in inside:
-            seen += 1
-            if kind := kind_of(here / name):
-                yield here / name, kind
-            elif depth < _DEEPEST and not name.startswith(".") and seen < _MOST:
-                waiting.append((here / name, depth + 1))
+        seen += 1
+        if kind := kind_of(here):
+            yield here, kind
+        elif depth <= _DEEPEST:
+            with suppress(OSError), os.scandir(here) as entries:  # it was removed, or may not be read
+                inside = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+                waiting += [(here / name, depth + 1) for name in sorted(inside, reverse=True) if _is_shown(name)]
+
+
+def _is_shown(name: str) -> bool:
+    """Whether folders of this name are looked at: hidden ones are not, and what is no text has no address."""
+    return not name.startswith(".") and name.encode(errors="ignore").decode() == name
 
 
 def _row(board: Board, folder: Path, kind: str) -> _Row | None:
@@ -103,7 +100,7 @@ def _row(board: Board, folder: Path, kind: str) -> _Row | None:
         _of_run(row, RunFolder(folder)) if kind == "run" else _of_experiment(row, ExperimentFolder(folder))
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError):  # the page of the folder says what is wrong
+    except (OSError, ValueError, KeyError, RecursionError, csv.Error):  # the page of the folder says what is wrong
         pass
     return row
 
@@ -113,33 +110,27 @@ def _of_run(row: _Row, folder: RunFolder) -> None:
     numbers = {name: int(found[1]) for name, pattern in _NUMBER.items() if (found := pattern.search(text))}
     if numbers.get("ticks", UNBOUNDED_TICKS) < UNBOUNDED_TICKS:
         row.planned = numbers["ticks"] * numbers.get("rounds", 1)
-    results = [_decode(line) for line in _last_lines(folder.results)]
+    results = [_decode(line) for line in _ends(folder.results)]
     row.done = max([boundary.newest_tick(folder) or 0, *(one.ticks for one in results)])
     over = bool(results and results[-1].done) or row.planned is None or row.done >= row.planned
     ended = "killed" if is_left(folder.path) else "ended early"
     row.state = "under way" if is_locked(folder.path) else "finished" if over else ended
-    for path in (folder.episodes, folder.results, folder.metrics):
-        if path.exists():
-            row.written = max(row.written or 0.0, path.stat().st_mtime)
     if results:
         first, last = results[0], results[-1]
         if last.time_total_s and first.time_total_s is not None:
             ticks, seconds = last.ticks - first.ticks, last.time_total_s - first.time_total_s
             row.rate = ticks / seconds if ticks > 0 and seconds > 0 else last.ticks / last.time_total_s
-        ratings = next((one.ratings for one in reversed(results) if one.ratings), {})  # not all results have them
-        values = {name: value for name, value in ratings.items() if isinstance(value, (int, float))}
-        row.measure = "Elo" if values else "return"
-        for name, value in (values or last.policy_reward_mean).items():
+        ratings = next((one.ratings for one in reversed(results) if one.ratings), {})
+        row.measure = "Elo" if ratings else "return"
+        for name, value in (ratings or last.policy_reward_mean).items():
             if value is not None and (row.value is None or value > row.value):
-                row.best, row.value = name, float(value)
+                row.best, row.value = name, value
 
 
 def _of_experiment(row: _Row, folder: ExperimentFolder) -> None:
     row.began = folder.config.stat().st_mtime
     going = is_locked(folder.path)
-    states = [entry for entry in os.scandir(folder.states) if entry.name.endswith(".jsonl")]
-    row.written = max((entry.stat().st_mtime for entry in states), default=row.began)
-    row.planned = len(states)
+    row.planned = sum(name.endswith(".jsonl") for name in os.listdir(folder.states))
     if folder.table.exists():
         with folder.table.open(encoding="utf-8", newline="") as file:
             row.done = sum(State(line["state"]).is_over for line in csv.DictReader(file))
@@ -149,16 +140,14 @@ def _of_experiment(row: _Row, folder: ExperimentFolder) -> None:
         row.best, row.value, row.measure = f"trial {best.trial}", best.value, "value"
 
 
-def _last_lines(path: Path) -> list[bytes]:
-    """The whole lines at the end of a journal."""
+def _ends(path: Path) -> list[bytes]:
+    """Whole lines at the end of a journal: the first, the newest with ratings, which not all have, and the last."""
     if not path.exists():
         return []
     with path.open("rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - _TAIL))
-        found = file.read(_TAIL)
-    lines = found[: found.rfind(b"\n") + 1].splitlines()
-    return lines[1:] if size > _TAIL and len(lines) > 1 else lines if size <= _TAIL else []
+        before = file.seek(max(0, path.stat().st_size - _TAIL))
+        lines = [line for line in file if line.endswith(b"\n")][before > 0 :]
+    return [*lines[:1], *[line for line in lines if b'"ratings"' in line][-1:], *lines[-1:]]
 
 
 def _page(request: Request) -> Response:
@@ -171,25 +160,19 @@ def _list(request: Request) -> Response:
     rows = rows_of(board_of(request))
     again = max(_AGAIN_S, (time.thread_time() - began) / _SHARE)
     found = msgspec.json.encode({"rows": rows, "now": time.time(), "again": again})
-    return Response(found, media_type="application/json", headers={"Cache-Control": "no-store"})
+    return Response(found, media_type="application/json")
 
 
 def _sizes(request: Request) -> Response:
     """The bytes of folders, by path; those of one that has vanished are 0."""
     board, found = board_of(request), {}
     for path in request.query_params.getlist("run")[:_MOST]:
-        total, waiting = 0, [board.folder(path)]
-        while waiting:
-            try:
-                for entry in os.scandir(waiting.pop()):
-                    about = entry.stat(follow_symlinks=False)
-                    total += about.st_size if stat.S_ISREG(about.st_mode) else 0
-                    if stat.S_ISDIR(about.st_mode):
-                        waiting.append(Path(entry.path))
-            except OSError:
-                continue
-        found[path] = total
-    return JSONResponse(found, headers={"Cache-Control": "no-store"})
+        found[path] = 0
+        for home, _, names in os.walk(board.folder(path)):
+            for name in names:
+                with suppress(OSError):
+                    found[path] += os.lstat(os.path.join(home, name)).st_size
+    return JSONResponse(found)
 
 
 def _compare(request: Request) -> Response:

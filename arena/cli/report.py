@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from urllib.parse import quote
 
-from arena.board.server import PORT, serve
 from arena.cli.arguments import non_negative_int, port
+from arena.cli.board import PORT, serve
 from arena.errors import ConfigError, shown
 from arena.experiment.folder import is_experiment
 from arena.records.folder import RunFolder
@@ -91,6 +91,6 @@ def run(arguments: argparse.Namespace) -> int:
                 "a page that is served is not written; leave one of the two out", path="--output, --serve"
             )
         run = RunFolder.existing(path).path.resolve()
-        return serve(run.parent, port=arguments.serve, say=say, page=f"/run/{quote(run.name)}", option="--serve")
+        return serve(run.parent, port=arguments.serve, page=f"/run/{quote(run.name)}", option="--serve")
     say(f"{shown(page)}: {page.stat().st_size / 1e6:.1f} MB")
     return 0

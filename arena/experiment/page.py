@@ -102,15 +102,15 @@ def write_page(path: Path | str, output: Path | str | None = None) -> Path:
 
 def page(folder: ExperimentFolder) -> str:
     """The HTML of an experiment."""
-    data, figures, context = parts(folder, FollowedExperiment(folder, folder.read_config()))
+    followed = FollowedExperiment(folder, folder.read_config())
+    data, figures, context = parts(folder, followed, followed.look())
     return rendered("experiment.html", data, figures, **context)
 
 
 def parts(
-    folder: ExperimentFolder, followed: FollowedExperiment
+    folder: ExperimentFolder, followed: FollowedExperiment, rows: Sequence[TrialRow]
 ) -> tuple[ExperimentPage, dict[str, Figure], dict[str, Any]]:
-    """The numbers of the page as they are now, its figures, and what else `experiment.html` needs."""
-    rows = followed.look()
+    """The numbers of the page from the newest rows, its figures, and what else `experiment.html` needs."""
     data, names = page_data(folder, followed.config, rows), labels_of(rows)
     context = {
         "contents": CONTENTS,

@@ -196,7 +196,7 @@ class Scheduler:
                 if task.number in self._running and task.deadline is None:
                     task.held, task.pruned, task.deadline = True, pruned, now + SAVING_SECONDS
                     found.append(StopTrial(task.number))
-                elif task.number in self._waiting or (task.held and task.number not in self._running and pruned):
+                elif task.number in self._waiting or (task.held and task.number not in self._running):
                     self._waiting = [number for number in self._waiting if number != task.number]
                     task.held, state = not pruned, State.PRUNED if pruned else State.PAUSED
                     found.append(Note(task.number, state, task.attempt, why=pruned or _STOPPED))

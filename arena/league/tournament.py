@@ -53,15 +53,6 @@ class Batch(NamedTuple):
     episodes: int  # how many each lane plays
 
 
-class OpenPair(NamedTuple):
-    """Two neighbors whose order, or equality, is not certain enough."""
-
-    upper: str
-    lower: str
-    probability: float  # that the verdict on them is wrong
-    games_left: int  # about how many more of their games settle it; 0: it is settled when the other pairs are
-
-
 class Table(NamedTuple):
     """The state of a tournament."""
 
@@ -71,7 +62,6 @@ class Table(NamedTuple):
     prior: bool  # whether the strengths have a weak prior: see `Ratings`
     contradictions: Sequence[Contradiction] = ()  # pairs whose own games contradict the order, the highest first
     unmet: Sequence[tuple[str, str]] = ()  # the pairs that have not met in a game that counts
-    games_left: Sequence[int] = ()  # for each of the doubts, after how many more games of the two it is small enough
 
     @property
     def rows(self) -> list[Row]:
@@ -87,12 +77,6 @@ class Table(NamedTuple):
     def open(self) -> list[OrderUncertainty]:
         """The neighbors whose doubts keep the order from being decided, the best ones first; none if none does."""
         return open_doubts(self.doubts, self.error)
-
-    @property
-    def undecided(self) -> list[OpenPair]:
-        """The same neighbors, with the games that they still need."""
-        left = dict(zip(self.doubts, self.games_left, strict=True))
-        return [OpenPair(doubt.upper, doubt.lower, doubt.probability, left[doubt]) for doubt in self.open]
 
     @property
     def equal(self) -> list[OrderUncertainty]:
@@ -125,14 +109,14 @@ def table(results: Results, players: Sequence[str], rule: Rule, *, sides: Sides 
     if sides is None:
         standings = Standings(results, players, elo=rule.elo)
         contradictions, missing = standings.contradictions(), unmet(results, players)
-        left = standings.games_left(rule.error / max(1, len(players) - 1))
-        return Table(found, standings.doubts, rule.error, ratings.prior, contradictions, missing, left)
+        doubts = standings.doubts_within(rule.error / max(1, len(players) - 1))
+        return Table(found, doubts, rule.error, ratings.prior, contradictions, missing)
     within = [Standings(results, side, elo=rule.elo) for side in sides if len(side) > 1]
     met = {*results.pairs()}
     missing = [pair for pair in every_meeting(sides) if not any({*a, *b} == {*pair} for a, b in met)]
-    neighbors = [doubt for standings in within for doubt in standings.doubts]
-    left = [games for standings in within for games in standings.games_left(rule.error / max(1, len(neighbors)))]
-    return Table(found, neighbors, rule.error, ratings.prior, (), missing, left)
+    share = rule.error / max(1, sum(len(standings.doubts) for standings in within))
+    neighbors = [doubt for standings in within for doubt in standings.doubts_within(share)]
+    return Table(found, neighbors, rule.error, ratings.prior, (), missing)
 
 
 def widened(settings: Sequence[MatchConfig], players: int, rule: Rule) -> tuple[MatchConfig, ...]:

@@ -11,7 +11,6 @@ import math
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import islice
 from typing import Any, NamedTuple
 
 import msgspec
@@ -27,7 +26,6 @@ Floats = NDArray[np.floating[Any]]
 Bools = NDArray[np.bool_]
 
 MOST_PARTS, _FEWEST_PARTS = 120, 8
-_AT_ONCE = 2_000  # episodes
 _MOST_CELLS = 1_000_000
 _OF_A_MATCH = 8  # numbers of a match in a part, on average
 _QUARTILES = 0.25, 0.75
@@ -125,11 +123,6 @@ class EpisodeRows:
         for column, of_players in zip(self._players, joined, strict=True):
             column.extend(of_players)
 
-    def expect(self, times: float) -> None:
-        """Makes room for so many times the episodes that are there, which saves copies."""
-        for column in (*self._rows, *self._players):
-            column.expected = int(times * column.size)
-
     def table(self) -> EpisodeTable:
         """The table of all episodes so far; ConfigError: one is there twice."""
         if self._places is not None:
@@ -146,23 +139,15 @@ class EpisodeRows:
         return EpisodeTable(tuple(self._envs), tuple(self._policies), *columns)
 
 
-def tabulate(episodes: Iterable[EpisodeRecord]) -> EpisodeTable:
-    """The table of episodes, which are read once."""
-    rows, left = EpisodeRows(), iter(episodes)
-    while some := [*islice(left, _AT_ONCE)]:
-        rows.take(some)
-    return rows.table()
-
-
 class _Column:
     """An array that grows at its end; what was read of it before stays as it was.
 
-    Whole numbers take 2 bytes each, and more when one needs more. `expected`: how many items there will be.
+    Whole numbers take 2 bytes each, and more when one needs more.
     """
 
     def __init__(self, kind: Any = np.int16, *width: int) -> None:
         self._values: NDArray[Any] = np.empty((1024, *width), kind)
-        self.size = self.expected = 0
+        self.size = 0
 
     def extend(self, values: NDArray[Any]) -> None:
         """Appends items, whole numbers not below 0."""
@@ -170,8 +155,8 @@ class _Column:
         if kind.kind == "i" and values.max(initial=0) > np.iinfo(kind).max:
             kind = np.promote_types(kind, np.min_scalar_type(-int(values.max())))
         if end > len(self._values) or kind != self._values.dtype:
-            grown = np.empty((max(end + end // 8, self.expected), *self._values.shape[1:]), kind)
-            grown[: self.size] = self._values[: self.size]
+            grown = np.empty((end + end // 8, *self._values.shape[1:]), kind)
+            grown[: self.size] = self.values  # the rest takes memory when it is written
             self._values = grown
         self._values[self.size : end] = values
         self.size = end
@@ -202,31 +187,27 @@ class UpdateRows:
     def __init__(self) -> None:
         self.newest: dict[str, UpdateRecord] = {}
         self.counts: Counter[str] = Counter()
-        self._clocks: dict[str, _Column] = {}
-        self._values: dict[str, dict[str, _Column]] = {}
+        self._clocks: dict[str, array[float]] = {}
+        self._values: dict[str, dict[str, array[float]]] = {}
 
     def take(self, updates: Iterable[UpdateRecord]) -> None:
         """Takes further updates."""
-        clocks, values = dict[str, list[Any]](), dict[tuple[str, str], list[Any]]()
         for update in updates:
             self.newest[update.policy] = update
             self.counts[update.policy] += 1
-            clocks.setdefault(update.policy, []).append((update.ticks, update.samples, update.seconds))
+            clock = self._clocks.setdefault(update.policy, array("d"))
+            clock.extend((update.ticks, update.samples, update.seconds))
             for name, value in update.values.items():
-                values.setdefault((name, update.policy), []).append((update.ticks, value))
-        for policy, clock in clocks.items():
-            self._clocks.setdefault(policy, _Column(np.float64, 3)).extend(np.array(clock, np.float64))
-        for (name, policy), points in values.items():
-            by_policy = self._values.setdefault(name, {})
-            by_policy.setdefault(policy, _Column(np.float64, 2)).extend(np.array(points, np.float64))
+                points = self._values.setdefault(name, {}).setdefault(update.policy, array("d"))
+                points.extend((update.ticks, value))
 
     @property
     def clocks(self) -> dict[str, Floats]:
-        return {policy: column.values for policy, column in self._clocks.items()}
+        return {policy: np.array(one).reshape(-1, 3) for policy, one in self._clocks.items()}
 
     @property
     def values(self) -> dict[str, dict[str, Floats]]:
-        return {name: {policy: one.values for policy, one in by.items()} for name, by in self._values.items()}
+        return {name: {one: np.array(by[one]).reshape(-1, 2) for one in by} for name, by in self._values.items()}
 
 
 class Curve(msgspec.Struct, frozen=True):

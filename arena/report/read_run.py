@@ -178,9 +178,7 @@ class RunReader:
                 self._rows.take(some)
                 self._games.read_also(some)
             table = self._rows.table()
-        if (share := 1.0 if stop == size else self._tails[folder.episodes].position / size) < 1 and not self.share:
-            self._rows.expect(1.05 / share)
-        self.share = share
+        self.share = 1.0 if stop == size else self._tails[folder.episodes].position / size
         self._updates.take(fresh(folder.metrics, lambda journal: journal.made(update_of)))
         found = RunFiles(
             folder=folder,

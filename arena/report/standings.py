@@ -20,7 +20,7 @@ from arena.league.ratings.ratings import Interval, Ratings, fit
 from arena.league.ratings.standings import CutGamesBias, Narrow, curtailed, narrow_leader, populations_of, tables
 from arena.league.read_results import ResultSet
 from arena.league.timeline import PolicyReset, Timeline
-from arena.league.tournament import OpenPair, Rule, table
+from arena.league.tournament import Rule, table
 from arena.report.colors import Colors
 from arena.roles.status import planned_ticks
 
@@ -77,7 +77,7 @@ class Order(msgspec.Struct, frozen=True):
     contradicting: int
     unmet: list[tuple[str, str]]  # the first few of the `not_met` pairs that have not met in a game that counts
     not_met: int
-    undecided: list[OpenPair]  # the neighbors that keep the order from being decided
+    undecided: list[OrderUncertainty]  # the neighbors that keep the order from being decided
 
 
 class StrengthCurve(msgspec.Struct, frozen=True):
@@ -165,7 +165,7 @@ def standings(
             contradicting=len(decided.contradictions),
             unmet=[*decided.unmet[:_MOST_PAIRS]],
             not_met=len(decided.unmet),
-            undecided=decided.undecided,
+            undecided=decided.open,
         )
     terms = rule or DecidedConfig()
     return Standings(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from arena.board.app import application
 from arena.board.board import board_at
-from arena.board.server import HOST, server_of
+from arena.cli.board import HOST, server_of
 
 
 class Served:

@@ -51,7 +51,8 @@ class Sheet:
     requests: list[str] = field(default_factory=list)
 
     def scroll(self) -> None:
-        """Scrolls to every part once, so that all charts are drawn."""
+        """Scrolls to every part once, so that all charts are drawn; of a live page, when it has been read."""
+        self.wait_until("document.getElementById('reading')?.hidden ?? true")
         for place in self.page.locator("main > section, .chart").all():
             place.scroll_into_view_if_needed()
         charts = "[...document.querySelectorAll('.chart')]"

@@ -80,11 +80,12 @@ def test_so_many_more_games_as_said_settle_a_pair(share: float) -> None:
             results.add_score((name,), ("c",), Score(wins=200, losses=20))
         return table(results, ["a", "b", "c"], RULE._replace(elo=20))
 
-    (needed, settled), (pair,) = after(100).games_left, after(100).undecided
-    assert (pair.upper, pair.lower, pair.games_left) == ("a", "b", needed) and settled == 0
-    assert after(100 + needed // 2).games_left[0] == pytest.approx(needed / 2, rel=0.6)
-    assert after(100 + needed).games_left[0] <= needed / 5
-    assert after(100 + 2 * needed).undecided == []
+    (first, second), (pair,) = after(100).doubts, after(100).open
+    assert pair == first and (pair.upper, pair.lower) == ("a", "b") and second.games_left == 0
+    needed = pair.games_left
+    assert after(100 + needed // 2).doubts[0].games_left == pytest.approx(needed / 2, rel=0.6)
+    assert after(100 + needed).doubts[0].games_left <= needed / 5
+    assert after(100 + 2 * needed).open == []
 
 
 @pytest.mark.parametrize(

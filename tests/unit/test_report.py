@@ -247,7 +247,7 @@ def test_page_shows_whether_a_tournaments_order_is_decided(own: RunFolder, text:
     shown = re.sub("<[^>]+>", "", page(read_run(own.path)))
     words = "The order of all players is not decided, at an error of 0.10; differences below 20"
     assert words in shown.replace(THIN, "")
-    found = table(read(own).results, ["p0", "p1", "p2"], Rule(0, error=0.1, elo=20)).undecided
+    found = table(read(own).results, ["p0", "p1", "p2"], Rule(0, error=0.1, elo=20)).open
     assert order["undecided"] == found and found[0].games_left > 0
 
 

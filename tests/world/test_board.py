@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,13 +15,16 @@ import httpx
 import pytest
 
 from arena.board.board import board_at
-from arena.board.live import difference
+from arena.board.live import SHARE, Page, State, _Followed, difference
 from arena.board.runs import rows_of
 from arena.cli.main import main
+from arena.errors import ConfigError
+from arena.experiment.folder import ExperimentFolder
 from arena.records.lock import RunLock
 from arena.report.read_run import RunReader, read_run
 from arena.report.sections import page_data
 from boards import Served, board
+from experiment_folders import RUN, write_experiment
 from league_folders import League, write_league
 from run_cli import ARENA, start
 
@@ -90,7 +95,7 @@ def test_every_answer_forbids_foreign_and_inline_programs(client: httpx.Client, 
         assert " style=" not in answer.text or "javascript" in answer.headers["content-type"]
 
 
-@pytest.mark.parametrize("path", ["%2e%2e%2f", "%2e%2e%2f%2e%2e", "/etc", "one%2f..%2f..", "one%00", "link"])
+@pytest.mark.parametrize("path", ["%2e%2e%2f", "%2e%2e%2f%2e%2e", "/etc", "one%2f..%2f..", "one%00", "link", 300 * "x"])
 def test_only_folders_below_the_root_are_shown(client: httpx.Client, runs: Path, path: str) -> None:
     if path == "link" and not (runs / "link").exists():
         (runs / "link").symlink_to(Path(__file__).parent)
@@ -128,9 +133,37 @@ def test_the_list_keeps_the_ratings_of_a_league_between_rounds(tmp_path: Path) -
 
 
 def test_the_list_finds_runs_and_experiments_in_folders(runs: Path, tmp_path: Path) -> None:
-    assert [row.name for row in rows_of(board_at(runs))] == ["one", "deep/two"]
+    assert [row.name for row in rows_of(board_at(runs))] == ["deep/two", "one"]
     assert [row.name for row in rows_of(board_at(runs / "one"))] == ["one"]
     assert rows_of(board_at(tmp_path)) == []
+
+
+def test_the_list_leaves_out_names_that_are_no_text(runs: Path, tmp_path: Path) -> None:
+    os.mkdir(os.fsencode(tmp_path) + b"/\xff")
+    for home in (tmp_path, Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff"))):
+        shutil.copytree(runs / "one", home / "one")
+    with board(tmp_path) as served, httpx.Client(base_url=served.home, follow_redirects=True) as client:
+        client.get(served.address())
+        assert [row["path"] for row in client.get("/runs/list").json()["rows"]] == ["one"]
+
+
+def test_the_list_reads_long_results(tmp_path: Path) -> None:
+    folder = write_league(tmp_path / "one", LEAGUE)
+    ratings = {f"p0@{tick}": 1000.0 - tick for tick in range(800)}
+    line = {"ticks": 1500, "time_total_s": 10.0, "policy_reward_mean": {}, "ratings": ratings}
+    later = line | {"ticks": 1600, "time_total_s": 20.0}
+    folder.results.write_text("".join(json.dumps(one) + "\n" for one in (line, later)) + '{"ticks"')
+    [row] = rows_of(board_at(tmp_path))
+    assert (row.rate, row.best, row.value) == (10.0, "p0@0", 1000.0)
+
+
+def test_an_experiment_with_a_damaged_table_does_not_stop_the_list(tmp_path: Path) -> None:
+    write_league(tmp_path / "one", LEAGUE)
+    home = write_experiment(tmp_path / "two", {"name": "two", "run": RUN, "repeat": 2}, lambda *_: 0.0, results=1)
+    table = ExperimentFolder(home).table
+    assert [row.state for row in rows_of(board_at(tmp_path))] == ["finished", "ended early"]
+    table.write_text("x" * 200_000)
+    assert [row.state for row in rows_of(board_at(tmp_path))] == ["finished", "damaged"]
 
 
 def test_a_run_is_read_on_as_if_it_were_read_whole(tmp_path: Path) -> None:
@@ -182,7 +215,7 @@ def test_a_difference_leads_from_old_to_new(old: Any, new: Any) -> None:
 
 
 def patched(old: Any, change: Any) -> Any:
-    """What `run.js` does."""
+    """What `live.js` does."""
     if "=" in change:
         return change["="]
     if "~" in change:
@@ -207,6 +240,31 @@ def test_only_new_points_travel(client: httpx.Client, runs: Path) -> None:
     figure = change["&"]["figures"]["&"]["logged-0"]["&"]["data"]["#"]
     assert [trace["&"]["x"]["~"][2] for trace in figure.values()] == [[1999.0]]
     assert len(json.dumps(change["&"]["figures"])) < 0.1 * len(json.dumps(first["all"]["figures"]))
+
+
+class CostlyPage(Page):
+    """Takes processor time; its files are damaged from the third look on."""
+
+    looks, seconds = 0, 0.03
+
+    def look(self) -> State:
+        CostlyPage.looks += 1
+        end = time.thread_time() + self.seconds
+        while time.thread_time() < end:
+            pass
+        if CostlyPage.looks > 2:
+            raise ConfigError("is damaged")
+        return {"figures": {}}
+
+
+def test_looks_take_a_small_share_of_a_core_also_at_damaged_files(tmp_path: Path) -> None:
+    followed = _Followed(board_at(tmp_path), CostlyPage, tmp_path)
+    rests = []
+    for _ in range(4):
+        followed._look()
+        rests.append(followed._rest)
+    assert rests[0] == 1.0, "the first page of a process takes longer than others"
+    assert all(rest >= CostlyPage.seconds / SHARE for rest in rests[1:]) and followed._made["error"] == "is damaged"
 
 
 def test_a_folder_that_vanishes_or_is_damaged_is_told(client: httpx.Client, runs: Path) -> None:

@@ -131,6 +131,13 @@ def test_a_run_shows_new_points_without_a_reload(browser: Browser, tmp_path: Pat
         finish(process)
 
 
+def test_a_page_whose_folder_has_gone_says_why_it_is_not_live(browser: Browser, served: Served) -> None:
+    with opened(browser, served.address()) as sheet:
+        sheet.page.route("**/run-events/run-0", lambda route: route.continue_(url=f"{served.home}/run-events/gone"))
+        sheet.page.get_by_role("link", name="run-0").click()
+        expect(sheet.page.locator("#live")).to_have_text("There is no folder gone here. It may have been removed.")
+
+
 def test_charts_are_drawn_over_samples_and_wall_time(browser: Browser, served: Served) -> None:
     chart = "document.querySelector('[data-chart=logged-0]')"
     with opened(browser, served.address("/run/run-1")) as sheet:

@@ -70,7 +70,7 @@ def test_page_shows_what_the_tournament_has_found(
         order = sheet.page.locator("#standings .standings tbody th").all_text_contents()
         assert order == [row.player for row in found.rows]
         undecided = sheet.page.locator("table.open tbody tr")
-        needed = [(f"{pair.upper} and {pair.lower}", str(pair.games_left)) for pair in found.undecided]
+        needed = [(f"{pair.upper} and {pair.lower}", str(pair.games_left)) for pair in found.open]
         assert (
             needed
             and [

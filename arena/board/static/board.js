@@ -42,7 +42,10 @@ export function listen(address, live, take) {
       stream = new EventSource(address);
       stream.onopen = () => (live.textContent = "live");
       stream.onmessage = (event) => take(JSON.parse(event.data));
-      stream.onerror = () => (live.textContent = "not connected: the server has ended, or is busy");
+      stream.onerror = async () => {
+        live.textContent = "not connected: the server has ended, or is busy";
+        if (stream?.readyState === EventSource.CLOSED) live.textContent = await (await fetch(address)).text(); // refused
+      };
     }
   }
   document.addEventListener("visibilitychange", follow);

@@ -58,7 +58,7 @@ function line(row) {
   const share = row.planned ? Math.min(1, row.done / row.planned) : null;
   const progress = made.appendChild(make("td", "", { class: "n progress" }));
   if (share !== null) progress.append(make("progress", "", { max: 1, value: share, "aria-label": "progress" }));
-  progress.append(row.done === null ? "" : share === null ? plain.format(row.done) : ` ${Math.floor(100 * share)} %`);
+  progress.append(row.done === null ? "" : share === null ? `${plain.format(row.done)} ticks` : ` ${Math.floor(100 * share)} %`);
   made.append(make("td", row.rate === null ? "" : plain.format(row.rate), { class: "n" }));
   made.append(make("td", row.best));
   const value = row.value === null ? "" : `${row.measure === "Elo" ? Math.round(row.value) : row.value.toPrecision(3)} `;

@@ -165,10 +165,7 @@ class TournamentRun(RunCommand):
                     "alike": alike(run),
                     "contradictions": [pair._asdict() for pair in found.contradictions],
                     "unmet": found.unmet,
-                    "neighbors": [
-                        {**doubt._asdict(), "open": doubt in found.open, "games_left": games}
-                        for doubt, games in zip(found.doubts, found.games_left, strict=True)
-                    ],
+                    "neighbors": [{**doubt._asdict(), "open": doubt in found.open} for doubt in found.doubts],
                     "run_dir": str(run.path),
                 },
                 indent=2,
@@ -314,7 +311,7 @@ def verdict_lines(found: Table, rule: Rule, played: int) -> list[str]:
     if found.contradictions:
         return [f"the order is not decided after {games}: those of {_contradicting(found)} contradict it", *equal]
     pairs = []
-    for pair in found.undecided:
+    for pair in found.open:
         more = f", about {pluralize(pair.games_left, 'more game')}" if pair.games_left else ""
         pairs.append(f"{pair.upper} and {pair.lower} ({percent(pair.probability, 1)}{more})")
     together = ", together more than the error" if len(pairs) > 1 else ""

@@ -72,6 +72,7 @@ class OrderUncertainty(NamedTuple):
     lower: str
     probability: float  # that they are in the wrong order, or if `equal`, that they are not equal
     equal: bool  # whether their equality is more certain than their order
+    games_left: int = 0  # about how many more of their games settle it, where `Standings.doubts_within` says so
 
 
 class Standings:
@@ -120,18 +121,18 @@ class Standings:
         numbers = _doubts(self._ratios, equal_ratios).tolist(), (equal_ratios > self._ratios).tolist()
         return [OrderUncertainty(*found) for found in zip(self.order, self.order[1:], *numbers, strict=False)]
 
-    def games_left(self, error: float) -> list[int]:
-        """How many more games of each two neighbors settle them, the best ones first; 0: they are settled.
+    def doubts_within(self, error: float) -> list[OrderUncertainty]:
+        """The doubts, with the games after which each is at most `error`; 0: it is so already.
 
-        They are settled when the doubt about them is at most `error`. Their games are expected to go as those so far;
-        players that look equal count as `elo` apart.
+        Their games are expected to go as those so far; players that look equal count as `elo` apart.
         """
         differences = -np.diff(self._strengths)
         information = davidson.information(differences, self._fitted.nu)
         of_order = 2 * self._elo * np.maximum(differences, self._elo) * information
         growth = np.maximum(np.vstack([of_order, self._growth]), _LEAST)  # of the ratios per game, [4, P - 1]
         missing = math.log((1 - error) / error) - np.vstack([self._ratios, self._equal_ratios])
-        return [math.ceil(games) for games in np.maximum(missing / growth, 0.0).min(axis=0).tolist()]
+        games = np.ceil(np.maximum(missing / growth, 0.0).min(axis=0)).astype(int).tolist()
+        return [doubt._replace(games_left=left) for doubt, left in zip(self.doubts, games, strict=True)]
 
     def contradictions(self) -> list[Contradiction]:
         """The pairs of players whose own games contradict the order."""

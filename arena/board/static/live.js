@@ -1,4 +1,4 @@
-// The page of a run: takes changes from the server, and draws charts over ticks, samples or wall time.
+// A page that follows a folder: takes changes from the server, and draws charts over ticks, samples or wall time.
 import { listen, parsed, replace } from "./board.js";
 
 const { arenaCharts: charts } = window;
@@ -23,9 +23,9 @@ function patched(old, change) {
 
 // Charts over ticks.
 
-const OVER_TIME = /^(learning|rewards|logged|evaluation|strengths)-|^lengths-\d+-time$/;
+const OVER_TIME = /^learning$|^(learning|rewards|logged|evaluation|strengths)-|^lengths-\d+-time$/;
 const setting = () => ({
-  clock: tools.clock.value,
+  clock: tools.clock?.value ?? "ticks", // of a run alone
   smoothing: Number(tools.smoothing.value),
   logx: tools.logx.checked,
   logy: tools.logy.checked,
@@ -65,7 +65,7 @@ function smooth(values, weight) {
 }
 
 charts.view = (name, figure) => {
-  if (!OVER_TIME.test(name)) return figure;
+  if (!OVER_TIME.test(name) || !tools.smoothing) return figure;
   const { clock, smoothing, logx, logy } = setting();
   let data = figure.data;
   let unit = [1, clock];
@@ -102,11 +102,14 @@ function take({ all, change }) {
     const html = state.sections?.[section.id] ?? "";
     if (html !== (before.sections?.[section.id] ?? "")) replace(section, parsed(html));
   }
-  const clocks = JSON.stringify(state.clocks) !== JSON.stringify(before.clocks) && tools.clock.value !== "ticks";
+  for (const link of document.querySelectorAll("nav li a")) {
+    link.parentElement.hidden = !(link.hash.slice(1) in (state.sections ?? {}));
+  }
+  const clocks = JSON.stringify(state.clocks) !== JSON.stringify(before.clocks) && (tools.clock?.value ?? "ticks") !== "ticks";
   for (const [name, figure] of Object.entries(state.figures ?? {})) {
     if (figure !== before.figures?.[name] || clocks) charts.redraw(name);
   }
-  const share = state.share ?? 0;
+  const share = state.share ?? 1;
   const bar = document.getElementById("reading");
   bar.hidden = share === 1 || Boolean(state.error);
   bar.querySelector("progress").value = share;

@@ -138,8 +138,13 @@ function begin() {
   const svg = document.querySelector("svg.parallel");
   if (svg) draw(svg);
 }
-begin();
 addEventListener("resize", begin);
 document.addEventListener("renewed", (event) => {
   if (event.detail.id === "parallel" || event.detail.id === "trials") begin();
+});
+
+// A trial that is pruned does not go on.
+document.addEventListener("submit", (event) => {
+  const { value, ariaLabel } = event.submitter ?? {};
+  if (value === "prune" && !confirm(`${ariaLabel} for good?`)) event.preventDefault();
 });
