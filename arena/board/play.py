@@ -3,7 +3,7 @@
 GET  /play/RUN             who is to play; `/play/?config=FILE` of a configuration in the folder of the start
 POST /play-begin/RUN       makes the table, and shows it
 GET  /play-game/NUMBER     the table
-POST /play-join/NUMBER     takes a seat: a stream of messages as in `arena.board.pipes`, which gives the page its token
+POST /play-join/NUMBER     takes a seat: a stream of messages as in `arena.board.games`, which gives the page its token
 POST /play-answer/NUMBER   the choices of a turn
 
 The match is played in a process of its own (`arena.cli.board_games.played`), from the moment at which all seats of
@@ -14,20 +14,21 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import secrets
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
+import msgspec
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from arena.board.board import Tab, board_of, folder_of, is_run, posted
-from arena.board.games import KIND, Games
-from arena.board.pipes import fields_of, message
+from arena.board.games import KIND, Games, message
 from arena.board.trust import trust, trusted
 from arena.config import load_config
 from arena.config.schema import Config
@@ -48,30 +49,30 @@ class Table:
     """A match, and the pages that sit at it.
 
     Attributes:
-        begin: what the process gets as its first line.
+        number: names it, and its process.
+        arguments: of `arena play`.
+        people: the seats of people.
         back: the address at which another match can be made.
         folder: of the run; None: of a configuration.
         pages: by seat the messages for the page that has it; None ends its stream.
         tokens: the seat of each page.
-        game: the number of the process, once it has begun.
+        game: plays the match, once it has begun.
     """
 
     number: str
-    begin: Mapping[str, Any]
+    arguments: list[str]
     people: list[int]
     back: str
     folder: Path | None
     pages: dict[int, asyncio.Queue[bytes | None]] = field(default_factory=dict)
     tokens: dict[str, int] = field(default_factory=dict)
-    game: str | None = None
-    over: bool = False
+    game: asyncio.Task[None] | None = None
 
-    def tell(self, fields: Mapping[str, Any], *, end: bool = False) -> None:
-        """Sends all pages a message, perhaps as the last one."""
-        for page in self.pages.values():
-            page.put_nowait(message(fields))
-            if end:
-                page.put_nowait(None)
+    def tell(self, said: bytes | None, seat: int | None = None) -> None:
+        """Sends the page of a seat, or all pages, a message; None is the last one."""
+        for place, page in self.pages.items():
+            if seat in (None, place):
+                page.put_nowait(said)
 
     def free(self) -> list[int]:
         """The seats of people that no page has."""
@@ -80,27 +81,23 @@ class Table:
     async def play(self, games: Games) -> None:
         """Plays the match: what the process says goes to the page of a seat, or to all."""
         try:
-            self.game = await games.start(_PROGRAM)
-        except HTTPException as error:
-            self.over = True
-            self.tell({"kind": "error", "text": error.detail}, end=True)
-            return
-        process = games.get(self.game)
-        process.say(self.begin)
-        async for one in process.messages():
-            seat = fields_of(one).get("seat")
-            for page in [page for place, page in self.pages.items() if seat in (None, place)]:
-                page.put_nowait(one)
-        games.close(self.game)
-        self.over = True
-        for page in self.pages.values():
-            page.put_nowait(None)
+            async with aclosing(games.play(self.number, _PROGRAM, *self.arguments)) as messages:
+                async for one in messages:
+                    self.tell(one, msgspec.json.decode(one, type=_Addressed).seat)
+        finally:
+            self.tell(None)
+
+
+class _Addressed(msgspec.Struct):
+    """A message of a game."""
+
+    seat: int | None = None  # whose page gets it; None: all
 
 
 def _tables(request: Request) -> dict[str, Table]:
     state = request.app.state
     if not hasattr(state, "tables"):
-        state.tables, state.table_tasks = {}, set()
+        state.tables = {}
     found: dict[str, Table] = state.tables
     return found
 
@@ -119,13 +116,16 @@ def _configs() -> dict[str, Path]:
 
 
 def _target(request: Request) -> tuple[Path, Path, str]:
-    """The folder whose code is run; the run or configuration; its name."""
+    """What is asked for whether its code may be run; the run or configuration; its name.
+
+    A configuration stands for itself: its folder often has runs of others below it.
+    """
     if (name := request.query_params.get("config")) is None:
         folder = folder_of(request)
         return folder, folder, board_of(request).name(folder)
     if (path := _configs().get(name)) is None:
         raise HTTPException(404, f"There is no configuration {name!r:.200} where the board was started.")
-    return path.parent, path, name
+    return path, path, name
 
 
 def _page(request: Request) -> Response:
@@ -162,7 +162,7 @@ def _ticks(folder: RunFolder, config: Config) -> list[int]:
 
 
 async def _trust(request: Request) -> Response:
-    """Trusts the folder of a configuration; that of a run has `arena.board.trust`."""
+    """Trusts a configuration; the folder of a run has `arena.board.trust`."""
     home, _, _ = _target(request)
     trust(home)
     return RedirectResponse(f"/play/{request.path_params['path']}?{request.url.query}", 303)
@@ -173,28 +173,27 @@ async def _begin(request: Request) -> Response:
     if not trusted(home):
         raise HTTPException(403, "This plays the folder's own games: the page asks first whether its code may be run.")
     form = await posted(request)
-    seats = {int(key[5:]): value for key, value in form.items() if key.startswith("seat-") and key[5:].isdigit()}
+    seats = {int(key[5:]): form[key] for key in form if re.fullmatch(r"seat-\d{1,4}", key, re.ASCII)}
     people = sorted(seat for seat, who in seats.items() if who == _PERSON)
     if not people:
         raise HTTPException(422, "No seat is for a person: give yourself one.")
-    against = {
-        str(seat): f"{who}@{form[f'tick-{seat}']}" if form.get(f"tick-{seat}") else who
-        for seat, who in seats.items()
-        if who != _PERSON
-    }
-    begin = {
-        "target": str(target),
-        "match": int(form.get("match", "0")) if form.get("match", "0").isdigit() else 0,
-        "people": people,
-        "against": against,
-        **{key: form.get(key, "") for key in ("advice", "seed")},
-        **{key: key in form for key in ("sample", "rated")},
-    }
+    if any(":" in who for who in seats.values()):
+        raise HTTPException(422, "Opponents are policies, random or best: a page names no code.")
+    versions = {seat: f"@{form[f'tick-{seat}']}" if form.get(f"tick-{seat}") else "" for seat in seats}
+    arguments = [
+        str(target),
+        f"--match={form.get('match') or 0}",
+        *(f"--seat={seat}" for seat in people),
+        *(f"--against={seat}={who}{versions[seat]}" for seat, who in seats.items() if who != _PERSON),
+        *([f"--advice={form['advice']}"] if form.get("advice") else []),
+        f"--seed={form.get('seed') or secrets.randbelow(2**31)}",
+        *(f"--{key}" for key in ("sample", "rated") if key in form),
+    ]
     tables, number = _tables(request), secrets.token_urlsafe(9)
     for unused in [key for key, table in tables.items() if not table.pages][: max(0, len(tables) - _MOST_TABLES + 1)]:
         del tables[unused]
     back = f"/play/{request.path_params['path']}" + (f"?{request.url.query}" if request.url.query else "")
-    tables[number] = Table(number, begin, people, back, target if target.is_dir() else None)
+    tables[number] = Table(number, arguments, people, back, target if target.is_dir() else None)
     return RedirectResponse(f"/play-game/{number}?seat={people[0]}", 303)
 
 
@@ -207,61 +206,58 @@ def _game_page(request: Request) -> Response:
 
 async def _join(request: Request) -> Response:
     table, wanted = _table(request), (await posted(request)).get("seat", "")
-    if table.over or (table.game is not None and not table.free()):
-        raise HTTPException(409, "This game has begun, and all of its seats are taken.")
     if not (free := table.free()):
         raise HTTPException(409, "All seats of this game are taken.")
+    if table.game is not None:
+        raise HTTPException(409, "A player of this game has closed the page: it is over.")
     if wanted and wanted not in map(str, table.people):
         raise HTTPException(409, f"Seat {wanted:.20} is not for a person; {_seats(table.people)}.")
     if wanted and wanted not in map(str, free):
         raise HTTPException(409, f"Seat {wanted} is taken; still free: {_seats(free)}.")
-    seat, token = int(wanted or free[0]), secrets.token_urlsafe(12)
-    page: asyncio.Queue[bytes | None] = asyncio.Queue()
-    table.pages[seat], table.tokens[token] = page, seat
-    return board_of(request).stream(_messages(request, table, seat, token), kind=KIND)
+    return board_of(request).stream(_messages(request, table, int(wanted or free[0])), kind=KIND)
 
 
 def _seats(numbers: list[int]) -> str:
     return f"seat{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}"
 
 
-async def _messages(request: Request, table: Table, seat: int, token: str) -> AsyncIterator[bytes]:
+async def _messages(request: Request, table: Table, seat: int) -> AsyncIterator[bytes]:
     """The stream of a page; with it ends the game, if it is under way, or else the page's right to the seat."""
-    games, page, tasks = Games.of(request), table.pages[seat], request.app.state.table_tasks
+    if seat in table.pages:  # another page was faster
+        yield message("error", text=f"Seat {seat} is taken.")
+        return
+    token = secrets.token_urlsafe(12)
+    page = table.pages[seat] = asyncio.Queue[bytes | None]()
+    table.tokens[token] = seat
     try:
-        yield message({"kind": "opened", "token": token, "seat": seat})
+        yield message("opened", token=token, seat=seat)
         if free := table.free():
-            table.tell({"kind": "waits", "seats": free})
+            table.tell(message("waits", seats=free))
         else:
-            table.tell({"kind": "begins"})
-            task = asyncio.create_task(table.play(games))
-            tasks.add(task)
-            task.add_done_callback(tasks.discard)
+            table.tell(message("begins"))
+            table.game = asyncio.create_task(table.play(Games.of(request)))
         while (one := await page.get()) is not None:
             yield one
     finally:
         del table.pages[seat], table.tokens[token]
-        if table.game is not None and not table.over:
-            table.over = True
-            table.tell(
-                {"kind": "error", "text": f"The player of seat {seat} has closed the page: the game ends."}, end=True
-            )
-            games.close(table.game)
-        elif not table.over:
-            table.tell({"kind": "waits", "seats": table.free()})
-        if table.over and not table.pages:
+        if table.game is None:
+            table.tell(message("waits", seats=table.free()))
+        elif not table.game.done():
+            table.game.cancel()
+            table.tell(message("error", text=f"The player of seat {seat} has closed the page: the game ends."))
+        if table.game is not None and not table.pages:
             _tables(request).pop(table.number, None)
 
 
 async def _answer(request: Request) -> Response:
     table, form = _table(request), await posted(request)
-    if (seat := table.tokens.get(form.get("token", ""))) is None or table.game is None:
+    if (seat := table.tokens.get(form.get("token", ""))) is None:
         raise HTTPException(403, "This page has no seat in this game.")
     try:
         turn, choices = int(form["turn"]), [float(one) for one in json.loads(form["choices"])]
-    except (KeyError, ValueError, TypeError) as error:
+    except (KeyError, ValueError, TypeError, RecursionError) as error:
         raise HTTPException(400, "These are no choices.") from error
-    Games.of(request).get(table.game).say({"seat": seat, "turn": turn, "choices": choices})
+    Games.of(request).say(table.number, {"seat": seat, "turn": turn, "choices": choices})
     return Response(status_code=204)
 
 

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from gymnasium.spaces import Discrete, Space
+from gymnasium.spaces import Discrete
 from numpy.typing import NDArray
 
 from arena.cli.arguments import non_negative_int, number_up_to
 from arena.config import load_config
 from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError, pluralize
-from arena.game.api import Names
+from arena.game.api import Interface
 from arena.game.labels import rows
 from arena.game.spaces import row
 from arena.game.units import UnitSpace
@@ -218,11 +218,7 @@ def _show(match: MatchReplays, episode: Episode, arguments: argparse.Namespace) 
                     described = [entity.name]
                     if active[e]:
                         action = row(entity.action_space, event.actions[e], 0)
-                        described.append(
-                            "; ".join(observed[e][0].describe(observed[e][1], action))
-                            if observed[e]
-                            else _shown(action, entity.action_space, game.interface.labels_of(e).actions)
-                        )
+                        described.append(action_text(game.interface, e, observed[e], action))
                     if step.rewards[0, e]:
                         described.append(f"earns {step.rewards[0, e]:.6g}")
                     described += ["terminated"] * bool(step.terminated[0, e]) + ["truncated"] * bool(
@@ -234,16 +230,24 @@ def _show(match: MatchReplays, episode: Episode, arguments: argparse.Namespace) 
                 say(text, styles=True)
             active = event.frame.active[0].copy()
             observed = [
-                (space, row(space, batch, 0)) if isinstance(space, UnitSpace) else None
+                row(space, batch, 0) if isinstance(space, UnitSpace) else None
                 for space, batch in zip(game.interface.observation_spaces, event.frame.observations, strict=True)
             ]
     return 0
 
 
-def _shown(action: Any, space: Space[Any] | None = None, names: Names = ()) -> str:
-    if space is not None and names:
-        found = rows(space, names, action)
-        return found[0][1] if isinstance(space, Discrete) else " ".join(f"{name}={text}" for name, text in found)
+def action_text(interface: Interface, entity: int, observation: Any, action: Any) -> str:
+    """An action of an entity by its labels; `observation`: the one before it, which only units need."""
+    seen, acted = interface.observation_spaces[entity], interface.action_spaces[entity]
+    if isinstance(seen, UnitSpace):
+        return "; ".join(seen.describe(observation, action))
+    if names := interface.labels_of(entity).actions:
+        found = rows(acted, names, action)
+        return found[0][1] if isinstance(acted, Discrete) else " ".join(f"{name}={text}" for name, text in found)
+    return _shown(action)
+
+
+def _shown(action: Any) -> str:
     if isinstance(action, dict):
         return "{" + ", ".join(f"{key}: {_shown(part)}" for key, part in action.items()) + "}"
     if isinstance(action, tuple):

@@ -47,8 +47,8 @@ class Part(NamedTuple):
         return self.choices[place] if 0 <= place < len(self.choices) else f"{number:.4g}"
 
 
-Names: TypeAlias = tuple[tuple[Part, ...], ...]
-"""By leaf of a space, a part for each number; of a leaf without names none. Without any names: ()."""
+Names: TypeAlias = tuple[Part, ...]
+"""A part for each number of a space; (): it has no names."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Labels:
 
     actions: Names = ()
     observations: Names = ()
-    keys: Mapping[str, int] = field(default_factory=dict)  # by key, several at once as "d w": the number of the choice
+    keys: Mapping[str, int] = field(default_factory=dict)  # the number of the choice, by key
 
 
 @dataclass(frozen=True)

@@ -56,12 +56,11 @@ class RatedGame:
         found = [one for of_match in games.played for match in of_match.values() for one in match]
         if not found:
             return "The game does not count for the ratings: it had no winner."
+        lines = []
+        for *sides, outcome in found:
+            first, second = (tuple(self._names.get(name, name) for name in side) for side in sides)
+            line = HumanGameLine(tick=self._tick, first=first, second=second, outcome=outcome, folder=played.path.name)
+            lines.append(line)
         with closing(Journal(self._folder.human_games)) as journal:
-            for first, second, outcome in found:
-                sides = (tuple(self._names.get(name, name) for name in side) for side in (first, second))
-                first, second = sides
-                line = HumanGameLine(
-                    tick=self._tick, first=first, second=second, outcome=outcome, folder=played.path.name
-                )
-                journal.extend([line])
+            journal.extend(lines)
         return "The game counts for the ratings."

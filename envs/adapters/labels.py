@@ -1,7 +1,7 @@
-"""The labels of a game that is adapted: those that its metadata declare, those known of other packages' games.
+"""The labels of a game that is adapted: those that its metadata declare, in the form of `arena.game.labels`.
 
-`arena.game.labels` has the form. A game of Gymnasium that declares nothing has the names that its methods
-`get_action_meanings` and `get_keys_to_action` tell.
+A game of Gymnasium that declares nothing has the names that its methods `get_action_meanings` and `get_keys_to_action`
+tell; the games of other packages in our configurations have ours.
 """
 
 from __future__ import annotations
@@ -16,29 +16,17 @@ from gymnasium.spaces import Discrete
 
 from arena.errors import ConfigError
 from arena.game.api import BatchedEnv, Labels
-from arena.game.labels import ACTIONS, KEYS, OBSERVATIONS, WORDS, declared_labels
+from arena.game.labels import ACTIONS, KEYS, WORDS, declared_labels
 
-_CONTROL, _TEXT = "gymnasium.envs.classic_control", "gymnasium.envs.toy_text"
-_CELLS = [f"{row} {column}" for column in ("left", "middle", "right") for row in ("top", "center", "bottom")]
-_KNOWN: Mapping[str, tuple[Any, Any]] = {
-    f"{_CONTROL}.cartpole": (["left", "right"], ["position", "velocity", "angle", "angular velocity"]),
-    f"{_CONTROL}.mountain_car": (["left", "none", "right"], ["position", "velocity"]),
-    f"{_CONTROL}.continuous_mountain_car": (["force"], ["position", "velocity"]),
-    f"{_CONTROL}.pendulum": (["torque"], ["cos angle", "sin angle", "angular velocity"]),
-    f"{_CONTROL}.acrobot": (
-        ["torque -1", "torque 0", "torque 1"],
-        ["cos 1", "sin 1", "cos 2", "sin 2", "angular velocity 1", "angular velocity 2"],
-    ),
-    f"{_TEXT}.frozen_lake": (["left", "down", "right", "up"], "cell"),
-    f"{_TEXT}.cliffwalking": (["up", "right", "down", "left"], "cell"),
-    f"{_TEXT}.taxi": (["south", "north", "east", "west", "pick up", "drop off"], "state"),
-    f"{_TEXT}.blackjack": (["stick", "hit"], ["own sum", "card of the dealer", "usable ace"]),
-    "pettingzoo.classic.tictactoe.tictactoe": (_CELLS, None),
-    "pettingzoo.classic.connect_four.connect_four": ([f"column {number}" for number in range(7)], None),
-    "pettingzoo.classic.rps.rps": (["rock", "paper", "scissors"], None),
-    "mpe2": (["stay", "left", "right", "down", "up"], None),
+_KNOWN: Mapping[str, list[str]] = {
+    "gymnasium.envs.classic_control.cartpole": ["left", "right"],
+    "gymnasium.envs.toy_text.frozen_lake": ["left", "down", "right", "up"],
+    "pettingzoo.classic.tictactoe.tictactoe": [
+        f"{row} {column}" for column in ("left", "middle", "right") for row in ("top", "center", "bottom")
+    ],
+    "pettingzoo.classic.connect_four.connect_four": [f"column {number}" for number in range(7)],
 }
-"""By the module of their class, or a package above it: actions and observations of games that declare none."""
+"""The actions of games that declare none, by the module of their class."""
 
 _CODES = {
     13: "enter", 32: "space", 273: "up", 274: "down", 275: "right", 276: "left",
@@ -56,7 +44,7 @@ def labeled(game: BatchedEnv, made: Any, spaces: tuple[Any, Any] | None, *, refu
     """
     interface, inner, metadata = game.interface, getattr(made, "unwrapped", made), getattr(made, "metadata", None)
     observed, acted = spaces or (interface.observation_spaces, interface.action_spaces)
-    declared = {**dict.fromkeys(WORDS), KEYS: _keys(inner, acted)}
+    declared: dict[str, Any] = {KEYS: _keys(inner, acted)}
     if isinstance(metadata, Mapping):
         declared |= {word: metadata[word] for word in WORDS if word in metadata}
     labels: tuple[Labels, ...] = ()
@@ -66,15 +54,12 @@ def labeled(game: BatchedEnv, made: Any, spaces: tuple[Any, Any] | None, *, refu
         if refuses:
             raise
         warnings.warn(f"the names of {type(inner).__name__} are ignored: {error}", stacklevel=2)
-        declared = dict.fromkeys(WORDS)
-    if declared[ACTIONS] is None and declared[OBSERVATIONS] is None:
-        module = f"{type(inner).__module__}."
-        names: Any = next((names for name, names in _KNOWN.items() if module.startswith(f"{name}.")), (None, None))
-        if callable(meanings := getattr(inner, "get_action_meanings", None)):  # of Atari's games
-            names = [one.lower() for one in meanings()], names[1]
-        declared = {**declared, ACTIONS: names[0], OBSERVATIONS: names[1]}
-        with suppress(ConfigError):  # an option of the game may change its spaces
-            labels = declared_labels(declared, interface.entities, observed, acted)
+    else:
+        if declared.get(ACTIONS) is None:
+            meanings = getattr(inner, "get_action_meanings", None)  # of Atari's games
+            names = [one.lower() for one in meanings()] if callable(meanings) else _KNOWN.get(type(inner).__module__)
+            with suppress(ConfigError):  # an option of the game may change its spaces
+                labels = declared_labels({**declared, ACTIONS: names}, interface.entities, observed, acted)
     if acted != interface.action_spaces:
         labels = tuple(replace(one, actions=(), keys={}) for one in labels)
     if observed != interface.observation_spaces:
@@ -85,21 +70,14 @@ def labeled(game: BatchedEnv, made: Any, spaces: tuple[Any, Any] | None, *, refu
 
 
 def _keys(game: Any, action_spaces: Sequence[Any]) -> dict[str, int] | None:
-    """What `get_keys_to_action` of a game of one entity tells, of keys that have a name; None: nothing."""
+    """What `get_keys_to_action` of a game of one entity tells, of single keys that have a name; None: nothing."""
     alone = len(action_spaces) == 1 and isinstance(action_spaces[0], Discrete)
     if not (alone and callable(get := getattr(game, "get_keys_to_action", None))):
         return None
     found = {}
     for pressed, action in get().items():
-        names = [_key(code) for code in (pressed if isinstance(pressed, tuple) else (pressed,))]
-        if names and all(names):
-            found[" ".join(names)] = int(action)
+        code = pressed[0] if isinstance(pressed, tuple) and len(pressed) == 1 else pressed
+        number = ord(code) if isinstance(code, str) and len(code) == 1 else code
+        if isinstance(number, int) and (number in _CODES or 32 < number < 127):
+            found[_CODES.get(number) or chr(number)] = int(action)
     return found or None
-
-
-def _key(code: Any) -> str:
-    """The name of a key, given as a character or its code; empty: it has none."""
-    number = ord(code) if isinstance(code, str) and len(code) == 1 else code
-    if number in _CODES:
-        return _CODES[number]
-    return chr(number) if isinstance(number, int) and 32 < number < 127 else ""

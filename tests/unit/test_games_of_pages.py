@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
+from starlette.exceptions import HTTPException
 
-from arena.board.pipes import fields_of, message, png
+from arena.board.games import Games
 from arena.board.watch import EpisodeIndex
-from arena.cli.board_games.page_human import _wrong
+from arena.cli.board_games.pipe import png
+from arena.cli.board_games.played import refusal
 from arena.cli.play.decisions import Decision, Option
+from arena.cli.play.match import place_for_records
 from arena.config import load_config
 from arena.errors import ConfigError
 from arena.league.human_games import RatedGame
@@ -33,17 +38,60 @@ def test_a_picture_is_sent_without_loss(shape: tuple[int, int]) -> None:
     np.testing.assert_array_equal(np.asarray(Image.open(io.BytesIO(png(picture)))), picture)
 
 
-def test_a_message_begins_with_its_lengths() -> None:
-    sent = message({"kind": "frame", "tick": 3}, b"12345")
-    assert fields_of(sent) == {"kind": "frame", "tick": 3}
-    assert sent.endswith(b"}12345") and len(sent) == 8 + int.from_bytes(sent[:4], "little") + 5
+PROGRAM = """
+import os, sys
+import numpy as np
+from arena.cli.board_games.pipe import game_pipe, run_program
+from arena.errors import ConfigError
+def body():
+    print("not a message")
+    how = game_pipe().receive(wait=True)["how"]
+    game_pipe().say({"kind": how, "reward": float("nan"), "bounds": (-np.inf, 1.0)}, np.zeros((2, 2)))
+    if how == "refuses":
+        raise ConfigError("no such game")
+    if how == "fails":
+        raise RuntimeError("out of ideas")
+    if how == "dies":
+        os.kill(os.getpid(), 9)
+    game_pipe().receive(wait=True)
+run_program(body)
+"""
 
 
-def test_numbers_that_json_has_not_are_null() -> None:
-    assert fields_of(message({"reward": float("nan"), "bounds": (-np.inf, 1.0)})) == {
-        "reward": None,
-        "bounds": [None, 1],
-    }
+@pytest.mark.parametrize(
+    ("how", "why"),
+    [
+        ("refuses", "no such game"),
+        ("fails", "The game's process has ended: RuntimeError: out of ideas"),
+        ("dies", "The game's process has ended by signal 9: not a message"),
+        ("waits", None),
+    ],
+)
+def test_a_page_is_told_why_a_games_process_ends(
+    how: str, why: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "game_program.py").write_text(PROGRAM)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+
+    async def messages() -> list[dict[str, Any]]:
+        games, found = Games(), []
+        played = games.play("number", "game_program")
+        reading = asyncio.create_task(anext(played))
+        while "number" not in games._open:
+            await asyncio.sleep(0.01)
+        games.say("number", {"how": how})
+        found.append(json.loads(await reading))
+        process = games._open["number"]
+        if why is not None:
+            found += [json.loads(one) async for one in played]
+        await played.aclose()
+        await games.close()
+        assert process.returncode is not None and games._open == {}
+        return found
+
+    first, *last = asyncio.run(messages())
+    assert first == {"kind": how, "reward": None, "bounds": [None, 1.0]}  # a picture without colors is left out
+    assert last == ([] if why is None else [{"kind": "error", "text": why}])
 
 
 def line(number: int) -> dict[str, Any]:
@@ -92,6 +140,7 @@ def test_index_finds_episodes_as_a_slow_filter_and_grows(tmp_path: Path) -> None
         for number in range(3):
             match_path(folder.replays, match, round=number).mkdir(parents=True)
             (match_path(folder.replays, match, round=number) / "manifest.json").touch()
+    folder.config.touch()
     index, lines = EpisodeIndex(folder), list[dict[str, Any]]()
     for _ in range(3):
         lines += [line(number) for number in range(len(lines), len(lines) + 150)]
@@ -102,9 +151,52 @@ def test_index_finds_episodes_as_a_slow_filter_and_grows(tmp_path: Path) -> None
             found = index.found(wanted)
             assert found.tolist() == [place for place, one in enumerate(lines) if fits(one, wanted)][::-1], wanted
         assert [record.episode for record in index.records(found[:5])] == found[:5].tolist()
+    with pytest.raises(HTTPException, match="least is to be a number") as refused:
+        index.found({"least": "x"})
+    folder.episodes.write_text("".join(f"{json.dumps(one)}\n" for one in [*lines, *lines]))
+    index.grow()  # also while the traceback of the refusal is there
+    assert len(index) == 2 * len(lines) and refused.tb is not None
     folder.episodes.write_text(f"{json.dumps(lines[7])}\n")  # another run in the same folder
     index.grow()
     assert len(index) == 1
+
+
+def test_index_of_a_resumed_run_begins_anew(tmp_path: Path) -> None:
+    folder, before, after = RunFolder(tmp_path), [line(number) for number in range(9)], [line(7) for _ in range(30)]
+    folder.config.write_text("ticks: 1")
+    folder.episodes.write_text("".join(f"{json.dumps(one)}\n" for one in before))
+    index = EpisodeIndex(folder)
+    index.grow()
+    folder.config.write_text("ticks: 2")
+    folder.episodes.write_text("".join(f"{json.dumps(one)}\n" for one in [*before[:4], *after]))  # it is longer now
+    index.grow()
+    assert len(index) == 34
+    assert [one.episode for one in index.records(np.arange(34))] == [0, 1, 2, 3, *[7] * 30]
+
+
+def test_index_is_asked_while_it_grows(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    folder.config.touch()
+    match_path(folder.replays, 0, round=0).mkdir(parents=True)
+    index, some = EpisodeIndex(folder), "".join(f"{json.dumps(line(0))}\n" for _ in range(200))
+    failures, ended = list[Exception](), threading.Event()
+
+    def ask() -> None:
+        while not ended.is_set():
+            try:
+                index.found({"policy": "a"})
+            except Exception as error:
+                failures.append(error)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    for _ in range(50):
+        with folder.episodes.open("a") as file:
+            file.write(some)
+        index.grow()
+    ended.set()
+    asking.join()
+    assert failures == [] and len(index) == 10_000
 
 
 @pytest.mark.parametrize(
@@ -118,7 +210,7 @@ def test_index_finds_episodes_as_a_slow_filter_and_grows(tmp_path: Path) -> None
 )
 def test_choices_of_a_page_are_checked(choices: list[float], why: str) -> None:
     decisions = [Decision("action", [Option(1, "right", 1)]), Decision("force", [], bounds=(-1.0, 1.0))]
-    wrong = _wrong(decisions, choices)
+    wrong = refusal(decisions, choices)
     assert why in wrong and bool(why) == bool(wrong)
 
 
@@ -151,6 +243,10 @@ def test_games_of_people_are_read_once(tmp_path: Path) -> None:
     for number in range(1, 4):
         played(folder, (1000, "human", "p0", "win"))
         assert reader.read().results.between("human", "p0").games == number
+
+
+def test_games_that_begin_at_once_have_folders_of_their_own(tmp_path: Path) -> None:
+    assert len({place_for_records(RunFolder(tmp_path)) for _ in range(3)}) == 3
 
 
 def test_only_games_whose_ratings_mean_something_are_rated(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def test_moves_of_touchdown_are_named_as_they_are_seen(mirror: bool) -> None:
     game, _ = numbers("touchdown", team_size=2, mirror=mirror)
     for entity in range(4):
         labels = game.interface.labels_of(entity)
-        for choice, name in enumerate(labels.actions[0][0].choices):
+        for choice, name in enumerate(labels.actions[0].choices):
             game.reset(ONE, [3])
             game.positions[:] = np.array([[-0.5, 0.5], [0.5, 0.5], [-0.5, -0.5], [0.5, -0.5]])
             before = game.positions.copy()
@@ -67,8 +67,8 @@ def test_observations_of_touchdown_are_named_by_entity(mirror: bool) -> None:
 def test_names_fit_every_view_and_control_of_touchdown() -> None:
     game, _ = numbers("touchdown", team_size=1, blue_obs="image", blue_actions="continuous", red_actions="continuous")
     blue, red = game.interface.labels
-    assert (blue.observations, blue.keys, [part.name for part in blue.actions[0]]) == ((), {}, ["x", "y"])
-    assert len(red.observations[0]) == 4
+    assert (blue.observations, blue.keys, [part.name for part in blue.actions]) == ((), {}, ["x", "y"])
+    assert len(red.observations) == 4
     assert not numbers("touchdown", team_size=5)[0].interface.labels_of(0).observations
 
 
@@ -85,7 +85,7 @@ def test_observations_of_cover_are_named() -> None:
 @pytest.mark.parametrize("name", GAMES)
 def test_matrix_games_name_actions_and_observations(name: str) -> None:
     game, _ = numbers("matrix", game=name)
-    actions = game.interface.labels_of(0).actions[0][0].choices
+    actions = game.interface.labels_of(0).actions[0].choices
     frame = game.step([np.array([len(actions) - 1]), np.array([0])]).frame
     found = dict(
         rows(game.interface.observation_spaces[0], game.interface.labels_of(0).observations, frame.observations[0][0])

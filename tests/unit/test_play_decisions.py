@@ -10,7 +10,7 @@ import pytest
 from gymnasium import spaces
 
 from arena import Choice, GlobalChoice, Select, UnitSpace
-from arena.cli.play.decisions import check_playable, decisions, described, joined
+from arena.cli.play.decisions import check_playable, decisions, joined, lines, tables
 from arena.cli.play.human import Advisor, configured
 from arena.errors import ConfigError
 from arena.game.labels import declared_labels
@@ -49,7 +49,12 @@ def asked() -> list[Any]:
 
 
 def test_units_are_listed_by_index_and_hidden_ones_are_not() -> None:
-    assert described(SPACE, SEEN) == ["globals: step=3", "0 Mine: x=0, y=2", "2 Robot: x=1, y=1", "3 Orbital Cannon"]
+    assert lines(tables(SPACE, (), SEEN)) == [
+        "globals: step=3",
+        "0 Mine: x=0, y=2",
+        "2 Robot: x=1, y=1",
+        "3 Orbital Cannon",
+    ]
 
 
 def test_questions_list_allowed_choices_in_order() -> None:
@@ -107,7 +112,7 @@ def test_discrete_and_multi_discrete_actions_count_from_their_start() -> None:
     found = decisions(box, several, np.zeros(2), np.array([0, 1, 1, 1, 0], np.int8))
     assert [decision.question() for decision in found] == ["action 0: 1", "action 1: 1, 2"]
     assert joined(several, found, [1, 2]).tolist() == [[1, 2]]
-    assert described(box, np.zeros(2)) == ["observation: [0. 0.]"]
+    assert lines(tables(box, (), np.zeros(2))) == ["observation=[0. 0.]"]
 
 
 def test_labels_name_choices_keys_and_observations() -> None:
@@ -119,10 +124,7 @@ def test_labels_name_choices_keys_and_observations() -> None:
     assert [getattr(decision.answered(text), "choice", None) for text in ("a", "le", "S", "2", "u", "left")] == [
         2, 2, 1, 2, None, 2,
     ]  # fmt: skip
-    assert described(box, np.array([0.25, 1 / 3]), labels) == ["x=0.25, y=0.3333"]
-    (labels,) = declared_labels({"actions": "column"}, ("a",), (box,), (discrete,))
-    (decision,) = decisions(box, discrete, np.zeros(2), None, labels)
-    assert decision.question() == "column: 1, 2, 3"
+    assert lines(tables(box, labels.observations, np.array([0.25, 1 / 3]))) == ["x=0.25, y=0.3333"]
     several = spaces.MultiDiscrete([2, 2])
     (labels,) = declared_labels({"actions": {"fire": ["no", "yes"], "turn": None}}, ("a",), (box,), (several,))
     found = decisions(box, several, np.zeros(2), None, labels)

@@ -150,8 +150,8 @@ def test_other_seats_are_taken_by_chosen_policies(played: Play, options: list[st
 def test_numbers_of_a_box_are_asked(played: Play) -> None:
     status, shown = played(PENDULUM, "2\n2.5\n-1\nq\n")
     assert status == 0
-    assert "torque: a number from -2 to 2" in shown and "'2.5' is no choice here: a number from -2 to 2" in shown
-    assert shown[1].startswith("cos angle=") and shown[-1] == "ended by the player at tick 2"
+    assert "action: a number from -2 to 2" in shown and "'2.5' is no choice here: a number from -2 to 2" in shown
+    assert shown[1].startswith("observation=[") and shown[-1] == "ended by the player at tick 2"
 
 
 def test_advice_shows_probabilities_and_an_empty_line_takes_the_best(played: Play) -> None:
@@ -173,7 +173,7 @@ def test_text_picture_of_the_game_comes_first(played: Play) -> None:
     assert status == 0
     grid = [line for line in shown if re.fullmatch("[SFHG]{4}", line)]
     assert grid == ["SFFF", "FHFH", "FFFH", "HFFG"] * 2
-    assert "cell=1" in shown and "action: 0 left, 1 down, 2 right, 3 up" in shown
+    assert "observation=1" in shown and "action: 0 left, 1 down, 2 right, 3 up" in shown
 
 
 def test_units_are_listed_and_selected_by_their_index(played: Play) -> None:

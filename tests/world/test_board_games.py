@@ -218,6 +218,7 @@ def test_a_game_of_tictactoe_is_played_and_rated(
         "outcome": episode["seats"][0]["outcome"],
         "folder": "human-0001",
     }
+    assert main(["replay", str(records.path), "--verify"]) == 0  # without a page
     capsys.readouterr()
     assert main(["standings", str(runs / "tictactoe"), "--json"]) == 0
     players = {row["player"]: row for table in [json.loads(capsys.readouterr().out)["players"]] for row in table}
@@ -369,7 +370,32 @@ def test_code_is_not_run_before_it_is_allowed(runs: Path) -> None:
             assert asked.status_code == 403
             asked = client.post(f"{home}/play-begin/touchdown", data={"seat-0": "person"}, headers=origin)
             assert asked.status_code == 403
+            (runs / "game.yaml").write_text((runs / "touchdown" / "config.yaml").read_text())
+            allowed = client.post(f"{home}/play-trust/?config=game.yaml", headers=origin)
+            (runs / "game.yaml").unlink()
+            assert "Begin" in allowed.text  # the configuration may be played; the runs beside it are still asked for
+            asked = client.post(f"{home}/watch-stream/touchdown", data={"episode": "0/0/0/1"}, headers=origin)
+            assert asked.status_code == 403
         assert games_of(server) == []
+
+
+def test_odd_requests_are_refused_in_words(board: tuple[str, int], go: Callable[..., Page]) -> None:
+    go("/play/touchdown")  # its code may be run
+    home = home_of(board[0])
+    with httpx.Client(follow_redirects=True, headers={"origin": home}) as client:
+        client.get(board[0])
+        assert client.get(f"{home}/watch-rows/touchdown?page=inf").json()["count"] == 6  # the first page
+        for address, form, status in (
+            ("watch-rows/touchdown?least=x", None, 400),
+            ("play-begin/touchdown", {"seat-\u00b2": "person"}, 422),
+            ("play-begin/touchdown", {"seat-0": "person", "seat-1": "policies.random:Random"}, 422),
+            ("watch-stream/touchdown", {"episode": "0/0/0/\u00b2"}, 400),
+            ("watch-wish/nothing", {"from": "1"}, 404),
+            ("play-join/nothing", {"seat": "0"}, 404),
+        ):
+            url = f"{home}/{address}"
+            answer = client.get(url) if form is None else client.post(url, data=form)
+            assert (answer.status_code, bool(answer.text)) == (status, True), address
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])

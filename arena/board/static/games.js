@@ -7,26 +7,19 @@ export async function post(address, fields, options = {}) {
   return answer;
 }
 
-// Calls `take(fields, picture)` for each message of a stream: two lengths, JSON, and the bytes of a picture or null.
+// Calls `take(fields)` for each message of a stream: lines of JSON.
 export async function listen(address, fields, take, signal) {
-  const reader = (await post(address, fields, { signal })).body.getReader();
-  let kept = new Uint8Array(0);
+  const reader = (await post(address, fields, { signal })).body.pipeThrough(new TextDecoderStream()).getReader();
+  let parts = [];
   for (;;) {
     const { done, value } = await reader.read();
     if (done) return;
-    const joined = new Uint8Array(kept.length + value.length);
-    joined.set(kept);
-    joined.set(value, kept.length);
-    kept = joined;
-    while (kept.length >= 8) {
-      const head = new DataView(kept.buffer, kept.byteOffset, 8);
-      const text = head.getUint32(0, true), picture = head.getUint32(4, true);
-      if (kept.length < 8 + text + picture) break;
-      const said = JSON.parse(new TextDecoder().decode(kept.subarray(8, 8 + text)));
-      const bytes = picture ? new Blob([kept.slice(8 + text, 8 + text + picture)], { type: "image/png" }) : null;
-      kept = kept.slice(8 + text + picture);
-      take(said, bytes);
+    const lines = value.split("\n");
+    for (let place = 0; place < lines.length - 1; place += 1) {
+      take(JSON.parse(parts.join("") + lines[place]));
+      parts = [];
     }
+    parts.push(lines.at(-1));
   }
 }
 
@@ -50,8 +43,12 @@ export const whole = (value) => value.toLocaleString("en").replaceAll(",", "\u20
 export const percent = (share) => `${(100 * share).toFixed(share > 0 && share < 0.01 ? 1 : 0)} %`;
 
 // Small pictures are enlarged by whole factors, so that their pixels stay sharp.
-export async function draw(canvas, blob) {
-  const image = await createImageBitmap(blob);
+let newest = 0; // pictures are decoded at once: one that is late is not drawn
+export async function draw(canvas, picture) {
+  const mine = (newest += 1), image = new Image();
+  image.src = `data:image/png;base64,${picture}`;
+  await image.decode();
+  if (mine !== newest) return;
   canvas.width = image.width;
   canvas.height = image.height;
   const longer = Math.max(image.width, image.height);
@@ -59,7 +56,6 @@ export async function draw(canvas, blob) {
   canvas.classList.toggle("sharp", longer < 360);
   canvas.getContext("2d").drawImage(image, 0, 0);
   canvas.hidden = false;
-  image.close();
 }
 
 // A swatch of a color of a game, which may be empty.

@@ -4,7 +4,7 @@ import { bars, draw, element, listen, named, number, percent, post, swatch, tabl
 const at = (id) => document.getElementById(id);
 const { number: home, run } = at("table").dataset;
 const outcomes = { win: "won", loss: "lost", draw: "drew" };
-let me = null, players = [], turn = null, chosen = [], actor = null, over = false, held = new Set();
+let me = null, players = [], turn = null, chosen = [], actor = null, over = false;
 
 listen(`/play-join/${home}`, { seat: new URLSearchParams(location.search).get("seat") ?? "" }, take)
   .then(() => over || stop("The game has ended."), (error) => stop(error.message));
@@ -46,9 +46,9 @@ const does = {
       element("td", { class: "muted" }, `seat ${player.seat}`));
     document.querySelector("#players tbody").replaceChildren(...players.map(row));
   },
-  state: (said, picture) => {
-    if (picture) draw(at("picture"), picture);
-    at("picture").hidden = !picture;
+  state: (said) => {
+    if (said.picture) draw(at("picture"), said.picture);
+    at("picture").hidden = !said.picture;
     at("picture").setAttribute("aria-label", `the game at tick ${said.tick}`);
     at("text").hidden = said.text === undefined;
     at("text").textContent = (said.text ?? "").replace(/\x1b\[[0-9;]*m/g, "");
@@ -60,23 +60,23 @@ const does = {
     at("problem").hidden = false;
     show();
   },
-  moves: (said) => review(said.moves),
+  moves: (said) => (moves.push(...said.moves), review()),
   over: (said) => end(said),
   error: (said) => stop(said.text),
 };
 
-function take(said, picture) {
-  does[said.kind]?.(said, picture);
+function take(said) {
+  does[said.kind]?.(said);
 }
 
 // ---------------------------------------------------------------- a turn
 
 function begin(said) {
   turn = said;
-  said.decisions.forEach((decision, place) => {
-    decision.actor = said.actors[place] ?? null;
-    decision.selects = !decision.by_label;
-  });
+  const features = (table, row) => table.columns.map((name, place) => [name, row[place]]).slice(1);
+  said.units = said.tables.filter((table) => table.units).flatMap((table) => table.rows.map((row) => ({
+    ...Object.fromEntries(features(table, row).filter(([name]) => name === "x" || name === "y")), unit: row[0], type: table.title,
+    text: features(table, row).map(([name, value]) => `${name} ${number(value)}`).join(", ") })));
   chosen = said.decisions.map((decision) => {
     if (decision.bounds) return middle(decision.bounds, decision.whole);
     return decision.options.length === 1 ? decision.options[0].choice : null;
@@ -108,7 +108,7 @@ function thoughts() {
 // The keys of an option: its own ones, that of a direction, and the digit of its number.
 const directions = { "+x": "right", "-x": "left", "+y": "up", "-y": "down" };
 function keysOf(decision, option) {
-  const own = decision.actor === null ? Object.keys(turn.keys).filter((key) => turn.keys[key] === option.choice) : [];
+  const own = [...option.keys];
   if (decision.actor !== null && directions[option.label]) own.push(directions[option.label]);
   if (option.number < 10 && decision.options.length <= 10) own.push(String(option.number));
   return own;
@@ -147,7 +147,7 @@ function buttons(decision, place) {
 }
 
 const arrows = { left: "←", right: "→", up: "↑", down: "↓" };
-const shownKey = (key) => key.split(" ").map((one) => arrows[one] ?? one).join("+");
+const shownKey = (key) => arrows[key] ?? key;
 
 function slider(decision, place) {
   const [low, high] = decision.bounds, bounded = low !== null && high !== null;
@@ -189,7 +189,7 @@ function orders(units) {
   const now = acts.get(actor) ?? [];
   const targets = new Map(); // unit -> the decision and the choice that a click makes
   for (const place of now)
-    if (turn.decisions[place].selects) for (const option of turn.decisions[place].options) targets.set(option.number, [place, option.choice]);
+    if (!turn.decisions[place].by_label) for (const option of turn.decisions[place].options) targets.set(option.number, [place, option.choice]);
   const pick = (unit) => {
     if (targets.has(unit) && unit !== actor) choose(...targets.get(unit));
     else if (acts.has(unit)) {
@@ -205,11 +205,11 @@ function orders(units) {
   const parts = [];
   const placed = turn.units.filter((unit) => typeof unit.x === "number" && typeof unit.y === "number");
   if (placed.length) parts.push(map(placed, types, pick, state, title));
-  const rest = turn.units.filter((unit) => !placed.includes(unit) && (acts.has(unit.unit) || targets.has(unit.unit)));
-  if (rest.length) parts.push(element("div", { class: "options" }, ...rest.map((unit) => element("button", { type: "button", class: state(unit.unit), "data-unit": unit.unit, onclick: () => pick(unit.unit) }, `${unit.type} ${unit.unit}`))));
+  const rest = turn.units.filter((unit) => !placed.includes(unit) && acts.has(unit.unit));
+  if (rest.length && acts.size > 1) parts.push(element("div", { class: "options" }, ...rest.map((unit) => element("button", { type: "button", class: state(unit.unit), "data-unit": unit.unit, onclick: () => pick(unit.unit) }, `${unit.type} ${unit.unit}`))));
   for (const place of now) {
     const decision = turn.decisions[place];
-    const hint = decision.selects ? `${decision.what}: click a target` : decision.what;
+    const hint = !decision.by_label ? `${decision.what}: ${placed.length ? "click a target" : "choose one"}` : decision.what;
     parts.push(element("div", { class: "decision" }, element("p", { class: "caption" }, hint), buttons(decision, place)));
   }
   return parts;
@@ -254,11 +254,9 @@ function map(units, types, pick, state, title) {
 document.addEventListener("keydown", (event) => {
   if (!turn || event.ctrlKey || event.altKey || event.metaKey || event.target.closest("input, select, textarea")) return;
   const key = { ArrowLeft: "left", ArrowRight: "right", ArrowUp: "up", ArrowDown: "down", " ": "space", Enter: "enter" }[event.key] ?? event.key;
-  if (!event.repeat) held.add(key);
-  const pressed = [...held].sort().join(" ");
   const place = turn.decisions.findIndex((decision, one) => !decision.bounds && (single() || (decision.actor !== null && decision.actor === actor) || (decision.actor === null && chosen[one] === null)));
   const decision = turn.decisions[place];
-  const option = decision && ((decision.options.find((one) => keysOf(decision, one).includes(pressed)) ?? decision.options.find((one) => keysOf(decision, one).includes(key))));
+  const option = decision && decision.options.find((one) => keysOf(decision, one).includes(key));
   if (option) {
     event.preventDefault();
     event.target.closest("summary, a")?.blur(); // so that Enter plays the move
@@ -266,10 +264,8 @@ document.addEventListener("keydown", (event) => {
   } else if (event.key === "Enter" && !single() && !event.target.closest("button, a, summary")) {
     event.preventDefault();
     send();
-  } else if (/^\d$/.test(key) || key in turn.keys) does.told({ text: `${shownKey(key)} is not a choice now.` });
+  } else if (key.length === 1) does.told({ text: `${shownKey(key)} is not a choice now.` });
 });
-document.addEventListener("keyup", (event) => held.delete({ ArrowLeft: "left", ArrowRight: "right", ArrowUp: "up", ArrowDown: "down", " ": "space", Enter: "enter" }[event.key] ?? event.key));
-window.addEventListener("blur", () => held.clear());
 
 // ---------------------------------------------------------------- the end
 
@@ -294,7 +290,10 @@ function end(said) {
   at("result").hidden = false;
 }
 
-function review(moves) {
+const moves = []; // of all my entities
+
+function review() {
+  moves.sort((a, b) => a.tick - b.tick);
   const names = [...new Set(moves.flatMap((move) => Object.keys(move.by)))];
   if (!moves.length || !names.length) return;
   const head = element("tr", {}, element("th", {}, "tick"), element("th", {}, "you"), ...names.map((name) => element("th", { class: "n" }, `probability by ${name}`)));

@@ -25,7 +25,7 @@ function open(place, tick = 0, playing = true) {
   }
   const mine = { place, tick, playing, frames: new Map(), bytes: 0, asked: null, stop: new AbortController(), speed: 10 };
   game = mine;
-  listen(`/watch-stream/${home}`, { episode: place }, (said, picture) => mine === game && take(said, picture), mine.stop.signal)
+  listen(`/watch-stream/${home}`, { episode: place }, (said) => mine === game && take(said), mine.stop.signal)
     .then(() => mine === game && !mine.over && tell("The game's process has ended."), (error) => mine === game && tell(error.message));
 }
 
@@ -43,13 +43,13 @@ function tell(text) {
   if (!game.episode) at("title").textContent = "Watch";
 }
 
-function take(said, picture) {
+function take(said) {
   if (said.kind === "opened") game.number = said.number;
   else if (said.kind === "error") tell(said.text);
   else if (said.kind === "seeking") at("where").textContent = `playing again from the beginning: tick ${said.tick}`;
   else if (said.kind === "episode") begin(said);
   else if (said.kind === "frame") {
-    keep(said, picture);
+    keep(said);
     if (said.tick === game.tick && game.shown !== game.tick) show();
     if (game.asked && said.tick >= game.asked[1]) game.asked = null;
     if (!game.asked) ask();
@@ -71,11 +71,11 @@ function begin(episode) {
   wait();
 }
 
-function keep(frame, picture) {
-  const size = (picture ? picture.size : 0) + 2000;
+function keep(frame) {
+  const size = (frame.picture?.length ?? 0) + 2000;
   const old = game.frames.get(frame.tick);
   if (old) game.bytes -= old.size;
-  game.frames.set(frame.tick, { ...frame, picture, size });
+  game.frames.set(frame.tick, { ...frame, size });
   game.bytes += size;
   while (game.bytes > MOST_BYTES || game.frames.size > MOST_FRAMES) {
     let farthest = null; // those that were played are the first to go
@@ -226,6 +226,7 @@ at("copy").onclick = () => {
 };
 at("advice").onchange = () => {
   if (!game?.episode) return;
+  at("thoughts").textContent = at("advice").checked ? "The policies are being asked …" : "";
   game.frames.clear();
   game.bytes = 0;
   game.asked = null;
@@ -244,15 +245,16 @@ async function rows(fresh = true) {
   for (const [key, value] of form) if (value) wanted.set(key, value);
   if (!fresh && known !== null) wanted.set("known", known);
   const mine = (late += 1);
-  let seconds = 0;
+  const began = performance.now();
   try {
     const answer = await fetch(`/watch-rows/${home}?${wanted}`);
     if (mine !== late) return;
     if (!answer.ok) at("count").textContent = await answer.text();
-    else if (answer.status !== 204) seconds = fill(await answer.json());
+    else if (answer.status !== 204) fill(await answer.json());
   } catch {
     at("count").textContent = "The server does not answer.";
   }
+  const seconds = (performance.now() - began) / 1000; // the longer it takes, the less often it is asked
   timer = setTimeout(() => (document.hidden || page ? later() : rows(false)), 1000 * Math.max(SOONEST, seconds / SHARE));
 }
 
@@ -267,7 +269,6 @@ function fill(found) {
   at("newer").hidden = page === 0;
   at("older").hidden = (page + 1) * found.size >= found.count;
   document.querySelector("#rows tbody").replaceChildren(...found.rows.map(row));
-  return found.seconds;
 }
 
 function row(record) {

@@ -1,54 +1,140 @@
-"""Plays a match with people at pages: `python -m arena.cli.board_games.played`, which reads who plays from its stdin.
+"""`arena play` with people at pages: `python -m arena.cli.board_games.played TARGET ...`, with the same arguments.
 
-server: {"target": "runs/duel", "match": 0, "people": [0], "against": {"1": "red@500"}, "advice": "", ...}
-here:   {"kind": "match", "players": [...]}      who sits where
-        ...                                      see `page_human`
-        {"kind": "over", "results": [...]}       the result, and where the records are
-        {"kind": "error", "text": ...}           why there is none
+here:   {"kind": "match", "players": [...]}                who sits where
+        {"kind": "state", "tick": 3}                       to all, with a picture of the game or its text
+        {"kind": "turn", "seat": 0, "turn": 7, ...}        what one person decides next
+server: {"seat": 0, "turn": 7, "choices": [2]}
+here:   {"kind": "told", "seat": 0, "text": ...}           why these are no choices; the turn goes on
+        {"kind": "moves", "seat": 0, "moves": [...]}       at the end: what the opponents would have done
+        {"kind": "over", "episode": {...}}                 the result, and where the records are
 """
 
 from __future__ import annotations
 
-import secrets
-import shutil
-import signal
-import tempfile
-from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+import argparse
+import math
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
-import msgspec
-
-from arena.board.pipes import game_pipe
-from arena.cli.evaluate import weights_of
-from arena.cli.play.human import configured
-from arena.cli.play.match import HumanMatch, human_match, place_for_records, rated_game, version_of
-from arena.config import load_config
-from arena.config.schema import Config, PolicyConfig
-from arena.diagnostics.start_folder import started_here
-from arena.errors import ArenaError, located
-from arena.errors import shown as shown_path
-from arena.preflight.external import refuse_external
+from arena.cli.board_games.pipe import GamePipe, game_pipe, run_program
+from arena.cli.play.command import add_arguments, play
+from arena.cli.play.decisions import Decision, Turn
+from arena.cli.play.human import Human
+from arena.cli.play.match import HumanMatch, MatchOutput
+from arena.cli.play.shown_game import RenderedGame
+from arena.errors import shown
+from arena.game.api import Frame
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.records.metrics import EpisodeRecord
-from arena.registry import import_plugins
-from arena.replay.format import Manifest
-from arena.replay.verify import PICTURES, TEXT, rendering, without_screen
+from arena.replay.verify import PICTURES, TEXT
 from arena.roles.protocol import Failed
-from arena.run.console import Output
-from arena.run.loop import run_single_process
-from arena.run.prepare import prepare
-from arena.terminal.display import silent_display
 
-if TYPE_CHECKING:
-    from arena.league.human_games import RatedGame
-
-_PERSON, _GAME = "arena.cli.board_games.page_human:PageHuman", "arena.cli.board_games.page_human:PageGame"
+_LOOK_S = 0.02  # between two looks whether there is an answer
+_STATE_S = 0.04  # between two pictures: the pace of ticks on which no person is asked
+_OF_TURN = ("entity", "tick", "reward", "earned", "value", "tables", "decisions", "shares")
 
 
-class _PageOutput(Output):
-    """Says on the pages why there is no result."""
+class PageGame(RenderedGame):
+    """Another game of one lane, whose pictures are sent to the pages, no faster than people see them.
+
+    Attributes:
+        pipe: to the pages of the process in which people play. None: the game is played again, as it was recorded.
+    """
+
+    modes = (PICTURES, TEXT)
+    pipe: ClassVar[GamePipe | None] = None
+    _episodes, _tick, _sent = 0, -1, 0.0
+
+    def reset(self, *of_game: Any, **named: Any) -> Frame:
+        """Begins an episode."""
+        self._episodes += 1
+        return super().reset(*of_game, **named)
+
+    def _shown(self, frame: Frame) -> Frame:
+        if (
+            self.pipe is not None and self._episodes == 1
+        ):  # the last picture stays when the lane begins another one at the end
+            self._tick += 1
+            time.sleep(max(0.0, self._sent + _STATE_S - time.monotonic()))
+            self.pipe.say({"kind": "state", "tick": self._tick}, self._game.render())
+            self._sent = time.monotonic()
+        return frame
+
+
+class PageHuman(Human):
+    """As `Human`, at a page."""
+
+    dedicated_thread = False  # it waits by `group.pause`
+
+    def __init__(self, env: Any, group: Any, *, seats: Mapping[str, int], **of_human: Any) -> None:
+        super().__init__(env, group, seats=seats, **of_human)
+        self.console = _Page(group, seats.get(env.possible_agents[0], 0))
+
+
+class _Page:
+    """The console of a seat: asks a page, and waits without holding up other people of the match."""
+
+    def __init__(self, group: Any, seat: int) -> None:
+        self._group, self._seat, self._turns = group, seat, 0
+        self._moves: list[dict[str, Any]] = []
+
+    def choices(self, turn: Turn) -> list[float]:
+        """The choice of each decision, as the page gives them; others are refused, and asked for again."""
+        pipe, seat = game_pipe(), self._seat
+        self._turns += 1
+        pipe.say(
+            {"kind": "turn", "seat": seat, "turn": self._turns, **{name: getattr(turn, name) for name in _OF_TURN}}
+        )
+        while True:
+            while (answer := pipe.receive(seat)) is None:
+                self._group.pause(_LOOK_S)
+            if answer["turn"] != self._turns:
+                continue  # of a turn that is over
+            choices: list[float] = answer["choices"]
+            if not (wrong := refusal(turn.decisions, choices)):
+                self._moves.append(_move(turn, choices))
+                return choices
+            pipe.say({"kind": "told", "seat": seat, "text": wrong})
+
+    def end(self, entity: str, tick: int, earned: float, info: Mapping[str, Any]) -> None:
+        """Says what the opponents would have done."""
+        mine = [move for move in self._moves if move["entity"] == entity]
+        game_pipe().say({"kind": "moves", "seat": self._seat, "moves": mine})
+
+
+def refusal(decisions: Sequence[Decision], choices: Sequence[float]) -> str:
+    """Why choices are not allowed; empty if they are."""
+    if len(choices) != len(decisions):
+        return f"{len(choices)} choices for {len(decisions)} decisions"
+    for decision, choice in zip(decisions, choices, strict=True):
+        allowed = [option.choice for option in decision.options]
+        if (decision.answered(repr(choice)) is None) if decision.bounds is not None else choice not in allowed:
+            return f"{choice:g} is not allowed here: {decision.question()}"
+    return ""
+
+
+def _move(turn: Turn, choices: Sequence[float]) -> dict[str, Any]:
+    """A move by its labels, with its probability by each opponent who can be asked."""
+    did, places = [], []
+    for decision, choice in zip(turn.decisions, choices, strict=True):
+        place = next((at for at, option in enumerate(decision.options) if option.choice == choice), None)
+        option = None if place is None else decision.options[place]
+        text = f"{choice:.3g}" if option is None else option.label or str(option.number)
+        did.append(text if decision.what == "action" else f"{decision.what} {text}")
+        places.append(place or 0)
+    by = {
+        name: math.prod(share[at] for share, at in zip(shares, places, strict=True)) for name, shares in turn.by.items()
+    }
+    return {"tick": turn.tick, "entity": turn.entity, "did": ", ".join(did)[:200], "by": by}
+
+
+class _PageOutput(MatchOutput):
+    """Says on the pages who plays, and how it ends."""
+
+    algorithm, game = "arena.cli.board_games.played:PageHuman", "arena.cli.board_games.played:PageGame"
+    on_pages = True
 
     def say(self, text: str) -> None:
         """Nothing: what belongs to the result is in `over`."""
@@ -57,104 +143,26 @@ class _PageOutput(Output):
         """Writes why there is no result."""
         game_pipe().say({"kind": "error", "text": failure.message})
 
+    def begin(self, game: HumanMatch) -> None:
+        colors = dict(zip(game.interface.entities, game.interface.colors, strict=False))
+        players = [{**player._asdict(), "color": colors.get(player.entities[0], "")} for player in game.players]
+        game_pipe().say({"kind": "match", "env": next(iter(game.config.envs)), "players": players})
 
-def play(begin: dict[str, Any]) -> None:
-    """Plays one episode, and says how it has ended."""
-    without_screen()
-    folder = RunFolder.of_target(begin["target"])
-    config = load_config(begin["target"] if folder is None else folder.config)
-    import_plugins(config.imports)
-    with located(source=begin["target"]):
-        frozen = weights_of(config, folder, "" if folder is None else "last").config
-        refuse_external(frozen)
-        game = _match(begin, frozen, folder)
-        rated = rated_game(folder, config, game) if begin["rated"] else None
-    seed = int(begin["seed"]) if begin["seed"] else secrets.randbelow(2**31)
-    made = msgspec.structs.replace(game.config, seed=seed)
-    with tempfile.TemporaryDirectory(prefix="arena-play-") as scratch:
-        place = Path(scratch) / "run" if folder is None else place_for_records(folder)
-        prepared = replace(prepare(made, ranks=1, run_dir=str(place)), episodes=1, greedy=not begin["sample"])
-        _introduce(game)
-        status = run_single_process(
-            prepared,
-            lambda _run, _scoreboard: None,
-            silent_display(),
-            output=_PageOutput(),
-            watched=False,
-            at_once=(signal.SIGINT, signal.SIGTERM),
-        )
-        if status == 0:
-            _say_over(RunFolder(place), rated, kept=folder is not None)
-        elif folder is not None:
-            shutil.rmtree(place, ignore_errors=True)  # nothing of it is a result
+    def end(self, game: HumanMatch, records: RunFolder, rated: str, *, kept: bool) -> None:
+        (record,) = JournalReader(records.episodes).lines(EpisodeRecord)
+        place, recorded = shown(records.path) if kept else "", kept and records.replays.is_dir()
+        game_pipe().say({"kind": "over", "episode": record, "kept": place, "recorded": recorded, "rated": rated})
 
 
-def _match(begin: dict[str, Any], frozen: Config, folder: RunFolder | None) -> HumanMatch:
-    """The match, its game with pictures, and its people with what they are told of policies."""
-    advice = None
-    if adviser := begin["advice"]:
-        advice = _as_advisor(adviser, version_of(frozen, folder, adviser, path="advice"))
-        configured(adviser, advice)
-    game = human_match(
-        frozen,
-        folder,
-        match=begin["match"],
-        seats=begin["people"],
-        against=[f"{seat}={name}" for seat, name in begin["against"].items()],
-        algorithm=_PERSON,
-        options={"episodes": 1, "advice": advice, "named": True, "seats": {}, "judges": []},
-    )
-    human = next(player.policy for player in game.players if player.human)
-    others = dict.fromkeys(player.policy for player in game.players if not player.human)
-    policies = dict(game.config.policies)
-    options = {
-        **policies[human].options,
-        "seats": {entity: player.seat for player in game.players for entity in player.entities},
-        "judges": [_as_advisor(name, policies[name]) for name in others],
-    }
-    policies[human] = msgspec.structs.replace(policies[human], options=options)
-    ((name, env),) = game.config.envs.items()
-    inner = env.kwargs["kwargs"]
-    own = {"make": env.kwargs["make"], "kwargs": inner, "imports": frozen.imports, "screen": env.screen}
-    modes = rendering(Manifest(round=0, match=0, env=name, wrappers=(), entities=(), **own)).modes
-    mode = next((one for one in (PICTURES, TEXT) if one in modes), None)
-    kwargs = {**env.kwargs, "kwargs": inner if mode is None else {**inner, "render_mode": mode}}
-    envs = {name: msgspec.structs.replace(env, make=_GAME, kwargs=kwargs)}
-    return game._replace(config=msgspec.structs.replace(game.config, policies=policies, envs=envs))
-
-
-def _as_advisor(name: str, policy: PolicyConfig) -> dict[str, Any]:
-    return {"name": name, "algorithm": policy.algorithm, "options": dict(policy.options), "load": policy.load}
-
-
-def _introduce(game: HumanMatch) -> None:
-    colors = dict(zip(game.interface.entities, game.interface.colors, strict=False))
-    players = [{**player._asdict(), "color": colors.get(player.entities[0], "")} for player in game.players]
-    game_pipe().say({"kind": "match", "env": next(iter(game.config.envs)), "players": players})
-
-
-def _say_over(played: RunFolder, rated: RatedGame | None, *, kept: bool) -> None:
-    (record,) = JournalReader(played.episodes).lines(EpisodeRecord)
-    game_pipe().say(
-        {
-            "kind": "over",
-            "episode": record,
-            "kept": shown_path(played.path) if kept else "",
-            "recorded": kept and played.replays.is_dir(),
-            "rated": "" if rated is None else rated.keep(played),
-        }
-    )
-
-
-@started_here()
 def main() -> None:
-    """Plays what the first line of stdin says."""
-    pipe = game_pipe()
-    try:
-        play(pipe.receive(wait=True) or {})
-    except ArenaError as error:
-        pipe.say({"kind": "error", "text": str(error)})
+    """Plays what the command line says."""
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    PageGame.pipe = game_pipe()
+    play(parser.parse_args(), _PageOutput())
 
 
 if __name__ == "__main__":
-    main()
+    from arena.cli.board_games import played  # the module that the run's configuration names
+
+    run_program(played.main)

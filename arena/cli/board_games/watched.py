@@ -2,7 +2,7 @@
 
 EPISODE -1 is the newest one of its match, whatever the lane.
 
-    server: {"from": 0, "to": 60, "advice": true}      ticks that are to be shown, in the place of earlier wishes
+    server: {"from": 0, "to": 60, "advice": 1}         ticks that are to be shown, in the place of earlier wishes
     here:   {"kind": "episode", ...}                   once: who plays, how long
             {"kind": "frame", "tick": 0, ...}          with a picture, if the game draws one
             {"kind": "seeking", "tick": 4000}          while it plays ticks that are not shown
@@ -23,21 +23,21 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from arena.board.pipes import GamePipe, game_pipe
-from arena.cli.board_games import shown
-from arena.cli.play.decisions import decisions
+from arena.cli.board_games.pipe import game_pipe, run_program
+from arena.cli.play.decisions import decisions, tables
 from arena.cli.play.human import Advisor
+from arena.cli.play.match import as_adviser
+from arena.cli.replay import action_text
 from arena.config import load_config
 from arena.config.schema import PolicyConfig
-from arena.diagnostics.start_folder import started_here
-from arena.errors import ArenaError, ConfigError
+from arena.errors import ConfigError
 from arena.game.api import BatchedEnv
-from arena.game.spaces import row
+from arena.game.spaces import flatten, row
 from arena.records.folder import RunFolder
 from arena.registry import import_plugins
 from arena.replay.playback import Event
 from arena.replay.reader import Episode, read_replays
-from arena.replay.verify import PICTURES, TEXT, events_of, rendered, rendering, without_screen
+from arena.replay.verify import PICTURES, TEXT, events_of, rendered, rendering
 from arena.run.opponents import policy_at, policy_versions
 
 _SEEKING_S = 0.3  # seconds between two messages
@@ -46,10 +46,9 @@ _SEEKING_S = 0.3  # seconds between two messages
 class WatchedEpisode:
     """An episode whose ticks are sent as they are asked for."""
 
-    def __init__(self, pipe: GamePipe, run: str, place: tuple[int, int, int, int]) -> None:
-        without_screen()
+    def __init__(self, run: str, place: tuple[int, int, int, int]) -> None:
         round_, match, lane, number = place
-        self._pipe, self._folder = pipe, RunFolder(Path(run))
+        self._folder = RunFolder(Path(run))
         self._config = load_config(self._folder.config)
         self._match = read_replays(run).match(match, round=round_)
         self._episode = self._newest() if number < 0 else self._match.episode(number, lane=lane)
@@ -65,10 +64,8 @@ class WatchedEpisode:
 
     def serve(self) -> None:
         """Sends what is asked for, until the process is ended."""
-        wish = {"from": 0, "to": 0, "advice": False}
-        self._play(wish, first=True)
-        while (newer := self._pipe.receive(wait=True)) is not None:
-            wish = newer
+        self._play({"from": 0, "to": 0, "advice": 0}, first=True)
+        while (wish := game_pipe().receive(wait=True)) is not None:
             while wish is not None:
                 wish = self._play(wish)
 
@@ -77,14 +74,14 @@ class WatchedEpisode:
             raise ConfigError(f"no recorded game of match {self._match.manifest.match} has ended yet")
         return max(known, key=lambda one: one.end)
 
-    def _play(self, wish: dict[str, Any], *, first: bool = False) -> Any:
+    def _play(self, wish: dict[str, Any], *, first: bool = False) -> dict[str, Any] | None:
         """Sends the ticks of a wish; returns a newer wish, if one comes meanwhile."""
         begin, end = (min(max(int(wish[key]), 0), self._episode.length) for key in ("from", "to"))
         if begin < self._next:
             self._events, self._next = events_of(self._match, self._episode, render_mode=self._mode), 0
         said = time.monotonic()
         while self._next <= end:
-            if (newer := self._pipe.receive()) is not None:
+            if (newer := game_pipe().receive()) is not None:
                 return newer
             event, game = next(self._events)
             if first:
@@ -94,50 +91,37 @@ class WatchedEpisode:
                 self._show(fields, event, game, bool(wish["advice"]))
             elif time.monotonic() > said + _SEEKING_S:
                 said = time.monotonic()
-                self._pipe.say({"kind": "seeking", "tick": self._next})
+                game_pipe().say({"kind": "seeking", "tick": self._next})
             self._next += 1
         return None
 
     def _introduce(self, game: BatchedEnv) -> None:
         manifest, episode = self._match.manifest, self._episode
         colors = game.interface.colors or ("",) * len(manifest.entities)
-        self._pipe.say(
-            {
-                "kind": "episode",
-                "env": manifest.env,
-                "place": [manifest.round, manifest.match, episode.lane, episode.number],
-                "ticks": episode.length,
-                "per_second": self._per_second,
-                "begin": episode.begin,
-                "entities": [
-                    {"name": entity.name, "policy": entity.policy, "seat": entity.seat, "color": color}
-                    for entity, color in zip(manifest.entities, colors, strict=True)
-                ],
-            }
-        )
+        players = [
+            {"name": entity.name, "policy": entity.policy, "color": color}
+            for entity, color in zip(manifest.entities, colors, strict=True)
+        ]
+        place = [manifest.round, manifest.match, episode.lane, episode.number]
+        of_episode = {"env": manifest.env, "place": place, "ticks": episode.length, "per_second": self._per_second}
+        game_pipe().say({"kind": "episode", **of_episode, "entities": players})
 
     def _tick(self, event: Event, game: BatchedEnv) -> list[dict[str, Any]]:
         """Per entity what has happened at a tick."""
-        interface, found = game.interface, list[dict[str, Any]]()
-        if event.step is None:
-            self._returns = np.zeros(len(interface.entities))
-        else:
-            self._returns += event.step.rewards[0]
-        for entity, (observed, acted) in enumerate(
-            zip(interface.observation_spaces, interface.action_spaces, strict=True)
-        ):
-            fields: dict[str, Any] = {"return": float(self._returns[entity])}
-            if (step := event.step) is not None:
-                fields["reward"] = float(step.rewards[0, entity])
-                fields["end"] = ["", "truncated", "terminated", "terminated"][
-                    int(step.truncated[0, entity]) + 2 * int(step.terminated[0, entity])
-                ]
-                if self._before[entity] is not None:
-                    action, names = row(acted, event.actions[entity], 0), interface.labels_of(entity).actions
-                    fields["action"] = shown.action_text((observed, acted), names, self._before[entity], action)
-                    fields["choices"] = shown.choices(acted, action)
-            found.append(fields)
-        frame = event.frame
+        interface, frame, step = game.interface, event.frame, event.step
+        self._returns = np.zeros(len(interface.entities)) if step is None else self._returns + step.rewards[0]
+        found: list[dict[str, Any]] = [{"return": earned} for earned in self._returns.tolist()]
+        for entity, fields in enumerate(found if step is not None else ()):
+            assert step is not None
+            fields["reward"] = float(step.rewards[0, entity])
+            fields["end"] = "terminated" * bool(step.terminated[0, entity]) or "truncated" * bool(
+                step.truncated[0, entity]
+            )
+            if (observation := self._before[entity]) is not None:
+                space = interface.action_spaces[entity]
+                action = row(space, event.actions[entity], 0)
+                fields["action"] = action_text(interface, entity, observation, action)
+                fields["choices"] = [float(number) for array in flatten(space, action) for number in np.ravel(array)]
         self._before = [
             copy.deepcopy(row(space, batch, 0)) if frame.active[0, entity] else None  # the game may reuse its arrays
             for entity, (space, batch) in enumerate(zip(interface.observation_spaces, frame.observations, strict=True))
@@ -145,19 +129,14 @@ class WatchedEpisode:
         return found
 
     def _show(self, fields: list[dict[str, Any]], event: Event, game: BatchedEnv, advice: bool) -> None:
-        interface, picture = game.interface, rendered(self._match.manifest, game)
-        for entity, (space, observation) in enumerate(
-            zip(interface.observation_spaces, event.frame.observations, strict=True)
-        ):
-            names = interface.labels_of(entity).observations
-            fields[entity]["tables"] = shown.tables(space, names, row(space, observation, 0))
+        interface, frame = game.interface, event.frame
+        for entity, (space, batch) in enumerate(zip(interface.observation_spaces, frame.observations, strict=True)):
+            names, mask = interface.labels_of(entity).observations, frame.masks[entity]
+            fields[entity]["tables"] = tables(space, names, row(space, batch, 0))
             if advice and self._before[entity] is not None:
-                mask = event.frame.masks[entity]
                 fields[entity]["advice"] = self._advice(game, entity, None if mask is None else mask[0])
-        message = {"kind": "frame", "tick": self._next, "entities": fields}
-        if isinstance(picture, str):
-            message["text"] = picture
-        self._pipe.say(message, picture if isinstance(picture, np.ndarray) else None)
+        picture = rendered(self._match.manifest, game)
+        game_pipe().say({"kind": "frame", "tick": self._next, "entities": fields}, picture)
 
     def _advice(self, game: BatchedEnv, entity: int, mask: Any) -> dict[str, Any]:
         """What its policy thinks of an entity's next choices."""
@@ -165,8 +144,7 @@ class WatchedEpisode:
         if entity not in self._advisors:
             try:
                 name, policy = self._policy_near(self._match.manifest.entities[entity].policy)
-                kept = {"algorithm": policy.algorithm, "options": policy.options, "load": policy.load}
-                self._advisors[entity] = name, Advisor(name, kept, *spaces)
+                self._advisors[entity] = name, Advisor(name, as_adviser(name, policy), *spaces)
             except (ConfigError, ValueError, RuntimeError) as error:  # it tells nothing, or its weights do not fit
                 self._advisors[entity] = str(error), None
         name, advisor = self._advisors[entity]
@@ -188,17 +166,11 @@ class WatchedEpisode:
         return f"{player}@{ticks}", msgspec.structs.replace(policy, frozen=True, load=str(versions[ticks]))
 
 
-@started_here()
-def main() -> None:
-    """Serves the episode that the command line names."""
-    pipe = game_pipe()
-    try:
-        run, *place = sys.argv[1:]
-        round_, match, lane, number = map(int, place)
-        WatchedEpisode(pipe, run, (round_, match, lane, number)).serve()
-    except ArenaError as error:
-        pipe.say({"kind": "error", "text": str(error)})
+def _watch() -> None:
+    run, *place = sys.argv[1:]
+    round_, match, lane, number = map(int, place)
+    WatchedEpisode(run, (round_, match, lane, number)).serve()
 
 
 if __name__ == "__main__":
-    main()
+    run_program(_watch)

@@ -9,38 +9,36 @@ import argparse
 import shutil
 import signal
 import tempfile
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from arena.cli.arguments import add_overrides, non_negative_int, positive_int
 from arena.cli.evaluate import weights_of
-from arena.cli.play.human import configured
-from arena.cli.play.match import human_match, place_for_records, rated_game, results, version_of
+from arena.cli.play.match import HumanMatch, MatchOutput, human_match, place_for_records, rated_game, results
 from arena.config import load_config
 from arena.errors import ConfigError, located
 from arena.preflight.external import refuse_external
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
+from arena.records.metrics import EpisodeRecord
 from arena.registry import import_plugins
 from arena.roles.protocol import Failed
 from arena.roles.run import Run
-from arena.run.console import Output
 from arena.run.loop import run_single_process
 from arena.run.prepare import prepare
 from arena.terminal.display import silent_display
 from arena.terminal.output import say
 
-_HUMAN = "arena.cli.play.human:Human"
 _SIGNALED = 128  # exit codes above it: ended by a signal
 _AT_ONCE = (signal.SIGINT, signal.SIGTERM)
 
 
-class _PlayerOutput(Output):
+class _TerminalOutput(MatchOutput):
     """The output of a run in which a player who leaves is no failure."""
+
+    algorithm, game = "arena.cli.play.human:Human", "arena.cli.play.shown_game:RenderedGame"
 
     def fail(self, failure: Failed) -> None:
         """Writes why there is no result."""
@@ -51,11 +49,13 @@ class _PlayerOutput(Output):
         else:
             super().fail(failure)
 
+    def begin(self, game: HumanMatch) -> None:
+        for player in game.players:
+            say(str(player))
 
-def say_all(lines: Iterable[str]) -> None:
-    """Prints lines."""
-    for line in lines:
-        say(line)
+    def end(self, game: HumanMatch, records: RunFolder, rated: str, *, kept: bool) -> None:
+        for line in [*results(records, game.players), *filter(None, [rated])]:
+            say(line)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -99,7 +99,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Plays; returns the exit status."""
+    """Plays in the terminal; returns the exit status."""
+    return play(arguments, _TerminalOutput())
+
+
+def play(arguments: argparse.Namespace, output: MatchOutput) -> int:
+    """Plays what the arguments of `arena play` say; returns the exit status."""
     folder = RunFolder.of_target(arguments.target)
     config = load_config(arguments.target if folder is None else folder.config, arguments.overrides)
     import_plugins(config.imports)
@@ -111,43 +116,34 @@ def run(arguments: argparse.Namespace) -> int:
         label = "" if folder is None else arguments.checkpoints or "last"
         frozen = weights_of(config, folder, label).config
         refuse_external(frozen)
-        advice: dict[str, Any] | None = None
-        if (adviser := arguments.advice) is not None:
-            known = version_of(frozen, folder, adviser, path="--advice")
-            options = dict(known.options)
-            advice = {"name": adviser, "algorithm": known.algorithm, "options": options, "load": known.load}
-            configured(adviser, advice)
         game = human_match(
             frozen,
             folder,
+            output,
             match=arguments.match,
             seats=arguments.seat or [0],
             against=arguments.against,
-            algorithm=_HUMAN,
-            options={"episodes": arguments.episodes, "advice": advice, "named": len({*(arguments.seat or [0])}) > 1},
+            advice=arguments.advice,
+            options={"episodes": arguments.episodes},
         )
         rated = rated_game(folder, config, game) if arguments.rated else None
-    config, kept = game.config, arguments.run_dir
-    if rated is not None and folder is not None:
-        kept = kept or str(place_for_records(folder))
-
-    def present(run: Run, _scoreboard: object) -> None:
-        say_all([*results(run.folder, game.players), *([] if rated is None else [rated.keep(run.folder)])])
-
+    kept = folder is not None and not arguments.run_dir and (output.on_pages or arguments.rated)
+    config = game.config
     if arguments.seed is not None:
         config = msgspec.structs.replace(config, seed=arguments.seed)
+
+    def present(run: Run, _scoreboard: object) -> None:
+        output.end(game, run.folder, "" if rated is None else rated.keep(run.folder), kept=kept)
+
     with tempfile.TemporaryDirectory(prefix="arena-play-") as scratch:
-        prepared = prepare(config, ranks=1, run_dir=kept or str(Path(scratch) / "run"))
-        prepared = replace(prepared, episodes=arguments.episodes, greedy=not arguments.sample)
-        say_all(map(str, game.players))
-        status = run_single_process(
-            prepared,
-            present,
-            silent_display(),
-            output=_PlayerOutput(),
-            watched=False,
-            at_once=_AT_ONCE,
-        )
-    if rated is not None and not arguments.run_dir and not any(JournalReader(prepared.folder.episodes)):
-        shutil.rmtree(prepared.path)  # the player has left
-    return status
+        place = place_for_records(folder) if kept and folder is not None else Path(scratch) / "run"
+        try:
+            prepared = prepare(config, ranks=1, run_dir=arguments.run_dir or str(place))
+            prepared = replace(prepared, episodes=arguments.episodes, greedy=not arguments.sample)
+            output.begin(game)
+            return run_single_process(
+                prepared, present, silent_display(), output=output, watched=False, at_once=_AT_ONCE
+            )
+        finally:
+            if kept and not any(JournalReader(RunFolder(place).episodes).lines(EpisodeRecord, missing_ok=True)):
+                shutil.rmtree(place, ignore_errors=True)  # a player has left

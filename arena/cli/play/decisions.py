@@ -1,4 +1,4 @@
-"""What a player is shown and asked: lines of text for observations, and one decision after the other. Pure.
+"""What a player is shown and asked: tables of an observation, and one decision after the other. Pure.
 
     decided = decisions(observation_space, action_space, observation, mask, labels)
     decided[0].question()      `Move of 1 Robot: 0 +x, 1 -x, 3 -y, 4 Defuse Mines`
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from gymnasium.spaces import Space
 from numpy.typing import NDArray
 
 from arena.errors import ConfigError
-from arena.game.api import Labels
+from arena.game.api import Labels, Names
 from arena.game.labels import parts, rows
 from arena.game.units import Choice, GlobalChoice, Select, UnitActions, UnitSpace
 
@@ -37,10 +37,11 @@ class Option:
     number: int  # the answer that picks it
     label: str  # empty where it has none
     choice: float  # the number that the game gets
-    key: str = ""  # a character that is an answer, too, as of `Labels.keys`
+    keys: tuple[str, ...] = ()  # as of `Labels.keys`; those of one character are answers, too
 
     def __str__(self) -> str:
-        return " ".join(filter(None, (str(self.number), self.label, self.key and f"[{self.key}]")))
+        keys = [f"[{key}]" for key in self.keys if len(key) == 1]
+        return " ".join(filter(None, (str(self.number), self.label, *keys)))
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Decision:
     what: str  # of the question, such as `Move of 1 Robot`
     options: Sequence[Option]  # the allowed ones; none where a number is asked for
     action: str = ""  # its name; empty outside of `UnitActions`
-    place: int = 0  # of the number in the action
+    actor: int | None = None  # the index of the unit that decides
     by_label: bool = True  # whether the beginning of a label is an answer; units are picked by their index alone
     bounds: tuple[float, float] | None = None  # of a number, both included
     whole: bool = False  # whether it has to be a whole number
@@ -82,10 +83,20 @@ class Decision:
             return next((option for option in self.options if str(option.number) == digits), None)
         if not (answer and self.by_label):
             return None
-        exact = [one for one in self.options if one.key == answer or one.label.casefold() == answer.casefold()]
+        exact = [one for one in self.options if answer in one.keys or one.label.casefold() == answer.casefold()]
         begun = [option for option in self.options if option.label.casefold().startswith(answer.casefold())]
         found = exact or begun
         return found[0] if len(found) == 1 else None
+
+
+@dataclass(frozen=True)
+class Table:
+    """A part of an observation: texts or numbers, by row and column."""
+
+    title: str  # of units their type; empty for the whole observation
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    units: bool = False  # whether each row is a unit, and begins with its index
 
 
 @dataclass(frozen=True)
@@ -97,10 +108,11 @@ class Turn:
     reward: float  # of the last tick
     earned: float  # the return so far
     picture: str | None  # the game's own text
-    lines: Sequence[str]  # the observation
+    tables: Sequence[Table]  # the observation
     decisions: Sequence[Decision]
     shares: Sequence[Sequence[float] | None]  # by decision, the probability that the adviser gives to each option
     value: float | None  # the return that the adviser expects
+    by: Mapping[str, Sequence[Sequence[float]]] = field(default_factory=dict)  # `shares` of the opponents, by name
 
 
 def check_playable(action_space: Space[Any]) -> None:
@@ -115,27 +127,37 @@ def check_playable(action_space: Space[Any]) -> None:
         )
 
 
-def described(space: Space[Any], observation: Any, labels: Labels = UNNAMED) -> list[str]:
-    """The lines that show an observation; units that are hidden from the policy are left out."""
+def tables(space: Space[Any], names: Names, observation: Any) -> list[Table]:
+    """What shows an observation; units that are hidden from the policy are left out."""
     if not isinstance(space, UnitSpace):
-        if labels.observations:
-            found = rows(space, labels.observations, observation)
-            return [", ".join(f"{name}={text[:_WIDEST]}" for name, text in found)]
-        text = " ".join(str(observation).split())
-        return [f"observation: {text if len(text) <= _WIDEST else text[:_WIDEST] + '...'}"]
-    lines = []
+        shown = [(name, text[:_WIDEST]) for name, text in rows(space, names, observation)]
+        return [Table("", ("observation", "value"), shown)]
+    found = []
     if space.global_features:
-        lines.append(f"globals: {_features(space.global_features, observation['globals'])}")
+        found.append(Table("globals", space.global_features, [observation["globals"].tolist()]))
     index = 0
     for name, features in space.types.items():
         units = observation["units"][name]
         visible = observation["visible"][name] if name in space.hidden else np.ones(len(units))
-        for unit, shown in zip(units, visible, strict=True):
-            if shown:
-                values = _features(features, unit)
-                lines.append(f"{index} {name}: {values}" if values else f"{index} {name}")
-            index += 1
-    return lines
+        seen = [(index + place, *unit.tolist()) for place, unit in enumerate(units) if visible[place]]
+        found.append(Table(name, ("unit", *features), seen, units=True))
+        index += len(units)
+    return found
+
+
+def lines(shown: Sequence[Table]) -> list[str]:
+    """Tables as lines of text."""
+    found = []
+    for table in shown:
+        if not table.title:
+            found.append(", ".join(f"{name or 'observation'}={text}" for name, text in table.rows))
+            continue
+        for row in table.rows:
+            title, values = (f"{row[0]} {table.title}", row[1:]) if table.units else (table.title, row)
+            features = zip(table.columns[table.units :], values, strict=True)
+            text = ", ".join(f"{name}={number:g}" for name, number in features)
+            found.append(f"{title}: {text}" if text else title)
+    return found
 
 
 def decisions(
@@ -152,8 +174,8 @@ def decisions(
     if isinstance(action_space, spaces.Box):
         whole, lows, highs = action_space.dtype.kind in "iu", action_space.low.ravel(), action_space.high.ravel()
         return [
-            Decision(part.name, (), place=place, bounds=(float(lows[place]), float(highs[place])), whole=whole)
-            for place, part in enumerate(named)
+            Decision(part.name, (), bounds=(float(low), float(high)), whole=whole)
+            for part, low, high in zip(named, lows, highs, strict=True)
         ]
     if isinstance(action_space, spaces.Discrete):
         counts = [int(action_space.n)]
@@ -162,14 +184,13 @@ def decisions(
     else:
         assert isinstance(action_space, spaces.MultiDiscrete)
         counts = action_space.nvec.ravel().tolist()
-    keys = {choice: key for key, choice in labels.keys.items() if len(key) == 1}
     allowed = np.ones(sum(counts), np.bool_) if mask is None else np.asarray(mask) != 0
     found = []
-    for place, (part, fits) in enumerate(zip(named, np.split(allowed, np.cumsum(counts)[:-1]), strict=True)):
+    for part, fits in zip(named, np.split(allowed, np.cumsum(counts)[:-1]), strict=True):
         numbers = [part.start + int(number) for number in np.flatnonzero(fits)]
         texts = [part.text(number) if part.choices else "" for number in numbers]
-        options = [Option(one, text, one, keys.get(one, "")) for one, text in zip(numbers, texts, strict=True)]
-        found.append(Decision(part.name, options, place=place))
+        keys = (tuple(key for key, choice in labels.keys.items() if choice == one) for one in numbers)
+        found.append(Decision(part.name, [Option(*one) for one in zip(numbers, texts, numbers, keys, strict=True)]))
     return found
 
 
@@ -194,14 +215,11 @@ def _of_units(space: UnitSpace, observation: Mapping[str, Any]) -> Iterator[Deci
                 actees = np.asarray(shown["actees"]).tolist()
                 allowed = np.ones(len(actees)) if mask is None else np.reshape(mask, (-1, len(actees)))[place]
                 options = [Option(unit, names[unit], number) for number, unit in enumerate(actees) if allowed[number]]
-                yield Decision(f"{action} of {actor} {names[actor]} at", options, action, place, by_label=False)
+                yield Decision(f"{action} of {actor} {names[actor]} at", options, action, actor, by_label=False)
                 continue
             assert isinstance(kind, Choice)
             allowed = np.ones(kind.choices) if mask is None else mask[place]
             options = [Option(number, label, number) for number, label in enumerate(kind.labels) if allowed[number]]
-            what = action if isinstance(kind, GlobalChoice) else f"{action} of {actor} {names[actor]}"
-            yield Decision(what, options, action, place)
-
-
-def _features(names: Sequence[str], numbers: Any) -> str:
-    return ", ".join(f"{name}={float(number):g}" for name, number in zip(names, numbers, strict=True))
+            alone = isinstance(kind, GlobalChoice)
+            what = action if alone else f"{action} of {actor} {names[actor]}"
+            yield Decision(what, options, action, None if alone else actor)

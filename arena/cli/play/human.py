@@ -16,18 +16,20 @@ import os
 import select
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 from gymnasium.spaces import Box, Space
 from numpy.typing import NDArray
 
 from arena import registry
-from arena.cli.play.decisions import UNNAMED, Decision, Option, Turn, check_playable, decisions, described, joined
-from arena.cli.play.match import labels_from
+from arena.cli.play.decisions import Decision, Option, Turn, check_playable, decisions, joined, lines, tables
 from arena.cli.play.shown_game import PICTURE
 from arena.errors import ConfigError, PlayerLeft, percent
+from arena.game.api import Labels
 from arena.game.infos import fields_of
 from arena.game.spaces import no_op, stack
 from arena.preflight.spec import spec_of
@@ -50,9 +52,11 @@ _HELP = (
 class Human:
     """One seat, a PettingZoo parallel environment, that a human plays for some episodes.
 
-    `advice` has the `name`, `algorithm`, `options` and `load` of a policy whose opinion is shown; `named`: each line
-    names its entity, as there are several; `labels` as of `match.human_match`. For another console override
-    `new_console`.
+    `advice`, whose opinion is shown, and `judges`, the opponents, have the `name`, `algorithm`, `options` and `load` of
+    policies. `seats`: of each entity that people play; `labels`: likewise its `Labels` as plain data.
+
+    Attributes:
+        console: what shows turns to the human, and asks for the choices.
     """
 
     face = "parallel"
@@ -64,19 +68,25 @@ class Human:
         group: Group,
         *,
         ticks: int,
+        seats: Mapping[str, int],
+        labels: Mapping[str, Any],
         episodes: int = 1,
         advice: Mapping[str, Any] | None = None,
-        named: bool = False,
-        labels: Mapping[str, Any] | None = None,
+        judges: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         self.env, self._episodes = env, episodes
-        self._named = named or len(env.possible_agents) > 1
-        self._labels = labels_from(labels or {})
+        self.console: Any = Console(named=len(seats) > 1)
+        self._labels = msgspec.convert(labels, dict[str, Labels])
         self._advisors: dict[str, Advisor] = {}
-        if advice is not None:
-            for agent in env.possible_agents:
-                spaces = env.observation_space(agent), env.action_space(agent)
+        self._judges: dict[str, dict[str, Advisor]] = {}
+        for agent in env.possible_agents:
+            spaces = env.observation_space(agent), env.action_space(agent)
+            if advice is not None:
                 self._advisors[agent] = Advisor(advice["name"], advice, *spaces)
+            self._judges[agent] = {}
+            for one in judges:
+                with suppress(ConfigError, ValueError, RuntimeError):  # it tells nothing, or plays another kind of seat
+                    self._judges[agent][one["name"]] = Advisor(one["name"], one, *spaces)
 
     @classmethod
     def check(cls, observation_space: Space[Any], action_space: Space[Any]) -> None:
@@ -88,13 +98,9 @@ class Human:
         """One that cannot play; all that its `__init__` asks of an environment are spaces."""
         return cls(env, group, ticks=ticks, **options)
 
-    def new_console(self) -> Console:
-        """What shows turns to the human, and asks for the choices."""
-        return Console(named=self._named)
-
     def run(self) -> None:
         """Plays the episodes."""
-        env, console = self.env, self.new_console()
+        env, console = self.env, self.console
         for _ in range(self._episodes):
             observations, infos = env.reset()
             rewards = dict.fromkeys(env.agents, 0.0)
@@ -119,7 +125,7 @@ class Human:
 
     def _turn(self, agent: str, tick: int, reward: float, earned: float, observation: Any, info: Any) -> Turn:
         """What an entity observes, and its decisions, with an adviser's opinion."""
-        labels, advisor = self._labels.get(agent, UNNAMED), self._advisors.get(agent)
+        labels, advisor = self._labels[agent], self._advisors.get(agent)
         spaces, mask = (self.env.observation_space(agent), self.env.action_space(agent)), fields_of(info).action_mask
         decided = decisions(*spaces, observation, mask, labels)
         return Turn(
@@ -128,10 +134,11 @@ class Human:
             reward,
             earned,
             str(info[PICTURE]).rstrip("\n") if PICTURE in info else None,
-            described(spaces[0], observation, labels),
+            tables(spaces[0], labels.observations, observation),
             decided,
             [None] * len(decided) if advisor is None else advisor.probabilities(observation, mask, decided),
             None if advisor is None else advisor.value(observation),
+            {name: judge.probabilities(observation, mask, decided) for name, judge in self._judges[agent].items()},
         )
 
 
@@ -157,7 +164,7 @@ class Console:
         who = f"{turn.entity}: " if self._named else ""
         worth = "" if turn.value is None else f", value {turn.value:.3g}"
         self.say(f"{who}tick {turn.tick}, reward {turn.reward:g}, return {turn.earned:g}{worth}", BOLD)
-        for line in turn.lines:
+        for line in lines(turn.tables):
             self.say(line)
         pairs = zip(turn.decisions, turn.shares, strict=True)
         return [self._answer(turn.tick, decision, shares).choice for decision, shares in pairs]

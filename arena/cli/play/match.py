@@ -1,24 +1,27 @@
 """The match that a human plays: its configuration, who sits where, and who has won. The same for every console.
 
-game = human_match(frozen, folder, match=0, seats=[0], against=["random"], algorithm=..., options={...})
-prepare(game.config, ranks=1)    a run of it, in which `algorithm` plays the human's seats
+game = human_match(frozen, folder, output, match=0, seats=[0], against=["random"], advice=None, options={})
+prepare(game.config, ranks=1)    a run of it, in which `output.algorithm` plays the human's seats
 game.players                     who plays each seat
 results(run.folder, players)     who has won, after the run
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Container, Mapping, Sequence
+from contextlib import suppress
 from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from arena.cli.play.human import configured
 from arena.config.matches import MatchConfig, policy_of, reseated
 from arena.config.schema import Config, PolicyConfig
 from arena.errors import ConfigError, nearest, pluralize
-from arena.game.api import Interface, Labels
+from arena.game.api import Interface
 from arena.plan.build import make_plan
 from arena.plan.seats import check_seats
 from arena.preflight.examine import interface_of
@@ -26,6 +29,7 @@ from arena.records.atomic import make_folder
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.records.metrics import EpisodeRecord
+from arena.run.console import Output
 from arena.run.opponents import opponent_of, policy_at
 
 if TYPE_CHECKING:
@@ -60,6 +64,34 @@ class HumanMatch(NamedTuple):
     config: Config  # of one match in one lane
     interface: Interface  # of its game
     players: list[Player]  # by seat
+
+
+class MatchOutput(Output, ABC):
+    """What people see of a match besides their turns.
+
+    Attributes:
+        algorithm: in the seats of people, made as `arena.cli.play.human.Human`.
+        game: around the game, as `arena.cli.play.shown_game.RenderedGame`.
+        on_pages: then the records of a match with a run's policies are kept although it is not rated, and opponents are
+            asked about the moves of people.
+    """
+
+    algorithm: str
+    game: str
+    on_pages = False
+
+    @abstractmethod
+    def begin(self, game: HumanMatch) -> None:
+        """Says who plays."""
+
+    @abstractmethod
+    def end(self, game: HumanMatch, records: RunFolder, rated: str, *, kept: bool) -> None:
+        """Says who has won; `rated`: how the rating went; `kept`: whether the records stay."""
+
+
+def as_adviser(name: str, policy: PolicyConfig) -> dict[str, Any]:
+    """A policy for the option `advice` or `judges`."""
+    return {"name": name, "algorithm": policy.algorithm, "options": dict(policy.options), "load": policy.load}
 
 
 def version_of(config: Config, folder: RunFolder | None, name: str, *, path: str) -> PolicyConfig:
@@ -122,17 +154,15 @@ def free_name(name: str, taken: Container[str]) -> str:
 def human_match(
     config: Config,
     folder: RunFolder | None,
+    output: MatchOutput,
     *,
     match: int,
     seats: Sequence[int],
     against: Sequence[str],
-    algorithm: str,
+    advice: str | None,
     options: Mapping[str, Any],
 ) -> HumanMatch:
-    """The match of a frozen configuration in which the human's algorithm has some seats; its game is made once.
-
-    The algorithm gets `options`, and `labels`: by entity the `Labels` as plain data, see `labels_from`.
-    """
+    """The match of a frozen configuration in which people have some seats; its game is made once."""
     entries = [entry for _, entry in config.entries()]
     if match >= len(entries):
         raise ConfigError(f"got {match}, but there are {len(entries)} matches; they count from 0", path="--match")
@@ -155,8 +185,14 @@ def human_match(
     env = config.envs[entry.env]
     wrappers = [[name, argument] for name, argument in env.wrapped_in]
     kwargs = {"make": env.make, "kwargs": {**env.kwargs, **entry.env_kwargs}, "wrappers": wrappers}
-    shown = msgspec.structs.replace(env, make="arena.cli.play.shown_game:RenderedGame", kwargs=kwargs, wrappers=())
-    player = PolicyConfig(algorithm=algorithm, options=dict(options))
+    shown = msgspec.structs.replace(env, make=output.game, kwargs=kwargs, wrappers=())
+    options = {"seats": {}, "labels": {}, **options}
+    if advice is not None:
+        options["advice"] = as_adviser(advice, version_of(config, folder, advice, path="--advice"))
+        configured(advice, options["advice"])
+    if output.on_pages:
+        options["judges"] = [as_adviser(name, policy) for name, policy in policies.items()]
+    player = PolicyConfig(algorithm=output.algorithm, options=options)
     played = msgspec.structs.replace(
         config,
         policies={**policies, human: player},
@@ -168,21 +204,15 @@ def human_match(
     plan = make_plan(played).matches[0]
     interface = interface_of(plan)
     players: list[Player] = []
-    labels: dict[str, Any] = {}
+    mine: dict[str, int] = {}
     for number, (place, entities) in enumerate(zip(plan.seats, check_seats(plan, interface), strict=True)):
         names = tuple(interface.entities[entity] for entity in entities)
         kind = played.policies[place.policy].algorithm
         players.append(Player(number, names, place.policy, kind, place.policy == human))
-        if place.policy == human:
-            labels |= {interface.entities[one]: msgspec.to_builtins(interface.labels_of(one)) for one in entities}
-    player = msgspec.structs.replace(player, options={**options, "labels": labels})
-    played = msgspec.structs.replace(played, policies={**policies, human: player})
-    return HumanMatch(played, interface, players)
-
-
-def labels_from(data: Mapping[str, Any]) -> dict[str, Labels]:
-    """The labels by entity, of the option `labels`."""
-    return msgspec.convert(data, dict[str, Labels])
+        mine |= dict.fromkeys(names, number) if place.policy == human else {}
+    labels = {name: msgspec.to_builtins(interface.labels_of(interface.entities.index(name))) for name in mine}
+    player = msgspec.structs.replace(player, options={**options, "seats": mine, "labels": labels})
+    return HumanMatch(msgspec.structs.replace(played, policies={**policies, human: player}), interface, players)
 
 
 def rated_game(folder: RunFolder | None, config: Config, game: HumanMatch) -> RatedGame:
@@ -196,10 +226,14 @@ def rated_game(folder: RunFolder | None, config: Config, game: HumanMatch) -> Ra
 
 
 def place_for_records(folder: RunFolder) -> Path:
-    """Where the next game of a person against policies of a run is kept."""
+    """Makes the folder of the next game of a person against policies of a run; several may begin at once."""
     home = folder.path / "evaluations"
     make_folder(home)
-    return next(path for number in count(1) if not (path := home / f"human-{number:04d}").exists())
+    for number in count(1):
+        with suppress(FileExistsError):
+            (path := home / f"human-{number:04d}").mkdir(mode=0o700)
+            break
+    return path
 
 
 def results(folder: RunFolder, players: Sequence[Player]) -> list[str]:

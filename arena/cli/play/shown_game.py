@@ -17,17 +17,22 @@ PICTURE = "text picture of arena play"
 
 
 class RenderedGame:
-    """Another game, with a text picture of lane 0 in the infos of all its entities."""
+    """Another game, with a text picture of lane 0 in the infos of all its entities.
+
+    Attributes:
+        modes: the render modes that are looked for, the best one first.
+    """
 
     batched = True
+    modes: Sequence[str] = (TEXT,)
 
     def __init__(
         self, *, lanes: int, make: str, kwargs: Mapping[str, Any], wrappers: Sequence[tuple[str, Any]] = ()
     ) -> None:
         around = [(name, argument) for name, argument in wrappers]
         without_screen()
-        if TEXT in rendering_of(make, kwargs).modes:
-            kwargs = {**kwargs, "render_mode": TEXT}
+        known = rendering_of(make, kwargs).modes
+        kwargs = {**kwargs, **next(({"render_mode": mode} for mode in self.modes if mode in known), {})}
         self._game: BatchedEnv = registry.adapt_environment(make, kwargs, lanes, around)
         self.lanes, self.interface = self._game.lanes, self._game.interface
         self._draws_text = True  # until it has drawn something else
