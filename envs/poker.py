@@ -165,7 +165,8 @@ class Poker(Lanes):
         """The chips [N] that player_0 wins where the bets are over, from states [N] and cards [N, 3]."""
         hands = cards[:, :2] + len(RANKS) * ((cards[:, :2] == cards[:, 2:]) & self._public[state, None])
         folded = self._folded[state]
-        return np.where(folded != 0, folded, np.sign(hands[:, 0] - hands[:, 1])) * self._stake[state]
+        won: NDArray[np.int64] = np.where(folded != 0, folded, np.sign(hands[:, 0] - hands[:, 1])) * self._stake[state]
+        return won
 
     def _observed(self, player: int, state: NDArray[np.int64], cards: NDArray[np.int64]) -> NDArray[np.float32]:
         """What a player sees [N, length] in states [N] of the bets with cards [N, 3]."""

@@ -134,6 +134,16 @@ class HumanGameLine(msgspec.Struct, frozen=True, kw_only=True):
     folder: str  # of its records, in `evaluations`
 
 
+class ExploitabilityLine(msgspec.Struct, frozen=True):
+    """`exploitability.jsonl`: of the mean strategies of a league when a round begins, in the game's units."""
+
+    round: int
+    tick: int
+    players: int  # with a weight
+    exploitability: float  # NashConv divided by the number of entities
+    nash_conv: float
+
+
 class ExternalPlace(msgspec.Struct, frozen=True, omit_defaults=True):
     """`external.json`: where the external games of a match connect."""
 
@@ -338,6 +348,9 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     gates: tuple[GateRecord, ...] = ()
     options: dict[str, dict[str, Any]] = {}  # of policies and snapshots that have others than the configuration says
     pairings: dict[str, tuple[tuple[str, ...], ...]] = {}  # of knockouts and Swiss, by their places; one alone: a bye
+    equilibria: dict[
+        str, tuple[dict[str, float], ...]
+    ] = {}  # by place of a rule `nash`: the mixture of each population
     places: tuple[str, ...] = ()  # of the entry of the configuration that each match is made from; (): not known
     proposed_by: str = ""  # the callback that has proposed the matches; empty: the configuration says who meets whom
     # As the configuration describes them, from which the plan is made again; (): written by another version.
