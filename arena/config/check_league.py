@@ -150,6 +150,9 @@ def _check_matchmaking(config: Config, entry: MatchmakingConfig, path: str) -> N
             f"compared in the second, and are learned against later: set `rounds: {_FEWEST_FOR_NASH}` or more",
             path="rounds",
         )
+    if isinstance(rule, Nash) and rule.solver == "alpha_rank" and entry.versus:
+        text = "found alpha_rank, which is of one population here, and with `versus` there are two; use nash or uniform"
+        raise ConfigError(text, path=f"{path}.rule.nash.solver")
     if isinstance(rule, Uncertainty):
         if len(entry.members) < 2:
             raise ConfigError(f"{entry.policies[0]!r} has no opponent; name a second policy", path=f"{path}.policies")

@@ -32,12 +32,12 @@ S = TypeVar("S")
 G = TypeVar("G")
 
 
-def document_text(document: PlanFile | ProfileFile | ModelFile | ExportReport) -> str:
+def document_text(document: PlanFile | ProfileFile | ExploitabilityFile | ModelFile | ExportReport) -> str:
     """The document as its file holds it: indented."""
     return json.dumps(msgspec.to_builtins(document), indent=2)
 
 
-def write_document(path: Path, document: PlanFile | ProfileFile) -> None:
+def write_document(path: Path, document: PlanFile | ProfileFile | ExploitabilityFile) -> None:
     """Writes a document atomically."""
     checksums.replace(path, document_text(document).encode() + b"\n")
 
@@ -134,14 +134,20 @@ class HumanGameLine(msgspec.Struct, frozen=True, kw_only=True):
     folder: str  # of its records, in `evaluations`
 
 
-class ExploitabilityLine(msgspec.Struct, frozen=True):
-    """`exploitability.jsonl`: of the mean strategies of a league when a round begins, in the game's units."""
+class RoundExploitability(msgspec.Struct, frozen=True):
+    """Of the mean strategies of a league when a round begins, in the game's units."""
 
     round: int
     tick: int
     players: int  # with a weight
     exploitability: float  # NashConv divided by the number of entities
     nash_conv: float
+
+
+class ExploitabilityFile(msgspec.Struct, frozen=True):
+    """`exploitability.json`: what `arena exploit --exact` has computed of a league."""
+
+    rounds: tuple[RoundExploitability, ...]
 
 
 class ExternalPlace(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -11,7 +11,6 @@ import pytest
 
 from arena.config import Config
 from arena.errors import ConfigError
-from arena.league.metagame.measures import alpha_rank_of_two
 from arena.league.metagame.oracles import MetaGame, equilibrium_of_two, meta_game, progress
 from arena.league.next_round import first_round, next_round
 from arena.league.results import Results
@@ -74,15 +73,6 @@ def test_no_strategy_gains_against_an_equilibrium_of_two(seed: int) -> None:
     payoffs = np.random.default_rng(seed).normal(size=(5, 7))
     first, second = equilibrium_of_two(payoffs)
     assert (payoffs @ second).max() == pytest.approx((first @ payoffs).min(), abs=1e-6)
-
-
-def test_alpha_rank_of_two_cycles_and_finds_what_dominates() -> None:
-    first, second = alpha_rank_of_two(PENNIES)  # the four pairs follow each other in a circle
-    np.testing.assert_allclose(first, [1 / 2, 1 / 2])
-    np.testing.assert_allclose(second, [1 / 2, 1 / 2])
-    first, second = alpha_rank_of_two(np.array([[2.0, 3], [1, 0]]))
-    np.testing.assert_allclose(first, [1, 0])
-    np.testing.assert_allclose(second, [1, 0])
 
 
 def test_a_payoff_is_the_mean_over_both_sides() -> None:
@@ -209,6 +199,12 @@ def test_the_plan_says_what_the_rule_does() -> None:
         ({}, {"league": {"snapshots": {"gate": {}}}}, "league.snapshots.gate", "no policy that learns|no effect"),
         ({"policies": ["random"]}, {}, "matches[0].matchmaking.policies[0]", "does not learn"),
         ({"rule": {"nash": {"solver": "lemke"}}}, {}, "matches[0].matchmaking.rule.nash.solver", "alpha_rank"),
+        (
+            {"rule": {"nash": {"solver": "alpha_rank"}}, "versus": ["b"]},
+            {},
+            "matches[0].matchmaking.rule.nash.solver",
+            "use nash or uniform",
+        ),
         ({"rule": {"nash": {"gain": -1}}}, {}, "matches[0].matchmaking.rule.nash.gain", ">= 0|at least 0"),
         ({"against": ["b"]}, {}, "matches[0].matchmaking.against[0]", "it never plays, so there are none"),
         ({}, {"league": {"evolution": {"policies": ["a"]}}}, "league.evolution.policies[0]", "copies no other policy"),

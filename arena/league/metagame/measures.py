@@ -154,31 +154,6 @@ def alpha_rank(payoffs: ArrayLike, *, population: int = POPULATION) -> Floats:
     beaten_by = -ahead  # [s, r]: how far the mutant r is ahead of the resident s
     draws = np.abs(ahead) <= _DRAW * np.abs(ahead).max(initial=0.0)
     moves = np.where(draws, 1 / population, beaten_by > 0) / max(1, len(ahead) - 1)  # from row to column
-    return _stationary(moves)
-
-
-def alpha_rank_of_two(payoffs: Floats, *, population: int = POPULATION) -> tuple[Floats, Floats]:
-    """The same for a zero-sum game `[m, n]` of two populations: the shares of rows and of columns.
-
-    The pairs (row, column) are the states; in each step one of the two may be replaced by another of its population.
-    """
-    rows, columns = payoffs.shape
-    gains = np.zeros((rows, columns, rows, columns))  # [row, column, other row, other column]
-    changes = np.zeros_like(gains, np.bool_)
-    for column in range(columns):
-        gains[:, column, :, column] = payoffs[None, :, column] - payoffs[:, None, column]
-        changes[:, column, :, column] = True
-    for row in range(rows):
-        gains[row, :, row, :] = payoffs[row, :, None] - payoffs[row, None, :]
-        changes[row, :, row, :] = True
-    draws = np.abs(gains) <= _DRAW * np.abs(gains).max(initial=0.0)
-    moves = np.where(changes, np.where(draws, 1 / population, gains > 0), 0.0) / max(1, rows + columns - 2)
-    shares = _stationary(moves.reshape(rows * columns, -1)).reshape(rows, columns)
-    return shares.sum(axis=1), shares.sum(axis=0)
-
-
-def _stationary(moves: Floats) -> Floats:
-    """The share of time [S] in each state, by the chances [S, S] of moves to other states; the diagonal is replaced."""
     np.fill_diagonal(moves, 0.0)
     np.fill_diagonal(moves, 1 - moves.sum(axis=1))
     # The one strongly connected component that no move leads out of has all of the mass.

@@ -7,7 +7,7 @@ both are those of one population, and a payoff is the mean over both sides.
 
     nash        the equilibrium of largest entropy, see `measures`
     uniform     all strategies alike, as in fictitious play
-    alpha_rank  the stationary distribution, see `measures`; of two populations over pairs, of which one player changes
+    alpha_rank  the stationary distribution, see `measures`; of one population
     rectified   the equilibrium; a learner meets of it only those that its newest snapshot does not lose against
                 (Balduzzi et al. 2019, arXiv 1901.08106)
 """
@@ -22,7 +22,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from arena.league.metagame.measures import alpha_rank, alpha_rank_of_two, nash_average
+from arena.league.metagame.measures import alpha_rank, nash_average
 from arena.league.timeline import Timeline
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -54,12 +54,10 @@ class MetaGame(NamedTuple):
         payoffs = np.nan_to_num(self.payoffs, nan=0.0)
         if solver == "uniform":
             found = [np.full(len(names), 1 / len(names)) for names in (self.rows, self.columns)]
-        elif not self.two_populations:
-            found = [alpha_rank(payoffs) if solver == "alpha_rank" else nash_average(payoffs).strategy]
-        elif solver == "alpha_rank":
-            found = [*alpha_rank_of_two(payoffs)]
-        else:
+        elif self.two_populations:
             found = [*equilibrium_of_two(payoffs)]
+        else:
+            found = [alpha_rank(payoffs) if solver == "alpha_rank" else nash_average(payoffs).strategy]
         mixtures = zip((self.rows, self.columns), found, strict=False)
         kept = [{name: float(x) for name, x in zip(names, mix, strict=True) if x > 1e-6} for names, mix in mixtures]
         return tuple(kept if self.two_populations else kept[:1])
