@@ -150,6 +150,11 @@ def due(
     return found
 
 
+def unmet(entry: MatchmakingConfig, pool: OpponentPool) -> list[tuple[str, str]]:
+    """The pairs that have to meet before an entry has a mixture; none without the rule `nash`, or if it is uniform."""
+    return meta_game_of(entry, pool).unmet if isinstance(entry.rule, Nash) and entry.rule.solver != "uniform" else []
+
+
 def meta_game_of(entry: MatchmakingConfig, pool: OpponentPool) -> MetaGame:
     """The meta-game of an entry with the rule `nash`: all its players that never change."""
     assert isinstance(pool.results, Timeline), "a league's rounds are planned from all of its games"

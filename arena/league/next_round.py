@@ -138,12 +138,11 @@ def next_round(
     judge = generators.KnockoutRules(results, _stream(config, number, StreamKey.COINS))
     pairings = _next_pairings(config, history, judge)
     places, matches = zip(*_written_out(config, history, pool, pairings), strict=True)
-    games = {
-        place: (entry.rule, matchmaking.meta_game_of(entry, pool))
+    equilibria = {
+        place: matchmaking.meta_game_of(entry, pool).solved(entry.rule.solver)
         for place, entry in matchmaking_of(config)
-        if isinstance(entry.rule, Nash)
+        if isinstance(entry.rule, Nash) and not matchmaking.unmet(entry, pool)
     }
-    equilibria = {place: game.solved(rule.solver) for place, (rule, game) in games.items() if not game.unmet}
     return Round(
         number=number,
         start=tick,
@@ -327,8 +326,8 @@ def _written_out(
             view = replace(view, earlier=history.made_by(place))
             if isinstance(generator, CustomPairings):
                 made = generator.written_out(make_pairings(generator, view, rng, path=place))
-            elif isinstance(generator.rule, Nash) and (unmet := matchmaking.meta_game_of(generator, pool).unmet):
-                made = generator.measured(unmet)
+            elif pairs := matchmaking.unmet(generator, pool):
+                made = generator.measured(pairs)
             else:
                 drawn = matchmaking.draw(generator, pool, rng, tested=tested, view=view, path=place)
                 made = generator.drawn(drawn, number=history.number, tested=tested)

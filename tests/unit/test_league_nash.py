@@ -156,6 +156,15 @@ def test_opponents_are_drawn_from_the_equilibrium() -> None:
     assert met == {"a@100": 2, "a@300": 2, "a@600": 2}
 
 
+def test_a_uniform_mixture_needs_no_comparison() -> None:
+    rounds, _ = played(nash({"nash": {"solver": "uniform", "after": 1}}, rounds=4), lambda *_: 0.0)
+    assert [one.snapshots for one in rounds] == [(), ("a@100",), ("a@200",), ("a@300",)]
+    assert rounds[3].equilibria == {
+        "matches[0].matchmaking": (pytest.approx({"a@100": 1 / 3, "a@200": 1 / 3, "a@300": 1 / 3}),)
+    }
+    assert {match.names for match in rounds[3].matches} == {("a", "a@100"), ("a", "a@200"), ("a", "a@300")}
+
+
 def test_two_populations_have_a_mixture_each_and_join_together() -> None:
     config = nash(policies=["a"], versus=["b"], rounds=8)
     rounds, _ = played(config, lambda *_: 0.0)
