@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from arena.config.schema import Config
 
 _FEWEST_BY_SPREAD = 3  # the weakest, the strongest and the newest stay
-_FEWEST_FOR_NASH = 3  # rounds
 _USUAL = SnapshotsConfig()
 
 
@@ -144,10 +143,10 @@ def _check_matchmaking(config: Config, entry: MatchmakingConfig, path: str) -> N
                 f"below 1, or `after` to at most {config.rounds - 1}",
                 path=f"{place}.reset.beats",
             )
-    if isinstance(rule, Nash) and config.rounds < _FEWEST_FOR_NASH:
+    if isinstance(rule, Nash) and entry.versus and config.rounds == 2:
         raise ConfigError(
-            f"found {config.rounds}, but with the rule `nash` ({path}) snapshots join after the first round, may be "
-            f"compared in the second, and are learned against later: set `rounds: {_FEWEST_FOR_NASH}` or more",
+            f"found 2, but with the rule `nash` and `versus` ({path}) there are no snapshots in the first round, "
+            "they are compared in the second, and learned against from the third on; set `rounds: 3` or more",
             path="rounds",
         )
     if isinstance(rule, Nash) and rule.solver == "alpha_rank" and entry.versus:

@@ -203,7 +203,8 @@ def test_the_plan_says_what_the_rule_does() -> None:
 @pytest.mark.parametrize(
     ("keys", "more", "path", "message"),
     [
-        ({}, {"rounds": 2}, "rounds", "set `rounds: 3` or more"),
+        ({"versus": ["b"]}, {"rounds": 2}, "rounds", "set `rounds: 3` or more"),
+        ({}, {"rounds": 1}, "rounds", "set `rounds: 2`"),
         ({}, {"league": {"snapshots": {"every": 2}}}, "league.snapshots.every", "joins when its policy gains no more"),
         ({}, {"league": {"snapshots": {"gate": {}}}}, "league.snapshots.gate", "no policy that learns|no effect"),
         ({"policies": ["random"]}, {}, "matches[0].matchmaking.policies[0]", "does not learn"),
