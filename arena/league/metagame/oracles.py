@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
-from itertools import combinations, product
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -26,6 +25,8 @@ from arena.league.metagame.measures import alpha_rank, nash_average
 from arena.league.timeline import Timeline
 
 Floats: TypeAlias = NDArray[np.float64]
+
+_NONE = 1e-6  # smaller weights are rounding of the solvers
 
 
 class MetaGame(NamedTuple):
@@ -43,11 +44,8 @@ class MetaGame(NamedTuple):
     @property
     def unmet(self) -> list[tuple[str, str]]:
         """The pairs of strategies that have not met."""
-        pairs = product(self.rows, self.columns) if self.two_populations else combinations(self.rows, 2)
-        missing = {
-            (self.rows[row], self.columns[column]) for row, column in np.argwhere(np.isnan(self.payoffs)).tolist()
-        }
-        return [pair for pair in pairs if pair in missing]
+        cells = np.argwhere(np.isnan(self.payoffs)).tolist()
+        return [(self.rows[one], self.columns[two]) for one, two in cells if self.two_populations or one < two]
 
     def solved(self, solver: str) -> tuple[dict[str, float], ...]:
         """The mixture of each population by a solver, without strategies of no weight; pairs that have not met draw."""
@@ -58,9 +56,11 @@ class MetaGame(NamedTuple):
             found = [*equilibrium_of_two(payoffs)]
         else:
             found = [alpha_rank(payoffs) if solver == "alpha_rank" else nash_average(payoffs).strategy]
-        mixtures = zip((self.rows, self.columns), found, strict=False)
-        kept = [{name: float(x) for name, x in zip(names, mix, strict=True) if x > 1e-6} for names, mix in mixtures]
-        return tuple(kept if self.two_populations else kept[:1])
+        populations = (self.rows, self.columns) if self.two_populations else (self.rows,)
+        return tuple(
+            {name: weight for name, weight in zip(names, mixture.tolist(), strict=True) if weight > _NONE}
+            for names, mixture in zip(populations, found, strict=False)
+        )
 
 
 def meta_game(timeline: Timeline, rows: list[str], columns: list[str]) -> MetaGame:
