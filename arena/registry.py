@@ -41,6 +41,7 @@ ENVIRONMENTS: dict[str, Entry] = {
     "touchdown": Entry("envs.touchdown:Touchdown", "two teams on a square; who crosses the far line first wins"),
     "cover": Entry("envs.cover:Cover", "players share the reward of covering all targets"),
     "matrix": Entry("envs.matrix:Matrix", "matrix games of two players with known optima"),
+    "poker": Entry("envs.poker:Poker", "Kuhn and Leduc poker, two players in turns; known equilibria"),
     "minesweeper": Entry("envs.minesweeper:Minesweeper", "units: robots defuse mines on a board"),
     "multi_snake": Entry("envs.multi_snake:MultiSnake", "units: one player moves several snakes"),
     "skirmish": Entry("envs.skirmish:Skirmish", "units: two teams of soldiers fight"),

@@ -6,12 +6,21 @@ import math
 from typing import TYPE_CHECKING
 
 from arena.config.league import EvolutionConfig, GateConfig, LeagueConfig, SnapshotsConfig
-from arena.config.matches import Exploiters, Fictitious, KnockoutConfig, MatchmakingConfig, PastSelves, Uncertainty
+from arena.config.matches import (
+    Exploiters,
+    Fictitious,
+    KnockoutConfig,
+    MatchmakingConfig,
+    Nash,
+    PastSelves,
+    Uncertainty,
+)
 from arena.config.members import (
     exploiters_of,
     gated,
     generators_of,
     matchmaking_of,
+    may_be_frozen,
     needs_winners,
     players,
     populations,
@@ -65,7 +74,11 @@ def check_rounds(config: Config) -> None:
     if snapshots.gate is not None:
         _check_gate(config, snapshots.gate, "league.snapshots.gate")
     set_keys = [key for key in SnapshotsConfig.__struct_fields__ if getattr(snapshots, key) != getattr(_USUAL, key)]
-    if set_keys and not snapshotted(config):
+    by_time = [key for key in set_keys if key in ("every", "gate")]
+    if by_time and may_be_frozen(config) and not snapshotted(config):
+        text = "has no effect: with the rule `nash` a snapshot joins when its policy gains no more; leave it out"
+        raise ConfigError(text, path=f"league.snapshots.{by_time[0]}")
+    if set_keys and not may_be_frozen(config):
         text = "has no effect: no policy that learns is in `matchmaking`, so there are no snapshots"
         raise ConfigError(text, path=f"league.snapshots.{set_keys[0]}")
     if league.evolution is not None:
@@ -130,6 +143,15 @@ def _check_matchmaking(config: Config, entry: MatchmakingConfig, path: str) -> N
                 f"below 1, or `after` to at most {config.rounds - 1}",
                 path=f"{place}.reset.beats",
             )
+    if isinstance(rule, Nash) and entry.versus and config.rounds == 2:
+        raise ConfigError(
+            f"found 2, but with the rule `nash` and `versus` ({path}) there are no snapshots in the first round, "
+            "they are compared in the second, and learned against from the third on; set `rounds: 3` or more",
+            path="rounds",
+        )
+    if isinstance(rule, Nash) and rule.solver == "alpha_rank" and entry.versus:
+        text = "found alpha_rank, which is of one population here, and with `versus` there are two; use nash or uniform"
+        raise ConfigError(text, path=f"{path}.rule.nash.solver")
     if isinstance(rule, Uncertainty):
         if len(entry.members) < 2:
             raise ConfigError(f"{entry.policies[0]!r} has no opponent; name a second policy", path=f"{path}.policies")
@@ -218,7 +240,7 @@ def _check_evolution(config: Config, rule: EvolutionConfig, path: str) -> None:
         elif name not in players(config):
             text = f"{name!r} plays in no match"
         elif name in exploiters:
-            text = f"{name!r} is an exploiter: it starts again from its first weights, and copies no other policy"
+            text = f"{name!r} is an exploiter, or learns by the rule `nash`: it copies no other policy"
         if text:
             raise ConfigError(text, path=f"{path}.policies[{index}]")
     found = populations(config, rule)

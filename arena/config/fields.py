@@ -14,6 +14,7 @@ Halves = Annotated[int, Meta(ge=1, le=2)]
 Natural = Annotated[int, Meta(ge=0, le=2**63 - 1)]  # what a signed integer of 64 bits holds, as torch takes for a seed
 Seconds = Annotated[float, Meta(gt=0, le=31_536_000)]  # a year; no timer takes longer waits, or NaN
 Share = Annotated[float, Meta(ge=0, le=1)]
+Amount = Annotated[float, Meta(ge=0, le=1e300)]
 Text = Annotated[str, Meta(min_length=1)]
 Color = Annotated[str, Meta(pattern=r"^#[0-9a-fA-F]{6}\Z")]
 

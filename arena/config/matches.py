@@ -11,13 +11,14 @@ from __future__ import annotations
 import itertools
 import math
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
 import msgspec
 
-from arena.config.fields import MOST_ROLES, Count, Halves, Keyed, Natural, Share, ShortForm, Text
+from arena.config.fields import MOST_ROLES, Amount, Count, Halves, Keyed, Natural, Share, ShortForm, Text
 from arena.errors import ConfigError
 
 SeatEntry: TypeAlias = str | tuple[str, ...]
@@ -371,6 +372,19 @@ class Exploiters(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return (learner, *(name for name in self.main if name != learner))
 
 
+class Nash(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Policy-space response oracles: a learner meets the equilibrium of all snapshots until it gains no more."""
+
+    solver: Literal["nash", "uniform", "alpha_rank", "rectified"] = "nash"  # the mixture of the snapshots it meets
+    start: Literal["newest", "anew"] = "newest"  # a new best response begins from the newest weights, or the first ones
+    gain: Amount = 0.0  # in the game's units, against the mixture; a round that gains no more than this gains nothing
+    patience: Count = 2  # rounds without a gain, after which a best response joins
+    after: Count = 10  # rounds of learning, after which it joins at the latest
+    kind: ClassVar[str] = "nash"
+    by_results: ClassVar[bool] = False
+    draws_current: ClassVar[bool] = False
+
+
 class Uncertainty(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A policy meets the opponents against which a result would change the standings most."""
 
@@ -394,7 +408,7 @@ class CustomRule(Rule, ShortForm, frozen=True, kw_only=True, forbid_unknown_fiel
         return {cls.kind: {"class": name, "options": options}} if isinstance(name, str) and ":" in name else value
 
 
-RuleEntry: TypeAlias = PastSelves | Fictitious | Exploiters | Uncertainty | CustomRule
+RuleEntry: TypeAlias = PastSelves | Fictitious | Exploiters | Nash | Uncertainty | CustomRule
 
 
 class MatchmakingConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -441,6 +455,12 @@ class MatchmakingConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fie
             opponents = self.rivals(learner) if self.versus else self.rule.opening(self, learner, learns)
             in_turn[learner] = [*itertools.islice(itertools.cycle(opponents), self.copies)]
         return self.drawn(in_turn, number=0)
+
+    def measured(self, pairs: Sequence[tuple[str, str]]) -> tuple[MatchConfig, ...]:
+        """Matches of players that do not learn, as many as the first round has; each pair in turn."""
+        times = Counter(itertools.islice(itertools.cycle(pairs), self.pairings))
+        both = ((turn, count) for pair, count in times.items() for turn in (pair, pair[::-1])[: self.turns])
+        return tuple(self.match(*self.pair(*pair), copies=count) for pair, count in both)
 
     def drawn(
         self, opponents: Mapping[str, Sequence[str]], *, number: int, tested: Mapping[str, str] = NO_SNAPSHOTS

@@ -19,6 +19,7 @@ from arena.config.matches import (
     KnockoutConfig,
     MatchConfig,
     MatchmakingConfig,
+    Nash,
     SwissConfig,
 )
 from arena.config.schema import Config
@@ -143,9 +144,14 @@ def matchmaking_of(config: Config) -> Iterator[tuple[str, MatchmakingConfig]]:
 
 
 def exploiters_of(config: Config) -> set[str]:
-    """The policies that are trained to exploit others, and start again from their first weights after a while."""
-    rules = [entry.rule for _, entry in matchmaking_of(config) if isinstance(entry.rule, Exploiters)]
-    return {name for rule in rules for name in (*rule.main_exploiters, *rule.league_exploiters)}
+    """The policies that are trained to exploit others; their snapshots join when their rule says so."""
+    found = set[str]()
+    for _, entry in matchmaking_of(config):
+        if isinstance(entry.rule, Exploiters):
+            found |= {*entry.rule.main_exploiters, *entry.rule.league_exploiters}
+        elif isinstance(entry.rule, Nash):
+            found |= {*entry.learners}
+    return found
 
 
 class Sides(NamedTuple):
@@ -205,7 +211,8 @@ def sides_of(config: Config, generator: Generator) -> Sides:
         alone = len(first) == 1 and bool(generator.against) and not generator.rule.meets_itself
         second = {*(generator.against if alone else generator.members)}
         second |= first & {*gated(config)}  # a learner alternates sides against its newest snapshot
-    if generator.both_sides:
+    compares = isinstance(generator, MatchmakingConfig) and isinstance(generator.rule, Nash)  # any two that stay alike
+    if generator.both_sides or compares:
         first = second = first | second
     in_order = tuple(dict.fromkeys(generator.members))
     return Sides(*(tuple(name for name in in_order if name in side) for side in (first, second)))

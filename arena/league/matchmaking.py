@@ -4,6 +4,7 @@
     fictitious    all players, by prioritized fictitious self-play (Vinyals et al. 2019, supplement)
     exploiters    main agents meet main agents and all snapshots, main exploiters the main agents, league exploiters all
                   snapshots (same source)
+    nash          the equilibrium of all snapshots, until a learner gains no more against it, see `metagame.oracles`
     uncertainty   the opponents against which a result would change the standings most
     custom        what a class of the user draws, see `custom`
 
@@ -28,10 +29,12 @@ from arena.config.matches import (
     Exploiters,
     Fictitious,
     MatchmakingConfig,
+    Nash,
     PastSelves,
     Uncertainty,
 )
 from arena.league.custom import draw_opponents
+from arena.league.metagame.oracles import MetaGame, meta_game, progress
 from arena.league.metagame.payoff import posterior
 from arena.league.ratings.ranking import Standings
 from arena.league.results import Results
@@ -128,8 +131,12 @@ def due(
 ) -> dict[str, bool]:
     """The exploiters whose snapshots join, after enough rounds or with success; true for those that start over.
 
-    The ages are the rounds that each has learned; `rng` decides whether a league exploiter starts over.
+    The ages are the rounds that each has learned; `rng` decides whether a league exploiter starts over. Best responses
+    of the rule `nash` join together, when none of them gains any more.
     """
+    if isinstance(entry.rule, Nash):
+        joining = all(_gains_no_more(entry.rule, entry, name, pool) for name in entry.learners)
+        return dict.fromkeys(entry.learners, entry.rule.start == "anew") if joining else {}
     if not isinstance(entry.rule, Exploiters):
         return {}
     rule, past = entry.rule, pool.past(entry.members)
@@ -141,6 +148,44 @@ def due(
         if late or beats_all(pool.results, name, others, score=limit.beats, confidence=limit.confidence):
             found[name] = name in rule.main_exploiters or bool(rng.random() < limit.share)
     return found
+
+
+def unmet(entry: MatchmakingConfig, pool: OpponentPool) -> list[tuple[str, str]]:
+    """The pairs that have to meet before an entry has a mixture; none without the rule `nash`, or if it is uniform."""
+    return meta_game_of(entry, pool).unmet if isinstance(entry.rule, Nash) and entry.rule.solver != "uniform" else []
+
+
+def meta_game_of(entry: MatchmakingConfig, pool: OpponentPool) -> MetaGame:
+    """The meta-game of an entry with the rule `nash`: all its players that never change."""
+    assert isinstance(pool.results, Timeline), "a league's rounds are planned from all of its games"
+    if entry.versus:
+        return meta_game(pool.results, pool.past(entry.policies), pool.past(entry.versus))
+    players = pool.past(entry.members)
+    return meta_game(pool.results, players, players)
+
+
+def _mixture(rule: Nash, entry: MatchmakingConfig, learner: str, pool: OpponentPool) -> Weights:
+    """What a learner meets by the rule `nash`."""
+    game = meta_game_of(entry, pool)
+    weights = game.solved(rule.solver)[0 if learner in entry.versus else -1]
+    newest = pool.newest(learner)
+    if rule.solver != "rectified" or newest is None:
+        return weights
+    margins = -game.payoffs.T if learner in entry.versus else game.payoffs
+    mine, theirs = (game.columns, game.rows) if learner in entry.versus else (game.rows, game.columns)
+    beaten = dict(zip(theirs, margins[mine.index(newest)] >= 0, strict=True))
+    return {name: weight for name, weight in weights.items() if beaten[name]} or weights
+
+
+def _gains_no_more(rule: Nash, entry: MatchmakingConfig, learner: str, pool: OpponentPool) -> bool:
+    """Whether a best response joins: none of its newest rounds was better, by `gain`, than the best one before."""
+    newest = pool.newest(learner)
+    if newest is None:  # after the first round
+        return True
+    assert isinstance(pool.results, Timeline), "a league's rounds are planned from all of its games"
+    found = progress(pool.results, learner, _mixture(rule, entry, learner, pool), since=player_of(newest).tick)
+    newest_best, before = max(found[-rule.patience :], default=0.0), found[: -rule.patience]
+    return len(found) >= rule.after or (bool(before) and newest_best <= max(before) + rule.gain)
 
 
 def _weights(entry: MatchmakingConfig, learner: str, pool: OpponentPool) -> Weights:
@@ -158,6 +203,8 @@ def _weights(entry: MatchmakingConfig, learner: str, pool: OpponentPool) -> Weig
             past_selves = pool.past(rivals) if rivals else [*pool.snapshots.get(learner, ()), *pool.past(entry.against)]
             weights = dict.fromkeys(past_selves, 1.0)
         return _mixed({name: rule.self_play / len(same) for name in same}, weights)
+    if isinstance(rule, Nash):
+        return _mixture(rule, entry, learner, pool)
     if not isinstance(rule, Exploiters):
         raise TypeError(f"rule {entry.rule.kind!r}: arena.league.matchmaking says nothing about how it draws opponents")
     if learner in rule.main_exploiters:  # each main, or its snapshots if the expected score is below `weak`

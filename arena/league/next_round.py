@@ -28,6 +28,7 @@ from arena.config.matches import (
     KnockoutConfig,
     MatchConfig,
     MatchmakingConfig,
+    Nash,
     SwissConfig,
 )
 from arena.config.members import gated, matchmaking_of, players, populations, snapshotted
@@ -137,6 +138,11 @@ def next_round(
     judge = generators.KnockoutRules(results, _stream(config, number, StreamKey.COINS))
     pairings = _next_pairings(config, history, judge)
     places, matches = zip(*_written_out(config, history, pool, pairings), strict=True)
+    equilibria = {
+        place: matchmaking.meta_game_of(entry, pool).solved(entry.rule.solver)
+        for place, entry in matchmaking_of(config)
+        if isinstance(entry.rule, Nash) and not matchmaking.unmet(entry, pool)
+    }
     return Round(
         number=number,
         start=tick,
@@ -145,6 +151,7 @@ def next_round(
         players=_snapshots_in(matches, config),
         options=options,
         pairings=pairings,
+        equilibria=equilibria,
         snapshots=joining,
         dropped=dropped,
         forks=forks,
@@ -319,6 +326,8 @@ def _written_out(
             view = replace(view, earlier=history.made_by(place))
             if isinstance(generator, CustomPairings):
                 made = generator.written_out(make_pairings(generator, view, rng, path=place))
+            elif pairs := matchmaking.unmet(generator, pool):
+                made = generator.measured(pairs)
             else:
                 drawn = matchmaking.draw(generator, pool, rng, tested=tested, view=view, path=place)
                 made = generator.drawn(drawn, number=history.number, tested=tested)

@@ -20,9 +20,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from arena.config import Config, load_config
+from arena.config.matches import Nash
+from arena.config.members import matchmaking_of
 from arena.errors import ConfigError
 from arena.league.results import Encounter, Results, encounters_of
-from arena.league.timeline import Period, PolicyReset, Timeline
+from arena.league.timeline import Margin, Period, PolicyReset, Timeline
 from arena.records import boundary
 from arena.records.folder import RunFolder
 from arena.records.formats import HumanGameLine, PlanFile, Round, read_document, round_of
@@ -113,6 +115,8 @@ class GameReader:
         self._first: int | None = None
         self._cut: dict[str, Counter[str]] = {}  # per game and player
         self._lengths: set[int] = set()
+        self._margins: dict[tuple[int, str, str], Margin] = {}
+        self._needs_margins = any(isinstance(entry.rule, Nash) for _, entry in matchmaking_of(config))
         self._known: dict[Any, tuple[Encounter, ...]] = {}  # the games of a match end in few ways
 
     def read(self, last: int | None = None) -> ResultSet:
@@ -162,6 +166,8 @@ class GameReader:
         if episode.cut or idle:
             self._counts["aborted"] += 1
             return
+        if self._needs_margins:
+            self._add_margin(episode)
         if not (found := self._encounters(episode)):
             self._counts["unrated"] += 1
             return
@@ -206,7 +212,7 @@ class GameReader:
         rules = {env: config.envs[env].outcome for env, won in self._decided.items() if not won and env in config.envs}
         missed: Counter[str] = sum((counted for env, counted in self._cut.items() if self._decided[env]), Counter())
         return ResultSet(
-            Timeline(periods, config.ticks, config.learners, beginnings, snapshots, prior),
+            Timeline(periods, config.ticks, config.learners, beginnings, snapshots, prior, {**self._margins}),
             first=self._first,
             episodes=self._counts["episodes"],
             unrated=self._counts["unrated"],
@@ -241,6 +247,20 @@ class GameReader:
 
     def _reader(self, path: Path, start: int) -> JournalReader:
         return JournalReader(path, start=start) if start else self._journal(path)
+
+    def _add_margin(self, episode: EpisodeRecord) -> None:
+        """Counts a finished game of two sides, each filled by one player alone."""
+        sides = self._sides(episode)
+        teams = [{episode.seats[seat].policy for seat in side} for side in sides]
+        if len(sides) != 2 or any(len(team) != 1 for team in teams):
+            return
+        earned, entities = zip(*((seat.return_, len(seat.entities)) for seat in episode.seats), strict=True)
+        first, second = side_returns(earned, entities, sides)
+        if first is not None and second is not None and math.isfinite(first - second):
+            (one,), (other,) = teams
+            key = episode.round, one, other
+            before = self._margins.get(key, Margin(0, 0.0))
+            self._margins[key] = Margin(before.games + 1, before.total + (first - second) / 2)
 
     def _missed_by(self, episode: EpisodeRecord) -> frozenset[str]:
         """The players that a cut game would have rated if the first side had won; empty if it would not count."""

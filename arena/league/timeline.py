@@ -27,6 +27,13 @@ class Period(NamedTuple):
     playing: frozenset[str]  # policies and snapshots in the matches of its round; of these, those that learn changed
 
 
+class Margin(NamedTuple):
+    """The margins of some games: half the difference of the returns of the first side and of the second."""
+
+    games: int
+    total: float
+
+
 class PolicyReset(NamedTuple):
     """A reset of a policy, or its replacement by a copy."""
 
@@ -44,6 +51,8 @@ class Timeline:
     beginnings: Mapping[str, Sequence[PolicyReset]] = field(default_factory=dict)  # of policies, the earliest first
     snapshots: Sequence[str] = ()  # that have joined; `p@t` is the policy `p` as it was at tick `t`
     prior: Mapping[str, float] = field(default_factory=dict)  # of players at the beginning, in Elo, by an earlier run
+    margins: Mapping[tuple[int, str, str], Margin] = field(default_factory=dict)
+    """By round and the players that alone filled the two sides; only in leagues with the rule `nash`."""
 
     @cached_property
     def results(self) -> Results:

@@ -11,6 +11,7 @@ runs/<name>/
 ├── evaluations.jsonl  evaluations/ the root: the results of evaluations, and their games
 ├── human_games.jsonl              `arena play --rated`, `arena board`: games of people that count for the ratings
 ├── tournament.json                 the root, of a tournament: how it is played
+├── exploitability.json             `arena exploit --exact`: of a league's mean strategies, round by round
 ├── rounds.jsonl  snapshots/        the root, of a league: its rounds, and its policies at the end of some rounds
 ├── samples/match-0000/ ...         each environment its own: what was played, with `record: samples`
 ├── replays/round-0000/match-0000/  each environment its own: what plays it again, with `record: replays`
@@ -77,6 +78,7 @@ class RunFolder:
         self.human_games = path / "human_games.jsonl"  # missing if no person has played for the ratings
         self.tournament = path / "tournament.json"
         self.rounds = path / "rounds.jsonl"  # missing if there is only one round
+        self.exploitability = path / "exploitability.json"  # missing before `arena exploit --exact`
         self.samples = path / "samples"
         self.replays = path / "replays"
         self.metrics = path / "metrics.jsonl"

@@ -32,12 +32,12 @@ S = TypeVar("S")
 G = TypeVar("G")
 
 
-def document_text(document: PlanFile | ProfileFile | ModelFile | ExportReport) -> str:
+def document_text(document: PlanFile | ProfileFile | ExploitabilityFile | ModelFile | ExportReport) -> str:
     """The document as its file holds it: indented."""
     return json.dumps(msgspec.to_builtins(document), indent=2)
 
 
-def write_document(path: Path, document: PlanFile | ProfileFile) -> None:
+def write_document(path: Path, document: PlanFile | ProfileFile | ExploitabilityFile) -> None:
     """Writes a document atomically."""
     checksums.replace(path, document_text(document).encode() + b"\n")
 
@@ -132,6 +132,22 @@ class HumanGameLine(msgspec.Struct, frozen=True, kw_only=True):
     second: tuple[str, ...]
     outcome: Outcome  # for the first side
     folder: str  # of its records, in `evaluations`
+
+
+class RoundExploitability(msgspec.Struct, frozen=True):
+    """Of the mean strategies of a league when a round begins, in the game's units."""
+
+    round: int
+    tick: int
+    players: int  # with a weight
+    exploitability: float  # NashConv divided by the number of entities
+    nash_conv: float
+
+
+class ExploitabilityFile(msgspec.Struct, frozen=True):
+    """`exploitability.json`: what `arena exploit --exact` has computed of a league."""
+
+    rounds: tuple[RoundExploitability, ...]
 
 
 class ExternalPlace(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -338,6 +354,9 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     gates: tuple[GateRecord, ...] = ()
     options: dict[str, dict[str, Any]] = {}  # of policies and snapshots that have others than the configuration says
     pairings: dict[str, tuple[tuple[str, ...], ...]] = {}  # of knockouts and Swiss, by their places; one alone: a bye
+    equilibria: dict[
+        str, tuple[dict[str, float], ...]
+    ] = {}  # by place of a rule `nash`: the mixture of each population
     places: tuple[str, ...] = ()  # of the entry of the configuration that each match is made from; (): not known
     proposed_by: str = ""  # the callback that has proposed the matches; empty: the configuration says who meets whom
     # As the configuration describes them, from which the plan is made again; (): written by another version.

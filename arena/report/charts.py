@@ -100,6 +100,10 @@ def figures(data: PageData, colors: Colors) -> dict[str, Figure]:
     if data.standings is not None and (rows := data.standings.meta):
         found["meta-nash"] = _meta(rows, [row.nash for row in rows], colors)
         found["meta-alpha-rank"] = _meta(rows, [row.alpha_rank for row in rows], colors)
+    if curve := data.exploitability:
+        values = [one.exploitability for one in curve]
+        trace = line(None, [one.tick for one in curve], values, _PLAIN, mode="lines+markers")
+        found["exploitability"] = _figure([trace], yaxis={"rangemode": "tozero", **_scale(values)})
     if data.lineage.eventful:
         found["lineage"] = _lineage(data.lineage, data.summary.ticks, colors)
     if data.time is not None:

@@ -25,7 +25,17 @@ from arena.league.read_results import GameReader
 from arena.records import boundary as boundaries
 from arena.records.faults import fault_of
 from arena.records.folder import RunFolder
-from arena.records.formats import Boundary, EvaluationLine, PlanFile, ProfileFile, Round, Terms, round_of, update_of
+from arena.records.formats import (
+    Boundary,
+    EvaluationLine,
+    ExploitabilityFile,
+    PlanFile,
+    ProfileFile,
+    Round,
+    Terms,
+    round_of,
+    update_of,
+)
 from arena.records.journal import JournalReader
 from arena.records.lock import is_locked
 from arena.records.metrics import EpisodeRecord
@@ -92,6 +102,7 @@ class RunFiles:
     results: Sequence[RewardLine]
     evaluations: Sequence[EvaluationLine]
     rounds: Sequence[Round]
+    exploitability: ExploitabilityFile | None  # of a league's mean strategies
     faults: Sequence[Mapping[str, Any]]  # the lines of `faults.jsonl` as they are
     profile: ProfileFile | None
     terms: Terms | None  # of a tournament; None: it is none, or an older arena has played its first batch alone
@@ -149,7 +160,7 @@ class RunReader:
         Raises:
             ConfigError: as `read_run`.
         """
-        folder = self.folder
+        folder, curve = self.folder, self.folder.exploitability
         going = is_locked(folder.path)  # first: what is read of a run that does not go on is its end
         # Before the journals, which then hold everything up to the boundary.
         boundary, last = boundaries.newest_tick(folder), boundaries.last(folder)
@@ -191,6 +202,7 @@ class RunReader:
             results=known(folder.results, lambda journal: journal.lines(RewardLine)),
             evaluations=known(folder.evaluations, lambda journal: journal.lines(EvaluationLine)),
             rounds=known(folder.rounds, lambda journal: journal.made(round_of)),
+            exploitability=documents.read(curve, ExploitabilityFile) if curve.is_file() else None,
             faults=known(folder.faults, lambda journal: journal.made(fault_of)),
             profile=documents.read(folder.profile, ProfileFile) if folder.profile.is_file() else None,
             terms=documents.read(folder.tournament, Terms) if folder.tournament.is_file() else None,

@@ -11,6 +11,7 @@ from arena import __version__
 from arena.config.league import DecidedConfig
 from arena.league.next_round import Champion, knockouts_won
 from arena.league.read_results import read as read_encounters
+from arena.records.formats import RoundExploitability
 from arena.records.metrics import EpisodeRecord
 from arena.report.colors import Colors
 from arena.report.learning import (
@@ -47,6 +48,7 @@ class PageData(msgspec.Struct, frozen=True):
     logged: dict[str, dict[str, LoggedValue]]
     lengths: list[Lengths]
     evaluations: list[Evaluation]
+    exploitability: list[RoundExploitability]
     lineage: Lineage
     champions: list[Champion]
     plan: PlanCards
@@ -103,6 +105,7 @@ def page_data(files: RunFiles, replays: Sequence[Replay] | None = (), *, table: 
         logged=logged_values(files.updates),
         lengths=lengths(files.episodes, last=None if summary.ticks_planned is None else summary.ticks),
         evaluations=evaluations(files),
+        exploitability=[] if files.exploitability is None else [*files.exploitability.rounds],
         lineage=lineage(files.rounds),
         champions=knockouts_won(files.folder, files.config, reached=files.boundary or 0),
         plan=plan_cards(files.plan),

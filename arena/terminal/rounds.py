@@ -19,6 +19,7 @@ from arena.config.matches import (
     MatchConfig,
     MatchmakingConfig,
     MixturesConfig,
+    Nash,
     PastSelves,
     RoundRobinConfig,
     SwissConfig,
@@ -115,6 +116,8 @@ def _opponents(entry: MatchmakingConfig) -> str:
         }
         shown = [f"{role} ({', '.join(names)})" for role, names in parts.items() if names]
         return f"as {', '.join(shown)}"
+    if isinstance(entry.rule, Nash):
+        return f"against the mixture of all snapshots by {entry.rule.solver}, until it gains no more and joins them"
     if isinstance(entry.rule, Uncertainty):
         return f"against those of {members} whose results would change the standings most"
     if isinstance(entry.rule, CustomRule):

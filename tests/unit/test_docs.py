@@ -211,7 +211,7 @@ PUBLIC = {
         *("PeerGone", "PeerSilent", "Rows", "Simulator", "UnsafeFile", "VersionError", "decode", "join_messages"),
         "split_messages",
     ],
-    "arena.game": ["BatchedEnv", "Frame", "Interface", "Step"],
+    "arena.game": ["BatchedEnv", "Chance", "Decision", "End", "Frame", "Interface", "Step"],
     "arena.callbacks": ["Callback", "StartedRun"],
     "arena.league": ["LeagueView"],
     "arena.testing": [

@@ -239,7 +239,8 @@ HEAVY = (
 
 
 ON_DEMAND = {
-    *(f"arena.cli.{name}" for name in ("players", "tournament.tournament_run", "exploit.exploit_run", "report")),
+    *(f"arena.cli.{name}" for name in ("players", "tournament.tournament_run", "report")),
+    *(f"arena.cli.exploit.{name}" for name in ("exploit_run", "exact")),
     "arena.run.rounds",
     "arena.run.continued",
 }
