@@ -65,7 +65,7 @@ def test_page_shows_what_the_tournament_has_found(
     results = read_results.read(cup).results
     found = table(results, PLAYERS, Rule(400, error=0.05, elo=20))
     with opened(browser, server.address("/tournament/cup"), size=size, scheme=scheme) as sheet:
-        expect(sheet.page.locator("#live")).to_have_text("live")
+        expect(sheet.page.locator("#live")).to_have_text("connected")
         assert sheet.page.locator(".state").text_content() == "finished"
         order = sheet.page.locator("#standings .standings tbody th").all_text_contents()
         assert order == [row.player for row in found.rows]

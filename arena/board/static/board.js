@@ -40,7 +40,7 @@ export function listen(address, live, take) {
       stream = null;
     } else if (!stream) {
       stream = new EventSource(address);
-      stream.onopen = () => (live.textContent = "live");
+      stream.onopen = () => (live.textContent = "connected");
       stream.onmessage = (event) => take(JSON.parse(event.data));
       stream.onerror = async () => {
         live.textContent = "not connected: the server has ended, or is busy";
