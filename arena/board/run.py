@@ -59,9 +59,9 @@ class RunPage(Page):
             return {}
         self._seen = stamp if self.share == 1 else None
         if rates:
-            self._table, self._rated = rated(files, meta=self.is_whole), games
+            self._table, is_first, self._rated = rated(files, meta=self.is_whole), self._rated is None, games
             self.aside = time.thread_time() - began
-            self._rate_at = time.monotonic() + self.aside / SHARE
+            self._rate_at = time.monotonic() + (0.0 if is_first else self.aside / SHARE)
         data, colors = page_data(files, None, table=self._table), Colors(files.config)
         content, drawn = shown(data, figures(data, colors) if self.is_whole else {})
         values = template_values(files, data, colors) | {"contents": self.contents} | self.values(files)

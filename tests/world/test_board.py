@@ -242,6 +242,17 @@ def test_only_new_points_travel(client: httpx.Client, runs: Path) -> None:
     assert len(json.dumps(change["&"]["figures"])) < 0.1 * len(json.dumps(first["all"]["figures"]))
 
 
+def test_ratings_follow_the_games(client: httpx.Client, runs: Path) -> None:
+    folder = write_league(runs / "rated", LEAGUE)
+    line = json.loads(folder.episodes.read_text().splitlines()[-1])
+    with client.stream("GET", "/run-events/rated") as answer:
+        events = (json.loads(line[6:]) for line in answer.iter_lines() if line.startswith("data: "))
+        next(events)
+        with folder.episodes.open("a") as file:
+            file.writelines(json.dumps(line | {"episode": 1000 + number}) + "\n" for number in range(5))
+        assert "standings" in next(events)["change"]["&"]["sections"]["&"]
+
+
 class CostlyPage(Page):
     """Takes processor time; its files are damaged from the third look on."""
 
