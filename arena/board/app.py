@@ -109,7 +109,8 @@ class _Guard:
         if self._has_key(query.pop("key", [""])[0]) and scope["method"] == "GET":
             rest = urlencode(query, doseq=True)
             found = RedirectResponse(quote(scope["path"]) + (f"?{rest}" if rest else ""), 303)
-            found.set_cookie(board.cookie, board.key, httponly=True, samesite="strict")
+            # "strict" would keep it from who follows the link of a terminal that is a page itself
+            found.set_cookie(board.cookie, board.key, httponly=True, samesite="lax")
             return found
         if not self._has_key(Request(scope).cookies.get(board.cookie, "")):
             return PlainTextResponse("Open the address that `arena board` has printed: it has a key.", 403)
