@@ -87,11 +87,11 @@ class Games:
 
 
 async def _last_line(stderr: asyncio.StreamReader) -> str:
-    said = ""
+    said = b""
     while data := await stderr.read(2**16):
-        lines = data.decode(errors="replace").splitlines()
-        said = next((line.strip()[:_LONGEST_WHY] for line in reversed(lines) if line.strip()), said)
-    return said
+        said = (said + data)[-(2**16) :]  # a line may come in pieces
+    lines = said.decode(errors="replace").splitlines()
+    return next((line.strip()[:_LONGEST_WHY] for line in reversed(lines) if line.strip()), "")
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
