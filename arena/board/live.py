@@ -37,7 +37,7 @@ State: TypeAlias = dict[str, Any]
 
 
 class Page(ABC):
-    """type[Page]s what the page of a folder shows. Of the thread that reads, as its constructor is.
+    """Works out what the page of a folder shows. Of the thread that reads, as its constructor is.
 
     Attributes:
         contents: the ids of its sections and their titles.
