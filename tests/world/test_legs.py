@@ -81,6 +81,7 @@ def left_by(folder: RunFolder) -> dict[str, Any]:
                 name: mark for name, mark in step[part].items() if name not in ("metrics.jsonl", "result.json")
             }
     updates = [{**line, "seconds": 0} for line in JournalReader(folder.metrics)]
+    updates.sort(key=lambda line: (line["policy"], line["update"]))  # lines of two policies come in any order
     return {**states, **steps, "episodes": folder.episodes.read_bytes(), "updates": updates}
 
 
