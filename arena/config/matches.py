@@ -376,7 +376,7 @@ class Nash(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Policy-space response oracles: a learner meets the equilibrium of all snapshots until it gains no more."""
 
     solver: Literal["nash", "uniform", "alpha_rank", "rectified"] = "nash"  # the mixture of the snapshots it meets
-    start: Literal["newest", "anew"] = "newest"  # a new best response begins from the newest weights, or the first ones
+    start: Literal["newest", "first"] = "newest"  # a new best response begins from its newest or first weights
     gain: Amount = 0.0  # in the game's units, against the mixture; a round that gains no more than this gains nothing
     patience: Count = 2  # rounds without a gain, after which a best response joins
     after: Count = 10  # rounds of learning, after which it joins at the latest

@@ -314,7 +314,7 @@ class Driver:
             self._stale = False
 
     def _take_requests(self) -> None:
-        """Stops and prunes the trials for which somebody has left a request."""
+        """Stops and prunes the trials for which a request was left."""
         for number, kind in self.folder.requested():
             record = self.records.get(number)
             if record is None or number in self._delayed:  # another process runs it, or it starts now

@@ -25,7 +25,7 @@ Strategy: TypeAlias = NDArray[np.float64]
 
 
 class InformationSet:
-    """The nodes of a decision that an entity cannot tell apart.
+    """The nodes of a decision that an entity cannot distinguish.
 
     Attributes:
         observation: of the entity.

@@ -136,7 +136,7 @@ def due(
     """
     if isinstance(entry.rule, Nash):
         joining = all(_gains_no_more(entry.rule, entry, name, pool) for name in entry.learners)
-        return dict.fromkeys(entry.learners, entry.rule.start == "anew") if joining else {}
+        return dict.fromkeys(entry.learners, entry.rule.start == "first") if joining else {}
     if not isinstance(entry.rule, Exploiters):
         return {}
     rule, past = entry.rule, pool.past(entry.members)

@@ -108,7 +108,7 @@ def test_progress_is_the_margin_against_the_mixture_by_rounds() -> None:
 
 
 def test_best_responses_join_are_compared_and_met() -> None:
-    rounds, _ = played(nash({"nash": {"start": "anew", "patience": 1}}), lambda *_: 0.0)
+    rounds, _ = played(nash({"nash": {"start": "first", "patience": 1}}), lambda *_: 0.0)
     assert [one.snapshots for one in rounds[:5]] == [(), ("a@100",), (), ("a@300",), ()]  # two rounds without a gain
     assert [one.resets for one in rounds[:4]] == [(), ("a",), (), ("a",)]
     assert {match.names for match in rounds[1].matches} == {("a", "a@100")}  # one player: nothing to compare

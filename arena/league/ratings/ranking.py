@@ -124,7 +124,7 @@ class Standings:
     def doubts_within(self, error: float) -> list[OrderUncertainty]:
         """The doubts, with the games after which each is at most `error`; 0: it is so already.
 
-        Their games are expected to go as those so far; players that look equal count as `elo` apart.
+        Their games are expected to go as those so far; players that look equal count as differing by `elo`.
         """
         differences = -np.diff(self._strengths)
         information = davidson.information(differences, self._fitted.nu)
