@@ -1,4 +1,4 @@
-"""CPU time per sample where all roles share one process, against an older version and other packages.
+"""CPU time per sample where many roles share a process, against an older version and other packages.
 
 A figure is the CPU seconds (user and system) of a long training minus those of a short one, by the samples in between,
 so that neither imports nor the start count. A sample is one step of one lane of one learner, or of a random player
@@ -6,7 +6,8 @@ where none learns. Every training is a process of its own with one thread of tor
 
 The older version is a second checkout with its own environment, whose folder stands in `ARENA_BEFORE`; without it these
 cases are not available. The fused loop (`fused_ppo.py`) and Stable-Baselines3's a2c, sac and ddpg with four
-environments play the same games. sac and ddpg of both take one gradient step of 256 transitions per step of the four
+environments play the same games. The round robin has 91 roles (30 matches of one lane, each of four policies learns
+from 15 workers) in two processes. sac and ddpg of both take one gradient step of 256 transitions per step of the four
 environments, the arena as the mean over its four workers; a2c of both learns from rollouts of 5 ticks.
 """
 
@@ -49,14 +50,16 @@ class Row(NamedTuple):
     ticks: int  # of the long training
     short: int  # of the short one, in which learning has begun
     limit: float  # asked, of the older version
+    ranks: int = 1
 
 
 TERMS = Terms()
+ROUND_ROBIN = {"n_steps": 125, "minibatch_size": 125, "n_epochs": 4}
 ROWS = {
     "CartPole, ppo, 4 workers": Row(
         {"make": "gymnasium:CartPole-v1"},
         {"p": {"algorithm": "ppo"}},
-        {"seats": ["p"], "copies": 4},
+        {"env": "game", "seats": ["p"], "copies": 4},
         4,
         12_000,
         800,
@@ -65,7 +68,7 @@ ROWS = {
     "CartPole, 100 random players": Row(
         {"make": "gymnasium:CartPole-v1"},
         {"p": {"algorithm": "random"}},
-        {"seats": ["p"], "copies": 100},
+        {"env": "game", "seats": ["p"], "copies": 100},
         100,
         1500,
         100,
@@ -74,16 +77,26 @@ ROWS = {
     "touchdown, ppo, 64 lanes": Row(
         {"make": "envs.touchdown:Touchdown"},
         {"p": {"algorithm": "ppo", "options": TERMS.options()}, "q": {"algorithm": "random"}},
-        {"seats": ["p", "q"], "lanes": TERMS.lanes},
+        {"env": "game", "seats": ["p", "q"], "lanes": TERMS.lanes},
         TERMS.lanes,
         3840,
         256,
         0.93,
     ),
+    "round robin, 4 ppo, 91 roles": Row(
+        {"make": "envs.touchdown:Touchdown"},
+        {name: {"algorithm": "ppo", "options": ROUND_ROBIN} for name in "abcd"},
+        {"round_robin": {"env": "game", "policies": list("abcd"), "team_size": 1, "copies": 5, "lanes": 1}},
+        60,
+        1500,
+        250,
+        0.5,
+        ranks=2,
+    ),
     "CartPole, a2c, 4 workers": Row(
         {"make": "gymnasium:CartPole-v1"},
         {"p": {"algorithm": "a2c", "options": {"n_steps": 5}}},
-        {"seats": ["p"], "copies": 4},
+        {"env": "game", "seats": ["p"], "copies": 4},
         4,
         6000,
         400,
@@ -92,7 +105,7 @@ ROWS = {
     "Pendulum, sac, 4 workers": Row(
         {"make": "gymnasium:Pendulum-v1"},
         {"p": {"algorithm": "sac", "options": {"training_intensity": 64}}},
-        {"seats": ["p"], "copies": 4},
+        {"env": "game", "seats": ["p"], "copies": 4},
         4,
         900,
         300,
@@ -101,7 +114,7 @@ ROWS = {
     "Pendulum, ddpg, 4 workers": Row(
         {"make": "gymnasium:Pendulum-v1"},
         {"p": {"algorithm": "ddpg", "options": {"training_intensity": 64}}},
-        {"seats": ["p"], "copies": 4},
+        {"env": "game", "seats": ["p"], "copies": 4},
         4,
         1500,
         300,
@@ -131,10 +144,10 @@ def arena(row: Row, home: Path, scale: float) -> Sample:
     def seconds(ticks: int) -> float:
         with tempfile.TemporaryDirectory() as folder:
             config = {"name": "shared", "seed": 1, "ticks": ticks, "envs": {"game": dict(row.env)}}
-            config |= {"policies": dict(row.policies), "matches": [{"env": "game", **row.match}]}
+            config |= {"policies": dict(row.policies), "matches": [dict(row.match)]}
             path = Path(folder) / "match.yaml"
             path.write_text(json.dumps(config))
-            run = ["-m", "arena", "train", str(path), "--ranks", "1", "--run-dir", f"{folder}/run"]
+            run = ["-m", "arena", "train", str(path), "--ranks", str(row.ranks), "--run-dir", f"{folder}/run"]
             return cpu_seconds([python, *run], home=home)
 
     return per_sample(row, scale, seconds)
