@@ -20,7 +20,8 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from arena.game.api import Flags, Frame, Interface, ResetOptions, Seeds, Step
-from envs.common import drawing, options
+from envs.common import options
+from envs.common.drawing import GREEN, ORANGE, PLAYERS, Board, Mark
 from envs.common.lanes import MOVE_KEYS, MOVE_NAMES, MOVES, STEP, Lanes
 
 MOST_NAMED = 8  # players whose observations have names
@@ -53,7 +54,7 @@ class Cover(Lanes):
             observation_spaces=(spaces.Box(-high, high, dtype=np.float32),) * self.players,
             action_spaces=(spaces.Discrete(len(MOVES)),) * self.players,
             mask_sizes=(0,) * self.players,
-            colors=tuple(map(drawing.hexadecimal, map(_color_of, range(self.players)))),
+            colors=tuple(PLAYERS[index % len(PLAYERS)] for index in range(self.players)),
             outcome="none",  # a shared reward
         )
         self.positions = np.zeros((self.lanes, self.players, 2))  # [L, E, 2] float64
@@ -95,25 +96,11 @@ class Cover(Lanes):
         by_player = relative.reshape(self.lanes, self.players, -1).swapaxes(0, 1).astype(np.float32, order="C")
         return Frame(list(by_player), self.for_all(self.playing), (None,) * self.players)
 
-    def picture(self) -> NDArray[np.uint8]:
-        """Lane 0 from above, `[480, 480, 3]`: targets are rings, green where a player is within a move of them."""
-        world = drawing.World()
-        canvas = world.canvas()
+    def board(self) -> Board:
+        """The square in cells of 0.1: players, and targets, green where a player is within a move of them."""
         gaps = np.linalg.norm(self.targets[0][:, None] - self.positions[0], axis=-1).min(-1)
-        for (x, y), gap in zip(self.targets[0], gaps, strict=True):
-            color = drawing.GREEN if gap <= STEP else drawing.ORANGE
-            canvas.disc(*world.place(x, y), STEP * world.unit, drawing.mixed(color, drawing.WHITE, 0.8))
-            canvas.ring(*world.place(x, y), STEP * world.unit, color, width=3)
-        for player, (x, y) in enumerate(self.positions[0]):
-            canvas.piece(*world.place(x, y), STEP / 2 * world.unit, _color_of(player), f"{player}")
-        return canvas.pixels
-
-    def text(self) -> str:
-        """Lane 0 as text: targets are `o`, players their numbers."""
-        targets = {drawing.World.cell(x, y): "o" for x, y in self.targets[0]}
-        players = {drawing.World.cell(x, y): f"{player}" for player, (x, y) in enumerate(self.positions[0])}
-        return drawing.board_text(drawing.TEXT_COLUMNS, drawing.TEXT_ROWS, targets | players)
-
-
-def _color_of(player: int) -> drawing.Color:
-    return drawing.PLAYERS[player % len(drawing.PLAYERS)]
+        targets = zip(10 + 10 * self.targets[0], (GREEN if gap <= STEP else ORANGE for gap in gaps), strict=True)
+        marks = [Mark(x, y, color, "o", size=1) for (x, y), color in targets]
+        for player, (x, y) in enumerate(10 + 10 * self.positions[0]):
+            marks.append(Mark(x, y, self.interface.colors[player], f"{player}", f"{player}", size=0.5))
+        return Board(21, 21, marks)

@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 
 from arena.errors import ConfigError
 from arena.game.api import Flags, Frame, Interface, ResetOptions, Seeds, Step
-from envs.common import drawing, options
+from envs.common import options
+from envs.common.drawing import BLUE, INK, RED, WHITE, Board, Mark
 from envs.common.lanes import Lanes
 
 Table = NDArray[np.float64]  # [states, actions of player 0, actions of player 1, 2 players]
@@ -52,7 +53,7 @@ NAMES: Final[Mapping[str, list[str]]] = {  # of the actions of both players
     "two_step": ["A", "B"],
 }
 DEFAULT_ROUNDS = 10  # of a game given by its payoffs
-PAST_SHOWN = 24  # last choices in a picture
+PAST_SHOWN = 20  # last choices below the table
 
 
 class Matrix(Lanes):
@@ -115,7 +116,7 @@ class Matrix(Lanes):
             observation_spaces=(spaces.Box(0.0, 1.0, (length,), np.float32),) * 2,
             action_spaces=(spaces.Discrete(n_0), spaces.Discrete(n_1)),
             mask_sizes=(0, 0),
-            colors=(drawing.hexadecimal(drawing.BLUE), drawing.hexadecimal(drawing.RED)),
+            colors=(BLUE, RED),
             outcome="zero_sum" if np.allclose(self.table.sum(axis=-1), 0.0) else unpaid,
         )
         names = NAMES.get("prisoners_dilemma" if game is None else game) if payoffs is None else None
@@ -129,7 +130,7 @@ class Matrix(Lanes):
             }
         self.state = np.zeros(self.lanes, np.int64)  # [L] which table is played
         self.last = np.full((self.lanes, 2), -1, np.int64)  # [L, 2] last actions; -1: none yet
-        self._past: list[tuple[int, int]] = []  # of lane 0, for the picture
+        self._past: list[tuple[int, int]] = []  # of lane 0
 
     def reset(self, lanes: Flags, seeds: Seeds = None, options: ResetOptions = None) -> Frame:
         """Clears the last actions of these lanes. Nothing is random: `seeds` and `options` are not used."""
@@ -165,53 +166,26 @@ class Matrix(Lanes):
                 observations.append(one_hot)
         return Frame(observations, self.for_all(self.playing), (None, None))
 
-    def picture(self) -> NDArray[np.uint8]:
-        """Lane 0, `[480, 480, 3]`: the table in play, the last choice framed, and below it the last choices.
+    def board(self) -> Board:
+        """The table in play, the last choice framed, and below it the last choices by their first letters.
 
-        Rows are player 0's actions and columns player 1's; in a cell, what player 0 gets is blue on the left and
-        what player 1 gets is red on the right.
+        Rows are player 0's actions and columns player 1's; what player 0 gets is blue, what player 1 gets is red.
         """
-        canvas = drawing.Canvas(480, 480)
-        table, played = self._shown()
-        names = self.metadata.get("actions", ())
-        margin = 110 if names else 24
-        height, width = 340 / len(table), (456 - margin) / len(table[0])
-        for place, word in enumerate(names):
-            canvas.write(24 + (place + 0.5) * height, 60, word, drawing.BLUE, 2)
-            canvas.write(12, margin + (place + 0.5) * width, word, drawing.RED, 2)
-        low, span = table.min(), max(float(np.ptp(table)), 1e-9)
-        for row, column in np.ndindex(table.shape[:2]):
-            top, left = 24 + row * height, margin + column * width
-            for player, color in enumerate((drawing.BLUE, drawing.RED)):
-                pays = float(table[row, column, player])
-                half = left + player * (width - 4) / 2
-                shade = drawing.mixed(color, drawing.WHITE, 0.92 - 0.6 * (pays - low) / span)  # the more, the stronger
-                canvas.rectangle(top, half, top + height - 4, half + (width - 4) / 2, shade)
-                scale = max(1, min(6, int(min(width / 40, height / 8))))
-                canvas.write(top + height / 2, half + width / 4, f"{pays:.3g}", drawing.INK, scale)
-            if (row, column) == played:
-                canvas.frame(top, left, top + height - 4, left + width - 4, drawing.INK, width=4)
-        for index, joint in enumerate(self._past[-PAST_SHOWN:]):  # the darker, the higher the action's number
-            left = 24 + index * 432 / PAST_SHOWN
-            for player, color in enumerate((drawing.BLUE, drawing.RED)):
-                shade = drawing.mixed(
-                    drawing.WHITE, color, 0.25 + 0.75 * joint[player] / max(1, table.shape[player] - 1)
-                )
-                canvas.rectangle(384 + player * 40, left, 418 + player * 40, left + 432 / PAST_SHOWN - 3, shade)
-        return canvas.pixels
-
-    def text(self) -> str:
-        """Lane 0 as text: the table in play, the last choice in brackets."""
-        table, played = self._shown()
-        names = [*self.metadata.get("actions", ()), *map(str, range(max(table.shape)))]
-        lines = [["", *names[: table.shape[1]]]]
-        for row, line in enumerate(table):
-            cells = [", ".join(f"{pays:g}" for pays in cell) for cell in line]
-            lines.append([names[row], *(f"[{one}]" if (row, at) == played else one for at, one in enumerate(cells))])
-        wide = max(len(cell) for line in lines for cell in line)
-        return "\n".join("  ".join(cell.rjust(wide) for cell in line) for line in lines)
-
-    def _shown(self) -> tuple[Table, tuple[int, int] | None]:
-        """Of lane 0: the table in play, and the last choice in it."""
-        played = self._past[-1] if self._past and (not self._staged or len(self._past) > 1) else None
-        return self.table[self.state[0]], played
+        table, given = self.table[self.state[0]], self.metadata.get("actions", ())
+        (rows, columns), numbers = table.shape[:2], [f"{number}" for number in range(max(table.shape))]
+        names, letters = [*given, *numbers], [*(name[0] for name in given), *numbers]
+        titles = [(0, rows - 1 - at, BLUE, names[at]) for at in range(rows)]
+        titles += [(1 + at, rows, RED, names[at]) for at in range(columns)]
+        longest = max(len(title[-1]) for title in titles)
+        marks = [Mark(0, rows, WHITE, " "), *(Mark(*title, title[-1].center(longest), "", 0.4) for title in titles)]
+        played = self._past[-1:] if len(self._past) > self._staged else []
+        for row, column in np.ndindex(rows, columns):
+            x, y, (mine, other) = 1 + column, rows - 1 - row, (f"{pays:.4g}" for pays in table[row, column])
+            text = f"{mine}, {other}"
+            if (row, column) in played:
+                text = f"[{text}]"
+                marks += [Mark(x, y, INK, shape="box", size=0.48), Mark(x, y, WHITE, shape="box", size=0.45)]
+            marks += [Mark(x - 0.22, y, BLUE, "", mine, "", 0.2), Mark(x + 0.22, y, RED, text, other, "", 0.2)]
+        past = self._past[-PAST_SHOWN:]
+        lines = [f"player_{player}: {' '.join(letters[joint[player]] for joint in past)}" for player in (0, 1)]
+        return Board(1 + columns, 1 + rows, marks, lines, (392 / (1 + rows), 432 / (1 + columns)))

@@ -18,23 +18,24 @@ may share a cell.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from arena.errors import ConfigError
 from arena.game.api import Flags, Frame, Interface, ResetOptions, Seeds, Step
 from arena.game.ragged import Ragged
 from arena.game.units import Choice, Select, UnitSpace
-from envs.common import drawing, options
+from envs.common import options
+from envs.common.drawing import BLUE, INK, WHITE, Board, Mark
 from envs.common.lanes import Lanes, picked, ranks, spread
 
 LABELS: Final = ("+x", "-x", "+y", "-y", "Defuse Mines")
 _DEFUSE, _NOT_CHOSEN = 4, 5
 _DELTAS = np.array([[1, 0], [-1, 0], [0, 1], [0, -1], [0, 0], [0, 0]], np.int64)  # by choice
 MOST_CELLS = 1_000  # of a side of the board
+_NUMBER_COLORS = ("#195ad2", "#1e8232", "#cd2829", "#142882", "#821e28", "#14828c", "#2d343c", "#bec4ca")
 
 SPACE: Final = UnitSpace(
     {"Mine": ["x", "y"], "Robot": ["x", "y"], "Orbital Cannon": ["cooldown"]},
@@ -168,52 +169,18 @@ class Minesweeper(Lanes):
         }
         return Frame([shown], self.playing[:, None].copy(), (None,))
 
-    def picture(self) -> NDArray[np.uint8]:
-        """Lane 0 from above, `[height, width, 3]`; a bar below is the cannon's cooldown.
-
-        Mines are black; the number in another cell is that of the mines around it. Robots have their index as a unit.
-        """
-        board = drawing.Board(self.width, self.height)
-        scale = board.cell // 12
-        for (x, y), count in self._around().items():
-            if count and scale:
-                board.canvas.write(*board.middle(x, y), f"{count}", _NUMBER_COLORS[min(count, 8) - 1], scale)
-        for x, y in self.mines[0][self.mine_there[0]].tolist():
-            row, column = board.middle(x, y)
-            long, thin = 0.38 * board.cell, 0.04 * board.cell
-            board.canvas.rectangle(row - long, column - thin, row + long, column + thin, drawing.INK)
-            board.canvas.rectangle(row - thin, column - long, row + thin, column + long, drawing.INK)
-            board.canvas.disc(row, column, 0.28 * board.cell, drawing.INK)
-            board.canvas.disc(row - 0.1 * board.cell, column - 0.1 * board.cell, 0.06 * board.cell, drawing.WHITE)
-        for number, (x, y) in enumerate(self.robots[0][self.robot_there[0]].tolist()):
-            index = number + int(self.mine_there[0].sum())
-            board.canvas.piece(*board.middle(x, y), 0.36 * board.cell, drawing.BLUE, f"{index}")
-        if self.orbital_cannon[0]:
-            board.bar(1 - self.cooldown[0] / max(1, self.period), drawing.RED)
-        return board.canvas.pixels
-
-    def text(self) -> str:
-        """Lane 0 as text: mines are `*`, robots `R` with their index as a unit, numbers those of the mines around."""
-        counts = {cell: f"{count}" for cell, count in self._around().items() if count}
-        mines = dict.fromkeys(map(tuple, self.mines[0][self.mine_there[0]].tolist()), "*")
-        robots = enumerate(self.robots[0][self.robot_there[0]].tolist(), int(self.mine_there[0].sum()))
-        return drawing.board_text(self.width, self.height, counts | mines | {(x, y): f"R{n}" for n, (x, y) in robots})
-
-    def _around(self) -> Mapping[tuple[int, int], int]:
-        """Of lane 0, in each cell next to a mine, also diagonally, the number of such mines."""
-        mines = self.mines[0][self.mine_there[0]].tolist()
-        cells = ((x + dx, y + dy) for x, y in mines for dx in (-1, 0, 1) for dy in (-1, 0, 1) if dx or dy)
-        inside = (cell for cell in cells if 0 <= cell[0] < self.width and 0 <= cell[1] < self.height)
-        return {cell: count for cell, count in Counter(inside).items() if list(cell) not in mines}
-
-
-_NUMBER_COLORS = (
-    (25, 90, 210),
-    (30, 130, 50),
-    (205, 40, 40),
-    (20, 40, 130),
-    (130, 30, 40),
-    (20, 130, 140),
-    drawing.INK,
-    drawing.GRAY,
-)
+    def board(self) -> Board:
+        """Mines, robots with their indices as units, and in other cells the numbers of the mines around them."""
+        mines, robots = self.mines[0][self.mine_there[0]].tolist(), self.robots[0][self.robot_there[0]].tolist()
+        around = Counter((x + dx, y + dy) for x, y in mines for dx in (-1, 0, 1) for dy in (-1, 0, 1))
+        marks = [
+            Mark(x, y, _NUMBER_COLORS[min(count, 8) - 1], f"{count}", f"{count}", "")
+            for (x, y), count in around.items()
+            if 0 <= x < self.width and 0 <= y < self.height
+        ]
+        for x, y in mines:
+            marks += [Mark(x + dx, y + dy, INK, size=0.08) for dx, dy in ((0.3, 0), (-0.3, 0), (0, 0.3), (0, -0.3))]
+            marks += [Mark(x, y, INK, "*", size=0.28), Mark(x - 0.1, y + 0.1, WHITE, size=0.04)]
+        marks += [Mark(x, y, BLUE, f"R{unit}", f"{unit}") for unit, (x, y) in enumerate(robots, len(mines))]
+        cannon = [f"cannon: {self.cooldown[0] or 'ready'}"] if self.orbital_cannon[0] else []
+        return Board(self.width, self.height, marks, cannon)

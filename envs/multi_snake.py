@@ -27,7 +27,8 @@ from arena.errors import ConfigError
 from arena.game.api import Flags, Frame, Interface, ResetOptions, Seeds, Step
 from arena.game.ragged import Ragged
 from arena.game.units import Choice, UnitSpace
-from envs.common import drawing, options
+from envs.common import options
+from envs.common.drawing import PLAYERS, WHITE, Board, Mark
 from envs.common.lanes import Lanes, spread
 
 LABELS: Final = ("up", "down", "left", "right")
@@ -158,35 +159,17 @@ class MultiSnake(Lanes):
         }
         return Frame([shown], self.playing[:, None].copy(), (None,))
 
-    def picture(self) -> NDArray[np.uint8]:
-        """Lane 0 from above, `[height, width, 3]`: snakes and food of a color; heads have eyes, food is round."""
-        board = drawing.Board(self.size, self.size)
+    def board(self) -> Board:
+        """Snakes and food of a color; heads have eyes. Of the first snake the head is `A`, and its food `*a`."""
+        marks = []
         for snake in range(self.snakes):
-            color = _PALETTE[snake % len(_PALETTE)]
-            cells = self.segments[0, snake, : self.lengths[0, snake]].tolist()
-            for x, y in cells[:-1]:
-                board.fill(x, y, drawing.mixed(color, drawing.WHITE, 0.4))
-            board.fill(cells[-1][0], cells[-1][1], color)
-            before = cells[-2] if len(cells) > 1 else [cells[-1][0], cells[-1][1] - 1]  # a short one looks up
-            dx, dy = cells[-1][0] - before[0], cells[-1][1] - before[1]
-            for side in (-0.2, 0.2):
-                eye = board.middle(cells[-1][0] + 0.2 * dx + side * dy, cells[-1][1] + 0.2 * dy + side * dx)
-                board.canvas.disc(*eye, 0.12 * board.cell, drawing.WHITE)
-                board.canvas.disc(*eye, 0.05 * board.cell, drawing.INK)
+            color, letter = PLAYERS[snake % len(PLAYERS)], chr(ord("a") + snake % 26)
             if self.food_there[0, snake]:
-                board.canvas.disc(*board.middle(*self.food[0, snake]), 0.3 * board.cell, color)
-        return board.canvas.pixels
-
-    def text(self) -> str:
-        """Lane 0 as text: of the first snake the head is `A`, the body `a`, and its food `*a`."""
-        cells = {}
-        for snake in range(self.snakes):
-            letter = chr(ord("a") + snake % 26)
-            if self.food_there[0, snake]:
-                cells[tuple(self.food[0, snake].tolist())] = f"*{letter}"
-            segments = list(map(tuple, self.segments[0, snake, : self.lengths[0, snake]].tolist()))
-            cells |= {**dict.fromkeys(segments, letter), segments[-1]: letter.upper()}
-        return drawing.board_text(self.size, self.size, cells)
-
-
-_PALETTE = (drawing.BLUE, drawing.ORANGE, drawing.GREEN, drawing.RED, drawing.INK)
+                marks.append(Mark(*self.food[0, snake].tolist(), color, f"*{letter}", size=0.3))
+            *body, (x, y) = self.segments[0, snake, : self.lengths[0, snake]].tolist()
+            marks += [Mark(*cell, color, letter, shape="box", size=0.4) for cell in body]
+            marks.append(Mark(x, y, color, letter.upper(), shape="box", size=0.48))
+            dx, dy = (x - body[-1][0], y - body[-1][1]) if body else (0, 1)  # a short one looks up
+            eyes = ((x + 0.2 * dx + side * dy, y + 0.2 * dy + side * dx) for side in (-0.2, 0.2))
+            marks += [Mark(*eye, WHITE, size=0.1) for eye in eyes]
+        return Board(self.size, self.size, marks)

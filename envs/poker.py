@@ -31,7 +31,8 @@ from numpy.typing import NDArray
 
 from arena.game.api import Flags, Frame, Interface, ResetOptions, Seeds, Step
 from arena.game.tree import Chance, Decision, End, Node
-from envs.common import drawing, options
+from envs.common import options
+from envs.common.drawing import BLUE, GRAY, INK, RED, Board, Mark
 from envs.common.lanes import Lanes
 
 FOLD, CALL, RAISE = range(3)
@@ -116,7 +117,7 @@ class Poker(Lanes):
             observation_spaces=(spaces.Box(0.0, 1.0, (len(self.metadata["observations"]),), np.float32),) * 2,
             action_spaces=(spaces.Discrete(3),) * 2,
             mask_sizes=(3, 3),
-            colors=(drawing.hexadecimal(drawing.BLUE), drawing.hexadecimal(drawing.RED)),
+            colors=(BLUE, RED),
             outcome="zero_sum",
         )
         self._bets = [Bets()]  # all states S of the bets, each before those that follow from it
@@ -208,35 +209,17 @@ class Poker(Lanes):
             tuple((1 / len(hands), node(Bets(), [deal for deal in deals if deal[:2] == hand])) for hand in hands)
         )
 
-    def picture(self) -> NDArray[np.uint8]:
-        """Lane 0, `[320, 480, 3]`: the cards and chips of both players, player_0 on the left, the public card between.
+    def board(self) -> Board:
+        """The cards, the public one last, what the players have paid, and the moves, round by round.
 
-        Below are the moves of each round, in the colors of the players.
+        The largest card, and the star, are those of the player whose turn it is; the card of who has folded is gray.
         """
-        canvas, bets, colors = drawing.Canvas(320, 480), self._bets[int(self.state[0])], (drawing.BLUE, drawing.RED)
-        for place, left in enumerate((40, 340, 190)):
-            if place == 2 and (len(self.rules.bets) == 1 or not self._public[self.state[0]]):
-                continue
-            color = drawing.INK if place == 2 else colors[place]
-            canvas.rectangle(30, left, 150, left + 100, drawing.WHITE)
-            canvas.frame(30, left, 150, left + 100, color, width=8 if bets.player == place and not bets.over else 3)
-            canvas.write(90, left + 50, RANKS[self.cards[0, place]], color, 12)
-            if place < 2:
-                canvas.write(172, left + 50, f"{bets.paid[place]}", color, 5)
-                if bets.folded == place:
-                    canvas.write(90, left + 50, "____", drawing.GRAY, 6)
-        for number, moves in enumerate(bets.moves):
-            for at, move in enumerate(moves):
-                canvas.write(216 + 50 * number, 80 + 106 * at, MOVES[move], colors[at % 2], 4)
-        return canvas.pixels
-
-    def text(self) -> str:
-        """Lane 0 as text: cards, chips, and the moves of each round."""
-        bets, cards = self._bets[int(self.state[0])], [RANKS[rank] for rank in self.cards[0]]
-        lines = [
-            f"player_{player}  {cards[player]}  paid {bets.paid[player]}{'  folded' * (bets.folded == player)}"
-            for player in (0, 1)
-        ]
-        lines += [f"public    {cards[2] if len(bets.moves) > 1 else '-'}"] * (len(self.rules.bets) > 1)
-        rounds = enumerate(bets.moves, 1)
-        return "\n".join([*lines, *(f"round {at}: {', '.join(MOVES[one] for one in made)}" for at, made in rounds)])
+        bets, marks = self._bets[int(self.state[0])], []
+        for place, name in enumerate(("player_0", "player_1", "public")[: 1 + len(self.rules.bets)]):
+            rank = RANKS[self.cards[0, place]] if place < 2 or self._public[self.state[0]] else "-"
+            turn, color = not bets.over and place == bets.player, (BLUE, RED, INK)[place]
+            text, size = f"{name}{'*' * turn} {rank}", 0.45 if turn else 0.38
+            marks.append(Mark(place, 0, GRAY if place == bets.folded else color, text, rank, "box", size))
+        lines = [f"player_{at}: paid {paid}{', folded' * (at == bets.folded)}" for at, paid in enumerate(bets.paid)]
+        moves = "; ".join(", ".join(MOVES[move] for move in made) for made in bets.moves)
+        return Board(len(marks), 1, marks, [*lines, f"moves: {moves}"], (212, 432 / len(marks)))

@@ -14,17 +14,17 @@ draw. Each health point taken pays `damage_reward` to one side and costs the oth
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from arena.errors import ConfigError
 from arena.game.api import Flags, Frame, Info, Interface, ResetOptions, Seeds, Step
 from arena.game.ragged import Ragged
 from arena.game.units import Choice, Select, UnitSpace
-from envs.common import drawing, options
+from envs.common import options
+from envs.common.drawing import BLUE, RED, Board, Mark
 from envs.common.lanes import Lanes, picked, ranks, spread
 
 LABELS: Final = ("stay", "+x", "-x", "+y", "-y")
@@ -84,8 +84,8 @@ class Skirmish(Lanes):
         self.start_health = options.count("health", health)
         self.reach = options.count("reach", reach)
         self.damage_reward = options.number("damage_reward", damage_reward, least=0.0)
-        colors = drawing.hexadecimal(drawing.BLUE), drawing.hexadecimal(drawing.RED)
-        self.interface = Interface(TEAMS, (SPACE, SPACE), (SPACE.action_space,) * 2, (0, 0), colors, outcome="info")
+        spaces = (SPACE, SPACE), (SPACE.action_space, SPACE.action_space)
+        self.interface = Interface(TEAMS, *spaces, (0, 0), (BLUE, RED), outcome="info")
         self._edge = np.array([self.width - 1, self.height - 1])
 
         self.places = np.zeros((2, self.lanes, self.team_size, 2), np.int64)  # [team, L, T, 2] cells, absolute
@@ -166,26 +166,12 @@ class Skirmish(Lanes):
             shown.append({"units": parts, "actions": {"Move": move, "Attack": attack}})
         return Frame(shown, np.repeat(playing, 2, axis=1), (None, None))
 
-    def picture(self) -> NDArray[np.uint8]:
-        """Lane 0 from above, `[height, width, 3]`: the more health a soldier has, the larger its disc.
-
-        Its number is its place among those of its team that are left, which is its index for its own player.
-        """
-        board = drawing.Board(self.width, self.height)
-        for team, number, x, y, health in self._soldiers():
-            radius = board.cell * (0.18 + 0.27 * min(1.0, health / self.start_health))
+    def board(self) -> Board:
+        """The more health a soldier has, the larger its disc; its number is its index as a unit for blue."""
+        marks = []
+        for unit, (team, soldier) in enumerate(np.argwhere(self.health[:, 0] > 0).tolist()):
+            x, y = self.places[team, 0, soldier].tolist()
+            size = 0.18 + 0.27 * min(1.0, self.health[team, 0, soldier] / self.start_health)
             shift = 0.08 * (2 * team - 1)  # two soldiers on a cell are both seen
-            color = (drawing.BLUE, drawing.RED)[team]
-            board.canvas.piece(*board.middle(x + shift, y), radius, color, f"{number}")
-        return board.canvas.pixels
-
-    def text(self) -> str:
-        """Lane 0 as text: `b0` is the first soldier of blue."""
-        names = {(x, y): f"{TEAMS[team][0]}{number}" for team, number, x, y, _ in self._soldiers()}
-        return drawing.board_text(self.width, self.height, names)
-
-    def _soldiers(self) -> Iterator[tuple[int, int, int, int, int]]:
-        """Of lane 0: the team of each soldier that is left, its place among them, x, y and health."""
-        for team in (0, 1):
-            for number, soldier in enumerate(np.flatnonzero(self.health[team, 0] > 0).tolist()):
-                yield team, number, *self.places[team, 0, soldier].tolist(), int(self.health[team, 0, soldier])
+            marks.append(Mark(x + shift, y, (BLUE, RED)[team], f"{'br'[team]}{unit}", f"{unit}", size=size))
+        return Board(self.width, self.height, marks)

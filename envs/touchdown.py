@@ -24,7 +24,8 @@ from gymnasium.spaces import Space
 from numpy.typing import NDArray
 
 from arena.game.api import Flags, Frame, Interface, ResetOptions, Seeds, Step
-from envs.common import drawing, options
+from envs.common import options
+from envs.common.drawing import BLUE, RED, Board, Mark
 from envs.common.lanes import MOVE_KEYS, MOVE_NAMES, MOVES, STEP, Lanes
 
 LINE = 0.9  # |y| of the start lines, which are also the lines to cross
@@ -99,7 +100,7 @@ class Touchdown(Lanes):
             observation_spaces=tuple(points[view] for view in views),
             action_spaces=tuple(moves[control] for control in controls),
             mask_sizes=(0,) * (2 * n),
-            colors=(drawing.hexadecimal(drawing.BLUE),) * n + (drawing.hexadecimal(drawing.RED),) * n,
+            colors=(BLUE,) * n + (RED,) * n,
             outcome="zero_sum",
         )
         self._discrete = [player for player, control in enumerate(controls) if control == "discrete"]
@@ -211,34 +212,18 @@ class Touchdown(Lanes):
                 observations[player] = image
         return Frame(observations, self.for_all(self.playing), (None,) * len(observations))
 
-    def picture(self) -> NDArray[np.uint8]:
-        """Lane 0 from above, `[480, 480, 3]`; discs that touch are as close as opponents may be.
+    def board(self) -> Board:
+        """The field in cells of 0.1, with both start lines; discs that touch are as close as opponents may be.
 
-        The number on a disc is that of its entity.
+        The number of a player is that of its entity: `b0` is blue_0, which goes down.
         """
-        world = drawing.World()
-        canvas = world.canvas()
-        for y, color in ((LINE, drawing.BLUE), (-LINE, drawing.RED)):
-            row, left = world.place(-1, y)
-            pale = drawing.mixed(color, drawing.WHITE, 0.85)
-            edge = world.place(-1, np.sign(y))[0]
-            canvas.rectangle(min(row, edge), left, max(row, edge), world.size - world.margin, pale)
-            canvas.rectangle(row - 1, left, row + 2, world.size - world.margin, color)
-        row, left = world.place(-1, 0)
-        canvas.rectangle(row - 1, left, row + 1, world.size - world.margin, drawing.PALE)
-        for player, (x, y) in enumerate(self.positions[0]):
-            color = drawing.BLUE if self._side[player] > 0 else drawing.RED
-            canvas.piece(*world.place(x, y), NEAR / 2 * world.unit, color, f"{player % self.team_size}")
-        return canvas.pixels
-
-    def text(self) -> str:
-        """Lane 0 as text: `b0` is blue_0, which goes down."""
-        lines = {(x, y): "-" for x in range(drawing.TEXT_COLUMNS) for y in (0, drawing.TEXT_ROWS - 1)}
-        names = {
-            drawing.World.cell(x, y): f"{'b' if side > 0 else 'r'}{player % self.team_size}"
-            for player, ((x, y), side) in enumerate(zip(self.positions[0], self._side, strict=True))
-        }
-        return drawing.board_text(drawing.TEXT_COLUMNS, drawing.TEXT_ROWS, lines | names)
+        lines = [(x, 10 + side * LINE, color) for side, color in ((10, BLUE), (-10, RED)) for x in range(21)]
+        marks = [Mark(*line, "-", shape="box", size=0.1) for line in lines]
+        players = zip(self.interface.entities, self.interface.colors, 10 + 10 * self.positions[0], strict=True)
+        for name, color, (x, y) in players:
+            number = name.partition("_")[2]
+            marks.append(Mark(x, y, color, name[0] + number, number, size=0.5))
+        return Board(21, 21, marks)
 
 
 _TO_PIXELS = np.array([1.0, -1.0])  # rows are counted from the top

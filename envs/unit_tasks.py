@@ -36,20 +36,20 @@ from arena.entity_env import (
     SelectEntityActionSpace,
 )
 from envs.adapters.sources import check_call
-from envs.common import drawing, options
-
-_TILE = 68, 144  # height and width of a unit in the picture, pixels
+from envs.common import options
+from envs.common.drawing import BLUE, GREEN, PLAYERS, RED, RENDER_MODES, Board, Mark
 
 
 class Task(Environment):
     """A task with a random stream, `self.rng`, which a seed restarts."""
 
-    metadata: Mapping[str, Any] = {"render_modes": ["rgb_array"]}
+    metadata: Mapping[str, Any] = {"render_modes": RENDER_MODES}
+    render_mode = "rgb_array"
     units: ObsSpace
     actions: Mapping[str, Any]
     rng: np.random.Generator
     shown: Observation  # the last one
-    room: int  # tiles in the picture, of the same size for the whole episode
+    room: int  # units at the start of the episode, and the global features
 
     def obs_space(self) -> ObsSpace:
         return self.units
@@ -76,31 +76,30 @@ class Task(Environment):
     def play(self, actions: Mapping[str, Any]) -> Observation:
         """One tick."""
 
-    def render(self) -> NDArray[np.uint8]:
-        """A tile for the global features, and one for each unit that the player sees, with its index.
+    def board(self) -> Board:
+        """The global features, and below each unit that the player sees, with its index.
 
-        Of several features those that are not 0 are shown; the first of them, such as of a one-hot, colors the tile.
+        Of several features those that are not 0 are named; the first of them, such as of a one-hot, colors the cell.
         """
-        features = self.units.global_features
-        tiles = [("globals", features, self.shown.global_features, 2)] if features else []
-        index = 0
+        shown, index = [], 0
+        if features := self.units.global_features:
+            shown.append(("globals", features, self.shown.global_features, 2))
         for place, (name, entity) in enumerate(self.units.entities.items()):
             units = self.shown.features.get(name, ())
             for unit, seen in zip(units, self.shown.visible.get(name, [True] * len(units)), strict=True):
-                if seen:
-                    tiles.append((f"{index} {name}", entity.features, unit, place))
+                shown += [(f"{index} {name}", entity.features, unit, place)] * bool(seen)
                 index += 1
-        columns = 4 if self.room < 20 else 6
-        canvas = drawing.Canvas(-(-self.room // columns) * _TILE[0] + 8, columns * _TILE[1] + 8)
-        for place, (title, names, values, color) in enumerate(tiles):
-            top, left = place // columns * _TILE[0] + 8, place % columns * _TILE[1] + 8
-            shown = [number for number, value in enumerate(values) if value or len(names) == 1]
-            texts = [title, *(f"{names[number]} {values[number]:.3g}" for number in shown)]
-            filled = drawing.PLAYERS[(shown[0] if len(names) > 1 and shown else color) % len(drawing.PLAYERS)]
-            canvas.rectangle(top, left, top + _TILE[0] - 8, left + _TILE[1] - 8, filled)
-            for line, text in enumerate(texts[:3]):
-                canvas.write(top + 14 + 16 * line, left + _TILE[1] / 2 - 4, text[:16], drawing.WHITE, 2)
-        return canvas.pixels
+        marks, rows = [], -(-self.room // 2)
+        for place, (title, names, values, color) in enumerate(shown):
+            found = [at for at, value in enumerate(values) if value]
+            texts = [names[at] for at in found] if len(names) > 1 else [f"{value:.3g}" for value in values]
+            filled = PLAYERS[(found[0] if len(names) > 1 and found else color) % len(PLAYERS)]
+            text = " ".join([title, *texts])
+            marks.append(Mark(place % 2, rows - 1 - place // 2, filled, text, text, "box", 0.47))
+        return Board(2, rows, marks, (), (26, 216))
+
+    def render(self) -> NDArray[np.uint8] | str:
+        return self.board().render(self.render_mode)
 
 
 class CherryPick(Task):
@@ -240,15 +239,11 @@ class FloorIsLava(Task):
             done=done,
         )
 
-    def render(self) -> NDArray[np.uint8]:
-        """The cells around the start: lava is red, the high ground green, the player blue."""
-        board = drawing.Board(3, 3)
-        for x, y in (self.lava - self.start + 1).tolist():
-            board.fill(x, y, drawing.RED)
-        x, y = (self.high_ground - self.start + 1).tolist()
-        board.fill(x, y, drawing.GREEN)
-        board.canvas.piece(*board.middle(*(self.player - self.start + 1)), 0.3 * board.cell, drawing.BLUE)
-        return board.canvas.pixels
+    def board(self) -> Board:
+        """The cells around the start: lava `~` is red, the high ground `^` green, the player `P` blue."""
+        ground = [(self.high_ground, GREEN, "^"), *((cell, RED, "~") for cell in self.lava)]
+        marks = [Mark(*(cell - self.start + 1), color, text, shape="box", size=0.49) for cell, color, text in ground]
+        return Board(3, 3, [*marks, Mark(*(self.player - self.start + 1), BLUE, "P", "P")])
 
 
 class RockPaperScissors(Task):
@@ -361,7 +356,8 @@ TASKS: Mapping[str, type[Task]] = {
 
 def unit_task(task: str, render_mode: str = "rgb_array", **kwargs: Any) -> Task:
     """Makes a task; raises `ConfigError`: an unknown task, or arguments that it does not take."""
-    options.choice("render_mode", render_mode, Task.metadata["render_modes"])
     made = TASKS[options.choice("task", task, tuple(TASKS))]
     check_call(made, kwargs, name=f"the task {task!r}")
-    return made(**kwargs)
+    game = made(**kwargs)
+    game.render_mode = options.choice("render_mode", render_mode, RENDER_MODES)
+    return game

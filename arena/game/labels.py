@@ -66,8 +66,8 @@ def declared_labels(
 def parts(space: Space[Any], names: Names) -> Names:
     """A part for each number of an action of a space that is no container; numbers without names are counted."""
     starts = np.broadcast_to(getattr(space, "start", 0), space.shape or ()).ravel().tolist()
-    counted = ["action"] if len(starts) == 1 else [f"action {number}" for number in range(len(starts))]
-    return names or tuple(Part(one, (), start) for one, start in zip(counted, starts, strict=True))
+    named = ["action"] if len(starts) == 1 else [f"action {number}" for number in range(len(starts))]
+    return names or tuple(map(Part, named, [()] * len(starts), starts))
 
 
 def rows(space: Space[Any], names: Names, sample: Any) -> list[tuple[str, str]]:
@@ -107,29 +107,24 @@ def _keys(space: Space[Any], actions: Names, declared: Any) -> dict[str, int]:
     if declared is None:
         return {}
     where = f"metadata['{KEYS}']"
-    if not isinstance(declared, Mapping):
-        raise ConfigError(f"{where}: got {declared!r:.80}, expected a mapping")
-    if not isinstance(space, spaces.Discrete):
-        raise ConfigError(f"{where}: keys are for Discrete actions, and the space is {space}")
-    choices = actions[0].choices if actions else ()
-    found = {}
-    for key, choice in declared.items():
+    if not (isinstance(declared, Mapping) and isinstance(space, spaces.Discrete)):
+        raise ConfigError(f"{where}: got {declared!r:.80}, for {space}; keys are for Discrete actions, in a mapping")
+    names = {name: int(space.start) + place for place, name in enumerate(actions[0].choices if actions else ())}
+    numbers = {key: names.get(one, one) if isinstance(one, str) else one for key, one in declared.items()}
+    for key, number in numbers.items():
         if not (key in NAMED_KEYS or (isinstance(key, str) and len(key) == 1 and key.isprintable())):
             known = ", ".join(NAMED_KEYS)
             raise ConfigError(f"{where}: {key!r:.60} is no key; a key is one character, or one of {known}")
-        number = int(space.start) + choices.index(choice) if isinstance(choice, str) and choice in choices else choice
         if isinstance(number, bool) or not isinstance(number, (int, np.integer)) or number not in space:
-            raise ConfigError(f"{where}[{key!r}]: {choice!r:.60} is no action; the space is {space}")
-        found[key] = int(number)
-    return found
+            raise ConfigError(f"{where}[{key!r}]: {number!r:.60} is no action; the space is {space}")
+    return {key: int(number) for key, number in numbers.items()}
 
 
 def _texts(declared: Any, count: int, where: str, space: Space[Any]) -> tuple[str, ...]:
     """The names in a list of this many."""
-    if not isinstance(declared, (list, tuple)):
-        raise ConfigError(f"{where}: got {declared!r:.80}, expected a list of {count}, for {space}")
-    if len(declared) != count:
-        raise ConfigError(f"{where}: got {len(declared)}, expected {count}, for {space}")
+    if not isinstance(declared, (list, tuple)) or len(declared) != count:
+        got = len(declared) if isinstance(declared, (list, tuple)) else f"{declared!r:.80}"
+        raise ConfigError(f"{where}: got {got}, expected a list of {count}, for {space}")
     for one in declared:
         if not (isinstance(one, str) and one.strip() == one and 0 < len(one) <= _LONGEST and one.isprintable()):
             raise ConfigError(f"{where}: {one!r:.80} is no name; a name is a text of 1 to {_LONGEST} characters")

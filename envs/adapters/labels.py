@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from gymnasium.spaces import Discrete
 
 from arena.errors import ConfigError
-from arena.game.api import BatchedEnv, Labels
-from arena.game.labels import ACTIONS, KEYS, WORDS, declared_labels
+from arena.game.api import BatchedEnv
+from arena.game.labels import ACTIONS, KEYS, OBSERVATIONS, declared_labels
 
 _KNOWN: Mapping[str, list[str]] = {
     "gymnasium.envs.classic_control.cartpole": ["left", "right"],
@@ -26,7 +25,7 @@ _KNOWN: Mapping[str, list[str]] = {
     ],
     "pettingzoo.classic.connect_four.connect_four": [f"column {number}" for number in range(7)],
 }
-"""The actions of games that declare none, by the module of their class."""
+"""The actions of games that declare none, by the module of their class; an option of theirs may change the space."""
 
 _CODES = {
     13: "enter", 32: "space", 273: "up", 274: "down", 275: "right", 276: "left",
@@ -43,29 +42,25 @@ def labeled(game: BatchedEnv, made: Any, spaces: tuple[Any, Any] | None, *, refu
     out. None: those of the game.
     """
     interface, inner, metadata = game.interface, getattr(made, "unwrapped", made), getattr(made, "metadata", None)
-    observed, acted = spaces or (interface.observation_spaces, interface.action_spaces)
-    declared: dict[str, Any] = {KEYS: _keys(inner, acted)}
-    if isinstance(metadata, Mapping):
-        declared |= {word: metadata[word] for word in WORDS if word in metadata}
-    labels: tuple[Labels, ...] = ()
+    observed, acted = interface.observation_spaces, interface.action_spaces
+    declared = dict(metadata) if isinstance(metadata, Mapping) else {}
+    if declared.get(ACTIONS) is None:
+        meanings = getattr(inner, "get_action_meanings", None)  # of Atari's games
+        names = [one.lower() for one in meanings()] if callable(meanings) else _KNOWN.get(type(inner).__module__, [])
+        fit = all(isinstance(space, Discrete) and space.n == len(names) for space in acted)
+        declared[ACTIONS] = names if fit else None
+    declared.setdefault(KEYS, _keys(inner, acted))
+    if spaces is not None and spaces[0] != observed:
+        declared[OBSERVATIONS] = None
+    if spaces is not None and spaces[1] != acted:
+        declared[ACTIONS] = declared[KEYS] = None
     try:
-        labels = declared_labels(declared, interface.entities, observed, acted)
+        if labels := declared_labels(declared, interface.entities, observed, acted):
+            game.interface = replace(interface, labels=labels)
     except ConfigError as error:
         if refuses:
             raise
         warnings.warn(f"the names of {type(inner).__name__} are ignored: {error}", stacklevel=2)
-    else:
-        if declared.get(ACTIONS) is None:
-            meanings = getattr(inner, "get_action_meanings", None)  # of Atari's games
-            names = [one.lower() for one in meanings()] if callable(meanings) else _KNOWN.get(type(inner).__module__)
-            with suppress(ConfigError):  # an option of the game may change its spaces
-                labels = declared_labels({**declared, ACTIONS: names}, interface.entities, observed, acted)
-    if acted != interface.action_spaces:
-        labels = tuple(replace(one, actions=(), keys={}) for one in labels)
-    if observed != interface.observation_spaces:
-        labels = tuple(replace(one, observations=()) for one in labels)
-    if labels:
-        game.interface = replace(interface, labels=labels)
     return game
 
 

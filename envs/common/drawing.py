@@ -1,182 +1,112 @@
-"""A small canvas for the pictures of the games, in NumPy.
+"""Boards: a game describes what is seen of it by marks on cells, and they are drawn as an image, in NumPy, or as text.
 
-Positions on a canvas are (row, column) in pixels, fractions allowed; row 0 is the top. `World` converts positions on
-the square [-1, 1]^2 to them.
+board = Board(3, 3, [Mark(0, 2, BLUE, "x", "X"), Mark(1, 1, RED, "o", "O")])
+board.render("ansi")         three rows of three cells; (0, 0) is at the bottom left
+board.render("rgb_array")    uint8 [height, width, 3], with discs that carry `X` and `O`
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-Color = tuple[int, int, int]
+BLUE, RED, GREEN, ORANGE, INK, GRAY = "#1f77b4", "#d62728", "#2ca02c", "#ff7f0e", "#2d343c", "#bec4ca"
+PALE, PAPER, WHITE = "#e2e5e8", "#f8f9fa", "#ffffff"
+PLAYERS = (BLUE, RED, INK, "#9467bd", "#8c564b", "#e377c2")
+RENDER_MODES = ("rgb_array", "ansi")
 
-BLUE: Color = (31, 119, 180)
-RED: Color = (214, 39, 40)
-GREEN: Color = (44, 160, 44)
-ORANGE: Color = (255, 127, 14)
-INK: Color = (45, 52, 60)
-GRAY: Color = (190, 196, 202)
-PALE: Color = (226, 229, 232)
-PAPER: Color = (248, 249, 250)
-WHITE: Color = (255, 255, 255)
-
-PLAYERS: tuple[Color, ...] = (BLUE, RED, INK, (148, 103, 189), (140, 86, 75), (227, 119, 194))
-
-TEXT_COLUMNS, TEXT_ROWS = 21, 11  # of a field as text
-
-# Glyphs of 3 x 5 pixels, one string of three per row from the top.
-_GLYPHS = {
-    "0": ".#. #.# #.# #.# .#.", "1": ".#. ##. .#. .#. ###", "2": "### ..# ### #.. ###", "3": "### ..# ### ..# ###",
-    "4": "#.# #.# ### ..# ..#", "5": "### #.. ### ..# ###", "6": "### #.. ### #.# ###", "7": "### ..# ..# ..# ..#",
-    "8": "### #.# ### #.# ###", "9": "### #.# ### ..# ###", "-": "... ... ### ... ...", ".": "... ... ... ... .#.",
-    "+": "... .#. ### .#. ...", "_": "... ... ... ... ###", " ": "... ... ... ... ...",
-    "A": ".#. #.# ### #.# #.#", "B": "##. #.# ##. #.# ##.", "C": ".## #.. #.. #.. .##", "D": "##. #.# #.# #.# ##.",
-    "E": "### #.. ##. #.. ###", "F": "### #.. ##. #.. #..", "G": ".## #.. #.# #.# .##", "H": "#.# #.# ### #.# #.#",
-    "I": "### .#. .#. .#. ###", "J": "..# ..# ..# #.# .#.", "K": "#.# #.# ##. #.# #.#", "L": "#.. #.. #.. #.. ###",
-    "M": "#.# ### ### #.# #.#", "N": "##. #.# #.# #.# #.#", "O": ".#. #.# #.# #.# .#.", "P": "##. #.# ##. #.. #..",
-    "Q": ".#. #.# #.# ##. .##", "R": "##. #.# ##. #.# #.#", "S": ".## #.. .#. ..# ##.", "T": "### .#. .#. .#. .#.",
-    "U": "#.# #.# #.# #.# ###", "V": "#.# #.# #.# #.# .#.", "W": "#.# #.# ### ### #.#", "X": "#.# #.# .#. #.# #.#",
-    "Y": "#.# #.# .#. .#. .#.", "Z": "### ..# .#. #.. ###",
-}  # fmt: skip
+_LINE, _MARGIN = 20, 24  # pixels: of a line below a board, and around all
+_LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ-.+_:,"
+_ROWS = (  # of the glyphs, of 3 x 5 pixels: each row is an octal digit
+    "255522622771747717175571174717747577111175757757172575565656344436555674647746443455355755722271115255655"
+    "444475775565555255526564425563656553421672222555575555255775552555522271247007000000202720000070202000024"
+)
+_GLYPHS = np.array([[int(row) & bit for bit in (4, 2, 1)] for row in _ROWS], np.bool_).reshape(-1, 5, 3)
 
 
-def hexadecimal(color: Color) -> str:
-    """The color as `#1f77b4`."""
-    return "#{:02x}{:02x}{:02x}".format(*color)
+class Mark(NamedTuple):
+    """Something on a board; later marks hide earlier ones."""
+
+    x: float  # of its middle, in cells
+    y: float  # likewise; it points up
+    color: str  # of the shape; without a shape, of the label
+    text: str = ""  # in its cell in a text
+    label: str = ""  # on it in an image: capital letters and numbers
+    shape: str = "disc"  # with a white rim; or "box", or "": the label alone
+    size: float = 0.36  # radius, or half the side of a box, in cells
 
 
-def mixed(color: Color, other: Color, share: float) -> Color:
-    """The first color mixed with a share in [0, 1] of the other one."""
-    red, green, blue = (round(a + (b - a) * share) for a, b in zip(color, other, strict=True))
-    return red, green, blue
+class Board(NamedTuple):
+    """What is seen of a game: marks on cells, and lines of text below; a mark off the cells is left out of a text."""
+
+    columns: int
+    rows: int
+    marks: Sequence[Mark]
+    lines: Sequence[str] = ()
+    cell: tuple[float, float] | None = None  # height and width in pixels; None: square
+
+    def render(self, mode: str) -> NDArray[np.uint8] | str:
+        """The board in one of the `RENDER_MODES`."""
+        return self.text() if mode == "ansi" else self.image()
+
+    def text(self) -> str:
+        """The text of each cell, or a dot, and the lines."""
+        cells = {(round(mark.x), round(mark.y)): mark.text for mark in self.marks if mark.text}
+        wide = max([2, *map(len, cells.values())])
+        rows = ([cells.get((x, y), ".").rjust(wide) for x in range(self.columns)] for y in reversed(range(self.rows)))
+        return "\n".join([*map(" ".join, rows), *self.lines])
+
+    def image(self) -> NDArray[np.uint8]:
+        """The picture, uint8 `[height, width, 3]`; without `cell` its longer side has 480 pixels, or 2 per cell."""
+        side = max(2.0, 432 / max(self.columns, self.rows))
+        (tall, wide), margin = self.cell or (side, side), _MARGIN
+        bottom, right = margin + self.rows * tall, margin + self.columns * wide
+        height, width = round(bottom + margin) + _LINE * len(self.lines), round(right + margin)
+        image = np.empty((height, width, 3), np.uint8)
+        _fill(image, 0, 0, height, width, PAPER)
+        _fill(image, margin - 2, margin - 2, bottom + 2, right + 2, GRAY)
+        _fill(image, margin, margin, bottom, right, WHITE)
+        for line in range(1, self.rows):
+            _fill(image, margin + line * tall, margin, margin + line * tall + 1, right, PALE)
+        for line in range(1, self.columns):
+            _fill(image, margin, margin + line * wide, bottom, margin + line * wide + 1, PALE)
+        for mark in self.marks:
+            row, column = bottom - (mark.y + 0.5) * tall, margin + (mark.x + 0.5) * wide
+            high, far = mark.size * tall, mark.size * wide
+            if mark.shape == "box":
+                _fill(image, row - high, column - far, row + high, column + far, mark.color)
+            elif mark.shape:
+                _disc(image, row, column, far + 1.5, WHITE)
+                _disc(image, row, column, far, mark.color)
+            scale = int(min(1.9 * far / max(3, 4 * len(mark.label) - 1), 1.2 * high / 5))
+            _write(image, row, column, mark.label, WHITE if mark.shape else mark.color, scale)
+        for number, line in enumerate(self.lines):
+            _write(image, bottom + _LINE * (number + 0.9), width / 2, line[: width // 8], INK, 2)
+        return image
 
 
-class Canvas:
-    """A canvas to draw on; `pixels` is `[height, width, 3]` uint8."""
+def _fill(image: NDArray[np.uint8], top: float, left: float, bottom: float, right: float, color: str) -> None:
+    rows, columns = (slice(max(0, round(a)), max(0, round(b))) for a, b in ((top, bottom), (left, right)))
+    image[rows, columns] = list(bytes.fromhex(color[1:]))
 
-    def __init__(self, height: int, width: int, color: Color = PAPER) -> None:
-        self.pixels: NDArray[np.uint8] = np.empty((height, width, 3), np.uint8)
-        self.pixels[:] = color
 
-    def rectangle(self, top: float, left: float, bottom: float, right: float, color: Color) -> None:
-        """Fills a rectangle; bottom and right are exclusive."""
-        rows = slice(max(0, round(top)), max(0, round(bottom)))
-        self.pixels[rows, max(0, round(left)) : max(0, round(right))] = color
+def _disc(image: NDArray[np.uint8], row: float, column: float, radius: float, color: str) -> None:
+    """A filled disc with a soft edge."""
+    top, left = max(0, int(row - radius - 1)), max(0, int(column - radius - 1))
+    patch = image[top : max(0, int(row + radius + 3)), left : max(0, int(column + radius + 3))]
+    rows, columns = np.ogrid[top : top + len(patch), left : left + patch.shape[1]]
+    share = np.clip(radius + 0.5 - np.hypot(rows - row, columns - column), 0, 1)[..., None]
+    patch[:] = np.rint(patch + (list(bytes.fromhex(color[1:])) - patch) * share)
 
-    def frame(self, top: float, left: float, bottom: float, right: float, color: Color, width: float = 2) -> None:
-        """The border of a rectangle, `width` pixels inwards."""
-        self.rectangle(top, left, top + width, right, color)
-        self.rectangle(bottom - width, left, bottom, right, color)
-        self.rectangle(top, left, bottom, left + width, color)
-        self.rectangle(top, right - width, bottom, right, color)
 
-    def ring(self, row: float, column: float, radius: float, color: Color, width: float = 2) -> None:
-        """A circle whose line is `width` pixels wide, inwards."""
-        self.disc(row, column, radius, color, hole=radius - width)
-
-    def disc(self, row: float, column: float, radius: float, color: Color, hole: float = 0.0) -> None:
-        """A filled disc with a soft edge, around a hole of this radius."""
-        height, width, _ = self.pixels.shape
-        top, bottom = max(0, int(row - radius - 1)), min(height, int(row + radius + 3))
-        left, right = max(0, int(column - radius - 1)), min(width, int(column + radius + 3))
-        distance = np.hypot(np.arange(top, bottom)[:, None] - row, np.arange(left, right) - column)
-        share = np.clip(radius + 0.5 - distance, 0, 1)
-        if hole > 0:
-            share *= np.clip(distance - hole + 0.5, 0, 1)
-        patch = self.pixels[top:bottom, left:right]
-        patch[:] = np.rint(patch + (np.array(color) - patch) * share[..., None])
-
-    def write(self, row: float, column: float, text: str, color: Color, scale: int = 4) -> None:
-        """Writes capital letters and numbers around a center; a glyph is 3 x 5 times `scale` pixels."""
-        top, left = round(row - 2.5 * scale), round(column - (4 * len(text) - 1) * scale / 2)
-        for index, letter in enumerate(text.upper()):
-            bits = np.array([[dot == "#" for dot in line] for line in _GLYPHS.get(letter, _GLYPHS[" "]).split()])
+def _write(image: NDArray[np.uint8], row: float, column: float, text: str, color: str, scale: int) -> None:
+    """Writes around a middle; what has no glyph is left out."""
+    top, left = round(row - 2.5 * scale), round(column - (4 * len(text) - 1) * scale / 2)
+    for index, letter in enumerate(text.upper()):
+        if letter in _LETTERS:
+            bits = _GLYPHS[_LETTERS.index(letter)].repeat(scale, 0).repeat(scale, 1)
             corner = left + 4 * index * scale
-            patch = self.pixels[max(0, top) : top + 5 * scale, max(0, corner) : max(0, corner + 3 * scale)]
-            height, width, _ = patch.shape
-            patch[bits.repeat(scale, 0).repeat(scale, 1)[:height, :width]] = color
-
-    def piece(self, row: float, column: float, radius: float, color: Color, text: str = "") -> None:
-        """A disc with a white rim, and a short text on it."""
-        self.disc(row, column, radius + 1.5, WHITE)
-        self.disc(row, column, radius, color)
-        scale = int(min(radius * 1.6 / (4 * len(text) - 1), radius * 1.2 / 5)) if text else 0
-        if scale:
-            self.write(row, column, text, WHITE, scale)
-
-
-def board_text(width: int, height: int, cells: Mapping[tuple[int, int], str]) -> str:
-    """A board as text: the text of each cell (x, y), or a dot; (0, 0) is at the bottom left."""
-    wide = max(2, *map(len, cells.values()))
-    rows = ([cells.get((x, y), ".").rjust(wide) for x in range(width)] for y in reversed(range(height)))
-    return "\n".join(map(" ".join, rows))
-
-
-class World(NamedTuple):
-    """Maps the square [-1, 1]^2 to a square canvas; y points up."""
-
-    size: int = 480  # pixels of the canvas
-    margin: int = 28  # pixels around the square
-
-    @property
-    def unit(self) -> float:
-        """Pixels per unit of length."""
-        return (self.size - 2 * self.margin) / 2
-
-    def place(self, x: float, y: float) -> tuple[float, float]:
-        """The (row, column) of a point."""
-        return self.margin + (1 - y) * self.unit, self.margin + (x + 1) * self.unit
-
-    @staticmethod
-    def cell(x: float, y: float) -> tuple[int, int]:
-        """The cell of a point on a board of `TEXT_COLUMNS` x `TEXT_ROWS`, for `board_text`."""
-        return round((x + 1) / 2 * (TEXT_COLUMNS - 1)), round((y + 1) / 2 * (TEXT_ROWS - 1))
-
-    def canvas(self) -> Canvas:
-        """An empty field with its border."""
-        canvas = Canvas(self.size, self.size)
-        inner = (self.margin, self.margin, self.size - self.margin, self.size - self.margin)
-        canvas.rectangle(*inner, WHITE)
-        canvas.frame(inner[0] - 2, inner[1] - 2, inner[2] + 2, inner[3] + 2, GRAY)
-        return canvas
-
-
-class Board:
-    """A canvas with a board of square cells; (0, 0) is at the bottom left, y points up."""
-
-    def __init__(self, width: int, height: int, size: int = 432) -> None:
-        self.width, self.height = width, height
-        self.cell = max(2, size // max(width, height))  # pixels of a cell
-        self.margin = 24  # pixels around the board
-        self.canvas = Canvas(height * self.cell + 2 * self.margin, width * self.cell + 2 * self.margin)
-        bottom, right = self.margin + height * self.cell, self.margin + width * self.cell
-        self.canvas.rectangle(self.margin, self.margin, bottom, right, WHITE)
-        for line in range(1, height):
-            self.canvas.rectangle(
-                self.margin + line * self.cell, self.margin, self.margin + line * self.cell + 1, right, PALE
-            )
-        for line in range(1, width):
-            self.canvas.rectangle(
-                self.margin, self.margin + line * self.cell, bottom, self.margin + line * self.cell + 1, PALE
-            )
-        self.canvas.frame(self.margin - 2, self.margin - 2, bottom + 2, right + 2, GRAY)
-
-    def middle(self, x: float, y: float) -> tuple[float, float]:
-        """The (row, column) of the middle of a cell."""
-        return self.margin + (self.height - y - 0.5) * self.cell, self.margin + (x + 0.5) * self.cell
-
-    def fill(self, x: int, y: int, color: Color) -> None:
-        """Fills a cell, with a thin border left free."""
-        row, column = self.middle(x, y)
-        half = max(1.0, self.cell / 2 - 1.5)
-        self.canvas.rectangle(row - half, column - half, row + half, column + half, color)
-
-    def bar(self, share: float, color: Color) -> None:
-        """A bar below the board, filled to a share in [0, 1]."""
-        top, right = self.margin + self.height * self.cell + 8, self.margin + self.width * self.cell
-        self.canvas.rectangle(top, self.margin, top + 8, right, PALE)
-        self.canvas.rectangle(top, self.margin, top + 8, self.margin + share * (right - self.margin), color)
+            image[top : top + 5 * scale, corner : corner + 3 * scale][bits] = list(bytes.fromhex(color[1:]))

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from arena.game.api import Flags, Interface, Seeds
 from arena.game.ragged import Ragged
 from envs.common import options
+from envs.common.drawing import RENDER_MODES, Board
 
 Integers = NDArray[np.int64]
-RENDER_MODES = ("rgb_array", "ansi")
 
 STEP = 0.1  # length of a move
 MOVES = STEP * np.array([[0, 0], [1, 0], [-1, 0], [0, 1], [0, -1]], np.float64)  # by choice, as MOVE_NAMES
@@ -23,7 +23,7 @@ MOVE_KEYS = {"d": "right", "a": "left", "w": "up", "s": "down", **{name: name fo
 
 
 class Lanes(ABC):
-    """Random streams and ticks of a game's lanes, and which of them play; its `picture` and `text` show lane 0.
+    """Random streams and ticks of a game's lanes, and which of them play; its `board` is what is seen of lane 0.
 
     Attributes:
         metadata: as Gymnasium's, with the names of actions and observations, see `arena.game.labels`.
@@ -67,13 +67,10 @@ class Lanes(ABC):
 
     def render(self) -> NDArray[np.uint8] | str:
         """Lane 0 as a picture `[height, width, 3]`, or as text."""
-        return self.picture() if self.render_mode == "rgb_array" else self.text()
+        return self.board().render(self.render_mode)
 
     @abstractmethod
-    def picture(self) -> NDArray[np.uint8]: ...
-
-    @abstractmethod
-    def text(self) -> str: ...
+    def board(self) -> Board: ...
 
     def close(self) -> None:  # noqa: B027 - not every game has something to release
         """Nothing to release."""
