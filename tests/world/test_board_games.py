@@ -270,15 +270,15 @@ def test_skirmish_is_played_with_clicks(go: Callable[..., Page]) -> None:
     def move(page: Page) -> None:
         while page.locator("#send").is_disabled():
             if page.locator(".map .target").count():
-                page.locator(".map .target circle").first.click()
+                page.locator(".map .target").first.click()
             else:
                 page.locator("#moves .decision button").last.click()
         page.locator("#send").click()
 
-    page.wait_for_selector(".map .unit")
-    expect(page.locator(".map .unit")).to_have_count(4)
-    page.locator(".map .open circle").nth(1).click()
-    expect(page.locator(".map .picked text")).to_have_text("1")
+    page.wait_for_selector(".map button")
+    expect(page.locator(".map button")).to_have_count(4)
+    page.locator(".map .open").nth(1).click()
+    expect(page.locator(".map .picked")).to_have_text("1")
     play_on(page, move)
 
 

@@ -215,40 +215,17 @@ function orders(units) {
   return parts;
 }
 
+let box = [Infinity, Infinity, -Infinity, -Infinity]; // it only grows, so that the map does not jump
 function map(units, types, pick, state, title) {
-  const svg = (name, attributes, ...children) => {
-    const made = document.createElementNS("http://www.w3.org/2000/svg", name);
-    for (const [key, value] of Object.entries(attributes)) {
-      if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
-      else if (value !== null) made.setAttribute(key, value);
-    }
-    made.append(...children);
-    return made;
-  };
-  const xs = units.map((unit) => unit.x), ys = units.map((unit) => unit.y);
-  map.box ??= [Infinity, Infinity, -Infinity, -Infinity]; // it only grows, so that the map does not jump
-  const box = (map.box = [Math.min(map.box[0], ...xs), Math.min(map.box[1], ...ys), Math.max(map.box[2], ...xs), Math.max(map.box[3], ...ys)]);
-  const size = Math.max(box[2] - box[0], box[3] - box[1], 1e-6);
-  const cells = units.every((unit) => Number.isInteger(unit.x) && Number.isInteger(unit.y));
-  const unit = cells ? 1 : size / 12, pad = unit;
-  const [width, height] = [box[2] - box[0] + 2 * pad, box[3] - box[1] + 2 * pad];
-  const lines = [];
-  if (cells) {
-    for (let x = 0.5; x < width; x += 1) lines.push(`M${x} 0V${height}`);
-    for (let y = 0.5; y < height; y += 1) lines.push(`M0 ${y}H${width}`);
-  }
-  const shared = new Map();
-  const dots = units.map((one) => {
-    const key = `${one.x} ${one.y}`, before = shared.get(key) ?? 0;
-    shared.set(key, before + 1);
-    const x = one.x - box[0] + pad + 0.16 * unit * before, y = box[3] - one.y + pad + 0.16 * unit * before; // y is up
-    const clicks = /open|done|target/.test(state(one.unit));
-    return svg("g", { class: `unit type-${types.indexOf(one.type) % 6} ${state(one.unit)}`, "data-unit": one.unit, role: clicks ? "button" : null, tabindex: clicks ? 0 : null, "aria-label": title(one), onclick: () => pick(one.unit), onkeydown: (event) => event.key === "Enter" && (event.stopPropagation(), pick(one.unit)) },
-      svg("title", {}, title(one)),
-      svg("circle", { cx: x, cy: y, r: 0.4 * unit }),
-      svg("text", { x, y: y + 0.14 * unit, "font-size": 0.42 * unit, "text-anchor": "middle" }, String(one.unit)));
-  });
-  return svg("svg", { class: "map", viewBox: `0 0 ${width} ${height}`, "stroke-width": 0.06 * unit }, svg("path", { class: "grid", d: lines.join(""), "stroke-width": 0.02 * unit }), ...dots);
+  for (const { x, y } of units) box = [Math.min(box[0], x), Math.min(box[1], y), Math.max(box[2], x), Math.max(box[3], y)];
+  const size = [box[2] - box[0], box[3] - box[1]], whole = units.every(({ x, y }) => Number.isInteger(x) && Number.isInteger(y));
+  const cell = whole ? 1 : Math.max(...size, 1e-6) / 12, shared = new Map();
+  return element("div", { class: whole ? "map cells" : "map", style: { "--wide": size[0] / cell + 2, "--high": size[1] / cell + 2 } }, ...units.map((one) => {
+    const place = `${one.x} ${one.y}`, before = shared.get(place) ?? 0;
+    shared.set(place, before + 1);
+    return element("button", { type: "button", class: `type-${types.indexOf(one.type) % 6} ${state(one.unit)}`, "data-unit": one.unit, disabled: !/open|done|target/.test(state(one.unit)), title: title(one), "aria-label": title(one), onclick: () => pick(one.unit),
+      style: { "--x": (one.x - box[0]) / cell + 1 + 0.16 * before, "--y": (box[3] - one.y) / cell + 1 + 0.16 * before } }, String(one.unit)); // y is up
+  }));
 }
 
 document.addEventListener("keydown", (event) => {
