@@ -59,17 +59,12 @@ class Cover(Lanes):
         )
         self.positions = np.zeros((self.lanes, self.players, 2))  # [L, E, 2] float64
         self.targets = np.zeros((self.lanes, self.players, 2))  # [L, E, 2] float64
-        indices = range(self.players)
+        indices, names = range(self.players), self.interface.entities
         self.metadata = {**self.metadata, "actions": MOVE_NAMES, "keys": MOVE_KEYS}
         if self.players <= MOST_NAMED:
-            self.metadata["observations"] = {
-                f"player_{me}": [
-                    f"{one} {axis}"
-                    for one in ("own", *(f"target {i}" for i in indices), *(f"player_{i}" for i in indices if i != me))
-                    for axis in "xy"
-                ]
-                for me in indices
-            }
+            targets = [f"target {i}" for i in indices]
+            seen = {me: ["own", *targets, *(one for one in names if one != me)] for me in names}
+            self.metadata["observations"] = {me: [f"{one} {axis}" for one in seen[me] for axis in "xy"] for me in names}
         others = [[i for i in indices if i != me] for me in indices]
         self._others = np.array(others, np.intp).reshape(self.players, self.players - 1)  # [E, E - 1]
 

@@ -53,7 +53,6 @@ NAMES: Final[Mapping[str, list[str]]] = {  # of the actions of both players
     "two_step": ["A", "B"],
 }
 DEFAULT_ROUNDS = 10  # of a game given by its payoffs
-PAST_SHOWN = 20  # last choices below the table
 
 
 class Matrix(Lanes):
@@ -130,14 +129,11 @@ class Matrix(Lanes):
             }
         self.state = np.zeros(self.lanes, np.int64)  # [L] which table is played
         self.last = np.full((self.lanes, 2), -1, np.int64)  # [L, 2] last actions; -1: none yet
-        self._past: list[tuple[int, int]] = []  # of lane 0
 
     def reset(self, lanes: Flags, seeds: Seeds = None, options: ResetOptions = None) -> Frame:
         """Clears the last actions of these lanes. Nothing is random: `seeds` and `options` are not used."""
         self.ticks[lanes], self.state[lanes], self.last[lanes] = 0, 0, -1
         self.playing = self.playing | lanes
-        if lanes[0]:
-            self._past.clear()
         return self._frame()
 
     def step(self, actions: Sequence[Any]) -> Step:
@@ -146,8 +142,6 @@ class Matrix(Lanes):
         self.last = chosen = np.where(played[:, None], np.stack(actions, axis=1), self.last)  # [L, 2]
         paid = self.table[self.state, chosen[:, 0], chosen[:, 1]]  # [L, 2]
         never, over = map(self.for_all, self.end())
-        if played[0]:
-            self._past.append((int(chosen[0, 0]), int(chosen[0, 1])))
         if self._staged:
             self.state = np.where(self.playing, 1 + chosen[:, 0], self.state)
         terminated, truncated = (over, never) if self._staged else (never, over)
@@ -167,25 +161,19 @@ class Matrix(Lanes):
         return Frame(observations, self.for_all(self.playing), (None, None))
 
     def board(self) -> Board:
-        """The table in play, the last choice framed, and below it the last choices by their first letters.
-
-        Rows are player 0's actions and columns player 1's; what player 0 gets is blue, what player 1 gets is red.
-        """
-        table, given = self.table[self.state[0]], self.metadata.get("actions", ())
-        (rows, columns), numbers = table.shape[:2], [f"{number}" for number in range(max(table.shape))]
-        names, letters = [*given, *numbers], [*(name[0] for name in given), *numbers]
-        titles = [(0, rows - 1 - at, BLUE, names[at]) for at in range(rows)]
-        titles += [(1 + at, rows, RED, names[at]) for at in range(columns)]
-        longest = max(len(title[-1]) for title in titles)
-        marks = [Mark(0, rows, WHITE, " "), *(Mark(*title, title[-1].center(longest), "", 0.4) for title in titles)]
-        played = self._past[-1:] if len(self._past) > self._staged else []
+        """The table in play, the last choice framed; blue is what player 0 gets, who chooses the row, red player 1."""
+        table = self.table[self.state[0]]
+        rows, columns = table.shape[:2]
+        names = self.metadata.get("actions") or [f"{number}" for number in range(max(rows, columns))]
+        labels = [name.center(max(map(len, names))) for name in names]  # all of one size
+        marks = [Mark(0, rows, WHITE, " ")]
+        marks += [Mark(0, rows - 1 - at, BLUE, names[at], labels[at], "", 0.4) for at in range(rows)]
+        marks += [Mark(1 + at, rows, RED, names[at], labels[at], "", 0.4) for at in range(columns)]
         for row, column in np.ndindex(rows, columns):
             x, y, (mine, other) = 1 + column, rows - 1 - row, (f"{pays:.4g}" for pays in table[row, column])
             text = f"{mine}, {other}"
-            if (row, column) in played:
+            if self.ticks[0] > self._staged and (row, column) == tuple(self.last[0]):
                 text = f"[{text}]"
                 marks += [Mark(x, y, INK, shape="box", size=0.48), Mark(x, y, WHITE, shape="box", size=0.45)]
             marks += [Mark(x - 0.22, y, BLUE, "", mine, "", 0.2), Mark(x + 0.22, y, RED, text, other, "", 0.2)]
-        past = self._past[-PAST_SHOWN:]
-        lines = [f"player_{player}: {' '.join(letters[joint[player]] for joint in past)}" for player in (0, 1)]
-        return Board(1 + columns, 1 + rows, marks, lines, (392 / (1 + rows), 432 / (1 + columns)))
+        return Board(1 + columns, 1 + rows, marks, (), (432 / (1 + rows), 432 / (1 + columns)))

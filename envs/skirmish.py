@@ -86,6 +86,7 @@ class Skirmish(Lanes):
         self.damage_reward = options.number("damage_reward", damage_reward, least=0.0)
         spaces = (SPACE, SPACE), (SPACE.action_space, SPACE.action_space)
         self.interface = Interface(TEAMS, *spaces, (0, 0), (BLUE, RED), outcome="info")
+        self.seen_by = 0  # the player from whose side the board is shown
         self._edge = np.array([self.width - 1, self.height - 1])
 
         self.places = np.zeros((2, self.lanes, self.team_size, 2), np.int64)  # [team, L, T, 2] cells, absolute
@@ -167,10 +168,11 @@ class Skirmish(Lanes):
         return Frame(shown, np.repeat(playing, 2, axis=1), (None, None))
 
     def board(self) -> Board:
-        """The more health a soldier has, the larger its disc; its number is its index as a unit for blue."""
-        marks = []
-        for unit, (team, soldier) in enumerate(np.argwhere(self.health[:, 0] > 0).tolist()):
-            x, y = self.places[team, 0, soldier].tolist()
+        """As a player sees it: the number of a soldier is its index as a unit; the more health, the larger it is."""
+        marks, me = [], self.seen_by
+        for unit, (foe, soldier) in enumerate(np.argwhere(self.health[[me, 1 - me], 0] > 0).tolist()):
+            team = foe ^ me
+            x, y = np.abs(me * self._edge - self.places[team, 0, soldier]).tolist()
             size = 0.18 + 0.27 * min(1.0, self.health[team, 0, soldier] / self.start_health)
             shift = 0.08 * (2 * team - 1)  # two soldiers on a cell are both seen
             marks.append(Mark(x + shift, y, (BLUE, RED)[team], f"{'br'[team]}{unit}", f"{unit}", size=size))

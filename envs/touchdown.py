@@ -112,22 +112,16 @@ class Touchdown(Lanes):
         teams = [(blue, red)] * n + [(red, blue)] * n
         # [E, E] for each player the indices of all players: itself, its team mates, its opponents.
         self._order = np.array([[me, *team[team != me], *foes] for me, (team, foes) in enumerate(teams)], np.intp)
-        names, signs = self.interface.entities, ["" if sign > 0 else "-" for sign in self._orientation]
-        turned = [MOVE_NAMES[0], *(MOVE_NAMES[number] for number in (2, 1, 4, 3))]
-        of_control = {
-            "discrete": {"": MOVE_NAMES, "-": turned},  # as they are seen in the picture
-            "continuous": {"": ["x", "y"], "-": ["-x", "-y"]},
-        }
-        self.metadata = {
-            **self.metadata,
-            "actions": {names[one]: of_control[control][signs[one]] for one, control in enumerate(controls)},
-            "keys": {names[one]: MOVE_KEYS for one, control in enumerate(controls) if control == "discrete"},
-            "observations": {
-                names[one]: [f"{names[other]} {signs[one]}{axis}" for other in self._order[one] for axis in "xy"]
-                for one, view in enumerate(views)
-                if view == "vector" and n <= MOST_NAMED
-            },
-        }
+        names, turned = self.interface.entities, [MOVE_NAMES[number] for number in (0, 2, 1, 4, 3)]
+        actions, observations = {}, {}
+        for me, (control, view) in enumerate(zip(controls, views, strict=True)):
+            sign = "" if self._orientation[me] > 0 else "-"
+            moved = turned if sign else MOVE_NAMES  # as it is seen in the picture
+            actions[names[me]] = moved if control == "discrete" else [f"{sign}x", f"{sign}y"]
+            if view == "vector" and n <= MOST_NAMED:
+                observations[names[me]] = [f"{names[one]} {sign}{axis}" for one in self._order[me] for axis in "xy"]
+        keys = {names[me]: MOVE_KEYS for me in self._discrete}
+        self.metadata = {**self.metadata, "actions": actions, "keys": keys, "observations": observations}
         self._watchers = [player for player, view in enumerate(views) if view == "image"]
         field = np.zeros((IMAGE, IMAGE), np.uint8)  # an image without players
         field[np.rint((1.0 - np.array([LINE, -LINE])) * ((IMAGE - 1) / 2)).astype(np.intp)] = GRAY_LINE

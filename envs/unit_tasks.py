@@ -49,7 +49,7 @@ class Task(Environment):
     actions: Mapping[str, Any]
     rng: np.random.Generator
     shown: Observation  # the last one
-    room: int  # units at the start of the episode, and the global features
+    room: int  # units at the start of the episode
 
     def obs_space(self) -> ObsSpace:
         return self.units
@@ -61,7 +61,7 @@ class Task(Environment):
         if seed is not None or not hasattr(self, "rng"):
             self.rng = np.random.default_rng(seed)
         self.shown = self.begin()
-        self.room = bool(self.units.global_features) + sum(map(len, self.shown.features.values()))
+        self.room = sum(map(len, self.shown.features.values()))
         return self.shown
 
     def act(self, actions: Mapping[str, Any]) -> Observation:
@@ -77,26 +77,23 @@ class Task(Environment):
         """One tick."""
 
     def board(self) -> Board:
-        """The global features, and below each unit that the player sees, with its index.
+        """Each unit that the player sees, with its index, and below the global features.
 
         Of several features those that are not 0 are named; the first of them, such as of a one-hot, colors the cell.
         """
-        shown, index = [], 0
-        if features := self.units.global_features:
-            shown.append(("globals", features, self.shown.global_features, 2))
-        for place, (name, entity) in enumerate(self.units.entities.items()):
-            units = self.shown.features.get(name, ())
+        marks, rows, index = [], -(-self.room // 2), 0
+        for color, (name, entity) in enumerate(self.units.entities.items()):
+            units, names = self.shown.features.get(name, ()), entity.features
             for unit, seen in zip(units, self.shown.visible.get(name, [True] * len(units)), strict=True):
-                shown += [(f"{index} {name}", entity.features, unit, place)] * bool(seen)
+                found = [at for at, value in enumerate(unit) if value]
+                texts = [names[at] for at in found] if len(names) > 1 else [f"{value:.3g}" for value in unit]
+                filled = PLAYERS[(found[0] if len(names) > 1 and found else color) % len(PLAYERS)]
+                text = " ".join([f"{index} {name}", *texts])
+                if seen:
+                    marks.append(Mark(len(marks) % 2, rows - 1 - len(marks) // 2, filled, text, text, "box", 0.47))
                 index += 1
-        marks, rows = [], -(-self.room // 2)
-        for place, (title, names, values, color) in enumerate(shown):
-            found = [at for at, value in enumerate(values) if value]
-            texts = [names[at] for at in found] if len(names) > 1 else [f"{value:.3g}" for value in values]
-            filled = PLAYERS[(found[0] if len(names) > 1 and found else color) % len(PLAYERS)]
-            text = " ".join([title, *texts])
-            marks.append(Mark(place % 2, rows - 1 - place // 2, filled, text, text, "box", 0.47))
-        return Board(2, rows, marks, (), (26, 216))
+        shared = zip(self.units.global_features, self.shown.global_features, strict=True)
+        return Board(2, rows, marks, [f"{name} {value:.3g}" for name, value in shared], (26, 216))
 
     def render(self) -> NDArray[np.uint8] | str:
         return self.board().render(self.render_mode)

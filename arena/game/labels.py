@@ -113,8 +113,7 @@ def _keys(space: Space[Any], actions: Names, declared: Any) -> dict[str, int]:
     numbers = {key: names.get(one, one) if isinstance(one, str) else one for key, one in declared.items()}
     for key, number in numbers.items():
         if not (key in NAMED_KEYS or (isinstance(key, str) and len(key) == 1 and key.isprintable())):
-            known = ", ".join(NAMED_KEYS)
-            raise ConfigError(f"{where}: {key!r:.60} is no key; a key is one character, or one of {known}")
+            raise ConfigError(f"{where}: {key!r:.60} is no key; a key is one character, or {', '.join(NAMED_KEYS)}")
         if isinstance(number, bool) or not isinstance(number, (int, np.integer)) or number not in space:
             raise ConfigError(f"{where}[{key!r}]: {number!r:.60} is no action; the space is {space}")
     return {key: int(number) for key, number in numbers.items()}

@@ -47,6 +47,7 @@ const does = {
     document.querySelector("#players tbody").replaceChildren(...players.map(row));
   },
   state: (said) => {
+    if (said.entity && !players.find((one) => one.seat === me.seat).entities.includes(said.entity)) return;
     if (said.picture) draw(at("picture"), said.picture);
     at("picture").hidden = !said.picture;
     at("picture").setAttribute("aria-label", `the game at tick ${said.tick}`);

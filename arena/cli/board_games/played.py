@@ -1,7 +1,7 @@
 """`arena play` with people at pages: `python -m arena.cli.board_games.played TARGET ...`, with the same arguments.
 
 here:   {"kind": "match", "players": [...]}                who sits where
-        {"kind": "state", "tick": 3}                       to all, with a picture of the game or its text
+        {"kind": "state", "tick": 3}                       to all, with a picture or a text, as an `entity` sees it
         {"kind": "turn", "seat": 0, "turn": 7, ...}        what one person decides next
 server: {"seat": 0, "turn": 7, "choices": [2]}
 here:   {"kind": "told", "seat": 0, "text": ...}           why these are no choices; the turn goes on
@@ -58,7 +58,8 @@ class PageGame(RenderedGame):
         ):  # the last picture stays when the lane begins another one at the end
             self._tick += 1
             time.sleep(max(0.0, self._sent + _STATE_S - time.monotonic()))
-            self.pipe.say({"kind": "state", "tick": self._tick}, self._game.render())
+            for entity, picture in zip(self.interface.entities if self.has_sides else [""], self.seen(), strict=False):
+                self.pipe.say({"kind": "state", "tick": self._tick, "entity": entity}, picture)
             self._sent = time.monotonic()
         return frame
 

@@ -21,6 +21,7 @@ class RenderedGame:
 
     Attributes:
         modes: the render modes that are looked for, the best one first.
+        has_sides: whether entities see different pictures.
     """
 
     batched = True
@@ -36,6 +37,10 @@ class RenderedGame:
         self._game: BatchedEnv = registry.adapt_environment(make, kwargs, lanes, around)
         self.lanes, self.interface = self._game.lanes, self._game.interface
         self._draws_text = True  # until it has drawn something else
+        self._drawer: Any = self._game  # within its wrappers
+        while hasattr(self._drawer, "game"):
+            self._drawer = self._drawer.game
+        self.has_sides = hasattr(self._drawer, "seen_by")
 
     def reset(
         self,
@@ -52,12 +57,23 @@ class RenderedGame:
         return step._replace(frame=self._shown(step.frame))
 
     def _shown(self, frame: Frame) -> Frame:
-        picture = self._game.render() if self._draws_text else None
-        if not isinstance(picture, str):
-            self._draws_text = False
+        pictures = self.seen() if self._draws_text else [None]
+        self._draws_text = isinstance(pictures[0], str)
+        if not self._draws_text:
             return frame
         infos = frame.infos or [[{} for _ in self.interface.entities] for _ in range(self.lanes)]
-        return frame._replace(infos=[[{**info, PICTURE: picture} for info in infos[0]], *infos[1:]])
+        shown = [{**info, PICTURE: picture} for info, picture in zip(infos[0], pictures, strict=True)]
+        return frame._replace(infos=[shown, *infos[1:]])
+
+    def seen(self) -> list[NDArray[np.uint8] | str | None]:
+        """What each entity sees; a game with `seen_by`, the index of an entity, is drawn from the side of each."""
+        entities, found = range(len(self.interface.entities)), []
+        if not self.has_sides:
+            return [self._game.render()] * len(entities)
+        for self._drawer.seen_by in entities:
+            found.append(self._game.render())
+        self._drawer.seen_by = 0
+        return found
 
     def render(self) -> NDArray[np.uint8] | str | None:
         """The game's own picture, or text."""
