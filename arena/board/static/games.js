@@ -42,11 +42,20 @@ export const whole = (value) => value.toLocaleString("en").replaceAll(",", "\u20
 
 export const percent = (share) => `${(100 * share).toFixed(share > 0 && share < 0.01 ? 1 : 0)} %`;
 
+export const at = (id) => document.getElementById(id);
+export const outcomes = { win: "won", loss: "lost", draw: "drew" };
+
+// Shows a message's picture, or its text without the colors of a terminal.
 // Small pictures are enlarged by whole factors, so that their pixels stay sharp.
 let newest = 0; // pictures are decoded at once: one that is late is not drawn
-export async function draw(canvas, picture) {
-  const mine = (newest += 1), image = new Image();
-  image.src = `data:image/png;base64,${picture}`;
+export async function draw(said, label) {
+  const mine = (newest += 1), image = new Image(), canvas = at("picture");
+  canvas.hidden = !said.picture;
+  canvas.setAttribute("aria-label", label);
+  at("text").hidden = said.text === undefined;
+  at("text").textContent = (said.text ?? "").replace(/\x1b\[[0-9;]*m/g, "");
+  if (!said.picture) return;
+  image.src = `data:image/png;base64,${said.picture}`;
   await image.decode();
   if (mine !== newest) return;
   canvas.width = image.width;
@@ -55,7 +64,7 @@ export async function draw(canvas, picture) {
   canvas.style.width = `${image.width * (longer < 360 ? Math.ceil(360 / longer) : 1)}px`;
   canvas.classList.toggle("sharp", longer < 360);
   canvas.getContext("2d").drawImage(image, 0, 0);
-  canvas.hidden = false;
+  canvas.dataset.tick = said.tick;
 }
 
 // A swatch of a color of a game, which may be empty.

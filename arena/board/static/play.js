@@ -1,9 +1,7 @@
 // A seat at a match: turns come as messages, choices go back. A closed page ends the game.
-import { bars, draw, element, listen, named, number, percent, post, swatch, tables } from "./games.js";
+import { at, bars, draw, element, listen, named, number, outcomes, percent, post, swatch, tables } from "./games.js";
 
-const at = (id) => document.getElementById(id);
 const { number: home, run } = at("table").dataset;
-const outcomes = { win: "won", loss: "lost", draw: "drew" };
 let me = null, players = [], turn = null, chosen = [], actor = null, over = false;
 
 listen(`/play-join/${home}`, { seat: new URLSearchParams(location.search).get("seat") ?? "" }, take)
@@ -48,11 +46,7 @@ const does = {
   },
   state: (said) => {
     if (said.entity && !players.find((one) => one.seat === me.seat).entities.includes(said.entity)) return;
-    if (said.picture) draw(at("picture"), said.picture);
-    at("picture").hidden = !said.picture;
-    at("picture").setAttribute("aria-label", `the game at tick ${said.tick}`);
-    at("text").hidden = said.text === undefined;
-    at("text").textContent = (said.text ?? "").replace(/\x1b\[[0-9;]*m/g, "");
+    draw(said, `the game at tick ${said.tick}`);
     at("where").textContent = `tick ${said.tick}`;
   },
   turn: (said) => begin(said),

@@ -1,10 +1,8 @@
 // Recorded episodes: a table with filters, and a player that asks a game's process for the ticks that it shows.
-import { bars, draw, element, listen, number, post, swatch, tables, whole } from "./games.js";
+import { at, bars, draw, element, listen, number, outcomes, post, swatch, tables, whole } from "./games.js";
 
 const MOST_BYTES = 96e6, MOST_FRAMES = 3000, AHEAD = 60, FEW = 25;
-const at = (id) => document.getElementById(id);
 const home = at("player").dataset.path, trusted = "trusted" in at("player").dataset;
-const outcomes = { win: "won", loss: "lost", draw: "drew" };
 
 let game = null; // of the episode that is open: its number, what is known of it, its frames
 
@@ -115,17 +113,7 @@ function show() {
   at("scrub").value = game.tick;
   if (!frame) return;
   game.shown = game.tick;
-  const mine = game;
-  if (frame.picture) {
-    const drawn = frame.tick;
-    draw(at("picture"), frame.picture).then(() => {
-      if (mine === game && drawn === game.tick) at("picture").dataset.tick = drawn;
-    });
-  }
-  at("picture").hidden = !frame.picture;
-  at("picture").setAttribute("aria-label", `the game at tick ${frame.tick} of ${game.episode.ticks}`);
-  at("text").hidden = frame.text === undefined;
-  at("text").textContent = plain(frame.text ?? "");
+  draw(frame, `the game at tick ${frame.tick} of ${game.episode.ticks}`);
   at("where").textContent = `tick ${frame.tick} of ${game.episode.ticks}, ${game.episode.env}`;
   const rows = document.querySelectorAll("#entities tbody tr");
   frame.entities.forEach((entity, place) => {
@@ -138,8 +126,6 @@ function show() {
   observations(frame);
   if (!game.playing) address(game.place, game.tick);
 }
-
-const plain = (text) => text.replace(/\x1b\[[0-9;]*m/g, ""); // colors of a terminal
 
 function thoughts(frame) {
   const after = game.frames.get(frame.tick + 1);
@@ -180,12 +166,11 @@ function step() {
     mark();
     address(game.place, game.tick);
     if (at("live").checked) game.timer = setTimeout(newest, 1500);
-  } else if (game.frames.has(game.tick + 1) && (game.shown === game.tick || !game.frames.has(game.tick))) {
-    game.tick += 1;
-    show();
-    ask();
-    wait();
   } else {
+    if (game.frames.has(game.tick + 1) && (game.shown === game.tick || !game.frames.has(game.tick))) {
+      game.tick += 1;
+      show();
+    }
     ask();
     wait();
   }
@@ -214,11 +199,8 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
   keys[event.key]();
 });
-at("play").onclick = () => game?.episode && toggle();
-at("first").onclick = () => game?.episode && go(0, false);
-at("last").onclick = () => game?.episode && go(game.episode.ticks, false);
-at("back").onclick = () => game?.episode && go(game.tick - 1, false);
-at("next").onclick = () => game?.episode && go(game.tick + 1, false);
+for (const [id, key] of Object.entries({ play: " ", first: "Home", last: "End", back: "ArrowLeft", next: "ArrowRight" }))
+  at(id).onclick = () => game?.episode && keys[key]();
 at("scrub").oninput = () => game?.episode && go(+at("scrub").value, false);
 at("copy").onclick = () => {
   if (game?.episode) address(game.place, game.tick);
@@ -274,21 +256,16 @@ function fill(found) {
 function row(record) {
   const place = [record.round, record.match, record.lane, record.episode].join("/");
   const seats = record.seats.map((seat) => `${seat.policy} ${outcomes[seat.outcome] ?? ""} ${seat.return === null ? "" : number(seat.return)}`.trim());
-  const watch = (event) => {
+  const watch = (episode, text, title) => element("a", { href: `?${new URLSearchParams({ episode })}`, title, onclick: (event) => {
     event.preventDefault();
-    open(place);
+    open(episode);
     at("player").scrollIntoView();
-  };
-  const newest = (event) => {
-    event.preventDefault();
-    open([record.round, record.match, 0, -1].join("/"));
-    at("player").scrollIntoView();
-  };
+  } }, text);
   return element("tr", {},
-    element("th", { scope: "row" }, element("a", { href: `?${new URLSearchParams({ episode: place })}`, onclick: watch }, place)),
+    element("th", { scope: "row" }, watch(place, place)),
     element("td", {}, [...new Set(seats)].join(", ") + (record.cut ? ", cut by the end of a leg" : "")),
     element("td", { class: "n" }, whole(record.length)), element("td", { class: "n" }, whole(record.tick)),
-    element("td", {}, element("a", { href: `?${new URLSearchParams({ episode: `${record.round}/${record.match}/0/-1` })}`, onclick: newest, title: "the newest game of this match, also of a run that goes on" }, `newest of match ${record.match}`)));
+    element("td", {}, watch(`${record.round}/${record.match}/0/-1`, `newest of match ${record.match}`, "the newest game of this match, also of a run that goes on")));
 }
 
 at("filter").addEventListener("input", () => ((page = 0), rows()));
