@@ -65,20 +65,24 @@ def test_numbers_without_names_are_counted() -> None:
 @pytest.mark.parametrize(
     ("metadata", "acted", "message"),
     [
-        ({"actions": ["stay"]}, spaces.Discrete(2), "got 1, expected 2"),
+        ({"actions": ["stay"]}, spaces.Discrete(2), "got 1, expected a list of 2"),
         ({"actions": "ab"}, PAIR, "got 'ab', expected a list of 2"),
         ({"actions": ["stay", 3]}, spaces.Discrete(2), "3 is no name"),
         ({"actions": ["stay", "\x1b[2J"]}, spaces.Discrete(2), "is no name"),
         ({"actions": ["stay", "x" * 61]}, spaces.Discrete(2), "is no name"),
         ({"actions": ["stay", " "]}, spaces.Discrete(2), "is no name"),
         ({"actions": ["stay", "stay"]}, spaces.Discrete(2), "a name is there twice"),
-        ({"actions": {"fire": ["no", "yes"]}}, spaces.MultiDiscrete([2, 3]), "got 1, expected 2"),
-        ({"actions": {"fire": ["no"], "power": None}}, spaces.MultiDiscrete([2, 3]), r"\['fire'\]: got 1, expected 2"),
+        ({"actions": {"fire": ["no", "yes"]}}, spaces.MultiDiscrete([2, 3]), "got 1, expected a list of 2"),
+        (
+            {"actions": {"fire": ["no"], "power": None}},
+            spaces.MultiDiscrete([2, 3]),
+            r"\['fire'\]: got 1, expected a list of 2",
+        ),
         ({"actions": {"b": ["no"]}}, spaces.Dict(a=PAIR), "Box spaces have names, not Dict"),
         ({"actions": {"left": 1}}, spaces.Discrete(2), "expected a list of 2"),
         ({"actions": ["x"]}, UNITS.action_space, "give None"),
         ({"actions": ["x"]}, spaces.Sequence(PAIR, stack=True), "Box spaces have names"),
-        ({"keys": ["d"]}, spaces.Discrete(2), "expected a mapping"),
+        ({"keys": ["d"]}, spaces.Discrete(2), "keys are for Discrete actions, in a mapping"),
         ({"keys": {"d w": 1}}, spaces.Discrete(2), "'d w' is no key"),
         ({"keys": {"tab": 1}}, spaces.Discrete(2), "'tab' is no key"),
         ({"keys": {3: 1}}, spaces.Discrete(2), "3 is no key"),
@@ -126,7 +130,7 @@ def test_names_of_a_space_that_a_wrapper_changes_are_left_out() -> None:
 
 
 def test_wrong_names_are_refused_or_of_another_package_ignored() -> None:
-    with pytest.raises(ConfigError, match=r"metadata\['actions'\]: got 1, expected 2"):
+    with pytest.raises(ConfigError, match=r"metadata\['actions'\]: got 1, expected a list of 2"):
         adapt(Walk, {"actions": ["stay"]}, 1)
     with pytest.warns(UserWarning, match="the names of Walk are ignored"):
         labels = adapt(Walk, {"actions": ["stay"]}, 1, from_package=True).interface.labels_of(0)
@@ -166,4 +170,4 @@ def test_wrong_names_end_a_command_with_status_2(
         "matches: [{env: g, seats: [p]}]\n"
     )
     assert main([command, "match.yaml"]) == 2
-    assert "metadata['actions']: got 1, expected 2, for Discrete(2)" in capsys.readouterr().err
+    assert "metadata['actions']: got 1, expected a list of 2, for Discrete(2)" in capsys.readouterr().err

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from arena import registry
+from arena.cli.play.shown_game import PICTURE, RenderedGame
 from arena.errors import ConfigError
 from arena.game.labels import rows
 from arena.replay.verify import rendering_of
@@ -116,45 +117,99 @@ def test_texts_show_pieces_where_they_are() -> None:
     duel = begun(Touchdown, team_size=2, render_mode="ansi")
     duel.positions[0] = [[-1, 1], [0, 0], [1, -1], [0.5, 0.2]]
     lines = [line.split() for line in duel.render().splitlines()]
-    assert (lines[0][0], lines[5][10], lines[10][20], lines[4][15]) == ("b0", "b1", "r0", "r1")
+    assert (lines[0][0], lines[10][10], lines[20][20], lines[8][15]) == ("b0", "b1", "r0", "r1")
+    assert lines[1] == lines[19] == ["-"] * 21
     cover = begun(Cover, players=2, render_mode="ansi")
     cover.positions[0], cover.targets[0] = [[-1, -1], [1, 1]], [[0, 0], [1, 1]]
     lines = [line.split() for line in cover.render().splitlines()]
-    assert (lines[10][0], lines[0][20], lines[5][10]) == ("0", "1", "o")
+    assert (lines[20][0], lines[0][20], lines[10][10]) == ("0", "1", "o")
     snake = begun(MultiSnake, snakes=1, size=4, render_mode="ansi")
     snake.lengths[0], snake.segments[0, 0, :3], snake.food[0] = [3], [[0, 0], [1, 0], [1, 1]], [[3, 3]]
     assert snake.render().split("\n") == [" .  .  . *a", " .  .  .  .", " .  A  .  .", " a  a  .  ."]
+
+
+def test_numbers_of_soldiers_are_the_indices_that_their_player_knows() -> None:
     fight = begun(Skirmish, team_size=2, width=6, height=1, render_mode="ansi")
     fight.places[:, 0], fight.health[:, 0] = [[[0, 0], [1, 0]], [[5, 0], [4, 0]]], [[1, 2], [0, 1]]
-    assert fight.render() == "b0 b1  .  . r0  ."  # the first of red is gone
+    (blue, red), board = fight._frame().observations, [fight.render()]
+    fight.seen_by = 1
+    assert [*board, fight.render()] == ["b0 b1  .  . r2  .", " . r0  .  . b2 b1"]  # the first of red is gone
+    for shown, text in ((blue, board[0]), (red, fight.render())):
+        units = np.concatenate([shown["units"][name].values for name in ("Own", "Enemy")])
+        assert all(text.split()[int(x)][1] == str(unit) for unit, (x, _, _) in enumerate(units))
+
+
+def test_each_player_is_shown_the_board_from_its_side() -> None:
+    game = RenderedGame(lanes=1, make="skirmish", kwargs={}, wrappers=[("time_limit", 5)])
+    (infos,) = game.reset(ONE, [3]).infos or []
+    blue, red = (info[PICTURE].splitlines() for info in infos)
+    assert blue != red and [line.split()[::-1] for line in blue[::-1]] == [
+        [text if text == "." else f"{text[0]}{(int(text[1]) + 5) % 10}" for text in line.split()] for line in red
+    ]
+    assert str(game.render()).splitlines() == blue
+    alike = RenderedGame(lanes=1, make="touchdown", kwargs={})
+    (infos,) = alike.reset(ONE, [3]).infos or []
+    assert infos[0][PICTURE] == infos[1][PICTURE] and not alike.has_sides
 
 
 def test_payoffs_have_names_and_brackets_around_the_last_choice() -> None:
     game = begun(Matrix, render_mode="ansi")
+    assert "[" not in game.render()
     game.step([np.array([1]), np.array([0])])
-    assert [line.split("  ")[-1].strip() for line in game.render().splitlines()] == ["defect", "0, 5", "1, 1"]
-    assert "[5, 0]" in game.render().splitlines()[2]
+    assert game.render().splitlines() == [
+        "          cooperate    defect",
+        "cooperate      3, 3      0, 5",
+        "   defect    [5, 0]      1, 1",
+    ]
     own = begun(Matrix, payoffs=[[1, 2, 3]], render_mode="ansi")
     assert own.render().splitlines()[0].split() == ["0", "1", "2"]
+    stages = begun(Matrix, game="two_step", render_mode="ansi")
+    for first, table in ((1, "0, 0"), (1, "[8, 8]")):
+        stages.step([np.array([first]), np.array([1])])
+        assert ("[8, 8]" in stages.render()) == (table == "[8, 8]")
 
 
 def test_pieces_carry_numbers_that_differ() -> None:
-    canvas = drawing.Canvas(40, 40)
     seen = set()
     for number in (*range(12), 199):
-        canvas.piece(20, 20, 10.6, drawing.BLUE, f"{number}")
-        seen.add(canvas.pixels.tobytes())
-        assert (canvas.pixels == drawing.WHITE).all(-1).any()
+        image = drawing.Board(21, 21, [drawing.Mark(10, 10, drawing.BLUE, "", f"{number}", size=0.5)]).image()
+        seen.add(image.tobytes())
+        assert (image[240 - 8 : 240 + 8, 240 - 8 : 240 + 8] == 255).all(-1).any()  # the number
     assert len(seen) == 13
-    canvas.write(-2, 41, "edge", drawing.INK)  # what is off the canvas is left out
 
 
-def test_tasks_are_rendered_as_images_alone() -> None:
-    assert rendering_of("unit_task", {"task": "xor"}).modes == ("rgb_array",)
-    assert rendering_of("cover", {"players": 2}).modes == ("rgb_array", "ansi")
-    unit_task("xor", render_mode="rgb_array")
-    with pytest.raises(ConfigError, match="render_mode: got 'ansi'"):
-        unit_task("xor", render_mode="ansi")
+def test_image_and_text_show_the_same_cells() -> None:
+    colors = np.array([[31, 119, 180], [214, 39, 40]])
+    for columns, high in ((3, 2), (1, 5), (40, 20), (300, 2)):
+        marks = [
+            drawing.Mark(0, 0, drawing.BLUE, "b", shape="box"),
+            drawing.Mark(columns - 1, high - 1, drawing.RED, "r"),
+            drawing.Mark(columns, high, drawing.RED, "off"),  # left out of the text
+        ]
+        board = drawing.Board(columns, high, marks, ["a line"])
+        *cells, line = str(board.render("ansi")).splitlines()
+        assert (len(cells), cells[-1].split()[0], cells[0].split()[-1], line) == (high, "b", "r", "a line")
+        image = board.render("rgb_array")
+        assert isinstance(image, np.ndarray) and max(image.shape) == max(480 + 20 * (high > columns), 2 * columns + 48)
+        side = max(2, 432 / max(columns, high))
+        places = [(24 + (high - 0.5) * side, 24 + side / 2), (24 + side / 2, 24 + (columns - 0.5) * side)]
+        for (row, column), color in zip(places, colors, strict=True):
+            assert (image[int(row), int(column)] == color).all() or side < 4
+
+
+def test_tasks_have_images_and_texts() -> None:
+    for make, kwargs in (("unit_task", {"task": "xor"}), ("cover", {"players": 2})):
+        assert rendering_of(make, kwargs).modes == ("rgb_array", "ansi")
+    task = unit_task("xor", render_mode="ansi")
+    task.reset(seed=3)
+    first, second, negate = task.bits  # type: ignore[attr-defined]
+    assert task.render().splitlines() == [f"0 Input {first} 1 Input {second}", f"negate {negate}"]
+    lava = unit_task("floor_is_lava", render_mode="ansi")
+    lava.reset(seed=3)
+    text = str(lava.render()).split()
+    assert len(text) == 9 and text[4] == "P" and text.count("^") == 1 and text.count("~") == len(lava.lava)  # type: ignore[attr-defined]
+    with pytest.raises(ConfigError, match="render_mode: got 'human'"):
+        unit_task("xor", render_mode="human")
 
 
 @pytest.mark.parametrize("task", TASKS)

@@ -94,7 +94,7 @@ def test_a_masked_move_is_a_call() -> None:
     env = Poker(lanes=1)
     env.reset(np.ones(1, bool), [1])
     env.step([np.array([FOLD])] * 2)
-    assert "round 1: call" in env.text()
+    assert "moves: call" in env.board().text()
 
 
 @pytest.mark.parametrize("game", GAMES)

@@ -17,7 +17,6 @@ from arena.errors import ConfigError, WriteError
 from arena.replay.format import EntityReplays, Manifest
 from arena.replay.verify import pieces_of
 from arena.replay.video import Caption, Player, captioned, check_video, scaled, write_video
-from envs.common import drawing
 from envs.cover import Cover
 from envs.matrix import Matrix
 from envs.skirmish import Skirmish
@@ -116,9 +115,8 @@ def test_pieces_have_the_colors_of_the_picture(name: str) -> None:
     else:
         assert {*game.interface.colors} <= shown
     if name == "touchdown":
-        world = drawing.World()
         for (x, y), color in zip(game.positions[0], game.interface.colors, strict=True):
-            row, column = world.place(x, y)
+            row, column = 240 - 432 / 2.1 * y, 240 + 432 / 2.1 * x
             assert colors_of(game.render()[round(row), round(column) - 8][None, None]) == {color}  # beside the number
 
 

@@ -100,7 +100,7 @@ def test_answers_are_actions_and_an_episode_ends_with_its_return(played: Play) -
         "episode over after 2 ticks: return 0",
         "you drew, red drew",
     ]
-    assert "scissors     -1, 1   [1, -1]      0, 0" in shown  # the picture of the game
+    assert "scissors    -1, 1  [1, -1]     0, 0" in shown  # the picture of the game
     assert seats == ["seat 0, player_0: you", "seat 1, player_1: red (scripted)"]
     assert os.listdir() == ["game.yaml"]  # nothing is kept
 
