@@ -165,11 +165,12 @@ class MultiSnake(Lanes):
         for snake in range(self.snakes):
             color, letter = PLAYERS[snake % len(PLAYERS)], chr(ord("a") + snake % 26)
             if self.food_there[0, snake]:
-                marks.append(Mark(*self.food[0, snake].tolist(), color, f"*{letter}", size=0.3))
+                x, y = self.food[0, snake].tolist()
+                marks.append(Mark(x, y, color, f"*{letter}", size=0.3))
             *body, (x, y) = self.segments[0, snake, : self.lengths[0, snake]].tolist()
-            marks += [Mark(*cell, color, letter, shape="box", size=0.4) for cell in body]
+            marks += [Mark(at, above, color, letter, shape="box", size=0.4) for at, above in body]
             marks.append(Mark(x, y, color, letter.upper(), shape="box", size=0.48))
             dx, dy = (x - body[-1][0], y - body[-1][1]) if body else (0, 1)  # a short one looks up
-            eyes = ((x + 0.2 * dx + side * dy, y + 0.2 * dy + side * dx) for side in (-0.2, 0.2))
-            marks += [Mark(*eye, WHITE, size=0.1) for eye in eyes]
+            for side in (-0.2, 0.2):
+                marks.append(Mark(x + 0.2 * dx + side * dy, y + 0.2 * dy + side * dx, WHITE, size=0.1))
         return Board(self.size, self.size, marks)

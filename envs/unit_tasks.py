@@ -81,7 +81,8 @@ class Task(Environment):
 
         Of several features those that are not 0 are named; the first of them, such as of a one-hot, colors the cell.
         """
-        marks, rows, index = [], -(-self.room // 2), 0
+        marks: list[Mark] = []
+        rows, index = -(-self.room // 2), 0
         for color, (name, entity) in enumerate(self.units.entities.items()):
             units, names = self.shown.features.get(name, ()), entity.features
             for unit, seen in zip(units, self.shown.visible.get(name, [True] * len(units)), strict=True):
@@ -238,9 +239,12 @@ class FloorIsLava(Task):
 
     def board(self) -> Board:
         """The cells around the start: lava `~` is red, the high ground `^` green, the player `P` blue."""
-        ground = [(self.high_ground, GREEN, "^"), *((cell, RED, "~") for cell in self.lava)]
-        marks = [Mark(*(cell - self.start + 1), color, text, shape="box", size=0.49) for cell, color, text in ground]
-        return Board(3, 3, [*marks, Mark(*(self.player - self.start + 1), BLUE, "P", "P")])
+        marks = []
+        ground = [(cell, RED, "~") for cell in self.lava]
+        for cell, color, text in (*ground, (self.high_ground, GREEN, "^"), (self.player, BLUE, "P")):
+            x, y = cell - self.start + 1
+            marks.append(Mark(x, y, color, text, shape="disc" if text == "P" else "box", size=0.45))
+        return Board(3, 3, marks)
 
 
 class RockPaperScissors(Task):

@@ -83,8 +83,8 @@ class Board(NamedTuple):
                 _disc(image, row, column, far, mark.color)
             scale = int(min(1.9 * far / max(3, 4 * len(mark.label) - 1), 1.2 * high / 5))
             _write(image, row, column, mark.label, WHITE if mark.shape else mark.color, scale)
-        for number, line in enumerate(self.lines):
-            _write(image, bottom + _LINE * (number + 0.9), width / 2, line[: width // 8], INK, 2)
+        for number, text in enumerate(self.lines):
+            _write(image, bottom + _LINE * (number + 0.9), width / 2, text[: width // 8], INK, 2)
         return image
 
 
