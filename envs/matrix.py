@@ -120,13 +120,9 @@ class Matrix(Lanes):
         )
         names = NAMES.get("prisoners_dilemma" if game is None else game) if payoffs is None else None
         if names:
-            who = [f"{owner} {word}" for owner in ("own", "other") for word in names]
-            stages = ["first", *(f"2{word}" for word in names)]
-            self.metadata = {
-                **self.metadata,
-                "actions": names,
-                "observations": stages if self._staged else [*who, "none yet"],
-            }
+            who = [*(f"{owner} {word}" for owner in ("own", "other") for word in names), "none yet"]
+            seen = ["first", *(f"2{word}" for word in names)] if self._staged else who
+            self.metadata = {**self.metadata, "actions": names, "observations": seen}
         self.state = np.zeros(self.lanes, np.int64)  # [L] which table is played
         self.last = np.full((self.lanes, 2), -1, np.int64)  # [L, 2] last actions; -1: none yet
 

@@ -66,8 +66,8 @@ def declared_labels(
 def parts(space: Space[Any], names: Names) -> Names:
     """A part for each number of an action of a space that is no container; numbers without names are counted."""
     starts = np.broadcast_to(getattr(space, "start", 0), space.shape or ()).ravel().tolist()
-    named = ["action"] if len(starts) == 1 else [f"action {number}" for number in range(len(starts))]
-    return names or tuple(map(Part, named, [()] * len(starts), starts))
+    counted = ["action"] if len(starts) == 1 else [f"action {number}" for number in range(len(starts))]
+    return names or tuple(Part(one, (), start) for one, start in zip(counted, starts, strict=True))
 
 
 def rows(space: Space[Any], names: Names, sample: Any) -> list[tuple[str, str]]:

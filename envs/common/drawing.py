@@ -18,11 +18,11 @@ PALE, PAPER, WHITE = "#e2e5e8", "#f8f9fa", "#ffffff"
 PLAYERS = (BLUE, RED, INK, "#9467bd", "#8c564b", "#e377c2")
 RENDER_MODES = ("rgb_array", "ansi")
 
-_LINE, _MARGIN = 20, 24  # pixels: of a line below a board, and around all
-_LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ-.+_:,"
+_LINE = 20  # pixels of a line below a board
+_LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ-.+_:,;"
 _ROWS = (  # of the glyphs, of 3 x 5 pixels: each row is an octal digit
     "255522622771747717175571174717747577111175757757172575565656344436555674647746443455355755722271115255655"
-    "444475775565555255526564425563656553421672222555575555255775552555522271247007000000202720000070202000024"
+    "44447577556555525552656442556365655342167222255557555525577555255552227124700700000020272000007020200002402024"
 )
 _GLYPHS = np.array([[int(row) & bit for bit in (4, 2, 1)] for row in _ROWS], np.bool_).reshape(-1, 5, 3)
 
@@ -62,7 +62,7 @@ class Board(NamedTuple):
     def image(self) -> NDArray[np.uint8]:
         """The picture, uint8 `[height, width, 3]`; without `cell` its longer side has 480 pixels, or 2 per cell."""
         side = max(2.0, 432 / max(self.columns, self.rows))
-        (tall, wide), margin = self.cell or (side, side), _MARGIN
+        (tall, wide), margin = self.cell or (side, side), 24
         bottom, right = margin + self.rows * tall, margin + self.columns * wide
         height, width = round(bottom + margin) + _LINE * len(self.lines), round(right + margin)
         image = np.empty((height, width, 3), np.uint8)
