@@ -340,6 +340,19 @@ def test_people_who_act_at_once_are_asked_at_once(go: Callable[..., Page]) -> No
         expect(each.locator("#status")).to_contain_text("Your turn at tick 1")
 
 
+def test_players_of_skirmish_see_it_from_their_own_sides(go: Callable[..., Page]) -> None:
+    page = go("/play/skirmish")
+    begin(page, seat_1="person")
+    other = page.context.new_page()
+    other.goto(page.locator("#invite a").get_attribute("href") or "")
+    sides = []
+    for each in (page, other):
+        each.wait_for_selector("#picture[data-tick='0']")
+        left = pixels(each)[:, :240]
+        sides.append([bool((left == color).all(-1).any()) for color in ((31, 119, 180), (214, 39, 40))])
+    assert sides == [[True, False], [False, True]]
+
+
 def test_an_unknown_policy_is_told(board: tuple[str, int], go: Callable[..., Page]) -> None:
     page = go("/play/touchdown")
     page.evaluate("document.querySelector('[name=seat-1] option[value=best]').value = 'green'")

@@ -83,7 +83,6 @@ function begin(said) {
   at("status").replaceChildren(element("b", {}, players.find((one) => one.seat === me.seat)?.entities.length > 1 ? `Your turn: ${said.entity}` : "Your turn"), ` at tick ${said.tick}, ${earned}`);
   const opened = at("observations").querySelector("details")?.open ?? (at("picture").hidden && at("text").hidden && !said.units.length);
   at("observations").replaceChildren(element("details", { open: opened }, element("summary", {}, "what you see"), ...tables(said.tables)));
-  thoughts();
   show();
 }
 
@@ -111,16 +110,10 @@ function keysOf(decision, option) {
 
 function choose(place, choice) {
   chosen[place] = choice;
-  const units = turn.decisions[place].actor !== null;
-  if (units) {
-    const open = turn.decisions.find((decision, other) => chosen[other] === null && decision.actor !== null);
-    if (open) actor = open.actor;
-  }
+  const open = turn.decisions.find((decision, other) => chosen[other] === null && decision.actor !== null);
+  if (turn.decisions[place].actor !== null && open) actor = open.actor;
   if (single()) send();
-  else {
-    show();
-    thoughts();
-  }
+  else show();
 }
 
 function send() {
@@ -134,8 +127,7 @@ function send() {
 
 function buttons(decision, place) {
   return element("div", { class: "options", role: "group", "aria-label": decision.what }, ...decision.options.map((option) => {
-    const keys = keysOf(decision, option);
-    const name = named(decision, option);
+    const keys = keysOf(decision, option), name = named(decision, option);
     return element("button", { type: "button", "aria-pressed": single() ? null : String(chosen[place] === option.choice), "data-choice": option.choice, onclick: () => choose(place, option.choice) },
       name, ...keys.slice(0, 2).filter((key) => key !== name).map((key) => element("kbd", {}, shownKey(key))));
   }));
@@ -145,18 +137,16 @@ const arrows = { left: "←", right: "→", up: "↑", down: "↓" };
 const shownKey = (key) => arrows[key] ?? key;
 
 function slider(decision, place) {
-  const [low, high] = decision.bounds, bounded = low !== null && high !== null;
-  const step = decision.whole ? 1 : bounded ? (high - low) / 200 : "any";
-  const field = element("input", { type: "number", value: +chosen[place].toPrecision(5), step: decision.whole ? 1 : "any", min: low, max: high, "aria-label": decision.what });
-  const range = bounded ? element("input", { type: "range", min: low, max: high, step, value: chosen[place], "aria-label": decision.what }) : null;
-  const set = (from, to) => () => {
-    chosen[place] = from.value === "" ? null : +from.value;
-    if (to) to.value = from.value;
-  };
-  field.addEventListener("input", set(field, range));
-  for (const one of [field, range]) one?.addEventListener("keydown", (event) => event.key === "Enter" && (event.preventDefault(), send()));
-  range?.addEventListener("input", set(range, field));
-  return element("div", { class: "slide" }, range, field);
+  const [low, high] = decision.bounds, kinds = low !== null && high !== null ? ["range", "number"] : ["number"];
+  const fields = kinds.map((type) => element("input", {
+    type, min: low, max: high, step: decision.whole ? 1 : type === "range" ? (high - low) / 200 : "any", value: +chosen[place].toPrecision(5), "aria-label": decision.what,
+    oninput: (event) => {
+      chosen[place] = event.target.value === "" ? null : +event.target.value;
+      for (const one of fields) if (one !== event.target) one.value = event.target.value;
+    },
+    onkeydown: (event) => event.key === "Enter" && (event.preventDefault(), send()),
+  }));
+  return element("div", { class: "slide" }, ...fields);
 }
 
 function show() {
@@ -175,6 +165,7 @@ function show() {
       left ? element("span", { class: "caption" }, ` ${left} still to decide`) : null));
   }
   at("moves").replaceChildren(...parts);
+  thoughts();
 }
 
 // Units: a map where they have places, else a list; a click picks a unit, another one its order or its target.
@@ -190,7 +181,6 @@ function orders(units) {
     else if (acts.has(unit)) {
       actor = unit;
       show();
-      thoughts();
     }
   };
   const done = (unit) => acts.get(unit).every((place) => chosen[place] !== null);
