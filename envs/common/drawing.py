@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 BLUE, RED, GREEN, ORANGE, INK, GRAY = "#1f77b4", "#d62728", "#2ca02c", "#ff7f0e", "#2d343c", "#bec4ca"
-PALE, PAPER, WHITE = "#e2e5e8", "#f8f9fa", "#ffffff"
+PALE, WHITE = "#e2e5e8", "#ffffff"
 PLAYERS = (BLUE, RED, INK, "#9467bd", "#8c564b", "#e377c2")
 RENDER_MODES = ("rgb_array", "ansi")
 
@@ -65,10 +65,9 @@ class Board(NamedTuple):
         (tall, wide), margin = self.cell or (side, side), 24
         bottom, right = margin + self.rows * tall, margin + self.columns * wide
         height, width = round(bottom + margin) + _LINE * len(self.lines), round(right + margin)
-        image = np.empty((height, width, 3), np.uint8)
-        _fill(image, 0, 0, height, width, PAPER)
-        _fill(image, margin - 2, margin - 2, bottom + 2, right + 2, GRAY)
-        _fill(image, margin, margin, bottom, right, WHITE)
+        image = np.full((height, width, 3), 249, np.uint8)  # a number fills much faster than a color
+        image[margin - 2 : round(bottom) + 2, margin - 2 : round(right) + 2] = 194
+        image[margin : round(bottom), margin : round(right)] = 255
         for line in range(1, self.rows):
             _fill(image, margin + line * tall, margin, margin + line * tall + 1, right, PALE)
         for line in range(1, self.columns):
@@ -90,7 +89,7 @@ class Board(NamedTuple):
 
 def _fill(image: NDArray[np.uint8], top: float, left: float, bottom: float, right: float, color: str) -> None:
     rows, columns = (slice(max(0, round(a)), max(0, round(b))) for a, b in ((top, bottom), (left, right)))
-    image[rows, columns] = list(bytes.fromhex(color[1:]))
+    image[rows, columns] = np.frombuffer(bytes.fromhex(color[1:]), np.uint8)
 
 
 def _disc(image: NDArray[np.uint8], row: float, column: float, radius: float, color: str) -> None:

@@ -139,7 +139,7 @@ const shownKey = (key) => arrows[key] ?? key;
 function slider(decision, place) {
   const [low, high] = decision.bounds, kinds = low !== null && high !== null ? ["range", "number"] : ["number"];
   const fields = kinds.map((type) => element("input", {
-    type, min: low, max: high, step: decision.whole ? 1 : type === "range" ? (high - low) / 200 : "any", value: +chosen[place].toPrecision(5), "aria-label": decision.what,
+    type, min: low, max: high, step: decision.whole ? 1 : type === "range" ? (high - low) / 200 : "any", value: chosen[place] === null ? "" : +chosen[place].toPrecision(5), "aria-label": decision.what,
     oninput: (event) => {
       chosen[place] = event.target.value === "" ? null : +event.target.value;
       for (const one of fields) if (one !== event.target) one.value = event.target.value;
