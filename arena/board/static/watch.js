@@ -49,6 +49,7 @@ function take(said) {
   else if (said.kind === "frame") {
     keep(said);
     if (said.tick === game.tick && game.shown !== game.tick) show();
+    else if (said.tick === game.tick + 1 && game.shown === game.tick) thoughts(game.frames.get(game.tick)); // what was done next
     if (game.asked && said.tick >= game.asked[1]) game.asked = null;
     if (!game.asked) ask();
   }
