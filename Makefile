@@ -53,6 +53,7 @@ reference: $(READY)
 	$(BIN)/arena list --markdown > docs/algorithms/options.md
 	$(BIN)/arena list --markdown configuration > docs/configuration/keys.md
 	$(BIN)/arena list --markdown commands > docs/cli.md
+	$(BIN)/arena list --schema > arena/config/schema.json
 
 diagrams: $(READY)
 	$(BIN)/python diagrams/draw.py

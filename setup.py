@@ -15,7 +15,11 @@ setup(
     package_dir={"": "."},
     packages=find_packages(include=["arena", "arena.*", "envs", "envs.*", "policies", "policies.*"]),
     package_data={
-        "arena": ["py.typed", "report/templates/*", "report/static/*", "board/templates/*", "board/static/*"],
+        "arena": [
+            "py.typed",
+            "config/schema.json",
+            *(f"{room}/{kind}/*" for room in ("report", "board") for kind in ("templates", "static")),
+        ],
         "envs": ["py.typed"],
         "policies": ["py.typed"],
     },
@@ -56,6 +60,7 @@ setup(
             "hypothesis>=6.100",
             "imageio-ffmpeg>=0.5",
             "jax>=0.4.36",
+            "jsonschema>=4.18",
             "ipykernel>=6.29",  # runs the notebook of the examples
             "mpe2>=1.0",
             "mypy>=1.10",
@@ -77,6 +82,7 @@ setup(
             "stable-baselines3>=2.7,<3",
             "starlette>=0.40,<2",
             "tensorboardX>=2.6",  # reads our event files back
+            "types-jsonschema",
             "types-PyYAML",
             "uvicorn>=0.30,<1",
             "uvloop>=0.21",

@@ -50,12 +50,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="as a page: of NAMEs, of all keys (configuration), of all commands (commands); without a NAME of all "
         "algorithms",
     )
+    parser.add_argument(
+        "--schema",
+        action="store_true",
+        help="the JSON Schema of configurations and experiments, with which an editor completes and checks them",
+    )
     parser.set_defaults(command=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints the names, or the options of those that are named; returns the exit status."""
     registry.import_plugins(arguments.imports)
+    if arguments.schema:
+        from arena.cli.json_schema import configuration_schema
+
+        say(json.dumps(configuration_schema(), indent=1))
+        return 0
     if arguments.markdown:
         # A page of the documentation.
         if arguments.names == ["configuration"]:

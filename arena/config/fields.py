@@ -51,6 +51,8 @@ def plain(value: Any) -> Any:
 class ShortForm(msgspec.Struct, metaclass=AbstractStruct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A struct that a file may also give in a shorter form."""
 
+    short: ClassVar[Any] = None  # the type of that form; None: keys of the long form have other values
+
     @classmethod
     @abstractmethod
     def spelled_out(cls, value: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 from msgspec import Meta
@@ -41,6 +41,7 @@ class PerturbConfig(ShortForm, frozen=True, kw_only=True, forbid_unknown_fields=
     factors: tuple[Factor, ...]  # the option is multiplied by one of these, drawn at random
     at_least: Finite | None = None  # null: no bound
     at_most: Finite | None = None  # null: no bound
+    short: ClassVar[Any] = tuple[Factor, ...]
 
     @classmethod
     def spelled_out(cls, value: Any) -> Any:

@@ -14,9 +14,10 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, TypeAlias, get_args
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_args
 
 import msgspec
+from msgspec import Meta
 
 from arena.config.fields import MOST_ROLES, Amount, Count, Halves, Keyed, Natural, Share, ShortForm, Text
 from arena.errors import ConfigError
@@ -26,6 +27,7 @@ Team: TypeAlias = tuple[str, ...]
 Pair: TypeAlias = tuple[Team, Team]
 SideSizes: TypeAlias = tuple[Count | tuple[Natural | Text, ...], ...]
 Opening: TypeAlias = tuple[tuple[SeatEntry, ...], ...]
+Target: TypeAlias = Annotated[str, Meta(pattern=":")]  # "package.module:Class"
 Sides: TypeAlias = tuple[tuple[Natural, ...], ...]
 
 NO_SNAPSHOTS: Mapping[str, str] = MappingProxyType({})
@@ -398,6 +400,7 @@ class CustomRule(Rule, ShortForm, frozen=True, kw_only=True, forbid_unknown_fiel
     class_: Text = msgspec.field(name="class")  # "package.module:Class"
     options: dict[str, Any] = {}  # given to the class when it is made
     kind: ClassVar[str] = "own"
+    short: ClassVar[Any] = Target | dict[Target, dict[str, Any]]
 
     @classmethod
     def spelled_out(cls, value: Any) -> Any:

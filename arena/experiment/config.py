@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import msgspec
 from msgspec import Meta
@@ -27,6 +27,7 @@ class MetricConfig(ShortForm, frozen=True, kw_only=True, forbid_unknown_fields=T
     name: Text = "episode_reward_mean"  # of a number of `result.json`, parts with `/`
     mode: Literal["max", "min"] = "max"  # which of two values is better
     scope: Literal["last", "best", "mean", "last-5", "last-10"] = "last"  # of which results
+    short: ClassVar[Any] = Text
 
     @classmethod
     def spelled_out(cls, value: Any) -> Any:
