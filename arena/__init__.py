@@ -19,6 +19,83 @@ from arena.errors import (
 
 if TYPE_CHECKING:
     from arena.callbacks import Callback
+    from arena.config.league import (
+        DecidedConfig as Decided,
+    )
+    from arena.config.league import (
+        EvolutionConfig as Evolution,
+    )
+    from arena.config.league import (
+        GateConfig as Gate,
+    )
+    from arena.config.league import (
+        LeagueConfig as League,
+    )
+    from arena.config.league import (
+        PerturbConfig as Perturb,
+    )
+    from arena.config.league import (
+        SnapshotsConfig as Snapshots,
+    )
+    from arena.config.matches import (
+        CustomPairings as Pairings,
+    )
+    from arena.config.matches import (
+        CustomRule as OwnRule,
+    )
+    from arena.config.matches import (
+        Exploiters,
+        Fictitious,
+        Nash,
+        PastSelves,
+        Uncertainty,
+    )
+    from arena.config.matches import (
+        GauntletConfig as Gauntlet,
+    )
+    from arena.config.matches import (
+        KnockoutConfig as Knockout,
+    )
+    from arena.config.matches import (
+        MatchConfig as Match,
+    )
+    from arena.config.matches import (
+        MatchmakingConfig as Matchmaking,
+    )
+    from arena.config.matches import (
+        MixturesConfig as Mixtures,
+    )
+    from arena.config.matches import (
+        ResetConfig as Reset,
+    )
+    from arena.config.matches import (
+        RoundRobinConfig as RoundRobin,
+    )
+    from arena.config.matches import (
+        SwissConfig as Swiss,
+    )
+    from arena.config.schema import (
+        BestConfig as Best,
+    )
+    from arena.config.schema import (
+        CallbackConfig as CallbackEntry,
+    )
+    from arena.config.schema import (
+        Config,
+        TickRules,
+    )
+    from arena.config.schema import (
+        EnvConfig as Env,
+    )
+    from arena.config.schema import (
+        EvaluationConfig as Evaluation,
+    )
+    from arena.config.schema import (
+        PolicyConfig as Policy,
+    )
+    from arena.config.schema import (
+        ResultsConfig as Results,
+    )
     from arena.game.api import BatchedEnv, Frame, Interface, Step
     from arena.game.context import EnvContext
     from arena.game.ragged import Ragged
@@ -39,26 +116,55 @@ __version__ = "0.1.0"
 __all__ = [
     "ArenaError",
     "BatchedEnv",
+    "Best",
     "BudgetReached",
     "Callback",
+    "CallbackEntry",
     "Choice",
+    "Config",
     "ConfigError",
     "Deadlock",
+    "Decided",
+    "Env",
     "EnvContext",
+    "Evaluation",
     "Event",
+    "Evolution",
+    "Exploiters",
+    "Fictitious",
     "Frame",
+    "Gate",
+    "Gauntlet",
     "GlobalChoice",
     "GroupError",
     "Interface",
+    "Knockout",
+    "League",
+    "Match",
+    "Matchmaking",
+    "Mixtures",
+    "Nash",
+    "OwnRule",
+    "Pairings",
+    "PastSelves",
+    "Perturb",
+    "Policy",
     "PolicyScore",
     "ProtocolError",
     "Ragged",
+    "Reset",
+    "Results",
+    "RoundRobin",
     "RunFailed",
     "RunResult",
     "RunStopped",
     "Select",
+    "Snapshots",
     "Step",
+    "Swiss",
+    "TickRules",
     "Trainer",
+    "Uncertainty",
     "UnitActions",
     "UnitSpace",
     "__version__",
@@ -70,6 +176,43 @@ __all__ = [
     "train",
 ]
 
+_KEYS = {  # of a configuration, by the names that they have in a program
+    "arena.config.schema": {
+        "Config": "Config",
+        "Env": "EnvConfig",
+        "Policy": "PolicyConfig",
+        "Evaluation": "EvaluationConfig",
+        "Results": "ResultsConfig",
+        "Best": "BestConfig",
+        "CallbackEntry": "CallbackConfig",
+        "TickRules": "TickRules",
+    },
+    "arena.config.matches": {
+        "Match": "MatchConfig",
+        "RoundRobin": "RoundRobinConfig",
+        "Gauntlet": "GauntletConfig",
+        "Mixtures": "MixturesConfig",
+        "Knockout": "KnockoutConfig",
+        "Swiss": "SwissConfig",
+        "Matchmaking": "MatchmakingConfig",
+        "Pairings": "CustomPairings",
+        "PastSelves": "PastSelves",
+        "Fictitious": "Fictitious",
+        "Exploiters": "Exploiters",
+        "Reset": "ResetConfig",
+        "Nash": "Nash",
+        "Uncertainty": "Uncertainty",
+        "OwnRule": "CustomRule",
+    },
+    "arena.config.league": {
+        "League": "LeagueConfig",
+        "Snapshots": "SnapshotsConfig",
+        "Gate": "GateConfig",
+        "Evolution": "EvolutionConfig",
+        "Perturb": "PerturbConfig",
+        "Decided": "DecidedConfig",
+    },
+}
 _MODULES = {
     "Callback": "arena.callbacks",
     **dict.fromkeys(("BatchedEnv", "Frame", "Interface", "Step"), "arena.game.api"),
@@ -86,6 +229,9 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> object:
+    for module, structs in _KEYS.items():
+        if name in structs:
+            return getattr(import_module(module), structs[name])
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found: object = getattr(import_module(_MODULES[name]), name)

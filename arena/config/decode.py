@@ -102,6 +102,8 @@ def _hints(kind: type[msgspec.Struct]) -> dict[str, Any]:
 
 def _convert_value(kind: Any, value: Any, path: str) -> Any:
     """The value as this type: walks into structs, lists and mappings, leaves the rest to msgspec."""
+    if isinstance(value, (type, types.FunctionType)) and kind is not Any:  # in data of Python
+        value = name_of(value, path)
     if get_origin(kind) is Annotated and get_origin(get_args(kind)[0]) in _UNIONS:
         kind = get_args(kind)[0]  # of a union only a description is annotated
     if get_origin(kind) in _UNIONS:
@@ -262,6 +264,18 @@ def _require_mapping(value: Any, path: str, *, outline: str = "") -> None:
     if not isinstance(value, Mapping):
         such = f", such as {outline}" if outline else ""
         raise ConfigError(f"found {show(value)}; expected a mapping of keys to values{such}", path=path)
+
+
+def name_of(target: type | types.FunctionType, path: str) -> str:
+    """The name `package.module:attribute` of a class or function.
+
+    Raises:
+        ConfigError: it has none, as it was made inside of a function.
+    """
+    if not target.__qualname__.replace(".", "").isidentifier():
+        message = f"found {target.__qualname__}, which is inside of a function of {target.__module__}, where the "
+        raise ConfigError(f"{message}processes of a run cannot import it; move it to the module's top level", path=path)
+    return f"{target.__module__}:{target.__qualname__}"
 
 
 def is_name(name: Any) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABCMeta, abstractmethod
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta
@@ -16,6 +16,11 @@ Seconds = Annotated[float, Meta(gt=0, le=31_536_000)]  # a year; no timer takes 
 Share = Annotated[float, Meta(ge=0, le=1)]
 Amount = Annotated[float, Meta(ge=0, le=1e300)]
 Text = Annotated[str, Meta(min_length=1)]
+if TYPE_CHECKING:
+    Target: TypeAlias = Any
+else:
+    Target = Text
+"""What a short name or `package.module:attribute` names; in Python also the class or function itself."""
 Color = Annotated[str, Meta(pattern=r"^#[0-9a-fA-F]{6}\Z")]
 
 OutcomeRule = Literal["info", "zero_sum", "higher_return", "none"]

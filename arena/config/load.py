@@ -74,11 +74,11 @@ def _without_removed(data: Any, path: str) -> Any:
     return {key: _without_removed(data[key], at) for key, at in placed.items() if removed_text(at) is None}
 
 
-def parse_config(data: Mapping[str, Any], *, source: str, overrides: Sequence[str | Override] = ()) -> Config:
+def parse_config(data: Config | Mapping[str, Any], *, source: str, overrides: Sequence[str | Override] = ()) -> Config:
     """Overrides and checks configuration data that is already in memory.
 
     Args:
-        data: as the YAML file would give it; not changed.
+        data: as the YAML file would give it, or a configuration made in Python; not changed.
         source: where it came from; its stem is the default of `name`.
         overrides: of the form `key.path=value`, or read already.
 
@@ -92,6 +92,7 @@ def parse_config(data: Mapping[str, Any], *, source: str, overrides: Sequence[st
 
 
 def _parse(data: Any, source: str, overrides: Sequence[str | Override]) -> tuple[Config, Origin]:
+    data = plain(data) if isinstance(data, Config) else data
     if not isinstance(data, Mapping):
         raise ConfigError(f"a configuration is a mapping of keys to values, found {show(data)}", source=source)
     if "run" in data and not data.keys() & {"envs", "policies", "matches"}:

@@ -19,7 +19,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_args
 import msgspec
 from msgspec import Meta
 
-from arena.config.fields import MOST_ROLES, Amount, Count, Halves, Keyed, Natural, Share, ShortForm, Text
+from arena.config.fields import MOST_ROLES, Amount, Count, Halves, Keyed, Natural, Share, ShortForm, Target, Text
 from arena.errors import ConfigError
 
 SeatEntry: TypeAlias = str | tuple[str, ...]
@@ -27,7 +27,7 @@ Team: TypeAlias = tuple[str, ...]
 Pair: TypeAlias = tuple[Team, Team]
 SideSizes: TypeAlias = tuple[Count | tuple[Natural | Text, ...], ...]
 Opening: TypeAlias = tuple[tuple[SeatEntry, ...], ...]
-Target: TypeAlias = Annotated[str, Meta(pattern=":")]  # "package.module:Class"
+ClassName: TypeAlias = Annotated[str, Meta(pattern=":")]  # "package.module:Class"
 Sides: TypeAlias = tuple[tuple[Natural, ...], ...]
 
 NO_SNAPSHOTS: Mapping[str, str] = MappingProxyType({})
@@ -397,10 +397,10 @@ class Uncertainty(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class CustomRule(Rule, ShortForm, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A rule of the user's own: a class whose `opponents` draws, see `arena.league.custom`."""
 
-    class_: Text = msgspec.field(name="class")  # "package.module:Class"
+    class_: Target = msgspec.field(name="class")  # "package.module:Class"
     options: dict[str, Any] = {}  # given to the class when it is made
     kind: ClassVar[str] = "own"
-    short: ClassVar[Any] = Target | dict[Target, dict[str, Any]]
+    short: ClassVar[Any] = ClassName | dict[ClassName, dict[str, Any]]
 
     @classmethod
     def spelled_out(cls, value: Any) -> Any:
@@ -499,7 +499,7 @@ class MatchmakingConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fie
 class CustomPairings(PairsConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A generator of the user's own: a class whose `pairings` says who meets whom, see `arena.league.custom`."""
 
-    generator: Text  # "package.module:Class"
+    generator: Target  # "package.module:Class"
     options: dict[str, Any] = {}  # given to the class when it is made
     opening: Opening | None = None  # pairings of the first round, and so many at most in later ones; null: every pair
     kind: ClassVar[str] = "pairings"

@@ -6,17 +6,18 @@ walks the data and the structs together, and `check` refuses contradictions betw
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from importlib import import_module
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta
 
-from arena.config.fields import ONLY_ACT, Color, Count, Natural, OutcomeRule, Seconds, Text
+from arena.config.fields import ONLY_ACT, Color, Count, Natural, OutcomeRule, Seconds, Target, Text
 from arena.config.league import LeagueConfig
 from arena.config.matches import GeneratorEntry, MatchConfig, MatchSeats, SeatEntry
 from arena.config.result_keys import StopRule, stop_rules
 
-WrapperEntry = str | dict[str, Any]
+WrapperEntry: TypeAlias = Target | dict[str, Any]
 Entries = tuple[MatchConfig | GeneratorEntry, ...]
 Schedule = Count | tuple[Entries, ...]
 
@@ -35,7 +36,7 @@ class TickRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 class EnvConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One entry of `envs`."""
 
-    make: Text  # short name | "gymnasium:ID", also gymnasium_vec, pettingzoo, envpool | "package.module:callable"
+    make: Target  # short name | "gymnasium:ID", also gymnasium_vec, pettingzoo, envpool | "package.module:callable"
     kwargs: dict[str, Any] = {}  # given to the environment when it is made
     wrappers: tuple[WrapperEntry, ...] = ()  # around it, the innermost first: a name, or {name: its arguments}
     idle_action: Any = None  # the action of an entity that no seat plays; null: the space's no-op
@@ -52,7 +53,7 @@ class EnvConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 class PolicyConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One entry of `policies`."""
 
-    algorithm: Text  # short name | "package.module:Class"
+    algorithm: Target  # short name | "package.module:Class"
     options: dict[str, Any] = {}  # of the algorithm
     color: Color | None = None  # "#rrggbb", in displays and diagrams
     frozen: bool = False  # plays, does not learn
@@ -74,7 +75,7 @@ class EvaluationConfig(MatchSeats, frozen=True, kw_only=True, forbid_unknown_fie
     episodes: Natural = 20  # at least so many of each policy; every lane plays the same number; 0: `function` alone
     seats: tuple[SeatEntry, ...] | None = None  # who plays; null: as in each match
     greedy: bool = True  # the most likely action rather than a sampled one
-    function: Text | None = None  # "package.module:function", called with each evaluation; null: none
+    function: Target | None = None  # "package.module:function", called with each evaluation; null: none
     options: dict[str, Any] = {}  # given to the function
 
 
@@ -99,7 +100,7 @@ class BestConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 class CallbackConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One entry of `callbacks` or `loggers` that has options, or a curriculum."""
 
-    class_: Text = msgspec.field(name="class")  # "package.module:Class"
+    class_: Target = msgspec.field(name="class")  # "package.module:Class"
     options: dict[str, Any] = {}  # given to the class when it is made
 
     @classmethod
@@ -128,14 +129,24 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     curriculum: CallbackConfig | None = None  # changes between two legs; null: none
     evaluation: EvaluationConfig | None = None  # while they learn; null: none
     imports: tuple[Text, ...] = ()  # modules that every process imports before names are looked up: they register some
-    callbacks: tuple[Text | CallbackConfig, ...] = ()  # classes whose methods are called; or "package.module:Class"
-    loggers: tuple[Text | CallbackConfig, ...] = ("csv", "tensorboard")  # where results go beside result.json
+    callbacks: tuple[Target | CallbackConfig, ...] = ()  # classes whose methods are called; or "package.module:Class"
+    loggers: tuple[Target | CallbackConfig, ...] = ("csv", "tensorboard")  # where results go beside result.json
     record: Literal["nothing", "samples", "replays"] = "nothing"  # of all that is played: columns, or what replays it
     transport: Literal["auto", "mpi"] = "auto"  # auto: shared memory within a node; mpi: MPI messages everywhere
     watchdog_s: Seconds = 60.0  # when nothing has moved for so long, the run ends and says who waits for what
     env_timeout_s: Seconds | None = None  # as long as one call of a game or an algorithm may take; null: watchdog_s
     on_env_error: Literal["stop", "restart"] = "stop"  # restart: create a game that fails again, drop its episodes
     restarts: Natural = 4  # times per leg that a run whose process died is started again from its newest boundary
+
+    def to_yaml(self) -> str:
+        """The contents of a YAML file, with every default written out.
+
+        Raises:
+            ConfigError: anything that is wrong.
+        """
+        reading = import_module("arena.config.load")  # which imports this module
+        text: str = reading.resolved_yaml(reading.parse_config(self, source=""))
+        return text
 
     @property
     def rounds(self) -> int:

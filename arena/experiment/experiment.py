@@ -117,7 +117,7 @@ class Experiment:
         Experiment(run="configs/cartpole.yaml", set={"ticks": {"grid_search": [4000, 8000]}}, repeat=3).run()
 
     Args:
-        keys: of an experiment file; `run` is required.
+        keys: of an experiment file; `run` is required, and may be an `arena.Config`.
 
     Raises:
         ConfigError: an unknown key, or a wrong value.

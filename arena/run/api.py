@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from arena.config import Config, load_config, parse_config, resolved_yaml
+from arena.config.named import refuse_main
 from arena.diagnostics.start_folder import started_here
 from arena.errors import MISTAKE, ConfigError, RunFailed, located
 from arena.plan.process_count import RankCount, process_count
@@ -72,7 +73,7 @@ def train(
     The first SIGINT or SIGTERM saves the run and ends it early, if the caller is the main thread.
 
     Args:
-        config: a YAML file, or its contents.
+        config: a YAML file, its contents, or the same as `arena.Config`.
         run_dir: the run folder; None: `runs/<name>`, or the next free name.
         ranks: how many processes; 1: this one alone; None: as the configuration's `ranks` says.
         on_event: is called with each event of the run, from another thread, one call at a time; see
@@ -89,13 +90,12 @@ def train(
             "ranks=1"
         )
     source = str(config) if isinstance(config, (str, Path)) else ""
-    if isinstance(config, (str, Path)):
-        read = load_config(config)
-    else:
-        read = config if isinstance(config, Config) else parse_config(config, source="")
+    read = load_config(config) if isinstance(config, (str, Path)) else parse_config(config, source="")
     with located(source=source):
         plan = checked_plan(read, ranks=process_count(read, ranks, os.environ).number)
         listener = _Listener(on_event)
+        if plan.processes > 1:
+            refuse_main(read, ", or use ranks=1")
         if plan.processes == 1:
             run = replace(prepare(read, ranks=1, run_dir=None if run_dir is None else str(run_dir)), source=source)
             with restored_handlers(), restored_logging():

@@ -75,7 +75,7 @@ class Trainer:
     """A run that a program holds at its boundaries.
 
     Args:
-        config: a YAML file, or its contents.
+        config: a YAML file, its contents, or the same as `arena.Config`.
         overrides: values by key path, as `--set` takes them.
         run_dir: the run folder; None: `runs/<name>`, or the next free name.
         ticks: of every match; None: as configured.
@@ -96,7 +96,7 @@ class Trainer:
 
     def __init__(
         self,
-        config: str | Path | Mapping[str, Any],
+        config: Config | Mapping[str, Any] | Path | str,
         *,
         overrides: Mapping[str, Any] | None = None,
         run_dir: str | Path | None = None,
@@ -111,7 +111,8 @@ class Trainer:
         if isinstance(config, (str, Path)):
             read, origin = load_with_origin(config, texts)
         else:
-            read, origin = parse_config({"name": _NAME, **config}, source="", overrides=texts), Origin()
+            data = config if isinstance(config, Config) else {"name": _NAME, **config}
+            read, origin = parse_config(data, source="", overrides=texts), Origin()
         self._begin(read, origin, run_dir, resume=False, ranks=ranks, hosts=hosts, callbacks=callbacks, verbose=verbose)
 
     @classmethod

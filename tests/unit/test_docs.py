@@ -189,7 +189,10 @@ def test_every_class_that_the_architecture_names_exists() -> None:
 PUBLIC = {
     "arena": [
         *("ArenaError", "BatchedEnv", "BudgetReached", "Callback", "ConfigError", "Deadlock", "EnvContext", "Event"),
-        "Frame",
+        *("Best", "CallbackEntry", "Config", "Decided", "Env", "Evaluation", "Evolution", "Exploiters", "Fictitious"),
+        *("Frame", "Gate", "Gauntlet", "Knockout", "League", "Match", "Matchmaking", "Mixtures", "Nash", "OwnRule"),
+        *("Pairings", "PastSelves", "Perturb", "Policy", "Reset", "Results", "RoundRobin", "Snapshots", "Swiss"),
+        *("TickRules", "Uncertainty"),
         *("GroupError", "Interface", "PolicyScore", "ProtocolError", "RunFailed", "RunResult", "RunStopped", "Step"),
         *("Choice", "GlobalChoice", "Ragged", "Select", "Trainer", "UnitActions", "UnitSpace", "__version__", "train"),
         *("register_algorithm", "register_callback", "register_environment", "register_logger", "register_wrapper"),

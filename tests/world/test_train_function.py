@@ -12,8 +12,11 @@ import yaml
 
 import arena
 from arena.cli.main import main
+from arena.experiment.config import parse_experiment
 from arena.run import mpirun
+from games import Countdown
 from in_process import one_match
+from policies.random import Random
 
 PPO = {"algorithm": "ppo", "options": {"n_steps": 16, "minibatch_size": 32, "hidden_sizes": [8]}}
 
@@ -96,3 +99,100 @@ def test_ranks_of_a_launcher_are_sent_to_the_command(tmp_path: Path, monkeypatch
     monkeypatch.setenv(mpirun._UNDER_A_LAUNCHER[0], "0")
     with pytest.raises(arena.ConfigError, match="`arena train`"):
         arena.train(config(), tmp_path / "run")
+
+
+class Lonely(Countdown):
+    """A game of this module."""
+
+
+def made(**changes: Any) -> arena.Config:
+    """The configuration of `config`, as a program writes it."""
+    given: dict[str, Any] = {
+        "name": "duel",
+        "seed": 1,
+        "ticks": 40,
+        "checkpoint_every": 20,
+        "envs": {"game": arena.Env(make="matrix", kwargs={"game": "rock_paper_scissors"})},
+        "policies": {"blue": arena.Policy(**PPO), "red": arena.Policy(algorithm="random")},
+        "matches": (arena.Match(env="game", seats=("blue", "red"), lanes=2),),
+    }
+    return arena.Config(**given | changes)
+
+
+def test_configuration_made_in_python_plays_the_run_of_its_file(tmp_path: Path) -> None:
+    file = tmp_path / "duel.yaml"
+    file.write_text(made().to_yaml())
+    for name, given in (("file", file), ("made", made())):
+        arena.train(given, tmp_path / name, ranks=1)
+    for name in ("episodes.jsonl", "config.yaml"):
+        assert (tmp_path / "made" / name).read_bytes() == (tmp_path / "file" / name).read_bytes()
+    with arena.Trainer(made(), run_dir=tmp_path / "trainer") as trainer:
+        trainer.train()
+        assert trainer.config == yaml.safe_load(file.read_text())
+    generated = made(
+        schedule=2,  # the key `rounds`
+        matches=(arena.Matchmaking(env="game", policies=("blue",), against=("red",), rule=arena.Fictitious()),),
+        league=arena.League(snapshots=arena.Snapshots(every=1)),
+    )
+    found = yaml.safe_load(generated.to_yaml())
+    assert found["matches"][0]["matchmaking"]["rule"] == {"fictitious": {"weighting": "hard", "self": 0.35}}
+    assert found["league"]["snapshots"]["every"] == 1
+
+
+def test_classes_stand_for_their_names(tmp_path: Path) -> None:
+    def local() -> None:
+        """A function that no other process can import."""
+
+    alone = {"policies": {"blue": arena.Policy(algorithm=Random)}, "matches": (arena.Match(env="g", seats=("blue",)),)}
+    config = made(envs={"g": arena.Env(make=Lonely)}, **alone)
+    assert yaml.safe_load(config.to_yaml())["envs"]["g"]["make"] == f"{__name__}:Lonely"
+    assert arena.train(config, tmp_path / "run", ranks=1).finished
+    assert parse_experiment({"run": config}).config.run == yaml.safe_load(config.to_yaml())
+    for make, message in ((local, "inside of a function"), (lambda: None, "inside of a function")):
+        with pytest.raises(arena.ConfigError, match=rf"envs\.g\.make: .*{message}"):
+            arena.train(made(envs={"g": arena.Env(make=make)}, **alone))
+    main_game = type("Game", (Lonely,), {"__module__": "__main__"})
+    with pytest.raises(arena.ConfigError, match=r"'__main__:Game', a class of this program.* or use ranks=1"):
+        arena.train(made(envs={"g": arena.Env(make=main_game)}, **alone), ranks=2)
+    with pytest.raises(arena.ConfigError, match="ticks: found -1"):
+        arena.train(made(ticks=-1))
+
+
+USER = """
+import arena
+from arena import Config, Env, League, Match, Matchmaking, Policy, RoundRobin, Snapshots
+
+
+class Game:
+    pass
+
+
+game = Env(make=Game, kwargs={"size": 3}, wrappers=("frame_stack",))
+config = Config(
+    name="a",
+    ticks=100,
+    envs={"g": game},
+    policies={"p": Policy(algorithm="ppo", options={"gamma": 0.9}), "q": Policy(algorithm="random")},
+    matches=(Match(env="g", seats=("p", "q")), RoundRobin(env="g", policies=("p", "q"))),
+    league=League(snapshots=Snapshots(every=2)),
+    evaluation=arena.Evaluation(every=50),
+)
+drawn = Matchmaking(env="g", policies=("p",), rule=arena.PastSelves(self_play=0.2))
+result: arena.RunResult = arena.train(config, ranks=1)
+value: float | None = result.scores["p"].last_return
+text: str = config.to_yaml()
+"""
+
+
+@pytest.mark.slow
+def test_strict_type_checker_passes_a_program_and_finds_its_mistakes(tmp_path: Path) -> None:
+    from mypy import api
+
+    def found(text: str) -> str:
+        (tmp_path / "program.py").write_text(text)
+        return api.run(["--strict", "--cache-dir", str(tmp_path), str(tmp_path / "program.py")])[0]
+
+    assert "Success" in found(USER)
+    wrong = found(USER.replace("every=2", 'evry="2"').replace("ticks=100", 'ticks="100"'))
+    assert 'Unexpected keyword argument "evry"' in wrong
+    assert 'incompatible type "str"' in wrong
