@@ -12,7 +12,7 @@ import pytest
 
 import arena
 from arena import registry
-from arena.cli import list as reference
+from arena.cli.list import command as reference
 from arena.cli.main import main
 from arena.config import Config, matches
 from arena.errors import ConfigError

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import msgspec
 
 from arena import registry
-from arena.cli.catalog import BUILT_IN, SHELVES, Catalog, docstring, keys_of, options_of, registered_names
+from arena.cli.list.catalog import BUILT_IN, SHELVES, Catalog, docstring, keys_of, options_of, registered_names
 from arena.config import league, matches, schema
 from arena.terminal.output import say
 
@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Prints the names, or the options of those that are named; returns the exit status."""
     registry.import_plugins(arguments.imports)
     if arguments.schema:
-        from arena.cli.json_schema import configuration_schema
+        from arena.cli.list.json_schema import configuration_schema
 
         say(json.dumps(configuration_schema(), indent=1))
         return 0

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 import msgspec
 
 from arena import registry
-from arena.cli.catalog import docstring, keys_of, options_of
+from arena.cli.list.catalog import docstring, keys_of, options_of
 from arena.config.fields import Keyed, ShortForm
 from arena.config.schema import Config, PolicyConfig
 from arena.experiment.config import ExperimentConfig
