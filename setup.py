@@ -68,11 +68,13 @@ setup(
             "onnx>=1.17",
             "onnxruntime>=1.20",
             "onnxscript>=0.5",
+            "pandas>=2.2",
             "pgx>=2.6",
             "pillow>=10.1",
             "optuna>=4,<6",
             "plotly>=6,<8",  # draws in the notebook of the examples, and knows all properties of charts
             "playwright>=1.40",  # drives the browser that opens the report
+            "polars>=1.0",
             "pygame>=2.5",
             "pytest>=8.2",
             "pytest-timeout>=2.3",

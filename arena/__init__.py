@@ -100,6 +100,7 @@ if TYPE_CHECKING:
     from arena.game.context import EnvContext
     from arena.game.ragged import Ragged
     from arena.game.units import Choice, GlobalChoice, Select, UnitActions, UnitSpace
+    from arena.opened import Run, Table, open_run
     from arena.registry import (
         register_algorithm,
         register_callback,
@@ -109,6 +110,8 @@ if TYPE_CHECKING:
     )
     from arena.run.api import RunResult, train
     from arena.run.console import Event, PolicyScore
+    from arena.run.evaluate import evaluate
+    from arena.serving import load_policy
     from arena.trainer import Trainer
 
 __version__ = "0.1.0"
@@ -155,6 +158,7 @@ __all__ = [
     "Reset",
     "Results",
     "RoundRobin",
+    "Run",
     "RunFailed",
     "RunResult",
     "RunStopped",
@@ -162,12 +166,16 @@ __all__ = [
     "Snapshots",
     "Step",
     "Swiss",
+    "Table",
     "TickRules",
     "Trainer",
     "Uncertainty",
     "UnitActions",
     "UnitSpace",
     "__version__",
+    "evaluate",
+    "load_policy",
+    "open_run",
     "register_algorithm",
     "register_callback",
     "register_environment",
@@ -221,7 +229,11 @@ _MODULES = {
     **dict.fromkeys(("Choice", "GlobalChoice", "Select", "UnitActions", "UnitSpace"), "arena.game.units"),
     **dict.fromkeys(("RunResult", "train"), "arena.run.api"),
     **dict.fromkeys(("Event", "PolicyScore"), "arena.run.console"),
+    **dict.fromkeys(("Run", "open_run"), "arena.opened"),
+    "Table": "arena.opened",
+    "evaluate": "arena.run.evaluate",
     "Trainer": "arena.trainer",
+    "load_policy": "arena.serving",
     **dict.fromkeys(
         (f"register_{kind}" for kind in ("algorithm", "callback", "environment", "logger", "wrapper")), "arena.registry"
     ),

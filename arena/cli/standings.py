@@ -6,8 +6,6 @@ import argparse
 import json
 
 from arena.cli.arguments import non_negative_int
-from arena.errors import ConfigError
-from arena.records.folder import RunFolder
 from arena.terminal.output import say
 
 
@@ -24,39 +22,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints the table; returns the exit status."""
-    from arena.config import load_config
-    from arena.league.ratings.standings import standings_at
-    from arena.league.read_results import read
-    from arena.roles.status import planned_ticks
+    from arena.opened import Run
     from arena.terminal.standings import league_lines, meta_game_data, table_data
 
-    folder, at = RunFolder.existing(arguments.run), arguments.at
-    config, found = load_config(folder.config), read(folder, people=True)
-    end = found.timeline.end
-    if at is not None:
-        if planned_ticks(config) is None:
-            raise ConfigError(
-                f"found {at}, but no player of this run learns, so that strengths do not depend on ticks; leave it out",
-                path="--at",
-            )
-        if found.first is None or not found.first <= at <= end:
-            games = (
-                "there are no games yet" if found.first is None else f"its games are from tick {found.first} to {end}"
-            )
-            raise ConfigError(f"found {at}, but {games}", path="--at", source=str(folder.path))
-    counted = found if at is None else read(folder, until=at, people=True)
-    cut = {} if planned_ticks(config) is None else counted.cut
-    table = standings_at(found.timeline, counted.timeline, cut, config, at=at)
-    table = table._replace(without_winner=found.without_winner)
+    run, at = Run(arguments.run), arguments.at
+    table, counted, tick = run.rated(at)
     if arguments.json:
         data = {
             "players": table_data(table.tables),
-            "tick": end if at is None else at,
+            "tick": tick,
             "games": counted.results.games,
             "prior": table.prior,
             "without_winner": [*table.without_winner],
             "narrow": None if table.narrow is None else table.narrow._asdict(),
-            **meta_game_data(table, counted.timeline if at is None else counted.timeline.until(at), config),
+            **meta_game_data(table, counted.timeline if at is None else counted.timeline.until(at), run.config),
         }
         say(json.dumps(data, indent=2))
     elif table.tables:

@@ -93,7 +93,7 @@ def train(
     read = load_config(config) if isinstance(config, (str, Path)) else parse_config(config, source="")
     with located(source=source):
         plan = checked_plan(read, ranks=process_count(read, ranks, os.environ).number)
-        listener = _Listener(on_event)
+        listener = Listener(on_event)
         if plan.processes > 1:
             refuse_main(read, ", or use ranks=1")
         if plan.processes == 1:
@@ -122,7 +122,7 @@ def train(
     return RunResult(folder.path, run_status(folder, config, played=ticks) is RunStatus.FINISHED, ticks, scores)
 
 
-class _Listener(Output):
+class Listener(Output):
     """Receives the output of the run: from this process as an `Output`, from other processes as a `mpirun.Listener`."""
 
     def __init__(self, on_event: Callable[[Event], None] | None) -> None:

@@ -192,7 +192,7 @@ PUBLIC = {
         *("Best", "CallbackEntry", "Config", "Decided", "Env", "Evaluation", "Evolution", "Exploiters", "Fictitious"),
         *("Frame", "Gate", "Gauntlet", "Knockout", "League", "Match", "Matchmaking", "Mixtures", "Nash", "OwnRule"),
         *("Pairings", "PastSelves", "Perturb", "Policy", "Reset", "Results", "RoundRobin", "Snapshots", "Swiss"),
-        *("TickRules", "Uncertainty"),
+        *("Run", "Table", "TickRules", "Uncertainty", "evaluate", "load_policy", "open_run"),
         *("GroupError", "Interface", "PolicyScore", "ProtocolError", "RunFailed", "RunResult", "RunStopped", "Step"),
         *("Choice", "GlobalChoice", "Ragged", "Select", "Trainer", "UnitActions", "UnitSpace", "__version__", "train"),
         *("register_algorithm", "register_callback", "register_environment", "register_logger", "register_wrapper"),

@@ -31,6 +31,7 @@ FLOORS = (
     "roles",
     "serving",
     "report terminal",
+    "opened",
     "run",
     "trainer",
     "experiment",

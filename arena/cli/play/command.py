@@ -15,7 +15,6 @@ from pathlib import Path
 import msgspec
 
 from arena.cli.arguments import add_overrides, non_negative_int, positive_int
-from arena.cli.evaluate import weights_of
 from arena.cli.play.match import HumanMatch, MatchOutput, human_match, place_for_records, rated_game, results
 from arena.config import load_config
 from arena.errors import ConfigError, located
@@ -26,6 +25,7 @@ from arena.records.metrics import EpisodeRecord
 from arena.registry import import_plugins
 from arena.roles.protocol import Failed
 from arena.roles.run import Run
+from arena.run.evaluate import weights_of
 from arena.run.loop import run_single_process
 from arena.run.prepare import prepare
 from arena.terminal.display import silent_display

@@ -1,0 +1,137 @@
+"""What a run folder holds, as data: `arena.open_run`.
+
+run = arena.open_run("runs/league")
+run.standings()[0]["player"]
+run.episodes().to_pandas().groupby("policy")["return"].mean()
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from arena.config import Config, load_config
+from arena.errors import ConfigError
+from arena.records.folder import RunFolder
+from arena.records.journal import JournalReader
+from arena.records.metrics import EpisodeRecord
+from arena.records.result_file import read_results
+from arena.roles.status import planned_ticks
+
+if TYPE_CHECKING:
+    from arena.league.ratings.standings import LeagueTable
+    from arena.league.read_results import ResultSet
+
+
+class Table(list[dict[str, Any]]):
+    """Rows as mappings from column to value, and as a frame of pandas or polars where these are installed."""
+
+    def to_pandas(self) -> Any:
+        """The rows as a `pandas.DataFrame`."""
+        import pandas  # type: ignore[import-untyped]
+
+        return pandas.DataFrame(list(self))
+
+    def to_polars(self) -> Any:
+        """The rows as a `polars.DataFrame`."""
+        import polars  # type: ignore[import-not-found]
+
+        return polars.DataFrame(list(self), infer_schema_length=None)
+
+
+class Standings(NamedTuple):
+    """The ratings of a run at a tick."""
+
+    table: LeagueTable
+    counted: ResultSet
+    tick: int  # the newest one, or the one that was asked for
+
+
+class Run:
+    """A run folder, which is read anew for each question; the run may be under way.
+
+    Attributes:
+        folder: its path.
+        config: its configuration.
+    """
+
+    def __init__(self, folder: Path | str) -> None:
+        self._folder = RunFolder.existing(folder)
+        self.folder: Path = self._folder.path
+        self.config: Config = load_config(self._folder.config)
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.folder)!r})"
+
+    def episodes(self) -> Table:
+        """A row for each seat of each finished episode, in the order in which they were written.
+
+        Columns: `round`, `match`, `env`, `lane`, `episode`, `tick` of its end, `length` in ticks, `terminated`,
+        `truncated`, `cut`, `ranked`, `seat`, `policy`, `entities`, `return`, `outcome` (`win`, `draw`, `loss`; None
+        without a winner), `idle_ticks`; with metrics of the game `metrics`, and of external games `game` and `lost`.
+        """
+        rows = Table()
+        for episode in JournalReader(self._folder.episodes).lines(EpisodeRecord, missing_ok=True):
+            whole = {name: getattr(episode, name) for name in EpisodeRecord.__struct_fields__ if name != "seats"}
+            if episode.game is None:
+                del whole["game"], whole["lost"]
+            for number, seat in enumerate(episode.seats):
+                rows.append({**whole, "seat": number, **msgspec.to_builtins(seat)})
+        return rows
+
+    def results(self) -> list[dict[str, Any]]:
+        """The lines of `result.json`, nested as they are; NaN for null."""
+        return read_results(self.folder)
+
+    def metrics(self) -> Table:
+        """A row for each update of a policy: `policy`, `update`, `ticks`, `samples`, `seconds`, and what was logged."""
+        return Table(JournalReader(self._folder.metrics).made(dict, missing_ok=True))
+
+    def standings(self, at: int | None = None) -> Table:
+        """A row for each player, the best first: `rank`, `player`, `elo`, `low` and `high` (95 %), games and points.
+
+        Empty if no two players have met in a game that counts.
+
+        Args:
+            at: the tick at which; None: the newest.
+
+        Raises:
+            ConfigError: no games of that tick, or no player learns, so that strengths do not depend on ticks.
+        """
+        from arena.terminal.standings import table_data
+
+        return Table(table_data(self.rated(at).table.tables))
+
+    def rated(self, at: int | None = None) -> Standings:
+        """The ratings behind `standings`."""
+        from arena.league.ratings.standings import standings_at  # imports scipy
+        from arena.league.read_results import read
+
+        found, learns = read(self._folder, people=True), planned_ticks(self.config) is not None
+        end = found.timeline.end
+        if at is not None and not learns:
+            raise ConfigError(
+                f"found {at}, but no player of this run learns, so that strengths do not depend on ticks; leave it out",
+                path="--at",
+            )
+        if at is not None and (found.first is None or not found.first <= at <= end):
+            games = (
+                "there are no games yet" if found.first is None else f"its games are from tick {found.first} to {end}"
+            )
+            raise ConfigError(f"found {at}, but {games}", path="--at", source=str(self.folder))
+        counted = found if at is None else read(self._folder, until=at, people=True)
+        cut = counted.cut if learns else {}
+        table = standings_at(found.timeline, counted.timeline, cut, self.config, at=at)
+        table = table._replace(without_winner=found.without_winner)
+        return Standings(table, counted, end if at is None else at)
+
+
+def open_run(folder: Path | str) -> Run:
+    """Opens a run folder for reading.
+
+    Raises:
+        ConfigError: there is no such run.
+    """
+    return Run(folder)

@@ -1,0 +1,84 @@
+"""Run folders as data: `arena.open_run`, and `arena.evaluate`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import arena
+from arena.records.journal import JournalReader
+from command import Command
+from in_process import one_match, play
+
+PPO = {"algorithm": "ppo", "options": {"n_steps": 5, "minibatch_size": 10, "hidden_sizes": [4]}}
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A run whose blue learns and has checkpoints at 0 and 20."""
+    game = {"make": "touchdown", "kwargs": {"max_steps": 5}}
+    data: dict[str, Any] = one_match(game, {"blue": PPO, "red": {"algorithm": "random"}}, ticks=20, match={"lanes": 2})
+    return play(data, tmp_path).folder.path
+
+
+def test_rows_are_those_of_the_files(run: Path) -> None:
+    opened = arena.open_run(run)
+    lines = list(JournalReader(run / "episodes.jsonl"))
+    rows = opened.episodes()
+    assert len(rows) == 2 * len(lines)
+    written = [(line["tick"], seat) for line in lines for seat in line["seats"]]
+    for row, (tick, seat) in zip(rows, written, strict=True):
+        assert row["tick"] == tick
+        assert {**row, "entities": list(row["entities"])}.items() >= seat.items()
+    assert opened.metrics() == list(JournalReader(run / "metrics.jsonl"))
+    assert [result["ticks"] for result in opened.results()][-1] == 20
+    assert (opened.config.policies["blue"].algorithm, opened.folder) == ("ppo", run)
+
+
+def test_frames_have_a_row_for_each_row(run: Path) -> None:
+    rows = arena.open_run(run).episodes()
+    pandas, polars = rows.to_pandas(), rows.to_polars()
+    assert pandas["return"].tolist() == polars["return"].to_list() == [row["return"] for row in rows]
+    assert pandas[pandas["policy"] == "blue"]["return"].sum() == pytest.approx(
+        sum(row["return"] for row in rows if row["policy"] == "blue")
+    )
+    assert len(arena.Table()) == len(arena.Table().to_pandas()) == len(arena.Table().to_polars()) == 0
+
+
+def test_standings_are_those_of_the_command(run: Path, command: Command) -> None:
+    printed = json.loads(command("standings", run, "--json").out)["players"]
+    assert json.loads(json.dumps(arena.open_run(run).standings())) == printed
+    with pytest.raises(arena.ConfigError, match="found 10000, but its games are from tick"):
+        arena.open_run(run).standings(at=10_000)
+    with pytest.raises(arena.ConfigError, match="not a run folder: it does not exist"):
+        arena.open_run(run / "nothing")
+
+
+def test_evaluation_is_that_of_the_command(run: Path, command: Command, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = arena.evaluate(run, 4, checkpoints=["first", 20], against="random")
+    assert tuple(capsys.readouterr()) == ("", "")
+    assert [(row["checkpoint"], row["policy"], row["against"]) for row in rows] == [
+        *(("first", "blue", "random"), ("20", "blue", "random"))
+    ]
+    command("evaluate", run, "--checkpoints", "first", "--episodes", "4", "--against", "random")
+    own, other = (
+        [episode for episode in JournalReader(folder / "episodes.jsonl") if not episode.get("cut")]
+        for folder in (rows[0]["folder"], rows[0]["folder"].with_name(f"{rows[0]['folder'].name}-2"))
+    )
+    assert own == other
+    assert rows[0]["episodes"] == len(own)
+    assert rows[0]["return"] == pytest.approx(sum(episode["seats"][0]["return"] for episode in own) / len(own))
+
+
+def test_mistakes_of_an_evaluation_leave_nothing(run: Path) -> None:
+    before = {path for path in run.rglob("*") if "evaluations" in path.parts}
+    for wrong, message in (
+        ({"checkpoints": ["second"]}, "there is no checkpoint 'second'"),
+        ({"against": "nobody"}, "nobody"),
+    ):
+        with pytest.raises(arena.ConfigError, match=message):
+            arena.evaluate(run, 4, **wrong)  # type: ignore[arg-type]
+    assert {path for path in run.rglob("*") if path.is_file() and "evaluations" in path.parts} == before
