@@ -36,7 +36,7 @@ class Table(list[dict[str, Any]]):
 
     def to_polars(self) -> Any:
         """The rows as a `polars.DataFrame`."""
-        import polars  # type: ignore[import-not-found]
+        import polars
 
         return polars.DataFrame(list(self), infer_schema_length=None)
 
