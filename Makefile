@@ -18,7 +18,7 @@ CORES := import os; print(len(os.sched_getaffinity(0)) if hasattr(os, "sched_get
 WORKERS = $(shell expr 1 + $$($(PYTHON) -c '$(CORES)'))
 RUN := runs/touchdown-2v2-$(shell date +%Y%m%d-%H%M%S)
 
-.PHONY: run test test-fast test-long check lint types reference diagrams docs system bench bench-learning bench-peers clean
+.PHONY: run test test-fast test-long check lint types reference diagrams docs system bench bench-learning bench-peers dist clean
 
 run: $(READY)
 	$(BIN)/arena train configs/touchdown_2v2.yaml --run-dir $(RUN)
@@ -57,6 +57,9 @@ reference: $(READY)
 
 diagrams: $(READY)
 	$(BIN)/python diagrams/draw.py
+
+dist: $(READY)
+	$(BIN)/python -m build --outdir dist .
 
 docs: $(READY)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[docs]"
@@ -110,4 +113,4 @@ $(MPICH)/.ready: $(READY)
 	touch $@
 
 clean:
-	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
