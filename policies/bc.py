@@ -42,8 +42,8 @@ from policies.common.options import (
     Count,
     Device,
     Natural,
-    NonNegative,
     Positive,
+    Scheduled,
     Sizes,
     Text,
     check_idle,
@@ -70,7 +70,7 @@ class Options(AlgorithmOptions, frozen=True, kw_only=True):
 
     data: Text  # run folder, or folder of samples, to learn from; relative to the current directory
     policy: str | None = None  # whose samples; null: of all that have played with the seat's spaces
-    learning_rate: NonNegative = 1e-3  # step size of Adam; 0 plays without learning
+    learning_rate: Scheduled = 1e-3  # step size of Adam; 0 plays without learning
     adam_epsilon: Positive = 1e-8  # Adam's epsilon: weights whose gradients are smaller than this move less
     batch_size: Count = 256  # decisions per worker in one gradient step
     train_every: Count = 128  # ticks between two updates
@@ -108,6 +108,7 @@ class BehaviorCloning(Algorithm):
     Options = Options
     takes_units = True
     acting_parts = ("network", "gradient_steps", "updates")
+    updates = 0
 
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
         super().__init__(env, group, ticks=ticks, **options)
@@ -130,7 +131,7 @@ class BehaviorCloning(Algorithm):
             self.network = Actor(encoder, self.head, **self.layers(generator)).to(self.device)
         self.preprocess = unit_inputs(space, self.options.transformer) or (lambda leaves: leaves)
         self.optimizer = Adam(self.network, epsilon=self.options.adam_epsilon)
-        self.updates = self.gradient_steps = self.played = 0  # played: ticks since the last update
+        self.gradient_steps = self.played = 0  # played: ticks since the last update
         self.remedy = (
             f"are all observations and actions in {self.options.data} finite, and of moderate size? If they are, lower "
             "learning_rate"
@@ -139,6 +140,11 @@ class BehaviorCloning(Algorithm):
         if has_files(self.options.data):  # a frozen policy needs none
             samples = open_demonstrations(self.options.data, self.options.policy)
             check_spaces(samples, self.options.policy, space, env.single_action_space)
+
+    @property
+    def progress(self) -> float:
+        """The part of the whole run that its updates have taken, from 0 to 1."""
+        return min(1.0, self.updates * self.configured.train_every / self.ticks)
 
     # ---------------------------------------------------------------------------------------------- the whole loop
 
@@ -155,6 +161,7 @@ class BehaviorCloning(Algorithm):
             metrics = self.learn(shuffled)
             self.played = 0
             if metrics is not None:
+                metrics = {**metrics, **self.schedules()}
                 self.updates += 1
                 check = bool(self.options.check_every) and self.updates % self.options.check_every == 0
                 self.record(metrics, check=check)

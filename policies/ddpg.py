@@ -22,7 +22,7 @@ from torch import Tensor
 from arena.group.group import Group
 from policies.common.adam import Optimizer
 from policies.common.off_policy import OffPolicy, OffPolicyOptions
-from policies.common.options import Fraction, Noise, NonNegative, PositiveFraction, check_unused, wrong
+from policies.common.options import Fraction, Noise, PositiveFraction, Scheduled, check_unused, wrong
 from policies.common.replay import Transitions
 from policies.extensions import make_encoder
 from policies.networks.critics import ActorAndCritics, Critics, frozen
@@ -35,7 +35,7 @@ class Options(OffPolicyOptions, frozen=True, kw_only=True):
 
     tau: PositiveFraction = 0.005  # how far the target networks move to what is learned; 1: they become a copy
     action_noise: Noise = "gaussian"  # gaussian, or correlated: an Ornstein-Uhlenbeck process, new in each episode
-    noise_std: NonNegative = 0.1  # its standard deviation, in actions from -1 to 1
+    noise_std: Scheduled = 0.1  # its standard deviation, in actions from -1 to 1
     noise_theta: Fraction = 0.15  # of the correlated noise: how much of itself it forgets per tick
 
     def __post_init__(self) -> None:
@@ -49,7 +49,7 @@ class Options(OffPolicyOptions, frozen=True, kw_only=True):
 def noise_of(options: Options, rows: int, outputs: int, generator: torch.Generator) -> ActionNoise:
     """The noise with which actions [rows, outputs] explore."""
     theta = options.noise_theta if options.action_noise == "correlated" else 1.0
-    return ActionNoise(rows, outputs, std=options.noise_std, theta=theta, generator=generator)
+    return ActionNoise(rows, outputs, theta=theta, generator=generator)
 
 
 class DDPG(OffPolicy):
@@ -71,7 +71,7 @@ class DDPG(OffPolicy):
         self.noise = noise_of(self.options, env.num_envs, outputs, self.generator)
 
     def explore(self, leaves: Sequence[Tensor], mask: Tensor | None) -> Tensor:
-        return noisy(self.network(leaves).tanh(), self.noise.draw())
+        return noisy(self.network(leaves).tanh(), self.noise.draw(self.options.noise_std))
 
     def act(self, leaves: Sequence[Tensor], mask: Tensor | None, generator: torch.Generator | None) -> Tensor:
         """The actor's actions; if not greedy, with white noise, as it is not known here where episodes begin."""

@@ -72,7 +72,7 @@ class MADDPG(Centralized):
     def explore(self, leaves: Sequence[Tensor], mask: Tensor | None) -> Tensor:
         if isinstance(self.actions, GumbelSoftmaxActions):
             return self.act(leaves, mask, self.generator)
-        return noisy(self.act(leaves, mask, None), self.noise.draw())
+        return noisy(self.act(leaves, mask, None), self.noise.draw(self.options.noise_std))
 
     def act(self, leaves: Sequence[Tensor], mask: Tensor | None, generator: torch.Generator | None) -> Tensor:
         """The actors' actions, greedy; else sampled choices, or numbers with white noise."""

@@ -113,7 +113,7 @@ class PPO(OnPolicy):
                     worker.collect()
             done = self.ticks_done + self.n_steps
             for metrics in self.learned():
-                metrics = {**metrics, "learning_rate": self.learning_rate} if metrics else metrics
+                metrics = {**metrics, **self.schedules()} if metrics else metrics
                 self.early_stops = int(metrics.get("early_stops", self.early_stops))  # of rank 0, if it learns for all
                 self.ticks_done = done  # before `record`, which may save the state
                 self.updates += 1
