@@ -33,7 +33,7 @@ from policies.ppo import PPO
 class Options(OnPolicyOptions, frozen=True, kw_only=True):
     """What a configuration may say about A2C."""
 
-    learning_rate: Scheduled = 1e-3  # step size of Adam; 0 plays without learning
+    learning_rate: Scheduled = 1e-3  # step size of Adam, or its schedule; 0 plays without learning
     learning_rate_schedule: Schedule = "linear"  # of a number: constant, or linear: falls to 0 at the end of the run
     n_steps: Count = 5  # ticks per rollout, which is one gradient step
     gae_lambda: Fraction = 1.0  # how far advantages look ahead: 0 one step, 1 to the end

@@ -70,7 +70,7 @@ class Options(AlgorithmOptions, frozen=True, kw_only=True):
 
     data: Text  # run folder, or folder of samples, to learn from; relative to the current directory
     policy: str | None = None  # whose samples; null: of all that have played with the seat's spaces
-    learning_rate: Scheduled = 1e-3  # step size of Adam; 0 plays without learning
+    learning_rate: Scheduled = 1e-3  # step size of Adam, or its schedule; 0 plays without learning
     adam_epsilon: Positive = 1e-8  # Adam's epsilon: weights whose gradients are smaller than this move less
     batch_size: Count = 256  # decisions per worker in one gradient step
     train_every: Count = 128  # ticks between two updates

@@ -35,7 +35,7 @@ class Options(OffPolicyOptions, frozen=True, kw_only=True):
 
     tau: PositiveFraction = 0.005  # how far the target networks move to what is learned; 1: they become a copy
     action_noise: Noise = "gaussian"  # gaussian, or correlated: an Ornstein-Uhlenbeck process, new in each episode
-    noise_std: Scheduled = 0.1  # its standard deviation, in actions from -1 to 1
+    noise_std: Scheduled = 0.1  # its standard deviation, or a schedule, in actions from -1 to 1
     noise_theta: Fraction = 0.15  # of the correlated noise: how much of itself it forgets per tick
 
     def __post_init__(self) -> None:

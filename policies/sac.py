@@ -32,9 +32,9 @@ from policies.networks.reparameterized import check_reachable, soft_actions, tar
 class Options(OffPolicyOptions, frozen=True, kw_only=True):
     """What a configuration may say about SAC."""
 
-    learning_rate: Scheduled = 3e-4  # step size of Adam, for actor, critics and temperature; 0 plays without learning
+    learning_rate: Scheduled = 3e-4  # step size of Adam for all parts, or its schedule; 0 plays without learning
     tau: PositiveFraction = 0.005  # how far the target networks move to what is learned; 1: they become a copy
-    ent_coef: Scheduled | Auto = "auto"  # the temperature alpha: a number, or auto: learned, from 1
+    ent_coef: Scheduled | Auto = "auto"  # the temperature alpha: a number, its schedule, or auto: learned, from 1
     target_entropy: float | Auto = "auto"  # in nats; auto: minus the size of the Box, or 0.98 log(choices)
 
     def __post_init__(self) -> None:

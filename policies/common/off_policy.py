@@ -67,7 +67,7 @@ _LEAST = 64  # but no fewer of each worker
 class OffPolicyOptions(AlgorithmOptions, frozen=True, kw_only=True):
     """What a configuration may say about any of these algorithms; each redeclares what it has other defaults for."""
 
-    learning_rate: Scheduled = 1e-3  # step size of Adam; 0 plays without learning
+    learning_rate: Scheduled = 1e-3  # step size of Adam, or its schedule; 0 plays without learning
     learning_rate_schedule: Schedule = "constant"  # of a number: constant, or linear: falls to 0 at the end of the run
     adam_epsilon: Positive = 1e-8  # Adam's epsilon: weights whose gradients are smaller than this move less
     buffer_size: Count = 1_000_000  # observations that the group's replay holds at most; the oldest go first

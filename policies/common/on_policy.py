@@ -76,7 +76,7 @@ EXTENSIONS = ("encoder", "extra_loss")
 class OnPolicyOptions(AlgorithmOptions, frozen=True, kw_only=True):
     """What a configuration may say about any on-policy algorithm; each redeclares what it has other defaults for."""
 
-    learning_rate: Scheduled = 3e-4  # step size of Adam; 0 plays without learning
+    learning_rate: Scheduled = 3e-4  # step size of Adam, or its schedule; 0 plays without learning
     learning_rate_schedule: Schedule = "constant"  # of a number: constant, or linear: falls to 0 at the end of the run
     adam_epsilon: Positive = 1e-5  # Adam's epsilon: weights whose gradients are smaller than this move less
     adam_beta1: Beta = 0.9  # how long Adam remembers the gradient; 0: not at all, as RMSProp
@@ -84,7 +84,7 @@ class OnPolicyOptions(AlgorithmOptions, frozen=True, kw_only=True):
     n_steps: Count | Auto = AUTO  # ticks per rollout; auto: 2048 transitions of the group, in at least 32 ticks
     gamma: Fraction = 0.99  # discount per transition
     gae_lambda: Fraction = 0.95  # how far advantages look ahead: 0 one step, 1 to the end
-    ent_coef: Scheduled = 0.0  # weight of the entropy bonus
+    ent_coef: Scheduled = 0.0  # weight of the entropy bonus, or its schedule
     vf_coef: NonNegative = 0.5  # weight of the value loss
     max_grad_norm: Positive | None = 0.5  # gradients are scaled down to this norm at most; null: never
     normalize_advantage: bool = True  # to mean 0 and deviation 1 over all the group's transitions

@@ -98,7 +98,7 @@ def check_schedules(options: Any) -> None:
             raise wrong(name, [*map(list, points)], "pairs of a part of the run and a value, as [[0, 1e-3], [1, 0]]")
         parts = [part for part, _ in points]
         if parts[-1] > 1 or any(part >= following for part, following in pairwise(parts)):
-            forward = "parts of the run that go forward from 0 to 1: each is larger than the one before"
+            forward = "parts of the run (not ticks) that go forward from 0 to 1: each is larger than the one before"
             raise wrong(name, [*map(list, points)], forward)
 
 

@@ -22,6 +22,7 @@ from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, hide_idle_r
 from gpu import needs_cuda
 from policies import td3
 from policies.common.algorithm import Algorithm
+from policies.common.options import Course, value_at
 from policies.common.replay import Replay, Transitions
 from policies.networks import reparameterized
 from recorded_samples import record
@@ -44,6 +45,11 @@ RICH: dict[str, Any] = {
     **{"learning_rate_schedule": "linear", "normalize_observations": True, "normalize_rewards": True},
     **{"target_kl": 0.002, "max_grad_norm": 0.5},
     **{"prioritized": True, "n_step": 2, "tau": 0.5, "target_update_interval": 3},
+}
+FOLLOWED: dict[str, Any] = {
+    "learning_rate": Course(start=2e-3, end=1e-3, shape="cosine", until=0.5),
+    **{"ent_coef": ((0.0, 0.3), (0.6, 0.1)), "epsilon": ((0.2, 1.0), (0.4, 0.1))},
+    "noise_std": Course(start=0.5, end=0.0),
 }
 
 
@@ -114,6 +120,8 @@ class Learner:
     def options(self, **more: Any) -> dict[str, Any]:
         """Small values, and those given, of the options that the algorithm has."""
         given = {**SMALL, "data": self.data, **more}
+        if isinstance(self.actions, spaces.Discrete):
+            given.pop("noise_std", None)  # of numbers alone
         return {name: value for name, value in given.items() if name in self.known}
 
     def env(self, *, lanes: int = 2, ticks: int = 30, seed: int = 0, **more: Any) -> ScriptedEnv:
@@ -158,7 +166,9 @@ def all_idle(rows: int) -> Any:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("more", [pytest.param({}, marks=pytest.mark.long), RICH], ids=["plain", "rich"])
+@pytest.mark.parametrize(
+    "more", [pytest.param({}, marks=pytest.mark.long), RICH, FOLLOWED], ids=["plain", "rich", "scheduled"]
+)
 def test_stored_state_continues_to_the_same_bits(learner: Learner, more: dict[str, Any], device: str) -> None:
     def continued(algorithm: Any) -> Any:
         for generator in vars(algorithm).values():  # each leg of a run has new random streams
@@ -181,6 +191,16 @@ def test_stored_state_continues_to_the_same_bits(learner: Learner, more: dict[st
     after = continued(first)
     assert all_equal(continued(second), after)
     assert not np.array_equal(before, after[-1])
+
+
+def test_options_follow_their_schedules(learner: Learner) -> None:
+    algorithm = learner.train(learner.env(ticks=64), **FOLLOWED, log_every=1)
+    logged = algorithm.group.logged
+    assert len(logged) > 1
+    for name in FOLLOWED.keys() & learner.options(**FOLLOWED).keys():
+        values = [line[name] for line in logged]
+        assert values[0] > values[-1] >= value_at(FOLLOWED[name], 1.0)
+        assert {*values} <= {value_at(FOLLOWED[name], tick / 64) for tick in range(65)}
 
 
 def test_same_seed_gives_same_weights_without_global_generators(learner: Learner) -> None:
