@@ -86,6 +86,8 @@ def check(config: Config) -> None:
             )
         if evaluation.episodes == 0 and evaluation.function is None:
             raise ConfigError("found 0, which is for a `function` alone; play at least 1", path="evaluation.episodes")
+        if evaluation.episodes == 0 and evaluation.env_kwargs:
+            raise ConfigError("no game is played, as `episodes` is 0; leave it out", path="evaluation.env_kwargs")
         if evaluation.options and evaluation.function is None:
             raise ConfigError("there is no `function` that they could be given to", path="evaluation.options")
         for index, seat in enumerate(evaluation.seats or ()):

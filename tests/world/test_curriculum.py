@@ -148,6 +148,30 @@ def test_evaluation_plays_the_current_game(tmp_path: Path) -> None:
     assert changes[:2] == [START, 2 * START]
 
 
+def test_evaluation_plays_with_arguments_of_its_own(tmp_path: Path) -> None:
+    """They go over those that the match has, and those that a curriculum has changed."""
+    evaluation = {"every": LEG, "episodes": 2, "env_kwargs": {"max_steps": 3}}
+    data = {**LONGER, "ticks": 3 * LEG, "evaluation": evaluation, "results": {"every": LEG}}
+    run, without = train(data, tmp_path / "run"), train({**data, "evaluation": None}, tmp_path / "without")
+    assert {line["evaluation"]["episode_len_max"] for line in json_lines(run / "result.json")} == {3}
+    assert max(line["length"] for line in json_lines(run / "episodes.jsonl")) > 3
+    assert weights(run, 3 * LEG) == weights(without, 3 * LEG) is not None
+
+
+@pytest.mark.parametrize(
+    ("evaluation", "words"),
+    [
+        ({"env_kwargs": {"max_step": 5}}, "max_step"),
+        ({"env_kwargs": {"team_size": 2}}, "evaluation"),
+        ({"env_kwargs": {"max_steps": 5}, "episodes": 0, "function": "recorders:measure"}, "no game is played"),
+    ],
+)
+def test_wrong_arguments_of_an_evaluation_are_refused(evaluation: Any, words: str, tmp_path: Path, capsys: Any) -> None:
+    train({**LONGER, "evaluation": {"every": LEG, **evaluation}}, tmp_path / "run", code=2)
+    assert words in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize(
     ("what", "code", "words"),
     [
