@@ -72,9 +72,7 @@ class Options(OffPolicyOptions, frozen=True, kw_only=True):
     hidden_sizes: Sizes = (64, 64)  # layers of each network
     double: bool = True  # the network chooses the next action, the target network values it
     dueling: bool = True  # the network's last layer gives a value and advantages
-    epsilon: Scheduled | None = (
-        None  # probability of a random action, or its schedule; null: by the next three
-    )
+    epsilon: Scheduled | None = None  # probability of a random action, or its schedule; null: by the next three
     exploration_fraction: Fraction = 0.16  # part of the run in which epsilon falls
     exploration_initial_eps: Fraction = 1.0  # probability of a random action in the beginning
     exploration_final_eps: Fraction = 0.05  # and after it has fallen

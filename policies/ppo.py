@@ -167,8 +167,13 @@ class PPO(OnPolicy):
         batch = Batch(tuple(played), masks, actions, log_probs, values, values, values, units=units)
         batch, trajectories = rollout.open.prepend(batch, trajectories)
         batch, found = self.with_advantages(batch, trajectories)
-        rollout.open.keep(batch, trajectories, found.open)
-        return Evaluation(batch, found.valid, trajectories, last, finals)
+        valid = found.valid
+        if self.options.batch_mode == "complete_episodes":
+            valid &= ~trajectories.under_way
+            rollout.open.keep_episodes(batch, trajectories)
+        else:
+            rollout.open.keep(batch, trajectories, found.open)
+        return Evaluation(batch, valid, trajectories, last, finals)
 
     def with_advantages(
         self, batch: Batch, played: Trajectories, ratios: Floats | None = None

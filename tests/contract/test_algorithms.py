@@ -46,7 +46,8 @@ RICH: dict[str, Any] = {
     **{"target_kl": 0.002, "max_grad_norm": 0.5},
     **{"prioritized": True, "n_step": 2, "tau": 0.5, "target_update_interval": 3},
 }
-FOLLOWED: dict[str, Any] = {
+FOLLOWED: dict[str, Any] = {  # schedules
+    "batch_mode": "complete_episodes",
     "learning_rate": Course(start=2e-3, end=1e-3, shape="cosine", until=0.5),
     **{"ent_coef": ((0.0, 0.3), (0.6, 0.1)), "epsilon": ((0.2, 1.0), (0.4, 0.1))},
     "noise_std": Course(start=0.5, end=0.0),
@@ -122,7 +123,8 @@ class Learner:
         given = {**SMALL, "data": self.data, **more}
         if isinstance(self.actions, spaces.Discrete):
             given.pop("noise_std", None)  # of numbers alone
-        return {name: value for name, value in given.items() if name in self.known}
+        refused = getattr(self.cls, "refused_options", ())
+        return {name: value for name, value in given.items() if name in self.known and name not in refused}
 
     def env(self, *, lanes: int = 2, ticks: int = 30, seed: int = 0, **more: Any) -> ScriptedEnv:
         rng = np.random.default_rng(seed)
@@ -197,7 +199,7 @@ def test_options_follow_their_schedules(learner: Learner) -> None:
     algorithm = learner.train(learner.env(ticks=64), **FOLLOWED, log_every=1)
     logged = algorithm.group.logged
     assert len(logged) > 1
-    for name in FOLLOWED.keys() & learner.options(**FOLLOWED).keys():
+    for name in {*FOLLOWED} & {*learner.options(**FOLLOWED)} - {"batch_mode"}:
         values = [line[name] for line in logged]
         assert values[0] > values[-1] >= value_at(FOLLOWED[name], 1.0)
         assert {*values} <= {value_at(FOLLOWED[name], tick / 64) for tick in range(65)}
@@ -243,12 +245,15 @@ def test_gpu_learns_what_the_cpu_learns_and_both_play_the_same(learner: Learner)
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("sync", ["gradients", "samples"])
-def test_workers_with_unequal_rows_hold_equal_weights(learner: Learner, sync: str, device: str) -> None:
+@pytest.mark.parametrize("more", [RICH, FOLLOWED], ids=["rich", "scheduled"])
+def test_workers_with_unequal_rows_hold_equal_weights(
+    learner: Learner, more: dict[str, Any], sync: str, device: str
+) -> None:
     """The last worker has the most rows, and never acts."""
 
     def work(group: ThreadGroup) -> Any:
         active = all_idle(3 * len(ENTITIES)) if group.rank == 2 else None
-        algorithm = learner.make(unequal_env(learner, group, active=active), group, device=device, **RICH)
+        algorithm = learner.make(unequal_env(learner, group, active=active), group, device=device, **more)
         before = flat_weights(algorithm.network)
         run(algorithm)
         return before, flat_weights(algorithm.network), group.called, len(group.logged)
