@@ -241,8 +241,8 @@ def check_change(config: Config, key: str, value: Any) -> None:
     starts = [f"envs.{name}.kwargs." for name in config.envs]
     if config.rounds > 1 and not any(key.startswith(start) and key != start for start in starts):
         raise ConfigError(
-            "cannot be changed in a league, in which only games can, envs.<name>.kwargs.*: its rounds say who plays and "
-            "learns, and `evolution` changes options",
+            "cannot be changed in a league, in which only games can, envs.<name>.kwargs.*: its rounds say who plays "
+            "and learns, and `evolution` changes options",
             path=key,
         )
     starts += [f"policies.{name}.options." for name in config.policies]

@@ -46,7 +46,7 @@ class UnitBox:
     def __init__(self, space: Space[Any]) -> None:
         if not isinstance(space, spaces.Box) or not np.issubdtype(space.dtype, np.floating):
             if isinstance(space, spaces.Discrete):
-                remedy = "dqn, sac, ppo and a2c take such actions"
+                remedy = "dqn, ddpg, sac, ppo and a2c take such actions"
             elif isinstance(space, (spaces.MultiDiscrete, spaces.MultiBinary)):
                 remedy = "ppo and a2c take such actions"
             else:
