@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from gymnasium.spaces import Space
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 from torch import Tensor, nn
@@ -52,7 +53,7 @@ from policies.common.rollout import COUNTS
 from policies.exporting import Exported, decoding_of, exported
 from policies.extensions import Extension, make_encoder
 from policies.networks.actor_critic import Encoder, mlp
-from policies.networks.heads import ActionHead, BoxHead, Distribution, UnitHead, action_head
+from policies.networks.heads import ActionHead, BoxHead, CompositeHead, Distribution, UnitHead, action_head
 from policies.networks.units.network import UnitActor
 from policies.networks.units.options import Schema, Transformer, check_no_transformer
 from policies.networks.units.tokens import unit_inputs, units_of
@@ -254,6 +255,15 @@ class BehaviorCloning(Algorithm):
                 yield data.take(index)
 
     # -------------------------------------------------------------------------------------- what the arena asks for
+
+    @classmethod
+    def check_actions(cls, space: Space[Any]) -> None:
+        head = action_head(space)
+        if isinstance(head, CompositeHead) and any(isinstance(part, BoxHead) for part in head.heads.modules()):
+            raise ConfigError(
+                f"bc does not learn how far numbers deviate, so it cannot play those of {space} beside choices; "
+                "ppo and a2c take such actions"
+            )
 
     def choose(self, leaves: list[Any], mask: Tensor | None, draws: Draws) -> tuple[Any, None]:
         draws = None if self.plays_mean else draws

@@ -235,7 +235,7 @@ class OnPolicy(Algorithm):
             self.parts.insert(0, "units")  # checked before the others are loaded
         else:
             check_no_transformer(o.transformer, space)
-        if not isinstance(self.head, BoxHead):
+        if not any(isinstance(part, BoxHead) for part in self.head.modules()):
             check_idle(o, "log_std_init", where=f"the actions are {env.single_action_space}")
         self.n_steps = int(o.n_steps)
         self.network = self.make_network(torch.Generator().manual_seed(group.shared_seed)).to(self.device)

@@ -47,7 +47,7 @@ class UnitBox:
         if not isinstance(space, spaces.Box) or not np.issubdtype(space.dtype, np.floating):
             if isinstance(space, spaces.Discrete):
                 remedy = "dqn, ddpg, sac, ppo and a2c take such actions"
-            elif isinstance(space, (spaces.MultiDiscrete, spaces.MultiBinary)):
+            elif isinstance(space, (spaces.MultiDiscrete, spaces.MultiBinary, spaces.Dict, spaces.Tuple)):
                 remedy = "ppo and a2c take such actions"
             else:
                 remedy = "wrap the environment so that its actions are one"

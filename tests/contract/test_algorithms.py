@@ -17,6 +17,7 @@ from gymnasium.vector.utils import batch_space
 
 from arena import registry
 from arena.errors import BudgetReached, ConfigError
+from arena.game.spaces import flatten
 from arena.records.state_codec import decode, encode
 from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, hide_idle_rows, solo_group, together
 from gpu import needs_cuda
@@ -29,6 +30,9 @@ from recorded_samples import record
 
 VECTOR = spaces.Box(-1, 1, (3,), np.float32)
 ACTIONS = {"choices": spaces.Discrete(4), "numbers": spaces.Box(-0.5, 2.0, (2,), np.float32)}
+ACTIONS["parts"] = spaces.Dict(
+    at=ACTIONS["numbers"], of=spaces.Tuple((spaces.MultiDiscrete([2, 3]), ACTIONS["choices"]))
+)
 ENTITIES = ("first", "second")  # of the seat
 SMALL: dict[str, Any] = {
     **{"hidden_sizes": (8,), "check_every": 1, "log_every": 4},
@@ -128,7 +132,7 @@ class Learner:
 
     def env(self, *, lanes: int = 2, ticks: int = 30, seed: int = 0, **more: Any) -> ScriptedEnv:
         rng = np.random.default_rng(seed)
-        more.setdefault("reward", lambda observations, actions: rng.normal(size=len(actions)))
+        more.setdefault("reward", lambda observations, actions: rng.normal(size=len(observations)))
         env = ScriptedEnv(VECTOR, self.actions, rows=lanes * len(ENTITIES), ticks=ticks, seed=seed, **more)
         env.seat_entities = ENTITIES  # type: ignore[attr-defined]
         return env
@@ -220,7 +224,11 @@ def test_actor_has_no_side_effects_and_is_random_unless_greedy(learner: Learner)
     before = algorithm.state_dict()
     streams = [one.get_state() for one in vars(algorithm).values() if isinstance(one, torch.Generator)]
     actors = algorithm.actor(greedy=True), algorithm.actor()
-    greedy, drawn = ({act(observations, infos).tobytes() for _ in range(5)} for act in actors)
+
+    def played(act: Any) -> bytes:
+        return b"".join(part.tobytes() for part in flatten(algorithm.env.single_action_space, act(observations, infos)))
+
+    greedy, drawn = ({played(act) for _ in range(5)} for act in actors)
     assert len(greedy) == 1
     assert len(drawn) == (1 if getattr(algorithm, "plays_mean", False) else 5)
     assert all_equal(before, algorithm.state_dict())
@@ -347,7 +355,7 @@ def test_nothing_is_learned_if_no_row_ever_acts(learner: Learner, sync: str) -> 
 @pytest.mark.parametrize("reward", [np.nan, np.inf, 1e39], ids=["nan", "infinite", "not a float32"])
 @pytest.mark.parametrize("learner", params(WITH_REWARDS), indirect=True)
 def test_non_finite_reward_stops_before_the_update(learner: Learner, reward: float) -> None:
-    algorithm = learner.make(learner.env(reward=lambda observations, actions: np.full(len(actions), reward)))
+    algorithm = learner.make(learner.env(reward=lambda observations, actions: np.full(len(observations), reward)))
     before = flat_weights(algorithm.network)
     with pytest.raises(FloatingPointError, match="policy 'blue'"):
         algorithm.run()

@@ -91,7 +91,12 @@ SEEN = Box(-1, 1, (3,), np.float32)
     [
         ("ppo", Text(3), Discrete(4), "no fixed layout"),
         ("ppo", SEEN, Text(3), "actions can be Discrete"),
-        ("ppo", SEEN, Dict(a=Discrete(2)), "actions can be Discrete"),
+        ("ppo", SEEN, Dict(a=Discrete(2), b=Box(0, 9, (2,), np.int64)), "actions can be Discrete"),
+        ("ppo", SEEN, Dict(), "nothing to choose"),
+        ("bc", SEEN, Dict(a=Discrete(2), b=Box(-1, 1, (2,))), "ppo and a2c take such actions"),
+        ("dqn", SEEN, Dict(a=Discrete(2)), "actions have to be Discrete.*ppo and a2c"),
+        *((name, SEEN, Dict(a=Discrete(2)), "ppo and a2c take such") for name in ("sac", "td3", "maddpg", "masac")),
+        ("ddpg", SEEN, Dict(a=Discrete(2)), "ppo and a2c take such"),
         ("ppo", SEEN, Box(0, 255, (2,), np.uint8), "actions can be Discrete"),
         ("dqn", Text(3), Discrete(4), "no fixed layout"),
         ("dqn", SEEN, MultiDiscrete([2, 3]), "actions have to be Discrete.*ppo and a2c"),
