@@ -108,7 +108,7 @@ PARTS = spaces.Dict(
 
 
 def test_parts_of_a_dict_are_independent() -> None:
-    """Log-probabilities and entropies are sums over the parts, gradients those of autograd, actions those of the game."""
+    """Log-probabilities and entropies are sums over the parts; gradients are those of autograd."""
     head, weights = action_head(PARTS, log_std_init=-0.5), numbers(7)
     of_parts = [PARTS["a"], *PARTS["b"]]
     heads = [action_head(part, log_std_init=-0.5) for part in of_parts]
