@@ -120,16 +120,13 @@ class BehaviorCloning(Algorithm):
         self.plays_mean = isinstance(self.head, BoxHead)
         parts = ["network", "optimizer"]
         if isinstance(self.head, UnitHead):
-            transformer = self.options.transformer or Transformer()
             idle = ("hidden_sizes", "activation", "encoder", "extra_loss")
             check_idle(self.options, *idle, where="the seat sees units")
-            self.network = UnitActor(space, self.head, transformer, generator).to(self.device)
-            self.units = Schema(space, transformer)
+            self.units = Schema(space, self.options.transformer or Transformer())
             parts.insert(0, "units")  # checked before the others are loaded
         else:
             check_no_transformer(self.options.transformer, space)
-            encoder = make_encoder(space, generator, self.options.encoder)
-            self.network = Actor(encoder, self.head, **self.layers(generator)).to(self.device)
+        self.network = self.make_network(generator).to(self.device)
         self.preprocess = unit_inputs(space, self.options.transformer) or (lambda leaves: leaves)
         self.optimizer = Adam(self.network, epsilon=self.options.adam_epsilon)
         self.gradient_steps = self.played = 0  # played: ticks since the last update
@@ -141,6 +138,18 @@ class BehaviorCloning(Algorithm):
         if has_files(self.options.data):  # a frozen policy needs none
             samples = open_demonstrations(self.options.data, self.options.policy)
             check_spaces(samples, self.options.policy, space, env.single_action_space)
+
+    def make_network(self, generator: torch.Generator) -> Any:
+        """What acts, with the same initial weights at every worker: an `Actor`, or an equivalent."""
+        space: Any = self.env.single_observation_space
+        if isinstance(self.head, UnitHead):
+            return UnitActor(space, self.head, self.options.transformer or Transformer(), generator)
+        return Actor(make_encoder(space, generator, self.options.encoder), self.head, **self.layers(generator))
+
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        """The names of what `backward` returns."""
+        return "loss", "distance" if self.plays_mean else "agreement", *(COUNTS if self.head.decides else ())
 
     @property
     def progress(self) -> float:
@@ -167,19 +176,24 @@ class BehaviorCloning(Algorithm):
                 check = bool(self.options.check_every) and self.updates % self.options.check_every == 0
                 self.record(metrics, check=check)
 
-    def demonstrations(self) -> Demonstrations:
+    def demonstrations(self) -> Any:
         """This worker's share of the data, on the CPU; the root's is everything where the root learns for all."""
-        alone = self.pools_samples
         found = demonstrations(
             open_demonstrations(self.options.data, self.options.policy),
             self.options.policy,
             self.env.single_observation_space,
             self.head,
             self.env.single_action_space,
-            share=0 if alone else self.group.rank,
-            shares=1 if alone else self.group.size,
+            **self.share,
         )
         return found.replace(observations=tuple(self.preprocess([*found.observations])))
+
+    @property
+    def share(self) -> dict[str, int]:
+        """Which part of the data it has: `share` of `shares`."""
+        return (
+            {"share": 0, "shares": 1} if self.pools_samples else {"share": self.group.rank, "shares": self.group.size}
+        )
 
     def learn(self, shuffled: Iterator[Demonstrations]) -> Metrics | None:
         """One update of the group's weights; a collective, unless there is no barrier.
@@ -207,9 +221,8 @@ class BehaviorCloning(Algorithm):
 
     def update(self, shuffled: Iterator[Demonstrations]) -> Metrics:
         """The gradient steps of one update, the same number at every worker; means of the metrics."""
-        names = ("loss", "distance" if self.plays_mean else "agreement", *(COUNTS if self.head.decides else ()))
         history = [
-            self.gradient_step(next(shuffled).to(self.device), self.backward, names, [self.optimizer])
+            self.gradient_step(next(shuffled).to(self.device), self.backward, self.metric_names, [self.optimizer])
             for _ in range(self.options.gradient_steps)
         ]
         self.gradient_steps += len(history)
@@ -296,7 +309,7 @@ class BehaviorCloning(Algorithm):
     @classmethod
     def sizes(cls, options: Mapping[str, Any], *, rows: int, ticks: int, workers: int) -> dict[str, int]:
         """What `arena plan` shows, under the names of `policies.common.off_policy`; each update logs a line."""
-        o = Options(**options)
+        o = cls.Options(**options)
         check_demonstrations(o.data, o.policy)
         if o.train_every > ticks:
             raise ConfigError(

@@ -74,6 +74,7 @@ from arena.errors import ConfigError
         ("maddpg", {"shared_actor": "yes"}, "true or false"),
         ("masac", {"gumbel_temperature": -1}, "at least 0"),
         ("bc", {"data": "runs/x", "batch_size": 0}, "found 0"),
+        ("iql", {"data": "runs/x", "expectile": 1}, "V would rise without end"),
     ],
 )
 def test_a_wrong_option_is_refused_with_its_name(algorithm: str, options: dict[str, Any], message: str) -> None:

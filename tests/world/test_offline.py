@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Discrete
 
+from arena.config import parse_config
 from arena.dataset.reader import Samples, open_dataset
 from arena.errors import ConfigError
-from arena.records import checkpoint
+from arena.records import checkpoint, read_results
+from arena.run.planning import checked_plan
 from arena.serving import load_policy
 from fakes import all_equal
 from in_process import Played, one_match, play
@@ -34,8 +36,8 @@ def demonstrated(path: Path) -> str:
     return str(play(duel(script, record="samples", ticks=120), path, given=True).folder.path)
 
 
-def cloning(data: str, **options: Any) -> dict[str, Any]:
-    return {"algorithm": "bc", "options": {"data": data, "policy": "blue", "train_every": 8, **SIZES, **options}}
+def cloning(data: str, algorithm: str = "bc", **options: Any) -> dict[str, Any]:
+    return {"algorithm": algorithm, "options": {"data": data, "policy": "blue", "train_every": 8, **SIZES, **options}}
 
 
 def test_scripted_policy_is_cloned(tmp_path: Path) -> None:
@@ -48,9 +50,10 @@ def test_scripted_policy_is_cloned(tmp_path: Path) -> None:
     assert np.mean(agreed) > 0.95
 
 
-def test_interrupted_cloning_equals_an_uninterrupted_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("algorithm", ["bc", "iql"])
+def test_interrupted_learning_equals_an_uninterrupted_one(algorithm: str, tmp_path: Path) -> None:
     data = demonstrated(tmp_path / "data")
-    clone = cloning(data, gradient_steps=3, train_every=7)
+    clone = cloning(data, algorithm, gradient_steps=3, train_every=7)
     matches = [{"env": "game", "seats": ["blue", "red"], "lanes": 2, "copies": 2}]
     whole = play(duel(clone, ticks=40, matches=matches), tmp_path / "whole", given=True)
     play(duel(clone, ticks=20, matches=matches), tmp_path / "parted", given=True)
@@ -60,6 +63,23 @@ def test_interrupted_cloning_equals_an_uninterrupted_one(tmp_path: Path) -> None
     assert left.boundary == right.boundary == 40
     assert all_equal(left.state, right.state)
     assert whole.folder.episodes.read_bytes() == parted.folder.episodes.read_bytes()
+
+
+@pytest.mark.parametrize("options", [{}, {"data": "nowhere"}])
+def test_learning_without_recorded_samples_is_refused(options: Any) -> None:
+    config = parse_config({"name": "test", **duel({"algorithm": "iql", "options": options})}, source="x")
+    with pytest.raises(ConfigError, match=r"needs the option 'data'|no recorded samples here") as caught:
+        checked_plan(config, ranks=1)
+    assert caught.value.path.startswith("policies.blue.options")
+
+
+def test_normalized_score_is_in_the_results_of_an_evaluation(tmp_path: Path) -> None:
+    function = {"function": "arena.dataset.score:normalized", "options": {"random": 5, "expert": 10}}
+    best = {"algorithm": "scripted", "options": {"action": 2}}
+    evaluation = {"every": 40, "episodes": 8, **function}
+    played = play(countdown(best, ticks=40, evaluation=evaluation) | {"checkpoint_every": 40}, tmp_path, given=True)
+    (line,) = read_results(played.folder.path)
+    assert line["evaluation"]["custom"] == {"normalized_score": {"blue": 100.0}}
 
 
 def countdown(blue: Any, *, ticks: int, **more: Any) -> dict[str, Any]:
