@@ -75,15 +75,15 @@ def test_gradients_are_those_of_equations_5_to_7(actions: Any, masked: bool, tmp
             allowed = torch.ones(4, dtype=torch.bool) if masks is None else masks[i]
             log_prob = outputs[acted[i]] - outputs[allowed].logsumexp(0)
         else:
-            log_prob = torch.distributions.Normal(outputs, 1.0).log_prob(acted[i]).sum()
-        policy_loss = policy_loss - min(float(torch.exp(2.0 * surplus)), 100.0) * log_prob / count
+            log_prob = torch.distributions.Normal(outputs, network.head.log_std.exp()).log_prob(acted[i]).sum()
+        policy_loss = policy_loss - min(float(torch.exp(2.0 * surplus.detach())), 100.0) * log_prob / count
     parts = [(network.actor, policy_loss), (network.critics, critic_loss), (network.of_state, value_loss)]
     expected = [torch.autograd.grad(loss, list(part.parameters())) for part, loss in parts]
     learner.optimizer.zero_grad()
     found = learner.backward(batch).tolist()
     for (part, _), gradients in zip(parts, expected, strict=True):
         assert_gradients(part, gradients)
-    assert found[:3] == pytest.approx([float(loss) for loss in (policy_loss, value_loss, critic_loss)], rel=1e-4)
+    assert found[:3] == pytest.approx([loss.item() for loss in (policy_loss, value_loss, critic_loss)], rel=1e-4)
 
 
 @pytest.mark.slow
