@@ -120,7 +120,17 @@ class Learner:
         """The path of recorded samples with random actions."""
         drawn = batch_space(self.actions, lanes)
         drawn.seed(1)
-        return str(record(self.folder / name, VECTOR, self.actions, lambda _: drawn.sample(), ticks=ticks, lanes=lanes))
+        return str(
+            record(
+                self.folder / name,
+                VECTOR,
+                self.actions,
+                lambda _: drawn.sample(),
+                ticks=ticks,
+                lanes=lanes,
+                length=min(ticks, 5),
+            )
+        )
 
     def options(self, **more: Any) -> dict[str, Any]:
         """Small values, and those given, of the options that the algorithm has."""

@@ -9,14 +9,12 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Discrete
 
-from arena.config import parse_config
 from arena.dataset.reader import Samples, open_dataset
 from arena.errors import ConfigError
 from arena.records import checkpoint, read_results
-from arena.run.planning import checked_plan
 from arena.serving import load_policy
 from fakes import all_equal
-from in_process import Played, one_match, play
+from in_process import Played, one_match, play, train
 from policies.offline.importance_sampling import estimate
 
 SIZES = {"hidden_sizes": [16]}
@@ -66,20 +64,19 @@ def test_interrupted_learning_equals_an_uninterrupted_one(algorithm: str, tmp_pa
 
 
 @pytest.mark.parametrize("options", [{}, {"data": "nowhere"}])
-def test_learning_without_recorded_samples_is_refused(options: Any) -> None:
-    config = parse_config({"name": "test", **duel({"algorithm": "iql", "options": options})}, source="x")
-    with pytest.raises(ConfigError, match=r"needs the option 'data'|no recorded samples here") as caught:
-        checked_plan(config, ranks=1)
-    assert caught.value.path.startswith("policies.blue.options")
+def test_learning_without_recorded_samples_is_refused(options: Any, tmp_path: Path, capfd: Any) -> None:
+    train(duel({"algorithm": "iql", "options": options}), tmp_path / "run", code=2)
+    error = capfd.readouterr().err
+    assert "policies.blue.options" in error
+    assert "needs the option 'data'" in error or "no recorded samples here" in error
 
 
 def test_normalized_score_is_in_the_results_of_an_evaluation(tmp_path: Path) -> None:
     function = {"function": "arena.dataset.score:normalized", "options": {"random": 5, "expert": 10}}
     best = {"algorithm": "scripted", "options": {"action": 2}}
     evaluation = {"every": 40, "episodes": 8, **function}
-    played = play(countdown(best, ticks=40, evaluation=evaluation) | {"checkpoint_every": 40}, tmp_path, given=True)
-    (line,) = read_results(played.folder.path)
-    assert line["evaluation"]["custom"] == {"normalized_score": {"blue": 100.0}}
+    run = train(countdown(best, ticks=40, evaluation=evaluation) | {"checkpoint_every": 40}, tmp_path / "run")
+    assert read_results(run.path)[-1]["evaluation"]["custom"] == {"normalized_score": {"blue": 100.0}}
 
 
 def countdown(blue: Any, *, ticks: int, **more: Any) -> dict[str, Any]:
