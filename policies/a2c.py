@@ -75,7 +75,7 @@ class A2C(PPO):
 
 
 @torch.inference_mode()
-def add_gradient(network: ActorCritic, batch: Batch, options: Options) -> Tensor:
+def add_gradient(network: ActorCritic, batch: Batch, options: Any) -> Tensor:
     """Adds the gradient of A2C's mean loss to `grad` of the weights; returns `A2C.losses`, [3, N]."""
     share = 1 / batch.size
     features = network.encoder.parted(network.encoder(batch.observations))

@@ -154,7 +154,7 @@ class BehaviorCloning(Algorithm):
     @property
     def progress(self) -> float:
         """The part of the whole run that its updates have taken, from 0 to 1."""
-        return min(1.0, self.updates * self.configured.train_every / self.ticks)
+        return min(1.0, self.updates * int(self.configured.train_every) / self.ticks)
 
     # ---------------------------------------------------------------------------------------------- the whole loop
 

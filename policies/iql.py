@@ -85,7 +85,7 @@ class IQL(bc.BehaviorCloning):
     Options = Options
     refused_options = ("extra_loss", "transformer")
     takes_units = False
-    metric_names = ("policy_loss", "value_loss", "critic_loss", "q_value")  # type: ignore[assignment]
+    metric_names = ("policy_loss", "value_loss", "critic_loss", "q_value")
 
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
         super().__init__(env, group, ticks=ticks, **options)

@@ -353,7 +353,7 @@ class PPO(OnPolicy):
 
 
 @torch.inference_mode()
-def add_gradient(network: ActorCritic, batch: Batch, options: Options, share: float) -> Tensor:
+def add_gradient(network: ActorCritic, batch: Batch, options: Any, share: float) -> Tensor:
     """Adds the gradient of `share` times the sum of PPO's losses to `grad` of the weights; returns `PPO.losses`.
 
     The losses are differentiated by log pi(a|s) and V(s); distribution and perceptron continue from there.

@@ -133,6 +133,8 @@ class Algorithm(ABC):
     memory_size = 0
     remedy = "are all rewards and observations finite, and of moderate size? If they are, lower learning_rate"
     extra: ExtraLoss | None = None
+    _scheduled: Sequence[str] = ()  # options that follow a schedule
+    _followed: tuple[float, Any] = math.nan, None  # the progress, and the options with their numbers there
 
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
         self.env, self.group, self.ticks = env, group, ticks

@@ -79,7 +79,9 @@ def value_at(value: float | Course | Points, progress: float) -> float:
         part = min(1.0, progress / value.until)
         part = part if value.shape == "linear" else 0.5 - 0.5 * math.cos(math.pi * part)
         return value.start + (value.end - value.start) * part
-    return float(np.interp(progress, *zip(*value, strict=True))) if isinstance(value, tuple) else float(value)
+    if isinstance(value, tuple):
+        return float(np.interp(progress, [part for part, _ in value], [number for _, number in value]))
+    return float(value)
 
 
 def numbers_of(value: float | Course | Points) -> list[float]:

@@ -57,7 +57,7 @@ class Trajectories(NamedTuple):
     @property
     def under_way(self) -> Flags:
         """Which ticks [T, B] belong to an episode that has not ended by the last one."""
-        return ~np.logical_or.accumulate((self.terminated | self.truncated)[::-1])[::-1]  # type: ignore[no-any-return]
+        return ~np.logical_or.accumulate((self.terminated | self.truncated)[::-1])[::-1]
 
 
 class Advantages(NamedTuple):

@@ -178,7 +178,8 @@ def made(library: type[BaseAlgorithm], options: Any, rows: Rows, *, seed: int) -
     """
     arguments = {name: value for name, value in msgspec.structs.asdict(options).items() if name not in _OF_ARENA}
     for name in SCHEDULED:
-        if is_schedule(value := arguments.get(name)):
+        value: Any = arguments.get(name)
+        if is_schedule(value):
             straight = isinstance(value, Course) and value.shape == "linear"
             arguments[name] = LinearSchedule(value.start, value.end, value.until) if straight else partial(_left, value)
     if arguments.get("action_noise") is not None:
