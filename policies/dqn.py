@@ -34,7 +34,7 @@ from policies.common.options import (
     AUTO,
     Auto,
     Count,
-    Course,
+    Curve,
     Fraction,
     NonNegative,
     Points,
@@ -93,12 +93,12 @@ class Options(OffPolicyOptions, frozen=True, kw_only=True):
                 raise wrong("epsilon", max(numbers_of(self.epsilon)), "a probability, at most 1")
 
     @property
-    def exploration(self) -> float | Course | Points:
+    def exploration(self) -> float | Curve | Points:
         """The probability of a random action in the course of the run."""
         if self.epsilon is not None:
             return self.epsilon
         first, last, until = self.exploration_initial_eps, self.exploration_final_eps, self.exploration_fraction
-        return Course(start=first, end=last, until=until) if until else last
+        return Curve(start=first, end=last, until=until) if until else last
 
     def settled(self, *, rows: int, workers: int) -> Self:
         tau = (_TAU if self.target_update_interval == 1 else 1.0) if self.tau == AUTO else self.tau

@@ -50,11 +50,11 @@ LogStd = Annotated[float, Meta(ge=-20, le=20)]
 Text = Annotated[str, Meta(min_length=1)]
 
 
-class Course(msgspec.Struct, frozen=True, kw_only=True):
+class Curve(msgspec.Struct, frozen=True, kw_only=True):
     """A number that goes from `start` to `end` while a part of the run is played, and then stays there."""
 
-    start: NonNegative
-    end: NonNegative
+    start: NonNegative  # at the beginning of the run
+    end: NonNegative  # where that part of the run is over
     shape: Shape = "linear"  # linear, or cosine: half a wave, flat at both ends
     until: PositiveFraction = 1.0  # part of the run
 
@@ -62,7 +62,7 @@ class Course(msgspec.Struct, frozen=True, kw_only=True):
 Points = tuple[tuple[NonNegative, ...], ...]
 """Numbers by the part of the run that is over, `[[0, 1e-3], [0.5, 1e-4]]`: straight lines between them."""
 
-Scheduled = NonNegative | Course | Points
+Scheduled = NonNegative | Curve | Points
 """An option that may change in the course of a run, see `value_at`."""
 
 SCHEDULED: Final = ("learning_rate", "ent_coef", "epsilon", "noise_std", "clip_range", "clip_range_vf")
@@ -70,12 +70,12 @@ SCHEDULED: Final = ("learning_rate", "ent_coef", "epsilon", "noise_std", "clip_r
 
 def is_schedule(value: object) -> bool:
     """Whether the value of an option is a schedule, and no number."""
-    return isinstance(value, (Course, tuple))
+    return isinstance(value, (Curve, tuple))
 
 
-def value_at(value: float | Course | Points, progress: float) -> float:
+def value_at(value: float | Curve | Points, progress: float) -> float:
     """The number that an option has where this part of the run is over, from 0 to 1."""
-    if isinstance(value, Course):
+    if isinstance(value, Curve):
         part = min(1.0, progress / value.until)
         part = part if value.shape == "linear" else 0.5 - 0.5 * math.cos(math.pi * part)
         return value.start + (value.end - value.start) * part
@@ -84,9 +84,9 @@ def value_at(value: float | Course | Points, progress: float) -> float:
     return float(value)
 
 
-def numbers_of(value: float | Course | Points) -> list[float]:
+def numbers_of(value: float | Curve | Points) -> list[float]:
     """The numbers between which an option moves."""
-    if isinstance(value, Course):
+    if isinstance(value, Curve):
         return [value.start, value.end]
     return [number for _, number in value] if isinstance(value, tuple) else [value]
 

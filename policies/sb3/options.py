@@ -32,7 +32,7 @@ from policies.common.options import (
     SCHEDULED,
     AlgorithmOptions,
     Count,
-    Course,
+    Curve,
     Device,
     Fraction,
     Natural,
@@ -180,7 +180,7 @@ def made(library: type[BaseAlgorithm], options: Any, rows: Rows, *, seed: int) -
     for name in SCHEDULED:
         value: Any = arguments.get(name)
         if is_schedule(value):
-            straight = isinstance(value, Course) and value.shape == "linear"
+            straight = isinstance(value, Curve) and value.shape == "linear"
             arguments[name] = LinearSchedule(value.start, value.end, value.until) if straight else partial(_left, value)
     if arguments.get("action_noise") is not None:
         arguments["action_noise"] = _noise(arguments["action_noise"], math.prod(rows.action_space.shape or ()))
@@ -210,7 +210,7 @@ def _message(error: Exception) -> str:
     return error.message if isinstance(error, ConfigError) else f"{type(error).__name__}: {error}"
 
 
-def _left(value: Course | Points, progress_remaining: float) -> float:
+def _left(value: Curve | Points, progress_remaining: float) -> float:
     """A schedule as the library calls it."""
     return value_at(value, 1 - progress_remaining)
 

@@ -23,7 +23,7 @@ from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, hide_idle_r
 from gpu import needs_cuda
 from policies import td3
 from policies.common.algorithm import Algorithm
-from policies.common.options import Course, value_at
+from policies.common.options import Curve, value_at
 from policies.common.replay import Replay, Transitions
 from policies.networks import reparameterized
 from recorded_samples import record
@@ -52,9 +52,9 @@ RICH: dict[str, Any] = {
 }
 FOLLOWED: dict[str, Any] = {  # schedules
     "batch_mode": "complete_episodes",
-    "learning_rate": Course(start=2e-3, end=1e-3, shape="cosine", until=0.5),
+    "learning_rate": Curve(start=2e-3, end=1e-3, shape="cosine", until=0.5),
     **{"ent_coef": ((0.0, 0.3), (0.6, 0.1)), "epsilon": ((0.2, 1.0), (0.4, 0.1))},
-    "noise_std": Course(start=0.5, end=0.0),
+    "noise_std": Curve(start=0.5, end=0.0),
 }
 
 

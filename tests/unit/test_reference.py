@@ -21,7 +21,9 @@ from envs.matrix import GAMES
 OURS = [name for name, entry in registry.ALGORITHMS.items() if not entry.extra]
 UNUSED = {
     "mappo": (JOINT := ("recurrent", "hidden_size", "sequence_length", "encoder", "extra_loss", "transformer")),
-    "hppo": (*JOINT, "cuda_graphs"),
+    "hppo": (*JOINT, "cuda_graphs", "batch_mode"),
+    "iql": ("extra_loss", "transformer"),
+    "td3": ("gumbel_temperature", "output_penalty"),
     **dict.fromkeys(("maddpg", "masac"), ("encoder",)),
 }
 ROOT = Path(arena.__file__).parent.parent

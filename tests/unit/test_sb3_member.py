@@ -27,7 +27,7 @@ from arena.records.state_codec import decode, encode
 from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, random_rewards, solo_group, together
 from learning_steps import run
 from policies.common.algorithm import EXPLORING
-from policies.common.options import Course
+from policies.common.options import Curve
 from policies.sb3.archive import pack, unpack
 from policies.sb3.member import ARCHIVE
 from policies.sb3.vec_env import GlobalStreams, Rows
@@ -191,7 +191,7 @@ def test_seats_of_different_numbers_of_rows_are_refused_by_all_workers() -> None
 @pytest.mark.parametrize("ticks", [32, 37])
 def test_the_librarys_schedules_end_with_the_run(ticks: int) -> None:
     group = solo_group()
-    played(worker("PPO", env_for("PPO", ticks=ticks), group, ticks=ticks, learning_rate=Course(start=1.0, end=0.0)))
+    played(worker("PPO", env_for("PPO", ticks=ticks), group, ticks=ticks, learning_rate=Curve(start=1.0, end=0.0)))
     rates = [logged["train/learning_rate"] for logged in group.logged]
     assert rates == pytest.approx([1 - 8 * (update + 1) / ticks for update in range(4)])
 
@@ -200,7 +200,7 @@ def test_the_librarys_schedules_end_with_the_run(ticks: int) -> None:
 def test_schedule_continues_after_a_load(ticks: int, rates: list[float]) -> None:
     group = solo_group()
     stored = played(worker("PPO", env_for("PPO", ticks=16))).state_dict()
-    member = worker("PPO", env_for("PPO", ticks=16), group, ticks=ticks, learning_rate=Course(start=1.0, end=0.2))
+    member = worker("PPO", env_for("PPO", ticks=16), group, ticks=ticks, learning_rate=Curve(start=1.0, end=0.2))
     member.load_state_dict(stored)
     played(member)
     assert [logged["train/learning_rate"] for logged in group.logged] == pytest.approx(rates)

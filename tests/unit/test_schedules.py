@@ -13,7 +13,7 @@ from arena import registry
 from arena.errors import ConfigError
 from fakes import ScriptedEnv, solo_group
 from policies.a2c import A2C
-from policies.common.options import Course, value_at
+from policies.common.options import Curve, value_at
 from policies.ddpg import DDPG
 from policies.dqn import DQN
 
@@ -22,9 +22,9 @@ from policies.dqn import DQN
     ("value", "expected"),
     [
         (0.3, [0.3, 0.3, 0.3, 0.3, 0.3]),
-        (Course(start=1.0, end=0.0), [1.0, 0.75, 0.5, 0.25, 0.0]),
-        (Course(start=0.0, end=2.0, until=0.5), [0.0, 1.0, 2.0, 2.0, 2.0]),
-        (Course(start=1.0, end=0.0, shape="cosine"), [1.0, 0.5 + math.sqrt(0.125), 0.5, 0.5 - math.sqrt(0.125), 0.0]),
+        (Curve(start=1.0, end=0.0), [1.0, 0.75, 0.5, 0.25, 0.0]),
+        (Curve(start=0.0, end=2.0, until=0.5), [0.0, 1.0, 2.0, 2.0, 2.0]),
+        (Curve(start=1.0, end=0.0, shape="cosine"), [1.0, 0.5 + math.sqrt(0.125), 0.5, 0.5 - math.sqrt(0.125), 0.0]),
         (((0.25, 1.0), (0.75, 3.0)), [1.0, 1.0, 2.0, 3.0, 3.0]),
         (((0.0, 0.7),), [0.7] * 5),
     ],
