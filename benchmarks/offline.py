@@ -2,7 +2,7 @@
 
 The data are our own, of CartPole: 10,000 samples each of random actions (`random`), of `ppo` while it learns (`replay`,
 the beginning of its run) and of what it has learned (`expert`). On each, both algorithms make the same number of
-gradient steps with each of the seeds, and then play 50 greedy episodes. A score is 100 (return - random) / (expert -
+gradient steps with each of the seeds, and then play 20 greedy episodes. A score is 100 (return - random) / (expert -
 random), as of D4RL (Fu et al. 2020, arXiv 2004.07219), by the mean returns of random actions and of the expert.
 
 Writes `results/offline.json` after each training, which is not made again then, and the page `results/offline.md`.
@@ -23,7 +23,7 @@ from harness import say
 
 RESULTS = Path(__file__).resolve().parent / "results"
 SEEDS = (1, 2, 3)
-SAMPLES, LANES, STEPS = 10_000, 4, 4_000
+SAMPLES, LANES, STEPS = 10_000, 4, 2_000
 DATA = ("random", "replay", "expert")
 SMALL: dict[str, Any] = {"hidden_sizes": [64, 64]}
 ALGORITHMS: dict[str, dict[str, Any]] = {"bc": SMALL, "iql": {**SMALL, "expectile": 0.9, "temperature": 3.0}}
@@ -41,17 +41,17 @@ def config(policy: Any, *, ticks: int, seed: int = 1, **more: Any) -> dict[str, 
 
 
 def played(policy: Any, folder: Path, *, ticks: int, seed: int = 1, **more: Any) -> float:
-    """Plays a whole run in a folder; the mean return of 50 greedy episodes after it."""
+    """Plays a whole run in a folder; the mean return of 20 greedy episodes after it."""
     with Trainer(config(policy, ticks=ticks, seed=seed, **more), run_dir=folder) as trainer:
         trainer.train()
-        return float(trainer.evaluate(50)["policy_reward_mean"]["p"])
+        return float(trainer.evaluate(20)["policy_reward_mean"]["p"])
 
 
 def recorded(home: Path) -> tuple[dict[str, Path], float, float]:
     """The folder of each kind of data, and the returns of random actions and of the expert."""
     ticks = SAMPLES // LANES
     teacher, random = home / "teacher", {"algorithm": "random"}
-    expert = played(PPO, teacher, ticks=15_000)
+    expert = played(PPO, teacher, ticks=10_000)
     frozen = {**PPO, "frozen": True, "load": str(teacher)}
     lowest = played(random, home / "random", ticks=ticks, record="samples")
     played(frozen, home / "expert", ticks=ticks, record="samples")
