@@ -12,7 +12,6 @@ import math
 import re
 import warnings
 from collections.abc import Mapping
-from functools import partial
 from typing import Annotated, Any
 
 import msgspec
@@ -181,7 +180,9 @@ def made(library: type[BaseAlgorithm], options: Any, rows: Rows, *, seed: int) -
         value: Any = arguments.get(name)
         if is_schedule(value):
             straight = isinstance(value, Curve) and value.shape == "linear"
-            arguments[name] = LinearSchedule(value.start, value.end, value.until) if straight else partial(_left, value)
+            arguments[name] = (
+                LinearSchedule(value.start, value.end, value.until) if straight else LibrarySchedule(value)
+            )
     if arguments.get("action_noise") is not None:
         arguments["action_noise"] = _noise(arguments["action_noise"], math.prod(rows.action_space.shape or ()))
     if not arguments["policy"]:
@@ -210,9 +211,14 @@ def _message(error: Exception) -> str:
     return error.message if isinstance(error, ConfigError) else f"{type(error).__name__}: {error}"
 
 
-def _left(value: Curve | Points, progress_remaining: float) -> float:
-    """A schedule as the library calls it."""
-    return value_at(value, 1 - progress_remaining)
+class LibrarySchedule:
+    """A schedule as the library calls it; its pickle is always the same, which that of a `partial` is not."""
+
+    def __init__(self, value: Curve | Points) -> None:
+        self.value = value
+
+    def __call__(self, progress_remaining: float) -> float:
+        return value_at(self.value, 1 - progress_remaining)
 
 
 def _not_negative(value: object) -> bool:

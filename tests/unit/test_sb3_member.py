@@ -189,11 +189,14 @@ def test_seats_of_different_numbers_of_rows_are_refused_by_all_workers() -> None
 
 
 @pytest.mark.parametrize("ticks", [32, 37])
-def test_the_librarys_schedules_end_with_the_run(ticks: int) -> None:
-    group = solo_group()
-    played(worker("PPO", env_for("PPO", ticks=ticks), group, ticks=ticks, learning_rate=Curve(start=1.0, end=0.0)))
-    rates = [logged["train/learning_rate"] for logged in group.logged]
-    assert rates == pytest.approx([1 - 8 * (update + 1) / ticks for update in range(4)])
+@pytest.mark.parametrize("shape", ["linear", "cosine", "points"])
+def test_the_librarys_schedules_end_with_the_run(shape: str, ticks: int) -> None:
+    group, kinds = solo_group(), {"linear": Curve(start=1.0, end=0.0), "points": ((0.0, 1.0), (1.0, 0.0))}
+    schedule = kinds.get(shape) or Curve(start=1.0, end=0.0, shape="cosine")
+    member = played(worker("PPO", env_for("PPO", ticks=ticks), group, ticks=ticks, learning_rate=schedule))
+    rates, parts = [logged["train/learning_rate"] for logged in group.logged], 8 * np.arange(1, 5) / ticks
+    assert rates == pytest.approx(1 - parts if shape != "cosine" else np.cos(np.pi * parts / 2) ** 2, abs=1e-9)
+    assert pack(member.model) == pack(member.model)
 
 
 @pytest.mark.parametrize(("ticks", "rates"), [(32, [0.4, 0.2]), (16, [0.2, 0.2])], ids=["next leg", "beyond the run"])
