@@ -84,7 +84,7 @@ def test_refused_inherited_options_are_not_shown(name: str) -> None:
     for option, value in (("recurrent", "lstm"), ("encoder", "own_parts:Net"), ("extra_loss", "own_parts:Decay")):
         if option in UNUSED[name]:
             with pytest.raises(ConfigError, match="expected null"):
-                registry.algorithm(name).Options(**{option: value})
+                registry.algorithm(name).Options(**{option: value}, **({"data": "x"} if name == "iql" else {}))
 
 
 @pytest.mark.parametrize("name", [name for name in registry.ALGORITHMS if name not in OURS])
