@@ -142,6 +142,23 @@ def test_complete_episodes_are_learned_once_with_their_whole_returns(
     np.testing.assert_allclose(np.sort(torch.cat(learned).numpy()), np.sort(expected), atol=1e-5)
 
 
+@pytest.mark.slow
+def test_all_parts_of_a_dict_action_learn_their_best_values() -> None:
+    """The best action of the only state is choice 2 of 4, both flags, and the number 1.2 of -0.5 to 2."""
+    number = spaces.Box(-0.5, 2.0, (1,), np.float32)
+    space = spaces.Dict(choice=CHOICE, rest=spaces.Tuple((number, spaces.MultiBinary(2))))
+
+    def reward(observations: Any, actions: Any) -> Any:
+        value, flags = actions["rest"]
+        return (actions["choice"] == 2) - np.square(value[:, 0] - 1.2) + 0.5 * flags.sum(1)
+
+    env = ScriptedEnv(VECTOR, space, rows=16, ticks=1600, length=1, cut=False, reward=reward)
+    ppo = run(worker(env, n_steps=16, minibatch_size=64, learning_rate=5e-3, learning_rate_schedule="linear"))
+    best = ppo.actor(greedy=True)(env.observation_space.sample(), {})
+    assert (best["choice"] == 2).all() and best["rest"][1].all()
+    np.testing.assert_allclose(best["rest"][0], 1.2, atol=0.15)
+
+
 def test_a_linear_schedule_falls_to_zero_at_the_end_of_the_run() -> None:
     env = ScriptedEnv(VECTOR, CHOICE, ticks=32)
     rates = [
