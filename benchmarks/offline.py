@@ -1,17 +1,19 @@
 """Learning from recorded samples alone: `bc` and `iql` on data of different quality, by normalized scores.
 
-The data are our own, of CartPole: 10,000 samples each of random actions (`random`), of `ppo` while it learns (`replay`,
-the beginning of its run) and of what it has learned (`expert`). On each, both algorithms make the same number of
-gradient steps with each of the seeds, and then play 20 greedy episodes. A score is 100 (return - random) / (expert -
-random), as of D4RL (Fu et al. 2020, arXiv 2004.07219), by the mean returns of random actions and of the expert.
+The data are our own, of CartPole: 10,000 samples each of random actions (`random`), of `ppo` while it learns (`replay`)
+and of what another `ppo` has learned (`expert`). On each, both algorithms make 2,000 gradient steps, in each turn with
+another seed, and then play 20 greedy episodes.
 
-Writes `results/offline.json` after each training, which is not made again then, and the page `results/offline.md`.
+A score is 100 (return - random) / (expert - random), as of D4RL (Fu et al. 2020, arXiv 2004.07219), by the mean returns
+of random actions and of the expert.
 """
 
 from __future__ import annotations
 
-import json
+import itertools
 import statistics
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +21,12 @@ import runs
 from arena import Trainer
 from arena.dataset import open_dataset
 from arena.dataset.score import normalized_score
-from harness import say
+from harness import Case, Report, Sample, Settings, interleave, main, method, say
 
-RESULTS = Path(__file__).resolve().parent / "results"
-SEEDS = (1, 2, 3)
 SAMPLES, LANES, STEPS = 10_000, 4, 2_000
 DATA = ("random", "replay", "expert")
 SMALL: dict[str, Any] = {"hidden_sizes": [64, 64]}
-ALGORITHMS: dict[str, dict[str, Any]] = {"bc": SMALL, "iql": {**SMALL, "expectile": 0.9, "temperature": 3.0}}
+ALGORITHMS: dict[str, dict[str, Any]] = {"bc": SMALL, "iql": {**SMALL, "expectile": 0.9}}
 PPO: dict[str, Any] = {"algorithm": "ppo", "options": {"learning_rate": {"start": 1e-3, "end": 0}, "n_epochs": 10}}
 
 
@@ -47,57 +47,49 @@ def played(policy: Any, folder: Path, *, ticks: int, seed: int = 1, **more: Any)
         return float(trainer.evaluate(20)["policy_reward_mean"]["p"])
 
 
-def recorded(home: Path) -> tuple[dict[str, Path], float, float]:
-    """The folder of each kind of data, and the returns of random actions and of the expert."""
-    ticks = SAMPLES // LANES
-    teacher, random = home / "teacher", {"algorithm": "random"}
+def record(home: Path) -> tuple[float, float]:
+    """Records all data, each in a folder of its name; the mean returns of random actions and of the expert."""
+    ticks, teacher = SAMPLES // LANES, home / "teacher"
     expert = played(PPO, teacher, ticks=10_000)
     frozen = {**PPO, "frozen": True, "load": str(teacher)}
-    lowest = played(random, home / "random", ticks=ticks, record="samples")
+    lowest = played({"algorithm": "random"}, home / "random", ticks=ticks, record="samples")
     played(frozen, home / "expert", ticks=ticks, record="samples")
     played(PPO, home / "replay", ticks=ticks, record="samples")
-    return {name: home / name for name in DATA}, lowest, expert
+    return lowest, expert
 
 
-def page(found: dict[str, Any]) -> str:
-    """The scores as a table; medians over the seeds, with the least and the most."""
-    rows = ["| data | its return | " + " | ".join(ALGORITHMS) + " |", "| --- | --- |" + " --- |" * len(ALGORITHMS)]
+def cases(home: Path, lowest: float, expert: float, steps: int) -> Iterator[Case]:
+    """A case for each kind of data: its return, and the score of each algorithm."""
     for data in DATA:
-        scores = [[found["scores"][f"{name}-{data}-{seed}"] for seed in SEEDS] for name in ALGORITHMS]
-        cells = [f"{statistics.median(each):.0f} ({min(each):.0f} .. {max(each):.0f})" for each in scores]
-        rows.append(f"| {data} | {found['data'][data]:.0f} | {' | '.join(cells)} |")
-    told = (
-        f"CartPole, {SAMPLES:,} samples of each kind, {STEPS:,} gradient steps, {len(SEEDS)} seeds: median (least .. "
-        f"most) of the normalized score of greedy play. 0 is the return of random actions, {found['random']:.0f}; 100 "
-        f"that of the expert, {found['expert']:.0f}. Written by `benchmarks/offline.py`."
-    )
-    return "\n".join(["# Learning from recorded samples", "", *rows, "", told, ""])
+        returns = [episode.undiscounted for episode in open_dataset(home / data).episodes() if not episode.cut]
+        of_data, seeds = statistics.fmean(returns), itertools.count(1)
+
+        def measure(data: str = data, of_data: float = of_data, seeds: Iterator[int] = seeds) -> Sample:
+            seed, found = next(seeds), {"return of the data": of_data}
+            for name, options in ALGORITHMS.items():
+                settings = {**options, "data": str(home / data), "train_every": 1, "gradient_steps": steps // 20}
+                policy, folder = {"algorithm": name, "options": settings}, home / f"{name}-{data}-{seed}"
+                score = played(policy, folder, ticks=20, seed=seed)
+                found[f"score of {name}"] = normalized_score(score, random=lowest, expert=expert)
+            return found
+
+        yield Case(data, measure)
 
 
-def main() -> None:
-    path = RESULTS / "offline.json"
-    found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {"scores": {}}
+def benchmark(settings: Settings) -> Report:
+    """Records the data, and measures all cases, seed after seed."""
     with runs.scratch() as home:
-        folders, lowest, expert = recorded(home)
-        returns = {
-            name: [episode.undiscounted for episode in open_dataset(folder).episodes() if not episode.cut]
-            for name, folder in folders.items()
-        }
-        data = {name: statistics.fmean(each) for name, each in returns.items()}
-        found |= {"random": lowest, "expert": expert, "data": data}
-        for name, options in ALGORITHMS.items():
-            for kind, folder in folders.items():
-                for seed in SEEDS:
-                    key = f"{name}-{kind}-{seed}"
-                    if key in found["scores"]:
-                        continue
-                    settings = {**options, "data": str(folder), "train_every": 1, "gradient_steps": STEPS // 20}
-                    score = played({"algorithm": name, "options": settings}, home / key, ticks=20, seed=seed)
-                    found["scores"][key] = normalized_score(score, random=lowest, expert=expert)
-                    say(f"{key}: {found['scores'][key]:.1f}")
-                    path.write_text(json.dumps(found, indent=1) + "\n")
-    (RESULTS / "offline.md").write_text(page(found))
+        lowest, expert = record(home)
+        measured = interleave([*cases(home, lowest, expert, settings.pick(STEPS, 40))], settings.repeats, say=say)
+    told = f"Random actions return {lowest:.0f}, the expert {expert:.0f}."
+    report = Report("offline", "Learning from recorded samples", measured, [*method(__doc__), told])
+    report.at_most("random data: score of bc", measured.summary("random", "score of bc"), 10)
+    report.at_least("random data: score of iql", measured.summary("random", "score of iql"), 30)
+    report.at_least("replay: score of iql", measured.summary("replay", "score of iql"), 60)
+    for name in ALGORITHMS:
+        report.at_least(f"expert: score of {name}", measured.summary("expert", f"score of {name}"), 95)
+    return report
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(benchmark))
