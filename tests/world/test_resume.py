@@ -25,9 +25,10 @@ from arena.records.lock import is_left
 from arena.roles.environment.environment import Environment
 from arena.roles.protocol import Done, Progress, RoleFailed
 from arena.run.prepare import prepare
-from arena.run.resume import LENGTH_DEFAULTS, _length_text
+from arena.run.resume import LENGTH_DEFAULTS, SCHEDULED, _length_text
 from faulty_games import Faulty
 from in_process import Played, one_match, play
+from policies.common.options import SCHEDULED as OF_POLICIES
 
 COUNTS = {"algorithm": "workers:Counts"}
 RANDOM = {"algorithm": "random"}
@@ -263,6 +264,7 @@ def test_options_that_follow_the_length_of_a_run_are_named(algorithm: str, optio
 
 
 def test_defaults_that_follow_the_length_are_those_of_the_algorithms() -> None:
+    assert SCHEDULED == OF_POLICIES
     for name in ("a2c", "bc", "ddpg", "dqn", "hppo", "iql", "maddpg", "mappo", "masac", "ppo", "sac", "td3"):
         options = registry.algorithm(name).Options(**({"data": "x"} if name in ("bc", "iql") else {}))
         found = {
