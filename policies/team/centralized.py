@@ -209,6 +209,6 @@ class JointNormalizer(ObservationNormalizer):
 
 def check_joint_options(options: Any) -> None:
     """Checks the options that these algorithms have in common."""
-    check_refused(options, "encoder", why="the networks see a whole team; or take ppo or sac")
+    check_refused(options, "encoder", why="the networks see a whole team; or take ppo, ddpg or sac")
     if options.gumbel_temperature == 0:
         raise wrong("gumbel_temperature", 0, "more than 0: nothing could be differentiated")
