@@ -17,7 +17,7 @@ from arena.report.charts import figures
 from arena.report.colors import Colors
 from arena.report.learning import stride
 from arena.report.page import CONTENTS, shown, template_values
-from arena.report.read_run import RunFiles, RunReader
+from arena.report.read_run import RunFiles
 from arena.report.sections import Rated, page_data, rated
 
 tab = Tab("Run", "/run/", is_run)
@@ -36,10 +36,9 @@ class RunPage(Page):
 
     def __init__(self, board: Board, folder: Path) -> None:
         super().__init__(board, folder)
-        self._reader = RunReader(folder)
         self._seen: Any = None
         self._rated: Any = None
-        self._table = Rated(None, ())
+        self._ratings = Rated()
         self._rate_at = self._page_at = 0.0
 
     def values(self, files: RunFiles) -> dict[str, Any]:
@@ -47,8 +46,12 @@ class RunPage(Page):
         return {}
 
     def look(self) -> State:
-        files = self._reader.look(most=_PART)
-        self.share, self.aside, began = self._reader.share, 0.0, time.thread_time()
+        with self.board.reader(self.folder) as reader:
+            files, self.share = reader.look(most=_PART), reader.share
+            return self._state(files)
+
+    def _state(self, files: RunFiles) -> State:
+        self.aside, began = 0.0, time.thread_time()
         sizes = files.journals.sizes
         stamp: Any = sizes, files.journals.going, files.boundary, [*files.sources]
         games = stamp if files.terms is None else (files.rated_until, sizes.get(files.folder.human_games))
@@ -59,10 +62,10 @@ class RunPage(Page):
             return {}
         self._seen = stamp if self.share == 1 else None
         if rates:
-            self._table, is_first, self._rated = rated(files, meta=self.is_whole), self._rated is None, games
+            self._ratings, is_first, self._rated = rated(files, meta=self.is_whole), self._rated is None, games
             self.aside = time.thread_time() - began
             self._rate_at = time.monotonic() + (0.0 if is_first else self.aside / SHARE)
-        data, colors = page_data(files, None, table=self._table), Colors(files.config)
+        data, colors = page_data(files, None, ratings=self._ratings), Colors(files.config)
         content, drawn = shown(data, figures(data, colors) if self.is_whole else {})
         values = template_values(files, data, colors) | {"contents": self.contents} | self.values(files)
         sections = self.sections(self.template, **content, **values)

@@ -7,18 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from arena.league.metagame.measures import Measures
-from arena.league.ratings.ratings import Interval
 from arena.league.round_text import gate_text
 from arena.report.colors import Colors, faded
 from arena.report.episodes import Curve
 from arena.report.learning import Evaluation
 from arena.report.lineage import Fork, Lineage
 from arena.report.sections import PageData
-from arena.report.standings import StrengthCurve
 from arena.report.summary import Timing
+
+if TYPE_CHECKING:  # they import scipy
+    from arena.league.metagame.measures import Measures
+    from arena.league.ratings.ratings import Interval
+    from arena.report.standings import StrengthCurve
 
 Figure = dict[str, Any]
 Trace = dict[str, Any]

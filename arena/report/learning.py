@@ -80,13 +80,13 @@ def learning_curves(files: RunFiles, *, last: int) -> Learning:
     if all(policy.frozen for policy in policies.values()):
         return Learning({}, {})
     each = 1 / max(1, len(names))
-    appearances = each * len(table.appearances.episode)
+    appearances = each * table.appearances
     seats = appearances / max(1, table.results) * table.matches_at_once  # of a policy, at the same time
     edges = edges_for(last, numbers=int(appearances), matches=seats)
-    returns, won = {}, {}
+    returns, won, series = {}, {}, table.series
     for name in names:
-        mine = table.appearances.of(table.policies.index(name))
-        ticks, matches = table.tick[mine.episode], table.series[mine.episode]
+        mine = table.of(name)
+        ticks, matches = table.tick[mine.episode], series[mine.episode]
         returns[name] = curve(ticks, mine.returns, matches=matches, edges=edges)
         decided = mine.decided
         if decided.any():

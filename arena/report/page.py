@@ -19,7 +19,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from arena.diagnostics.start_folder import anchored
-from arena.league.ratings.standings import ENOUGH
+from arena.errors import shown as shown_path
 from arena.league.round_text import gate_text
 from arena.records.atomic import check_place, replacing
 from arena.records.faults import fault_text
@@ -92,9 +92,9 @@ def template_values(files: RunFiles, data: PageData, colors: Colors) -> dict[str
     """What `report.html` needs beside the numbers of the page, its figures and the pictures of replays."""
     return {
         "contents": CONTENTS,
-        "enough": ENOUGH,
         "run": "",  # the address of the page that has all of the contents
         "config_text": files.config_text,
+        "folder_name": shown_path(files.folder.path),
         "colors": colors.policies,
         "color": colors.__getitem__,
         "activities": {} if data.time is None else activity_colors(data.time),

@@ -17,7 +17,15 @@ from arena.league.ratings.contradictions import Contradiction
 from arena.league.ratings.curves import CurvePoint, at_tick, curves
 from arena.league.ratings.ranking import OrderUncertainty, equals
 from arena.league.ratings.ratings import Interval, Ratings, fit
-from arena.league.ratings.standings import CutGamesBias, Narrow, curtailed, narrow_leader, populations_of, tables
+from arena.league.ratings.standings import (
+    ENOUGH,
+    CutGamesBias,
+    Narrow,
+    curtailed,
+    narrow_leader,
+    populations_of,
+    tables,
+)
 from arena.league.read_results import ResultSet
 from arena.league.timeline import PolicyReset, Timeline
 from arena.league.tournament import Rule, table
@@ -108,6 +116,7 @@ class Standings(msgspec.Struct, frozen=True):
     equal: list[OrderUncertainty]
     """The neighbors that have proved to be as good as each other; none where policies learn."""
     narrow: Narrow | None  # the leader, where its rating rests on few opponents; None in a tournament
+    enough: int = ENOUGH  # games of a lane, so that cut ones do not matter
 
     @property
     def tables(self) -> list[list[Standing]]:

@@ -15,7 +15,6 @@ from arena.league.rounds_file import ticks_before
 from arena.records.formats import PlanFile, ProfiledRole, ProfileFile
 from arena.records.scoreboard import WINDOW
 from arena.report.colors import Colors
-from arena.report.episodes import Floats
 from arena.report.read_run import RunFiles
 from arena.roles.status import RunStatus, planned_ticks, run_status
 
@@ -171,11 +170,8 @@ def policy_rows(files: RunFiles, colors: Colors) -> list[PolicyRow]:
     newest, updates = files.updates.newest, files.updates.counts
     rows, playing, table = [], players(files.config), files.episodes
     for name, policy in files.config.policies.items():
-        returns: Floats = np.empty(0)  # [N]
-        shares: Floats = np.empty((0, 3))  # [M, 3], of the decided games
-        if name in table.policies:
-            mine = table.appearances.of(table.policies.index(name))
-            returns, shares = mine.returns, mine.shares[mine.decided]
+        mine = table.of(name)
+        returns, shares = mine.returns, mine.shares[mine.decided]  # [N]; [M, 3]
         finite = returns[np.isfinite(returns)]
         size = max(1, min(WINDOW, len(finite) // 2))
         won, drawn, lost = shares.sum(axis=0, dtype=np.float64).tolist() if len(shares) else (None, None, None)
