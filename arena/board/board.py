@@ -150,6 +150,11 @@ def folder_of(request: Request) -> Path:
     return board_of(request).folder(request.path_params["path"])
 
 
+def address_of(request: Request) -> str:
+    """The address of a page, with what is asked for."""
+    return str(request.url.path) + (f"?{request.url.query}" if request.url.query else "")
+
+
 async def posted(request: Request) -> dict[str, str]:
     """The fields of a form, each once.
 

@@ -21,7 +21,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from arena.board.board import Tab, board_of, folder_of, is_run, posted
+from arena.board.board import Tab, address_of, board_of, folder_of, is_run, posted
 from arena.board.games import KIND, Games, message
 from arena.board.trust import trusted
 from arena.config import load_config
@@ -59,7 +59,8 @@ def _page(request: Request) -> Response:
         home=folder,
         people=people[::-1],
         trusted=trusted(folder),
-        back=str(request.url.path) + (f"?{request.url.query}" if request.url.query else ""),
+        back=address_of(request),
+        config=None,
         recorded=RunFolder(folder).replays.is_dir() or load_config(folder / "config.yaml").record == "replays",
     )
 

@@ -76,11 +76,9 @@ def replay_strips(folder: RunFolder, *, most: int, episodes: Sequence[Place] = (
         known = set[tuple[str, ...]]()
         for match in sorted(read_replays(folder.path).matches, key=lambda one: -one.manifest.round):
             players = tuple(dict.fromkeys(entity.policy for entity in match.manifest.entities))
-            if len(known) < most and players not in known and (recorded := match.episodes()):
+            if len(known) < most and players not in known and (newest := match.newest()) is not None:
                 known.add(players)
-                # Episodes that end before their leg, as the others were mostly cut, and of these the latest.
-                ends = [(one.end < one.recording.start + one.recording.ticks, one.end) for one in recorded]
-                chosen.append((match, recorded[ends.index(max(ends))]))
+                chosen.append((match, newest))
     return [_strip(match, episode) for match, episode in chosen]
 
 

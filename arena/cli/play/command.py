@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from arena.cli.arguments import add_overrides, non_negative_int, positive_int
+from arena.cli.play.human import CLOSED_PIPE
 from arena.cli.play.match import HumanMatch, MatchOutput, human_match, place_for_records, rated_game, results
 from arena.config import load_config
 from arena.errors import ConfigError, located
@@ -27,6 +28,7 @@ from arena.roles.protocol import Failed
 from arena.roles.run import Run
 from arena.run.evaluate import weights_of
 from arena.run.loop import run_single_process
+from arena.run.opponents import usual_seat
 from arena.run.prepare import prepare
 from arena.terminal.display import silent_display
 from arena.terminal.output import say
@@ -42,7 +44,7 @@ class _TerminalOutput(MatchOutput):
 
     def fail(self, failure: Failed) -> None:
         """Writes why there is no result."""
-        if failure.exit_code == 0:
+        if failure.exit_code in (0, CLOSED_PIPE):  # then nothing is shown
             self.say(failure.message)
         elif failure.exit_code > _SIGNALED:
             self.complain(f"arena: {failure.message.partition(';')[0]}")  # the rest is about the records
@@ -69,7 +71,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=non_negative_int,
         action="append",
         metavar="S",
-        help="a place in the match's seats; may be given several times (default: 0)",
+        help="a place in the match's seats; may be given several times (default: the first "
+        "without which a policy that learns is left, or 0)",
     )
     parser.add_argument(
         "--advice", metavar="POLICY", help="show what this policy, as blue or blue@5000, thinks of the choices"
@@ -121,7 +124,7 @@ def play(arguments: argparse.Namespace, output: MatchOutput) -> int:
             folder,
             output,
             match=arguments.match,
-            seats=arguments.seat or [0],
+            seats=arguments.seat or [usual_seat(config, arguments.match)],
             against=arguments.against,
             advice=arguments.advice,
             options={"episodes": arguments.episodes},
