@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import parse_qsl, quote
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
@@ -26,6 +26,7 @@ from arena.report.charts import Figure
 from arena.report.page import script_json
 from arena.report.read_run import RunReader
 
+T = TypeVar("T")
 _LONGEST = 100_000  # bytes of a form
 _KEPT = 1_500_000  # episodes of all runs that are read, some 45 bytes each
 
@@ -49,6 +50,7 @@ class Board:
         at_end: called when the server ends.
         ending: set when the server is to end, so that streams end.
         readers: of the runs whose pages were shown, by folder; `lock` is of this list.
+        shared: see `one`.
     """
 
     root: Path
@@ -59,6 +61,14 @@ class Board:
     ending: asyncio.Event = field(default_factory=asyncio.Event)
     readers: dict[Path, RunReader] = field(default_factory=dict)
     lock: Lock = field(default_factory=Lock)
+    shared: dict[Any, Any] = field(default_factory=dict)
+
+    def one(self, kind: Callable[[Board], T]) -> T:
+        """What all requests share, of this kind; made at the first use."""
+        if kind not in self.shared:
+            self.shared[kind] = kind(self)
+        found: T = self.shared[kind]
+        return found
 
     @contextmanager
     def reader(self, folder: Path) -> Iterator[RunReader]:

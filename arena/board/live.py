@@ -13,7 +13,7 @@ import re
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -60,9 +60,10 @@ class Page(ABC):
             OSError: a file has vanished.
         """
 
-    def sections(self, template: str, **content: Any) -> dict[str, str]:
+    def sections(self, template: str, *, hidden: Collection[str] = (), **content: Any) -> dict[str, str]:
         """The sections of a page of the report, by their ids."""
-        return dict(_SECTION.findall(self.board.html(template, shell="sections.html", **content)))
+        found = dict(_SECTION.findall(self.board.html(template, shell="sections.html", **content)))
+        return {name: html for name, html in found.items() if name in self.contents and name not in hidden}
 
 
 def routes(tab: Tab, make: type[Page]) -> list[BaseRoute]:
@@ -75,9 +76,8 @@ def routes(tab: Tab, make: type[Page]) -> list[BaseRoute]:
         return board.report("live.html", {}, folder=folder, **content)
 
     async def events(request: Request) -> Response:
-        board, folder, state = board_of(request), folder_of(request), request.app.state
-        state.live = live = getattr(state, "live", None) or _Live(board)
-        return board.stream(live.follow(make, folder))
+        board, folder = board_of(request), folder_of(request)
+        return board.stream(board.one(_Live).follow(make, folder))
 
     return [Route(tab.prefix + "{path:path}", page), Route(address + "{path:path}", events)]
 

@@ -27,7 +27,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from arena.board.board import Tab, address_of, board_of, folder_of, is_run, posted
+from arena.board.board import Board, Tab, address_of, board_of, folder_of, is_run, posted
 from arena.board.games import KIND, Games, message
 from arena.board.trust import config_of, configs, trusted
 from arena.config import load_config
@@ -39,7 +39,15 @@ _PROGRAM = "arena.cli.board_games.played"
 _PERSON = "person"  # what the form says of a seat that a tab takes
 _MOST_TABLES = 64
 _GRACE_S = 2.5  # from the end of a page's stream until its game ends; the process takes 2 s at most
-_KEPT = ("match", "state", "turn", "told", "moves", "over", "error")  # kinds of messages that a page needs when it is loaded again
+_KEPT = (
+    "match",
+    "state",
+    "turn",
+    "told",
+    "moves",
+    "over",
+    "error",
+)  # kinds of messages that a page needs when it is loaded again
 
 tab = Tab("Play", "/play/", is_run)
 
@@ -110,16 +118,15 @@ class _Addressed(msgspec.Struct):
     seat: int | None = None  # whose page gets it; None: all
 
 
-def _tables(request: Request) -> dict[str, Table]:
-    state = request.app.state
-    if not hasattr(state, "tables"):
-        state.tables = {}
-    found: dict[str, Table] = state.tables
-    return found
+class _Tables(dict[str, Table]):
+    """The tables, by their numbers."""
+
+    def __init__(self, board: Board) -> None:
+        super().__init__()
 
 
 def _table(request: Request) -> Table:
-    if (table := _tables(request).get(request.path_params["number"])) is None:
+    if (table := board_of(request).one(_Tables).get(request.path_params["number"])) is None:
         raise HTTPException(404, "This game is over, or was never begun.")
     return table
 
@@ -185,7 +192,7 @@ async def _begin(request: Request) -> Response:
         f"--seed={form.get('seed') or secrets.randbelow(2**31)}",
         *(f"--{key}" for key in ("sample", "rated") if key in form),
     ]
-    tables, number = _tables(request), secrets.token_urlsafe(9)
+    tables, number = board_of(request).one(_Tables), secrets.token_urlsafe(9)
     for unused in [key for key, table in tables.items() if not table.chairs][: max(0, len(tables) - _MOST_TABLES + 1)]:
         del tables[unused]
     back = address_of(request).replace("/play-begin/", "/play/", 1)
@@ -195,7 +202,7 @@ async def _begin(request: Request) -> Response:
 
 def _game_page(request: Request) -> Response:
     number = request.path_params["number"]
-    table = _tables(request).get(number)
+    table = board_of(request).one(_Tables).get(number)
     back, folder = ("/play/", None) if table is None else (table.back, table.folder)
     return board_of(request).page("play-game.html", folder=folder, number=number, back=back, known=table is not None)
 
@@ -244,7 +251,7 @@ async def _messages(request: Request, table: Table, seat: int, *, again: bool = 
             table.game.cancel()
             table.tell(message("error", text=f"The player of seat {seat} has closed the page: the game ends."))
         if table.game is not None and not table.chairs:
-            _tables(request).pop(table.number, None)
+            board_of(request).one(_Tables).pop(table.number, None)
 
     try:
         known = [*chair.said.values()]
@@ -258,7 +265,7 @@ async def _messages(request: Request, table: Table, seat: int, *, again: bool = 
             table.tell(message("waits", seats=free))
         else:
             table.tell(message("begins"))
-            table.game = asyncio.create_task(table.play(Games.of(request)))
+            table.game = asyncio.create_task(table.play(board_of(request).one(Games)))
         while (said := await page.get()) is not None:
             yield said
     finally:
@@ -276,7 +283,7 @@ async def _answer(request: Request) -> Response:
         turn, choices = int(form["turn"]), [float(one) for one in json.loads(form["choices"])]
     except (KeyError, ValueError, TypeError, RecursionError) as error:
         raise HTTPException(400, "These are no choices.") from error
-    Games.of(request).say(table.number, {"seat": seat, "turn": turn, "choices": choices})
+    board_of(request).one(Games).say(table.number, {"seat": seat, "turn": turn, "choices": choices})
     return Response(status_code=204)
 
 

@@ -25,13 +25,13 @@ tab = Tab("Run", "/run/", is_run)
 _PART = 2_000_000  # bytes of episodes that are read at once
 _READING = 8  # times what the last page has cost, of processor time, before another one is made of what was read
 _CLOCK_POINTS = 200
-_OF_RATINGS = ("standings", "payoff", "meta-game")
+_OF_RATINGS = ("tournament", "standings", "payoff", "crosstable", "meta-game")
 
 
 class RunPage(Page):
     """The page of a run; the room of tournaments has another one of the same files."""
 
-    template, contents = "report.html", {name: title for name, title in CONTENTS.items() if name != "replays"}
+    contents = {name: title for name, title in CONTENTS.items() if name != "replays"}
     is_whole = True  # with charts, and with the measures of the meta-game
 
     def __init__(self, board: Board, folder: Path) -> None:
@@ -40,10 +40,6 @@ class RunPage(Page):
         self._rated: Any = None
         self._ratings = Rated()
         self._rate_at = self._page_at = 0.0
-
-    def values(self, files: RunFiles) -> dict[str, Any]:
-        """What else its template needs."""
-        return {}
 
     def look(self) -> State:
         with self.board.reader(self.folder) as reader:
@@ -67,10 +63,10 @@ class RunPage(Page):
             self._rate_at = time.monotonic() + (0.0 if is_first else self.aside / SHARE)
         data, colors = page_data(files, None, ratings=self._ratings), Colors(files.config)
         content, drawn = shown(data, figures(data, colors) if self.is_whole else {})
-        values = template_values(files, data, colors) | {"contents": self.contents} | self.values(files)
-        sections = self.sections(self.template, **content, **values)
-        if self._rated is None:  # nothing is rated before all is read
-            sections = {name: html for name, html in sections.items() if name not in _OF_RATINGS}
+        values = template_values(files, data, colors) | {"contents": RunPage.contents}
+        values["run"] = "" if self.is_whole else f"/run/{self.board.path(self.folder)}"
+        hidden = _OF_RATINGS if self._rated is None else ()  # nothing is rated before all is read
+        sections = self.sections("report.html", hidden=hidden, **content, **values)
         self._page_at = time.thread_time() + _READING * (time.thread_time() - began)
         return {"sections": sections, "figures": drawn, "clocks": _clocks(files), "share": self.share}
 

@@ -93,7 +93,7 @@ async def _stream(request: Request) -> Response:
 
     async def messages() -> AsyncIterator[bytes]:
         yield message("opened", number=number)
-        async with aclosing(Games.of(request).play(number, _PROGRAM, str(folder), *place)) as played:
+        async with aclosing(board_of(request).one(Games).play(number, _PROGRAM, str(folder), *place)) as played:
             async for one in played:
                 yield one
 
@@ -106,7 +106,7 @@ async def _wish(request: Request) -> Response:
         wish = {key: int(form.get(key, "0")) for key in ("from", "to", "advice")}
     except ValueError as error:
         raise HTTPException(400, "Ticks are numbers.") from error
-    Games.of(request).say(request.path_params["number"], wish)
+    board_of(request).one(Games).say(request.path_params["number"], wish)
     return Response(status_code=204)
 
 

@@ -120,9 +120,9 @@ class EpisodeRows:
         self._appearances = 0
 
     def take(self, episodes: Sequence[EpisodeRecord], sizes: Ints) -> Ints:
-        """Takes further episodes, with the sizes of their lines; which of them are alike.
+        """Takes further episodes, with the sizes of their lines; tells which of them are alike.
 
-        Episodes with the same number differ in nothing but lane, number, ticks, returns and metrics, and are all as long
+        Episodes with the same number differ in nothing but lane, number, ticks, returns and metrics; and all are as long
         as the first of the run, or none is.
         """
         seats = [*chain.from_iterable(map(attrgetter("seats"), episodes))]

@@ -33,8 +33,10 @@ from arena.report.sections import PageData, page_data
 
 CONTENTS = {
     "summary": "Summary",
+    "tournament": "Tournament",
     "standings": "Standings",
     "payoff": "Payoffs",
+    "crosstable": "Crosstable",
     "meta-game": "Meta-game",
     "learning": "Learning",
     "results": "Results",
@@ -49,6 +51,8 @@ CONTENTS = {
     "configuration": "Configuration",
     "files": "Files",
 }
+
+_OF_TOURNAMENT = ("tournament", "crosstable")
 
 MOST_REPLAYS = 3
 STATIC = Path(__file__).with_name("static")
@@ -91,7 +95,7 @@ def page(files: RunFiles, *, replays: int = MOST_REPLAYS, episodes: Sequence[Pla
 def template_values(files: RunFiles, data: PageData, colors: Colors) -> dict[str, Any]:
     """What `report.html` needs beside the numbers of the page, its figures and the pictures of replays."""
     return {
-        "contents": CONTENTS,
+        "contents": {name: title for name, title in CONTENTS.items() if data.tournament or name not in _OF_TOURNAMENT},
         "run": "",  # the address of the page that has all of the contents
         "config_text": files.config_text,
         "folder_name": shown_path(files.folder.path),

@@ -46,6 +46,7 @@ class PageData(msgspec.Struct, frozen=True):
     arena: str
     summary: Summary
     policies: list[PolicyRow]
+    tournament: Tournament | None
     standings: Standings | None
     without_winner: list[str]
     learning: Learning
@@ -63,6 +64,13 @@ class PageData(msgspec.Struct, frozen=True):
     recorded: list[EpisodeRecord]
     recorded_left_out: int
     files: list[Source]
+
+
+class Tournament(msgspec.Struct, frozen=True):
+    """Which games of a tournament count."""
+
+    batches: int | None  # so many of them; None: all games
+    unfinished: int  # games of the batch that is played now
 
 
 class Rated(NamedTuple):
@@ -101,11 +109,16 @@ def page_data(files: RunFiles, replays: Sequence[Replay] | None = (), *, ratings
     """
     colors, summary, folder = Colors(files.config), summarize(files), files.folder
     found = rated(files) if ratings is None else ratings
+    last, tournament = files.rated_until, None
+    if files.folder.tournament.is_file():
+        newer = np.zeros(0) if last is None else (files.episodes.round > last) & ~files.episodes.cut
+        tournament = Tournament(None if last is None else last + 1, int(np.count_nonzero(newer)))
     known = recorded(folder, files.episodes) if replays is not None else np.zeros(0, np.int64)
     return PageData(
         arena=__version__,
         summary=summary,
         policies=policy_rows(files, colors),
+        tournament=tournament,
         standings=found.standings,
         without_winner=[*found.without_winner],
         learning=learning_curves(files, last=summary.ticks),
