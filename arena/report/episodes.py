@@ -122,8 +122,8 @@ class EpisodeRows:
     def take(self, episodes: Sequence[EpisodeRecord], sizes: Ints) -> Ints:
         """Takes further episodes, with the sizes of their lines; tells which of them are alike.
 
-        Episodes with the same number differ in nothing but lane, number, ticks, returns and metrics; and all are as long
-        as the first of the run, or none is.
+        Episodes with the same number differ in nothing but lane, number, ticks, returns and metrics, and all are as
+        long as the first of the run, or none is.
         """
         seats = [*chain.from_iterable(map(attrgetter("seats"), episodes))]
 

@@ -143,12 +143,13 @@ def test_the_standings_count_the_games_of_the_results(league: RunFolder, told: A
     assert told["games"] == found.results.games
     assert told["games"] + told["with_themselves"] + told["unrated"] + told["aborted"] == found.episodes
     ratings = fit(found.timeline)
-    assert {row["player"]: row["games"] for row in told["rows"]} == {
+    (rows,) = told["tables"]
+    assert {row["player"]: row["games"] for row in rows} == {
         player: ratings.of(player).games for player in found.timeline.players
     }
-    elos = [row["elo"] for row in told["rows"]]
+    elos = [row["elo"] for row in rows]
     assert elos == sorted(elos, reverse=True)
-    assert all(row["low"] < row["elo"] < row["high"] for row in told["rows"])
+    assert all(row["low"] < row["elo"] < row["high"] for row in rows)
 
 
 def test_page_says_why_a_game_without_winners_is_not_rated(own: RunFolder) -> None:
@@ -182,12 +183,12 @@ def test_page_compares_two_populations_only_where_games_connect_them(own: RunFol
         for seat, name in zip(line["seats"], ("p0", "p1") if number % 2 else ("p2", "p1@1000"), strict=True):
             seat["policy"] = name
     own.episodes.write_text("".join(json.dumps(line) + "\n" for line in games))
-    rows = numbers(own)["standings"]["rows"]
-    assert [(row["player"], row["population"], row["table"], row["scale"]) for row in rows] == [
-        ("p0", "first side", 0, 0),
-        ("p1", "second side", 1, 0),
-        ("p2", "first side", 2, 1),
-        ("p1@1000", "second side", 3, 1),
+    rows = [row for (row,) in numbers(own)["standings"]["tables"]]
+    assert [(row["player"], row["population"], row["scale"]) for row in rows] == [
+        ("p0", "first side", 0),
+        ("p1", "second side", 0),
+        ("p2", "first side", 1),
+        ("p1@1000", "second side", 1),
     ]
     said = page(read_run(own.path))
     section = said[said.index('<section id="standings">') : said.index('<section id="payoff">')]
