@@ -245,7 +245,9 @@ def test_page_shows_whether_a_tournaments_order_is_decided(own: RunFolder, text:
     order = numbers(own)["standings"]["order"]
     assert (order["decided"], order["error"], order["elo"]) == (False, 0.1, 20)
     assert not decided(read(own).results, ["p0", "p1", "p2"], 0.1, elo=20)
-    shown = re.sub("<[^>]+>", "", page(read_run(own.path)))
+    html = page(read_run(own.path))
+    assert all(f'<section id="{name}">' in html and f'href="#{name}"' in html for name in ("tournament", "crosstable"))
+    shown = re.sub("<[^>]+>", "", html)
     words = "The order of all players is not decided, at an error of 0.10; differences below 20"
     assert words in shown.replace(THIN, "")
     found = table(read(own).results, ["p0", "p1", "p2"], Rule(0, error=0.1, elo=20)).open
@@ -330,11 +332,48 @@ def test_columns_of_episodes_hold_numbers_of_any_size() -> None:
     ticks = [1, 40_000, 5_000_000_000, 2**53 - 1]
     rows = EpisodeRows()
     for number, tick in enumerate(ticks):
-        rows.take([EpisodeRecord(number * 70_000, 3, "e", 0, number, tick, tick, True, False, seats)])
+        episode = EpisodeRecord(number * 70_000, 3, "e", 0, number, tick, tick, True, False, seats)
+        rows.take([episode], np.array([50_000 * number]))
     table = rows.table()
     assert table.tick.tolist() == table.length.tolist() == ticks
     assert table.round.tolist() == [number * 70_000 for number in range(4)]
-    assert table.appearances.returns[::2].tolist() == [1.5] * 4 and np.isnan(table.appearances.returns[1::2]).all()
+    assert table.size.tolist() == [0, 50_000, 100_000, 150_000]
+    assert table.of("a").returns.tolist() == [1.5] * 4 and np.isnan(table.of("b").returns).all()
+    assert table.of("b").shares.tolist() == [[0, 0, 1]] * 4 and len(table.of("c").episode) == 0
+
+
+def test_appearances_are_the_means_of_a_slow_sum() -> None:
+    rng, episodes, ends = np.random.default_rng(1), list[EpisodeRecord](), [None, "win", "draw", "loss"]
+    for number in range(300):
+        seats = tuple(
+            SeatRecord(
+                f"p{rng.integers(3)}",
+                tuple(range(rng.integers(1, 4))),
+                None if rng.random() < 0.05 else float(rng.integers(9)),
+                ends[rng.integers(0 if rng.random() < 0.1 else 1, 4)],  # type: ignore[arg-type]
+            )
+            for _ in range(rng.integers(1, 5))
+        )
+        cut = bool(rng.random() < 0.1)
+        episodes.append(EpisodeRecord(0, 0, "e", 0, number, number + 1, 5, True, False, seats, cut=cut))
+    rows = EpisodeRows()
+    for begin in range(0, 300, 70):
+        rows.take(episodes[begin : begin + 70], np.ones(len(episodes[begin : begin + 70]), np.int64))
+    table, appearances = rows.table(), 0
+    for name in ("p0", "p1", "p2"):
+        found = table.of(name)
+        played = [one for one in episodes if not one.cut and name in {seat.policy for seat in one.seats}]
+        assert found.episode.tolist() == [one.episode for one in played]
+        appearances += len(played)
+        for one, mean, shares, decided in zip(played, found.returns, found.shares, found.decided, strict=True):
+            mine = [seat for seat in one.seats if seat.policy == name]
+            weights = [len(seat.entities) for seat in mine]
+            gains = [np.nan if seat.return_ is None else seat.return_ for seat in mine]
+            assert mean == pytest.approx(np.average(gains, weights=weights), nan_ok=True)
+            for share, outcome in zip(shares, ends[1:], strict=True):
+                assert share == pytest.approx(np.average([seat.outcome == outcome for seat in mine], weights=weights))
+            assert decided == all(seat.outcome is not None for seat in mine)
+    assert table.appearances == appearances
 
 
 def test_a_curve_is_the_mean_of_equal_parts_with_a_band_over_matches() -> None:
@@ -423,6 +462,9 @@ def test_every_number_of_the_page_equals_its_data(text: str) -> None:
 
 def test_every_section_is_in_the_contents_and_nothing_is_loaded_from_other_addresses(text: str) -> None:
     for name, title in CONTENTS.items():
+        if name in ("tournament", "crosstable"):
+            assert f'id="{name}"' not in text and f"#{name}" not in text
+            continue
         assert f'<section id="{name}">' in text
         assert f'<a href="#{name}">{title}</a>' in text
     text = re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL)
