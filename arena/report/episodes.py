@@ -76,7 +76,9 @@ class EpisodeTable(NamedTuple):
         """[E] a number for each match of each round."""
         if not len(self.match):
             return self.match
-        return self.round.astype(np.int64) * (int(self.match.max()) + 1) + self.match
+        many = int(self.match.max()) + 1
+        kind = np.int32 if many * (int(self.round.max()) + 1) < 2**31 else np.int64  # it is large
+        return self.round.astype(kind) * kind(many) + self.match
 
     @property
     def matches_at_once(self) -> float:
@@ -297,10 +299,13 @@ def curve(ticks: Ints, values: Floats, *, matches: Ints, edges: Floats) -> Curve
     finite = np.isfinite(values)
     if not finite.any():
         return Curve([], [], [], [], [])
-    values, matches = values[finite], matches[finite]
-    part = np.searchsorted(edges, ticks[finite], side="left") - 1
-    many = int(matches.max()) + 1
-    keys, cells = part * many + matches, None  # a cell for each part and match
+    if not finite.all():
+        ticks, values, matches = ticks[finite], values[finite], matches[finite]
+    many, cells = int(matches.max()) + 1, None
+    keys = np.searchsorted(edges, ticks, side="left")  # a cell for each part and match; in place, as there are many
+    keys -= 1
+    keys *= many
+    keys += matches
     if len(edges) * many > _MOST_CELLS:  # of which most are empty
         cells, keys = np.unique(keys, return_inverse=True)
     counts, sums = np.bincount(keys), np.bincount(keys, weights=values)

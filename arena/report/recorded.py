@@ -22,10 +22,9 @@ def recorded(folder: RunFolder, table: EpisodeTable, wanted: Mapping[str, Any] =
     `wanted`: `round` and `match`; `shortest` and `longest` ticks; `policy`, which has played, and of a seat of it the
     `outcome`, and the `least` and `most` return.
     """
-    match = table.round.astype(np.int64) << 32 | table.match
-    each = np.unique(match)
-    homes = (match_path(folder.replays, one & 0xFFFFFFFF, round=one >> 32) for one in each.tolist())
-    fits = np.array([(home / MANIFEST).is_file() for home in homes], np.bool_)[np.searchsorted(each, match)]
+    each, many = np.unique(series := table.series), int(table.match.max(initial=0)) + 1
+    homes = (match_path(folder.replays, one % many, round=one // many) for one in each.tolist())
+    fits = np.array([(home / MANIFEST).is_file() for home in homes], np.bool_)[np.searchsorted(each, series)]
     of_seats = np.ones(len(table.policy), np.bool_)
     for key, kept, column, compared in (
         ("round", fits, table.round, np.equal),
@@ -44,8 +43,7 @@ def recorded(folder: RunFolder, table: EpisodeTable, wanted: Mapping[str, Any] =
             kept &= compared(column, OUTCOMES[bound] if key == "outcome" else bound)
     if not of_seats.all():
         fits &= np.bincount(table.episode[of_seats], minlength=len(fits)) > 0
-    found = np.flatnonzero(fits)[::-1]
-    return found[np.argsort(table.cut[found], kind="stable")]
+    return np.concatenate([np.flatnonzero(fits & ~table.cut)[::-1], np.flatnonzero(fits & table.cut)[::-1]])
 
 
 def records(folder: RunFolder, table: EpisodeTable, rows: Iterable[int]) -> Iterator[EpisodeRecord]:

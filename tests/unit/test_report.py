@@ -365,14 +365,14 @@ def test_appearances_are_the_means_of_a_slow_sum() -> None:
         played = [one for one in episodes if not one.cut and name in {seat.policy for seat in one.seats}]
         assert found.episode.tolist() == [one.episode for one in played]
         appearances += len(played)
-        for one, mean, shares, decided in zip(played, found.returns, found.shares, found.decided, strict=True):
+        for one, mean, shares, known in zip(played, *found[1:], strict=True):
             mine = [seat for seat in one.seats if seat.policy == name]
             weights = [len(seat.entities) for seat in mine]
             gains = [np.nan if seat.return_ is None else seat.return_ for seat in mine]
             assert mean == pytest.approx(np.average(gains, weights=weights), nan_ok=True)
             for share, outcome in zip(shares, ends[1:], strict=True):
                 assert share == pytest.approx(np.average([seat.outcome == outcome for seat in mine], weights=weights))
-            assert decided == all(seat.outcome is not None for seat in mine)
+            assert known == all(seat.outcome is not None for seat in mine)
     assert table.appearances == appearances
 
 
