@@ -33,7 +33,7 @@ from arena.report.sections import PageData, page_data
 
 CONTENTS = {
     "summary": "Summary",
-    "tournament": "Tournament",
+    "tournament": "Progress",
     "standings": "Standings",
     "payoff": "Payoffs",
     "crosstable": "Crosstable",

@@ -39,12 +39,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
-@pytest.fixture(scope="module")
-def served(runs: Path) -> Iterator[Served]:
-    with board(runs) as found:
-        yield found
-
-
 @pytest.fixture
 def client(served: Served) -> Iterator[httpx.Client]:
     """A browser that was given the key."""

@@ -25,7 +25,7 @@ import readme
 from arena.cli.main import main
 from arena.records.folder import RunFolder, match_path
 from arena.replay.verify import frames
-from browser import PHONE, Browser, chromium, opened
+from browser import PHONE, Browser, opened
 from in_process import one_match, train
 from league_folders import League, write_league
 
@@ -67,12 +67,6 @@ def served(folder: Path) -> Iterator[tuple[str, int]]:
 def board(runs: Path) -> Iterator[tuple[str, int]]:
     with served(runs) as found:
         yield found
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as browser:
-        yield browser
 
 
 @pytest.fixture

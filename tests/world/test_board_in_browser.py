@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ import yaml
 from playwright.sync_api import expect
 
 from boards import Served, board
-from browser import PHONE, Browser, chromium, opened
+from browser import PHONE, Browser, opened
 from league_folders import League, write_league
 from run_cli import ARENA, finish, start
 
@@ -47,12 +46,6 @@ INJECTIONS = (
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as browser:
-        yield browser
-
-
-@pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("runs")
     for number, policies in enumerate((2, 3, 2)):
@@ -61,12 +54,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         line |= {"episode_reward_mean": 0.0}
         folder.results.write_text(json.dumps(line) + "\n")
     return home
-
-
-@pytest.fixture(scope="module")
-def served(runs: Path) -> Iterator[Served]:
-    with board(runs) as found:
-        yield found
 
 
 def test_the_list_is_sorted_filtered_and_compared(browser: Browser, served: Served) -> None:

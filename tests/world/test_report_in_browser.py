@@ -14,17 +14,11 @@ import pytest
 
 from arena.report.numbers import MINUS, NOTHING, THIN
 from arena.report.page import CONTENTS, write_report
-from browser import DESK, PHONE, Browser, Sheet, chromium, opened
+from browser import DESK, PHONE, Browser, Sheet, opened
 from in_process import one_match, play
 from league_folders import League, write_league
 
 SHEET = (720, 1000)  # A4 with narrow margins, at 96 dots in an inch
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as browser:
-        yield browser
 
 
 @pytest.fixture(scope="module")
