@@ -33,7 +33,7 @@ from arena.board.trust import config_of, configs, trusted
 from arena.config import load_config
 from arena.config.schema import Config
 from arena.records.folder import RunFolder
-from arena.run.opponents import policy_versions, usual_seat
+from arena.run.opponents import policy_versions
 
 _PROGRAM = "arena.cli.board_games.played"
 _PERSON = "person"  # what the form says of a seat that a tab takes
@@ -149,6 +149,7 @@ def _page(request: Request) -> Response:
     entries = [entry for _, entry in config.entries()]
     chosen = request.query_params.get("match", "0")
     match = int(chosen) if chosen.isascii() and chosen.isdigit() and int(chosen[:9]) < len(entries) else 0
+    names, learners = list(entries[match].names), config.learners
     return board.page(
         "play.html",
         folder=None if name else home,
@@ -156,8 +157,8 @@ def _page(request: Request) -> Response:
         name=name or board.name(home),
         matches=[f"{place}: {entry.env}, {', '.join(entry.names)}" for place, entry in enumerate(entries)],
         match=match,
-        seats=list(entries[match].names),
-        mine=usual_seat(config, match),
+        seats=names,
+        mine=next((seat for seat, _ in enumerate(names) if learners & {*names[:seat], *names[seat + 1 :]}), 0),
         policies=list(config.policies),
         ticks=[] if name else _ticks(RunFolder(home), config),
         trusted=trusted(home),

@@ -70,13 +70,6 @@ def policy_at(config: Config, folder: RunFolder | None, version: str, *, path: s
     return msgspec.structs.replace(policy, frozen=True, load=str(files[int(tick)].resolve()), options=options)
 
 
-def usual_seat(config: Config, match: int) -> int:
-    """The seat that a person takes who has chosen none: the first one whose loss leaves a policy that learns, or 0."""
-    names = [entry.names for _, entry in config.entries()][match : match + 1]
-    learns = [name in config.learners for name in names[0]] if names else []
-    return next((seat for seat in range(len(learns)) if any(learns[:seat] + learns[seat + 1 :])), 0)
-
-
 def opponent_of(config: Config, against: str) -> PolicyConfig:
     """A policy of a configuration, or an algorithm as a policy.
 

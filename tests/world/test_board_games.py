@@ -195,7 +195,7 @@ def test_a_game_of_tictactoe_is_played_and_rated(
 ) -> None:
     page = go("/play/tictactoe")
     page.check("[name=rated]")
-    begin(page, seat_1="blue", tick_1="200", advice="blue")
+    begin(page, seat_0="person", seat_1="blue", tick_1="200", advice="blue")
     page.wait_for_selector("#moves button")
     expect(page.locator("#moves button")).to_have_count(9)
     expect(page.locator("#thoughts li")).to_have_count(6)
@@ -221,8 +221,11 @@ def test_a_game_of_tictactoe_is_played_and_rated(
 
 def test_touchdown_is_played_with_keys(go: Callable[..., Page]) -> None:
     page = go("/play/touchdown")
-    begin(page)
+    expect(page.locator("[name=seat-1]")).to_have_value("person")  # blue, which learns, is left
+    begin(page, seat_0="person", seat_1="red")
     page.wait_for_selector("#moves button")
+    page.reload()
+    expect(page.locator("#status")).to_contain_text("Your turn at tick 0")
     play_on(page, lambda page: page.keyboard.press("ArrowDown"), most=90)
     expect(page.locator("#result h2")).to_have_text("You have won")
 
@@ -259,7 +262,7 @@ def test_path_of_the_tutorial_leads_to_the_standings(browser: Browser, tmp_path:
 
 def test_skirmish_is_played_with_clicks(go: Callable[..., Page]) -> None:
     page = go("/play/skirmish")
-    begin(page)
+    begin(page, seat_0="person", seat_1="red")
 
     def move(page: Page) -> None:
         while page.locator("#send").is_disabled():
@@ -300,7 +303,7 @@ def test_a_box_game_is_played_with_sliders(go: Callable[..., Page], runs: Path) 
 
 def test_two_tabs_are_two_people(browser: Browser, board: tuple[str, int], go: Callable[..., Page]) -> None:
     page = go("/play/tictactoe")
-    begin(page, seat_1="person")
+    begin(page, seat_0="person", seat_1="person")
     expect(page.locator("#status")).to_contain_text("Waiting for other people")
     address = page.locator("#invite a").get_attribute("href")
     assert address is not None
@@ -322,7 +325,7 @@ def test_two_tabs_are_two_people(browser: Browser, board: tuple[str, int], go: C
 
 def test_people_who_act_at_once_are_asked_at_once(go: Callable[..., Page]) -> None:
     page = go("/play/touchdown")
-    begin(page, seat_1="person")
+    begin(page, seat_0="person", seat_1="person")
     other = page.context.new_page()
     other.goto(page.locator("#invite a").get_attribute("href") or "")
     for each in (page, other):
@@ -350,7 +353,7 @@ def test_players_of_skirmish_see_it_from_their_own_sides(go: Callable[..., Page]
 def test_an_unknown_policy_is_told(board: tuple[str, int], go: Callable[..., Page]) -> None:
     page = go("/play/touchdown")
     page.evaluate("document.querySelector('[name=seat-1] option[value=best]').value = 'green'")
-    begin(page, seat_1="green")
+    begin(page, seat_0="person", seat_1="green")
     expect(page.locator("#problem")).to_contain_text("'green' is no policy and no algorithm")
 
 

@@ -28,7 +28,6 @@ from arena.roles.protocol import Failed
 from arena.roles.run import Run
 from arena.run.evaluate import weights_of
 from arena.run.loop import run_single_process
-from arena.run.opponents import usual_seat
 from arena.run.prepare import prepare
 from arena.terminal.display import silent_display
 from arena.terminal.output import say
@@ -71,8 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=non_negative_int,
         action="append",
         metavar="S",
-        help="a place in the match's seats; may be given several times (default: the first "
-        "without which a policy that learns is left, or 0)",
+        help="a place in the match's seats; may be given several times (default: 0)",
     )
     parser.add_argument(
         "--advice", metavar="POLICY", help="show what this policy, as blue or blue@5000, thinks of the choices"
@@ -124,7 +122,7 @@ def play(arguments: argparse.Namespace, output: MatchOutput) -> int:
             folder,
             output,
             match=arguments.match,
-            seats=arguments.seat or [usual_seat(config, arguments.match)],
+            seats=arguments.seat or [0],
             against=arguments.against,
             advice=arguments.advice,
             options={"episodes": arguments.episodes},
