@@ -76,36 +76,29 @@ def routes(tab: Tab, make: type[Page]) -> list[BaseRoute]:
         return board.report("live.html", {}, folder=folder, **content)
 
     async def events(request: Request) -> Response:
-        board, folder = board_of(request), folder_of(request)
-        return board.stream(board.one(_Live).follow(make, folder))
+        board, key = board_of(request), (make, folder_of(request))
+        if (shown := (live := board.one(_Live)).get(key)) is None:
+            shown = live[key] = _Followed(board, *key)
+            shown.task = asyncio.create_task(shown.keep_up(live.reader))
+            shown.task.add_done_callback(lambda _: live.pop(key))
+        shown.shown_at = time.monotonic()
+        return board.stream(shown.events())
 
     return [Route(tab.prefix + "{path:path}", page), Route(address + "{path:path}", events)]
 
 
-class _Live:
+class _Live(dict[tuple[type[Page], Path], "_Followed"]):
     """The pages that are shown, by what makes them and by folder."""
 
     def __init__(self, board: Board) -> None:
-        self._board, self._pages = board, dict[tuple[type[Page], Path], _Followed]()
-        self._reader = ThreadPoolExecutor(1, "reader of folders", initializer=_be_nice)
+        super().__init__()
+        self.reader = ThreadPoolExecutor(1, "reader of folders", initializer=_be_nice)
         board.at_end.append(self._end)
 
-    def follow(self, make: type[Page], folder: Path) -> AsyncIterator[bytes]:
-        """The events of a page."""
-        if (key := (make, folder)) not in self._pages:
-            self._pages[key] = page = _Followed(self._board, make, folder)
-            page.task = asyncio.create_task(self._keep_up(key))
-        self._pages[key].shown_at = time.monotonic()
-        return self._pages[key].events()
-
-    async def _keep_up(self, key: tuple[type[Page], Path]) -> None:
-        await self._pages[key].keep_up(self._reader)
-        del self._pages[key]
-
     async def _end(self) -> None:
-        for page in self._pages.values():
+        for page in self.values():
             page.task.cancel()
-        self._reader.shutdown(wait=False, cancel_futures=True)
+        self.reader.shutdown(wait=False, cancel_futures=True)
 
 
 class _Followed:

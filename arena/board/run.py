@@ -25,6 +25,7 @@ tab = Tab("Run", "/run/", is_run)
 _PART = 2_000_000  # bytes of episodes that are read at once
 _READING = 8  # times what the last page has cost, of processor time, before another one is made of what was read
 _CLOCK_POINTS = 200
+_NOT_RATED = 0.99  # of the first page of a short run: it comes before the ratings
 _OF_RATINGS = ("tournament", "standings", "payoff", "crosstable", "meta-game")
 
 
@@ -43,7 +44,8 @@ class RunPage(Page):
 
     def look(self) -> State:
         with self.board.reader(self.folder) as reader:
-            files, self.share = reader.look(most=_PART), reader.share
+            files = reader.look(most=_PART)
+            self.share = reader.share if self._page_at else min(reader.share, _NOT_RATED)
             return self._state(files)
 
     def _state(self, files: RunFiles) -> State:

@@ -34,6 +34,7 @@ from arena.records.formats import (
     ProfileFile,
     Round,
     Terms,
+    read_document,
     round_of,
     update_of,
 )
@@ -176,8 +177,13 @@ class RunReader:
         again, self._damaged = cut or self._damaged or _stamp(folder.config) != self._stamp, True  # it was resumed
         if again:
             self._begin()
-        documents = _Documents(folder.path)
-        text, plan = documents.text(folder.config), documents.read(folder.plan, PlanFile)
+        text = folder.config.read_text("utf-8")
+        sources = [Source(folder.config.name, len(text.encode()))]
+
+        def document(path: Path, kind: type[T]) -> T:
+            found = read_document(path, kind)
+            sources.append(Source(path.name, path.stat().st_size))
+            return found
 
         def fresh(path: Path, read: Callable[[JournalReader], Iterator[T]], stop: int | None = None) -> Iterator[T]:
             if path in journals.sizes:
@@ -201,19 +207,19 @@ class RunReader:
             folder=folder,
             config=self._config,
             config_text=text,
-            plan=plan,
+            plan=document(folder.plan, PlanFile),
             episodes=table,
             games=self._games,
             updates=self._updates,
             results=known(folder.results, lambda journal: journal.lines(RewardLine)),
             evaluations=known(folder.evaluations, lambda journal: journal.lines(EvaluationLine)),
             rounds=known(folder.rounds, lambda journal: journal.made(round_of)),
-            exploitability=documents.read(curve, ExploitabilityFile) if curve.is_file() else None,
+            exploitability=document(curve, ExploitabilityFile) if curve.is_file() else None,
             faults=known(folder.faults, lambda journal: journal.made(fault_of)),
-            profile=documents.read(folder.profile, ProfileFile) if folder.profile.is_file() else None,
-            terms=documents.read(folder.tournament, Terms) if folder.tournament.is_file() else None,
+            profile=document(folder.profile, ProfileFile) if folder.profile.is_file() else None,
+            terms=document(folder.tournament, Terms) if folder.tournament.is_file() else None,
             boundary=boundary,
-            sources=[*documents.sources, *(tail.source(journals.sizes) for tail in self._tails.values())],
+            sources=[*sources, *(tail.source(journals.sizes) for tail in self._tails.values())],
             journals=journals,
         )
         _check(found, last)
@@ -273,31 +279,6 @@ class _Tail:
         size = sizes.get(self._path, 0)
         rest = self._unfinished if self._stop == size else 0  # a line at which the reading rests is whole
         return Source(self._path.name, size, self._lines, rest)
-
-
-class _Documents:
-    """Reads other files of a folder, and remembers which."""
-
-    def __init__(self, home: Path) -> None:
-        self._home = home
-        self.sources: list[Source] = []
-
-    def text(self, path: Path) -> str:
-        """A whole file; a missing one is an error."""
-        try:
-            content = path.read_bytes()
-            text = content.decode()
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{_OTHER_VERSION}: cannot be read: {error}", source=str(path)) from error
-        self.sources.append(Source(path.relative_to(self._home).as_posix(), len(content)))
-        return text
-
-    def read(self, path: Path, kind: type[T]) -> T:
-        """A JSON file of this form."""
-        try:
-            return msgspec.json.decode(self.text(path), type=kind)
-        except (ValueError, RecursionError) as error:
-            raise ConfigError(f"{_OTHER_VERSION}: {error}", source=str(path)) from error
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:

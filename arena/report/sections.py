@@ -95,7 +95,7 @@ def rated(files: RunFiles, *, meta: bool = True) -> Rated:
         rule: DecidedConfig | None = DecidedConfig(error=terms.error, elo=terms.elo)
     else:
         rule = None if files.config.league is None else files.config.league.decided
-    found = standings(reading, files.config, Colors(files.config), rule=rule, meta=meta)
+    found = standings(reading, files.config, rule=rule, meta=meta)
     champions = knockouts_won(files.folder, files.config, reached=files.boundary or 0)
     return Rated(found, reading.without_winner, champions)
 

@@ -26,28 +26,20 @@ from arena.league.ratings.standings import (
 )
 from arena.league.read_results import ResultSet
 from arena.league.tournament import Rule, table
-from arena.report.colors import Colors
 from arena.roles.status import planned_ticks
 
 _MOST_PAIRS = 3
 
 
-class Cell(msgspec.Struct, frozen=True):
-    """The expected score of the row's player against the column's, with its 95 % interval."""
-
-    score: float
-    low: float
-    high: float
-    games: int
-    points: float  # of the row's player, a draw counting one half
-
-
 class Matrix(msgspec.Struct, frozen=True):
-    """The payoffs between players, in the order of the standings."""
+    """The payoffs between P players, in the order of the standings; [P][P], the row's player against the column's."""
 
     players: list[str]
-    colors: list[str]
-    cells: list[list[Cell]]
+    mean: list[list[float]]  # the expected score, with its 95 % interval
+    low: list[list[float]]
+    high: list[list[float]]
+    games: list[list[int]]
+    points: list[list[float]]  # a draw counts one half
     left_out: int  # how many more players there are
     spans: list[Span | None]  # from which ticks the games of each player are; None for players that never change
 
@@ -111,7 +103,7 @@ class Standings(msgspec.Struct, frozen=True):
 
 
 def standings(
-    reading: ResultSet, config: Config, colors: Colors, *, rule: DecidedConfig | None = None, meta: bool = True
+    reading: ResultSet, config: Config, *, rule: DecidedConfig | None = None, meta: bool = True
 ) -> Standings | None:
     """The standings of the players that have met; None if these are fewer than two.
 
@@ -133,9 +125,6 @@ def standings(
     drawn = curves(timeline, [{row.player: row.elo for row in mine} for mine in ranked])
     scales = {row.player: row.scale for row in found}
     learns = planned_ticks(config) is not None
-    places = range(len(shown))
-    numbers = scores.mean, scores.low, scores.high, scores.games, scores.points
-    cells = [[Cell(*(matrix[i, j].item() for matrix in numbers)) for j in places] for i in places]
     order = None
     if rule is not None:  # in a tournament, whose configuration is that of its first batch, all policies play
         names = [*config.policies] if config.league is None else players(config)
@@ -155,8 +144,7 @@ def standings(
         tables=ranked,
         matrix=Matrix(
             [*shown],
-            [colors[player] for player in shown],
-            cells,
+            *(getattr(scores, name).tolist() for name in ("mean", "low", "high", "games", "points")),
             left_out=len(found) - len(shown),
             spans=meetings(timeline).spans(shown),
         ),

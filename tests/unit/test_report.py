@@ -260,11 +260,8 @@ def test_payoffs_equal_the_scores_of_the_pairs(league: RunFolder, told: Any) -> 
         for j, column in enumerate(matrix["players"]):
             if i != j:
                 between = results.between(row, column)
-                assert (matrix["cells"][i][j]["games"], matrix["cells"][i][j]["points"]) == (
-                    between.games,
-                    between.points,
-                )
-                assert matrix["cells"][i][j]["score"] == pytest.approx(1 - matrix["cells"][j][i]["score"])
+                assert (matrix["games"][i][j], matrix["points"][i][j]) == (between.games, between.points)
+                assert matrix["mean"][i][j] == pytest.approx(1 - matrix["mean"][j][i])
 
 
 def test_standings_as_json_have_the_payoffs_and_measures_of_the_page(
@@ -274,17 +271,17 @@ def test_standings_as_json_have_the_payoffs_and_measures_of_the_page(
     shown, page = json.loads(capsys.readouterr().out), numbers(own)["standings"]
     matrix = page["matrix"]
     cells = {
-        (row, column): matrix["cells"][i][j]
+        (row, column): {name: matrix[name][i][j] for name in ("mean", "low", "high", "games")}
         for i, row in enumerate(matrix["players"])
         for j, column in enumerate(matrix["players"])
-        if i != j and matrix["cells"][i][j]["games"]
+        if i != j and matrix["games"][i][j]
     }
     assert cells
     assert {(one["row"], one["column"]): one for one in shown["payoffs"]} == {
         (row, column): {
             "row": row,
             "column": column,
-            "score": cell["score"],
+            "score": cell["mean"],
             "interval": [cell["low"], cell["high"]],
             "games": cell["games"],
         }

@@ -381,7 +381,8 @@ def test_code_is_not_run_before_it_is_allowed(runs: Path) -> None:
             asked = client.post(f"{home}/play-begin/touchdown", data={"seat-0": "person"}, headers=origin)
             assert asked.status_code == 403
             (runs / "game.yaml").write_text((runs / "touchdown" / "config.yaml").read_text())
-            allowed = client.post(f"{home}/play-trust/?config=game.yaml", headers=origin)
+            form = {"config": "game.yaml", "back": "/play/?config=game.yaml"}
+            allowed = client.post(f"{home}/trust/", data=form, headers=origin)
             (runs / "game.yaml").unlink()
             assert "Begin" in allowed.text  # the configuration may be played; the runs beside it are still asked for
             asked = client.post(f"{home}/watch-stream/touchdown", data={"episode": "0/0/0/1"}, headers=origin)
@@ -437,15 +438,14 @@ def test_names_of_episodes_are_text(browser: Browser, tmp_path: Path) -> None:
     line = json.loads(folder.episodes.read_text().splitlines()[0]) | {"round": 0, "match": 0, "env": names[0]}
     with folder.episodes.open("a") as file:
         for number, name in enumerate(names):
-            file.write(
-                json.dumps(line | {"episode": 900 + number, "seats": [line["seats"][0] | {"policy": name}]}) + "\n"
-            )
+            seat = line["seats"][0] | {"policy": f"p0@{name}"}
+            file.write(json.dumps(line | {"episode": 900 + number, "seats": [seat]}) + "\n")
     with served(tmp_path / "runs") as (address, _), opened(browser, address) as sheet:
         sheet.page.goto(f"{home_of(address)}/watch/{quote(folder.path.name)}")
         for name in names:
             expect(sheet.page.locator("#rows tbody").get_by_text(name)).to_have_count(1)
             assert sheet.page.locator("#filter [name=policy] option").get_by_text(name).count() == 1
-        sheet.page.select_option("[name=policy]", names[2])
+        sheet.page.select_option("[name=policy]", f"p0@{names[2]}")
         expect(sheet.page.locator("#rows tbody tr")).to_have_count(1)
         sheet.page.goto(f"{home_of(address)}/play/{quote(folder.path.name)}")
         expect(sheet.page.locator("h1")).to_have_text("Play")

@@ -176,8 +176,8 @@ def test_payoff_cell_shows_its_interval_on_hover(phone: Sheet) -> None:
     said = phone.page.locator(".said").text_content() or ""
     matrix = data_of(phone)["standings"]["matrix"]
     row, column = said.split()[0], said.split(" against ")[1].split()[0]
-    cell = matrix["cells"][matrix["players"].index(row)][matrix["players"].index(column)]
-    assert f"[{cell['low']:.3f}, {cell['high']:.3f}]" in said
+    low, high = (matrix[end][matrix["players"].index(row)][matrix["players"].index(column)] for end in ("low", "high"))
+    assert f"[{low:.3f}, {high:.3f}]" in said
 
 
 def test_a_replay_is_played_on_a_canvas(browser: Browser, tmp_path: Path) -> None:
