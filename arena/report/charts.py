@@ -247,7 +247,7 @@ def _evaluations(rows: Sequence[Evaluation], colors: Colors) -> dict[str, Figure
         by_policy.setdefault(row.policy, []).append(row)
     returns, wins = [], []
     for mine in by_policy.values():
-        returns.append(trace(mine, [row.mean for row in mine], {"array": [row.margin for row in mine]}))
+        returns.append(trace(mine, [row.return_ for row in mine], {"array": [row.margin for row in mine]}))
         games = [(row, row.wins) for row in mine if row.wins is not None]
         if games:
             above = [row.won[1] - won if row.won else None for row, won in games]

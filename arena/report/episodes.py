@@ -77,8 +77,10 @@ class EpisodeTable(NamedTuple):
         if not len(self.match):
             return self.match
         many = int(self.match.max()) + 1
-        kind = np.int32 if many * (int(self.round.max()) + 1) < 2**31 else np.int64  # it is large
-        return self.round.astype(kind) * kind(many) + self.match
+        found: Ints = self.round.astype(np.int32 if many * (int(self.round.max()) + 1) < 2**31 else np.int64)
+        found *= many
+        found += self.match
+        return found
 
     @property
     def matches_at_once(self) -> float:
@@ -139,7 +141,7 @@ class EpisodeRows:
         policy = whole(map(self._policies.__getitem__, map(attrgetter("policy"), seats)), seats)
         entities = whole(map(len, map(attrgetter("entities"), seats)), seats)
         outcome = whole(map(OUTCOMES.__getitem__, map(attrgetter("outcome"), seats)), seats)
-        idle = whole(map(attrgetter("idle_ticks"), seats), seats) > 0
+        idle = whole(map(bool, map(attrgetter("idle_ticks"), seats)), seats)
         returns = np.fromiter(map(attrgetter("return_"), seats), np.float64, len(seats))  # None becomes NaN
         if self._places is not None:
             places = np.fromiter(chain.from_iterable(map(_PLACE, episodes)), np.int64, 4 * len(episodes))

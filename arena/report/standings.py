@@ -143,8 +143,8 @@ def standings(
     return Standings(
         tables=ranked,
         matrix=Matrix(
-            [*shown],
-            *(getattr(scores, name).tolist() for name in ("mean", "low", "high", "games", "points")),
+            **{name: getattr(scores, name).tolist() for name in ("mean", "low", "high", "games", "points")},
+            players=[*shown],
             left_out=len(found) - len(shown),
             spans=meetings(timeline).spans(shown),
         ),
