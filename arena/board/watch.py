@@ -36,7 +36,7 @@ _OUTCOMES = {"win": "win", "draw": "draw", "loss": "loss", "none": None}
 tab = Tab("Watch", "/watch/", is_run)
 
 
-def _wanted(query: Mapping[str, str]) -> dict[str, Any]:
+def _filters(query: Mapping[str, str]) -> dict[str, Any]:
     """What the address asks for, as `recorded` takes it."""
     wanted: dict[str, Any] = {"policy": query["policy"]} if query.get("policy") else {}
     if (outcome := query.get("outcome")) in _OUTCOMES:
@@ -75,7 +75,7 @@ def _rows(request: Request) -> Response:
         table, known = files.episodes, len(files.episodes.tick)
         if wanted.get("known") == str(known):
             return Response(status_code=204)
-        found = recorded(files.folder, table, _wanted(wanted))
+        found = recorded(files.folder, table, _filters(wanted))
         begin = _ROWS * (int(wanted["page"][:9]) if re.fullmatch(r"\d+", wanted.get("page", ""), re.ASCII) else 0)
         rows = msgspec.to_builtins([*records(files.folder, table, found[begin : begin + _ROWS])])
     answer = {"count": len(found), "rows": rows, "size": _ROWS, "policies": table.policies, "known": known}

@@ -23,8 +23,8 @@ def recorded(folder: RunFolder, table: EpisodeTable, wanted: Mapping[str, Any] =
     `outcome`, and the `least` and `most` return.
     """
     each, many = np.unique(series := table.series), int(table.match.max(initial=0)) + 1
-    homes = (match_path(folder.replays, one % many, round=one // many) for one in each.tolist())
-    fits = np.array([(home / MANIFEST).is_file() for home in homes], np.bool_)[np.searchsorted(each, series)]
+    places = (match_path(folder.replays, one % many, round=one // many) for one in each.tolist())
+    fits = np.array([(place / MANIFEST).is_file() for place in places], np.bool_)[np.searchsorted(each, series)]
     of_seats = np.ones(len(table.policy), np.bool_)
     for key, kept, column, compared in (
         ("round", fits, table.round, np.equal),

@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 
 from arena.board.board import board_at
 from arena.board.games import Games
-from arena.board.watch import _wanted
+from arena.board.watch import _filters
 from arena.cli.board_games.pipe import png
 from arena.cli.board_games.played import refusal
 from arena.cli.play.decisions import Decision, Option
@@ -158,12 +158,12 @@ def test_episodes_are_found_as_by_a_slow_filter_while_they_grow(run: RunFolder) 
         with board.reader(run.path) as reader:
             table = reader.look().episodes
         for wanted in FILTERS:
-            found = recorded(run, table, _wanted(wanted))
+            found = recorded(run, table, _filters(wanted))
             places = [place for place, one in enumerate(lines) if fits(one, wanted)][::-1]
             assert found.tolist() == sorted(places, key=lambda place: lines[place]["cut"]), wanted
         assert [record.episode for record in records(run, table, found[:5])] == found[:5].tolist()
     with pytest.raises(HTTPException, match="least is to be a number"):
-        _wanted({"least": "x"})
+        _filters({"least": "x"})
 
 
 def test_a_resumed_run_and_one_that_was_mended_are_read_again(run: RunFolder) -> None:
