@@ -20,6 +20,7 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from starlette.exceptions import HTTPException
@@ -58,7 +59,8 @@ class Chair:
 
     token: str = field(default_factory=lambda: secrets.token_urlsafe(12))
     page: asyncio.Queue[bytes | None] = field(default_factory=asyncio.Queue)
-    said: dict[str, bytes] = field(default_factory=dict)  # the newest messages of the `_KEPT` kinds
+    # the newest messages of the `_KEPT` kinds, by kind and entity
+    said: dict[tuple[str, Any], bytes] = field(default_factory=dict)
 
 
 @dataclass
@@ -83,14 +85,14 @@ class Table:
     chairs: dict[int, Chair] = field(default_factory=dict)
     game: asyncio.Task[None] | None = None
 
-    def tell(self, said: bytes | None, seat: int | None = None, *, kind: str = "") -> None:
+    def tell(self, said: bytes | None, to: _Addressed | None = None) -> None:
         """Sends the page of a seat, or all pages, a message; None is the last one."""
         for place, chair in self.chairs.items():
-            if seat in (None, place):
+            if to is None or to.seat in (None, place):
                 chair.page.put_nowait(said)
-                if said is not None and kind in _KEPT:
-                    chair.said.pop(kind, None)
-                    chair.said[kind] = said
+                if said is not None and to is not None and to.kind in _KEPT:
+                    chair.said.pop((to.kind, to.entity), None)
+                    chair.said[to.kind, to.entity] = said
 
     def free(self) -> list[int]:
         """The seats of people that no page has."""
@@ -105,8 +107,7 @@ class Table:
         try:
             async with aclosing(games.play(self.number, _PROGRAM, *self.arguments)) as messages:
                 async for one in messages:
-                    to = msgspec.json.decode(one, type=_Addressed)
-                    self.tell(one, to.seat, kind=to.kind)
+                    self.tell(one, msgspec.json.decode(one, type=_Addressed))
         finally:
             self.tell(None)
 
@@ -116,6 +117,7 @@ class _Addressed(msgspec.Struct):
 
     kind: str
     seat: int | None = None  # whose page gets it; None: all
+    entity: int | str | None = None  # that sees the picture
 
 
 class _Tables(dict[str, Table]):
