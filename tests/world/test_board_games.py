@@ -339,7 +339,7 @@ def test_people_who_act_at_once_are_asked_at_once(go: Callable[..., Page]) -> No
 
 def test_players_of_skirmish_see_it_from_their_own_sides(go: Callable[..., Page]) -> None:
     page = go("/play/skirmish")
-    begin(page, seat_1="person")
+    begin(page, seat_0="person", seat_1="person")
     other = page.context.new_page()
     other.goto(page.locator("#invite a").get_attribute("href") or "")
     sides = []
