@@ -26,6 +26,7 @@ from starlette.routing import BaseRoute, Route
 
 from arena.board.board import Board, Tab, board_of, folder_of
 from arena.errors import ConfigError
+from arena.league.ratings.intervals import half_of_mean
 
 SHARE = 0.01  # of a core
 _EVERY_S, _RETRY_S, _KEPT_S, _SIGN_S = 1.0, 5.0, 60.0, 15.0
@@ -85,6 +86,16 @@ def routes(tab: Tab, make: type[Page]) -> list[BaseRoute]:
         return board.stream(shown.events())
 
     return [Route(tab.prefix + "{path:path}", page), Route(address + "{path:path}", events)]
+
+
+async def prepare(board: Board) -> None:
+    """Begins to load what the first page of a run needs, which takes longer than its first part."""
+
+    def load() -> None:
+        board.templates.get_template("report.html")
+        half_of_mean(2, 1.0)  # imports a part of scipy
+
+    board.one(_Live).reader.submit(load)
 
 
 class _Live(dict[tuple[type[Page], Path], "_Followed"]):

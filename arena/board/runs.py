@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from arena.board.board import Board, board_of, kind_of
+from arena.board.live import prepare
 from arena.errors import ConfigError
 from arena.experiment.folder import ExperimentFolder
 from arena.experiment.scheduler import State
@@ -160,7 +162,10 @@ def _found(board: Board) -> dict[str, Any]:
 
 
 def _page(request: Request) -> Response:
-    return board_of(request).page("runs.html", found=script_json(_found(board_of(request))))
+    board = board_of(request)
+    page = board.page("runs.html", found=script_json(_found(board)))
+    page.background = BackgroundTask(prepare, board)  # while a person reads the list
+    return page
 
 
 def _list(request: Request) -> Response:
