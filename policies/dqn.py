@@ -143,11 +143,13 @@ class DQN(OffPolicy):
         super().__init__(env, group, ticks=ticks, **options)
         self.check_actions(env.single_action_space)
         self.actions = DiscreteHead(env.single_action_space)  # type: ignore[arg-type]  # it is Discrete
-        generator = torch.Generator().manual_seed(group.shared_seed)
-        encoder = make_encoder(env.single_observation_space, generator, self.options.encoder)
-        dueling, layers = self.options.dueling, self.layers(generator)
-        self.network = QNetwork(encoder, self.actions.outputs, dueling=dueling, **layers).to(self.device)
+        self.network = self.make_network(torch.Generator().manual_seed(group.shared_seed)).to(self.device)
         self.set_up({"optimizer": self.network}, {"network": "optimizer"})
+
+    def make_network(self, generator: torch.Generator) -> nn.Module:
+        """The network, whose initial weights are drawn from `generator`."""
+        encoder = make_encoder(self.env.single_observation_space, generator, self.options.encoder)
+        return QNetwork(encoder, self.actions.outputs, dueling=self.options.dueling, **self.layers(generator))
 
     def explore(self, leaves: Sequence[Tensor], mask: Tensor | None) -> Tensor:
         return self._epsilon_greedy(leaves, mask, self.epsilon, self.generator)

@@ -61,14 +61,14 @@ def check_team(name: str, entities: int, first: int, *, instead: str) -> None:
     """
     if entities < 2:
         raise ConfigError(
-            f"the critic of {name} looks at all entities of a team, and here the team has one; let the policy play "
+            f"{name} learns from all entities of a team at once, and here the team has one; let the policy play "
             f"several, as in seats: [blue, blue, red] or [[blue, blue], red], or take {instead}"
         )
     if entities != first:
         raise ConfigError(
-            f"the team has {entities} entities, the policy's first one has {first}: the critic of {name} looks at all "
-            "entities of a team, so all teams need equally many; those with a seat each are one team with all others "
-            "of the policy on their side, those of one seat are a team by themselves"
+            f"the team has {entities} entities, the policy's first one has {first}: {name} learns from all entities of "
+            "a team at once, so all teams need equally many; those with a seat each are one team with all others of "
+            "the policy on their side, those of one seat are a team by themselves"
         )
 
 

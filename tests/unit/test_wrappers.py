@@ -374,7 +374,7 @@ def test_a_wrapper_class_is_refused_where_a_game_has_another_interface(factory: 
         adapt(factory, {}, 1, [("time_limit", 4), ("wrappers:Shifted", None)])
     assert caught.value.path == "wrappers[1]"
     assert "wrappers:Shifted cannot go around entities that observe " in str(caught.value)
-    built_in = "frame_stack, grayscale, resize, clip_reward, time_limit, soft_time_limit, no_termination"
+    built_in = "frame_stack, grayscale, resize, clip_reward, time_limit, soft_time_limit, no_termination, state"
     assert f"use the built-in wrappers ({built_in})" in str(caught.value)
     assert adapt(Painting, {}, 1, [("wrappers:FewerActions", None)]).interface.action_spaces[0].n == 1
 
