@@ -48,9 +48,9 @@ class MixedQNetwork(TeamQNetwork):
         units: int,
         hypernet_sizes: Sequence[int],
         generator: torch.Generator,
-        **agents: object,
+        **actors: object,
     ) -> None:
-        super().__init__(encoder, choices, generator=generator, **agents)
+        super().__init__(encoder, choices, generator=generator, **actors)
         self.units, features = units, encoder.state_features
         layers = {"hidden_sizes": hypernet_sizes, "activation": "relu", "gain": 1.0, "generator": generator}
         self.first_weights = mlp(features, encoder.entities * units, **layers)
@@ -78,4 +78,4 @@ class QMIX(VDN):
             else StateEncoder(space, self.entities, generator, state=o.state)
         )
         mixing = {"units": o.mixing_units, "hypernet_sizes": o.hypernet_sizes}
-        return MixedQNetwork(encoder, self.actions.outputs, **mixing, **self.agents(generator))
+        return MixedQNetwork(encoder, self.actions.outputs, **mixing, **self.actors(generator))

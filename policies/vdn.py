@@ -42,8 +42,8 @@ class Options(dqn.Options, frozen=True, kw_only=True):
     training_intensity: Positive = 16.0  # replays per joint transition
     n_step: Count = 1  # rewards that a transition sums before it asks for a value
     tau: PositiveFraction = 0.01  # how far the target network moves to what is learned; 1: it becomes a copy
-    dueling: bool = False  # the agents' last layer gives a value and advantages
-    shared_agents: bool = True  # one agent network for all entities, which is told who it is; false: one for each
+    dueling: bool = False  # the actors' last layer gives a value and advantages
+    shared_actor: bool = True  # one network of values for all entities, which is told who it is; false: one for each
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -70,21 +70,21 @@ class TeamQNetwork(nn.Module):
         super().__init__()
         self.encoder, self.places, self.dueling = encoder, places, dueling
         sizes = {"entities": encoder.entities, "shared": shared, "gain": 1.0}
-        self.agents = Actors(encoder.of_one, choices + dueling, **sizes, **layers)
+        self.actors = Actors(encoder.of_one, choices + dueling, **sizes, **layers)
 
     def forward(self, leaves: Sequence[Tensor]) -> Tensor:
         """Q_i(o_i, .) [N * e, choices] of leaves of rows [N * e, ...], of the `e` entities at `places`."""
         seen = self.encoder.rows(leaves, len(self.places))
-        return self._values(self.agents(seen, self.places.start)).flatten(0, 1)
+        return self._values(self.actors(seen, self.places.start)).flatten(0, 1)
 
     def of_entities(self, leaves: Sequence[Tensor], entities: Tensor) -> Tensor:
         """Q_i(o_i, .) [N, choices] of leaves of rows [N, ...], which are of these entities, int64 [N]."""
-        return self._values(self.agents.of_entities(self.encoder.rows(leaves, 1).squeeze(1), entities))
+        return self._values(self.actors.of_entities(self.encoder.rows(leaves, 1).squeeze(1), entities))
 
     def of_team(self, leaves: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         """Q_i(o_i, .) [N, E, choices] of joint leaves, and their features."""
         joint = self.encoder(leaves)
-        return self._values(self.agents(self.encoder.by_entity(joint))), joint
+        return self._values(self.actors(self.encoder.by_entity(joint))), joint
 
     def total(self, leaves: Sequence[Tensor], actions: Tensor) -> Tensor:
         """Q(x, a) [N] of joint leaves and actions [N, E]."""
@@ -113,12 +113,12 @@ class VDN(TeamLearner, DQN):
 
     def make_network(self, generator: torch.Generator) -> nn.Module:
         encoder = JointEncoder(self.env.single_observation_space, self.entities, generator)
-        return TeamQNetwork(encoder, self.actions.outputs, **self.agents(generator))
+        return TeamQNetwork(encoder, self.actions.outputs, **self.actors(generator))
 
-    def agents(self, generator: torch.Generator) -> dict[str, object]:
+    def actors(self, generator: torch.Generator) -> dict[str, object]:
         """Arguments of `TeamQNetwork`."""
         o = self.options
-        return {"places": self.places, "shared": o.shared_agents, "dueling": o.dueling, **self.layers(generator)}
+        return {"places": self.places, "shared": o.shared_actor, "dueling": o.dueling, **self.layers(generator)}
 
     def loss(self, batch: Transitions) -> tuple[Tensor, Tensor, Tensor]:
         """The squared error of Q(x, a), the means of `metric_names`, and the errors [N]."""

@@ -126,7 +126,7 @@ def test_onnx_files_of_all_networks_give_their_outputs(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", ["maddpg", "masac"])
+@pytest.mark.parametrize("name", ["maddpg", "masac", "qmix"])
 @pytest.mark.parametrize("shared", [True, False])
 def test_onnx_files_of_teams_have_an_actor_for_each_entity(name: str, shared: bool) -> None:
     algorithm = algorithm_of(name, "mlp", "choice", shared_actor=shared)
