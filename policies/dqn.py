@@ -207,6 +207,6 @@ class DQN(OffPolicy):
     def check_actions(cls, space: Space[Any]) -> None:
         if not isinstance(space, spaces.Discrete):
             raise ConfigError(
-                f"{cls.__name__} needs a value for every action, so the actions have to be Discrete, not {space}; ppo and "
-                "a2c take such actions, and sac, td3 and ddpg a Box with bounds"
+                f"{cls.__name__} needs a value for every action, so the actions have to be Discrete, not {space}; ppo "
+                "and a2c take such actions, and sac, td3 and ddpg a Box with bounds"
             )

@@ -20,6 +20,7 @@ from policies.maddpg import MADDPG
 from policies.mappo import MAPPO
 from policies.masac import MASAC
 from policies.ppo import PPO
+from policies.qmix import QMIX
 from policies.sac import SAC
 from policies.td3 import TD3
 
@@ -127,6 +128,7 @@ def test_target_network_of_dqn_is_copied_where_it_moves_seldom(options: dict[str
 RECURRENT = ["ppo", "a2c", "mappo", "hppo"]
 REPLAYING = ["dqn", "ddpg", "td3", "sac", "maddpg", "masac", "vdn", "qmix"]
 NOISY = ["ddpg", "td3", "maddpg"]
+BY_VALUES = ["dqn", "vdn", "qmix"]
 UNUSED = [  # algorithms; what is set; what makes it idle; what gives it an effect
     (RECURRENT, {"hidden_size": 32}, {"recurrent": None}, {"recurrent": "gru"}),
     (RECURRENT, {"sequence_length": 8}, {"recurrent": None}, {"recurrent": "lstm"}),
