@@ -77,7 +77,15 @@ def joint_space(space: Space[Any], entities: int) -> spaces.Tuple[Any]:
 
     Its leaves are those of one entity, [E, ...] each, then the flags [E].
     """
-    return spaces.Tuple((batch_space(space, entities), spaces.MultiBinary(entities)))
+
+    def batched(part: Space[Any]) -> Space[Any]:  # Gymnasium sorts the keys of a Dict that it batches
+        if isinstance(part, spaces.Dict):
+            return spaces.Dict([(key, batched(one)) for key, one in part.items()])
+        if isinstance(part, spaces.Tuple):
+            return spaces.Tuple(list(map(batched, part.spaces)))
+        return batch_space(part, entities)
+
+    return spaces.Tuple((batched(space), spaces.MultiBinary(entities)))
 
 
 class JointNStepBuilder(NStepBuilder):

@@ -70,8 +70,9 @@ class StateEncoder(JointEncoder):
                 "the option out, and the observations of all entities are the state",
             )
         super().__init__(spaces.Tuple([part for key, part in space.items() if key != state]), entities, generator)
-        parts = [leaf.path[0] == state for leaf in leaves_of(space)]
-        self._own, self._state = ([place for place, is_state in enumerate(parts) if is_state is one] for one in (0, 1))
+        keys = [leaf.path[0] for leaf in leaves_of(space)]
+        self._own = [place for place, key in enumerate(keys) if key != state]
+        self._state = [place for place, key in enumerate(keys) if key == state]
         self.encoder = Encoder(space[state], generator)
         self.state_features = self.encoder.features + entities
         self.learns = self.learns or self.encoder.learns

@@ -163,6 +163,7 @@ def test_closed_form_gradients_equal_autograd(kind: Any, case: str, shared: bool
         (PICTURE, CHOICE),
         (spaces.Discrete(5, start=2), spaces.Box(0.1, 0.3, (), np.float64)),
         (spaces.MultiBinary(3), spaces.Discrete(1)),
+        (spaces.Dict([("b", VECTOR), ("a", spaces.Tuple([spaces.Discrete(4), VECTOR]))]), CHOICE),
     ],
     ids=str,
 )
