@@ -17,6 +17,7 @@ Everything else is `policies.vdn`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -48,7 +49,7 @@ class MixedQNetwork(TeamQNetwork):
         units: int,
         hypernet_sizes: Sequence[int],
         generator: torch.Generator,
-        **actors: object,
+        **actors: Any,
     ) -> None:
         super().__init__(encoder, choices, generator=generator, **actors)
         self.units, features = units, encoder.state_features

@@ -5,8 +5,8 @@
     loss           mean of (Q(x, a) - y)^2
 
 i is an entity of the team, o_i what it sees, x what all see; r is the team's reward, the mean of its entities' rewards.
-The sum is largest where each term is, so every entity chooses by its own values alone, and nobody needs more than its
-own observation to play; only what it learns from is the team's.
+The sum is largest where each term is, so every entity plays by its own values alone, from its own observation; only
+learning needs those of the team.
 
 An entity that does not act, because it is out of the game or waits for its turn, adds nothing to the sum. The episode
 goes on for the team until it has terminated for all.
@@ -19,6 +19,7 @@ playing and replay are in `policies.team.learner`. The paper's networks have a m
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -30,6 +31,8 @@ from policies.dqn import DQN
 from policies.networks.heads import allow
 from policies.team.learner import TeamLearner
 from policies.team.networks import Actors, JointEncoder
+
+REFUSED = ("encoder", "extra_loss")
 
 
 class Options(dqn.Options, frozen=True, kw_only=True):
@@ -50,9 +53,6 @@ class Options(dqn.Options, frozen=True, kw_only=True):
         check_refused(self, *REFUSED, why="the networks see a whole team; or take dqn")
 
 
-REFUSED = ("encoder", "extra_loss")
-
-
 class TeamQNetwork(nn.Module):
     """The values of each entity's choices, and the team's value of a joint action.
 
@@ -65,11 +65,11 @@ class TeamQNetwork(nn.Module):
     """
 
     def __init__(
-        self, encoder: JointEncoder, choices: int, *, places: range, shared: bool, dueling: bool, **layers: object
+        self, encoder: JointEncoder, choices: int, *, places: range, shared: bool, dueling: bool, **layers: Any
     ) -> None:
         super().__init__()
         self.encoder, self.places, self.dueling = encoder, places, dueling
-        sizes = {"entities": encoder.entities, "shared": shared, "gain": 1.0}
+        sizes: dict[str, Any] = {"entities": encoder.entities, "shared": shared, "gain": 1.0}
         self.actors = Actors(encoder.of_one, choices + dueling, **sizes, **layers)
 
     def forward(self, leaves: Sequence[Tensor]) -> Tensor:
@@ -115,7 +115,7 @@ class VDN(TeamLearner, DQN):
         encoder = JointEncoder(self.env.single_observation_space, self.entities, generator)
         return TeamQNetwork(encoder, self.actions.outputs, **self.actors(generator))
 
-    def actors(self, generator: torch.Generator) -> dict[str, object]:
+    def actors(self, generator: torch.Generator) -> dict[str, Any]:
         """Arguments of `TeamQNetwork`."""
         o = self.options
         return {"places": self.places, "shared": o.shared_actor, "dueling": o.dueling, **self.layers(generator)}

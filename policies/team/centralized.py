@@ -70,7 +70,7 @@ class Centralized(TeamLearner):
 
     def loss(self, batch: Transitions) -> tuple[Tensor, Tensor, Tensor]:
         """The sum of all losses, the means of `metric_names`, and the mean errors of the critics [N]."""
-        acts, masks = batch.observations[-1].float(), self.of_rows(batch.masks)  # [N, E], [N * E, mask_size]
+        acts, masks = batch.observations[-1].float(), self._rows(batch.masks)  # [N, E], [N * E, mask_size]
         with torch.no_grad():
             targets = batch.rewards + batch.discounts * self.next_values(batch)  # [N, E]
             replayed = self.actions.to_critics(batch.actions) * acts.unsqueeze(-1)
@@ -102,7 +102,7 @@ class Centralized(TeamLearner):
         critics, acts = self.targets["critics"].module, batch.next_observations[-1]
         joint = critics.encoder(batch.next_observations)
         outputs = self.next_outputs(batch, joint).flatten(0, 1)
-        sampled, entropies = self.actions.sample(outputs, self.of_rows(batch.next_masks), self.generator)
+        sampled, entropies = self.actions.sample(outputs, self._rows(batch.next_masks), self.generator)
         inputs = sampled.view(*acts.shape, -1) * acts.unsqueeze(-1)
         least: Tensor = critics(joint, inputs.flatten(1)).amin(0)
         return least + self.alpha * entropies.view(acts.shape) * acts
@@ -120,6 +120,10 @@ class Centralized(TeamLearner):
     @abstractmethod
     def further_loss(self, outputs: Tensor, entropies: Tensor, acts: Tensor, mask: Tensor | None) -> Tensor | float:
         """A further loss of the actors' outputs [N * E, outputs] and entropies [N * E], of the entities that act."""
+
+    def _rows(self, masks: Tensor | None) -> Tensor | None:
+        """Joint masks [N, E * mask_size] as masks of single entities, [N * E, mask_size]."""
+        return None if masks is None else masks.view(-1, self.actions.mask_size)
 
     # --------------------------------------------------------------------------------------- what the arena asks for
 

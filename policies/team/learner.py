@@ -5,8 +5,8 @@ and `batch_size` count those.
 
 A team is the entities of one seat, or of all workers of the policy that drive one each on their side of a match
 (`Group.team`). In the second case each worker plays its entity, and they pool what they have seen whenever the group
-meets. The first of them learns for the team, as a single worker that drives all entities
-would; so both ways of seating learn the same: as many gradient steps, from as many joint transitions.
+meets. The first of them learns for the team, as a single worker that drives all entities would; so both ways of seating
+learn the same: as many gradient steps, from as many joint transitions.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from gymnasium.vector import VectorEnv
-from torch import Tensor, nn
+from torch import nn
 
 from arena.group.group import Group
 from policies.common.normalization import ObservationNormalizer, Statistics
@@ -63,10 +63,6 @@ class TeamLearner(OffPolicy):
             rank=group.teams.index(group.team),
             size=len(group.teams),
         )
-
-    def of_rows(self, masks: Tensor | None) -> Tensor | None:
-        """Joint masks [N, E * mask_size] as masks of single entities, [N * E, mask_size]."""
-        return None if masks is None else masks.view(-1, self.actions.mask_size)
 
     # --------------------------------------------------------------------------------------- what the arena asks for
 
