@@ -137,6 +137,18 @@ def test_onnx_files_of_teams_have_an_actor_for_each_entity(name: str, shared: bo
     assert np.abs(logits[0] - logits[1]).max() > 1e-3
 
 
+@pytest.mark.slow
+def test_onnx_file_of_qmix_ignores_the_state() -> None:
+    algorithm = algorithm_of("qmix", "dict", "choice", state="position")
+    check_onnx(algorithm, "dict")
+    exported = algorithm.exported()
+    arrays = inputs_of(exported, "dict", 5)
+    before = eager(exported)(arrays)[0]
+    (place,) = (number for number, one in enumerate(exported.inputs) if one.get("path") == ("position",))
+    arrays[place] = arrays[place] + 1
+    np.testing.assert_array_equal(eager(exported)(arrays)[0], before)
+
+
 def test_spaces_are_exported_with_the_dtypes_of_their_leaves() -> None:
     exported = algorithm_of("ppo", "dict", "choice").exported()
     assert [(given["dtype"], given["path"]) for given in exported.inputs] == [
