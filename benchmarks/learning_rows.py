@@ -321,7 +321,7 @@ def teams() -> list[Row]:
             steps=20_000,
             policies={"p": learner("vdn", "two-step-qmix")},
             seats=[["p", "p"]],
-            goals=[Goal("return", 7, returns("p")), Goal("return again", 7, returns("p"), at_most=True)],
+            goals=[Goal("return", 7, returns("p")), Goal("return, not above", 7, returns("p"), at_most=True)],
             kwargs={"game": "two_step"},
         ),
         Row(
