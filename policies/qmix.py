@@ -34,8 +34,10 @@ class Options(vdn.Options, frozen=True, kw_only=True):
     """What a configuration may say about QMIX."""
 
     state: Text | None = None  # the key of the part of observations that is the state; null: all that entities see
-    mixing_units: Count = 32  # hidden units of the mixing network
-    hypernet_sizes: Sizes = (64,)  # hidden layers of the networks that make its weights
+    mixing_units: Count = 32  # hidden units of the mixing network; the paper has 32
+    hypernet_sizes: Sizes = (
+        64,
+    )  # hidden layers of the networks that make its weights, as in EPyMARL; [] as in the paper
 
 
 class MixedQNetwork(TeamQNetwork):
@@ -53,7 +55,12 @@ class MixedQNetwork(TeamQNetwork):
     ) -> None:
         super().__init__(encoder, choices, generator=generator, **actors)
         self.units, features = units, encoder.state_features
-        layers = {"hidden_sizes": hypernet_sizes, "activation": "relu", "gain": 1.0, "generator": generator}
+        layers: dict[str, Any] = {
+            "hidden_sizes": hypernet_sizes,
+            "activation": "relu",
+            "gain": 1.0,
+            "generator": generator,
+        }
         self.first_weights = mlp(features, encoder.entities * units, **layers)
         self.first_bias = linear(features, units, 1.0, generator)
         self.last_weights = mlp(features, units, **layers)
@@ -63,7 +70,8 @@ class MixedQNetwork(TeamQNetwork):
         state = self.encoder.state_of(leaves, joint)
         weights = self.first_weights(state).abs().view(len(state), -1, self.units)  # [N, E, units]
         hidden = functional.elu(torch.einsum("ne,neu->nu", values, weights) + self.first_bias(state))
-        return (hidden * self.last_weights(state).abs()).sum(1) + self.last_bias(state).squeeze(1)
+        mixed: Tensor = (hidden * self.last_weights(state).abs()).sum(1) + self.last_bias(state).squeeze(1)
+        return mixed
 
 
 class QMIX(VDN):

@@ -25,7 +25,16 @@ import torch
 from torch import Tensor, nn
 
 from policies import dqn
-from policies.common.options import Count, NonNegative, Positive, PositiveFraction, Schedule, check_refused
+from policies.common.options import (
+    Count,
+    Fraction,
+    Natural,
+    NonNegative,
+    Positive,
+    PositiveFraction,
+    Schedule,
+    check_refused,
+)
 from policies.common.replay import Transitions
 from policies.dqn import DQN
 from policies.networks.heads import allow
@@ -38,11 +47,13 @@ REFUSED = ("encoder", "extra_loss")
 class Options(dqn.Options, frozen=True, kw_only=True):
     """What a configuration may say about VDN."""
 
-    learning_rate: NonNegative = 5e-4  # step size of Adam; 0 plays without learning
+    learning_rate: NonNegative = 5e-4  # step size of Adam; 0 plays without learning; QMIX's paper has the same
     learning_rate_schedule: Schedule = "constant"  # constant, or linear: falls to 0 at the end of the run
     buffer_size: Count = 100_000  # joint observations that the group's replay holds at most; the oldest go first
+    learning_starts: Natural = 1_000  # joint transitions that the group collects with random actions before it learns
     batch_size: Count = 64  # joint transitions per team in one gradient step
     training_intensity: Positive = 16.0  # replays per joint transition
+    gamma: Fraction = 0.99  # discount per joint transition
     n_step: Count = 1  # rewards that a transition sums before it asks for a value
     tau: PositiveFraction = 0.01  # how far the target network moves to what is learned; 1: it becomes a copy
     dueling: bool = False  # the actors' last layer gives a value and advantages

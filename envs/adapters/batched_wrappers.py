@@ -67,7 +67,7 @@ class IsolatedGame(BatchedWrapper):
         self._run(self.game.close)
 
 
-class ObservedState(BatchedWrapper):
+class StateObservation(BatchedWrapper):
     """Adds the state of the whole game to what each entity observes: `{"observation": ..., "state": ...}`.
 
     The game says it by `state_space`, a Box, and `state()`, [L, ...]. It goes around the game itself.

@@ -31,9 +31,9 @@ from arena.game.arrays import lost_value
 from arena.game.infos import MASK
 from arena.game.spaces import flatten, leaves_of, unflatten
 from envs.adapters.batched_wrappers import (
-    ObservedState,
     SoftlyTimeLimited,
     StackedObservation,
+    StateObservation,
     TimeLimited,
     TransformedObservation,
     TransformedReward,
@@ -252,7 +252,7 @@ class State:
         raise ConfigError("a gymnasium.Env has one entity; the state is for games of several, such as of PettingZoo")
 
     def wrap_lanes(self, game: BatchedEnv) -> BatchedEnv:
-        return ObservedState(game)
+        return StateObservation(game)
 
 
 class _EnvWithoutTermination(gymnasium.Wrapper[Any, Any, Any, Any]):

@@ -71,14 +71,14 @@ class StateEncoder(JointEncoder):
             )
         super().__init__(spaces.Tuple([part for key, part in space.items() if key != state]), entities, generator)
         keys = [leaf.path[0] for leaf in leaves_of(space)]
-        self._own = [place for place, key in enumerate(keys) if key != state]
+        self._seen = [place for place, key in enumerate(keys) if key != state]
         self._state = [place for place, key in enumerate(keys) if key == state]
         self.encoder = Encoder(space[state], generator)
         self.state_features = self.encoder.features + entities
         self.learns = self.learns or self.encoder.learns
 
     def rows(self, leaves: Sequence[Tensor], entities: int | None = None) -> Tensor:
-        return super().rows([leaves[place] for place in self._own], entities)
+        return super().rows([leaves[place] for place in self._seen], entities)
 
     def state_of(self, leaves: Sequence[Tensor], joint: Tensor) -> Tensor:
         """The state as the first entity that acts has observed it, and which of them act."""
