@@ -88,10 +88,10 @@ def test_learners_beat_a_frozen_policy_whose_weights_stay(tmp_path: Path) -> Non
 @pytest.mark.parametrize(("algorithm", "worth"), [("qmix", 8), pytest.param("vdn", 7, marks=pytest.mark.long)])
 def test_value_decomposition_of_the_two_step_game_is_as_published(algorithm: str, worth: int, tmp_path: Path) -> None:
     """Table 1 of arXiv 1803.11485: explored at random, a sum of values leads to 7, and QMIX finds 8."""
-    options = {"exploration_fraction": 0.0, "exploration_final_eps": 1.0, "learning_rate": 1e-3, "train_every": 4}
+    options = {"exploration_fraction": 0.0, "exploration_final_eps": 1.0, "learning_rate": 2e-3, "tau": 0.02}
     game = {"make": "matrix", "kwargs": {"game": "two_step"}}
-    policies = {"p": {"algorithm": algorithm, "options": {**options, "training_intensity": 32.0}}}
-    data = one_match(game, policies, seats=[["p", "p"]], ticks=2500, seed=1, match={"lanes": 8})
+    policies = {"p": {"algorithm": algorithm, "options": options}}
+    data = one_match(game, policies, seats=[["p", "p"]], ticks=1000, seed=1, match={"lanes": 8})
     games = evaluated(play(data, tmp_path), data, tmp_path, 50)
     assert {game["seats"][0]["return"] for game in games} == {worth}
 
