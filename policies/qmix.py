@@ -35,9 +35,7 @@ class Options(vdn.Options, frozen=True, kw_only=True):
 
     state: Text | None = None  # the key of the part of observations that is the state; null: all that entities see
     mixing_units: Count = 32  # hidden units of the mixing network; the paper has 32
-    hypernet_sizes: Sizes = (
-        64,
-    )  # hidden layers of the networks that make its weights, as in EPyMARL; [] as in the paper
+    hypernet_sizes: Sizes = (64,)  # layers of the networks that make its weights, as in EPyMARL; []: as in the paper
 
 
 class MixedQNetwork(TeamQNetwork):
