@@ -15,7 +15,7 @@ gradient is the error, clipped to [-1, 1], as in the paper of 2015. Playing, rep
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import torch
@@ -135,7 +135,7 @@ class QNetwork(nn.Module):
 class DQN(OffPolicy):
     """One worker of a DQN policy; the actions are Discrete."""
 
-    Options = Options
+    Options: ClassVar[type[Any]] = Options
     metric_names = ("loss", "q_value", "td_error")
     actions: DiscreteHead
 
