@@ -53,16 +53,14 @@ class MixedQNetwork(TeamQNetwork):
     ) -> None:
         super().__init__(encoder, choices, generator=generator, **actors)
         self.units, features = units, encoder.state_features
-        layers: dict[str, Any] = {
-            "hidden_sizes": hypernet_sizes,
-            "activation": "relu",
-            "gain": 1.0,
-            "generator": generator,
-        }
-        self.first_weights = mlp(features, encoder.entities * units, **layers)
+        # The team's value follows q_i by the sum of `units` products of two weights, about 1 in the beginning. With
+        # last layers of gain 1 it was 10, and values grew without bound in simple_spread.
+        layers: dict[str, Any] = {"activation": "relu", "generator": generator}
+        of_weights = {"hidden_sizes": hypernet_sizes, "gain": units**-0.5, **layers}
+        self.first_weights = mlp(features, encoder.entities * units, **of_weights)
         self.first_bias = linear(features, units, 1.0, generator)
-        self.last_weights = mlp(features, units, **layers)
-        self.last_bias = mlp(features, 1, **{**layers, "hidden_sizes": (units,)})
+        self.last_weights = mlp(features, units, **of_weights)
+        self.last_bias = mlp(features, 1, hidden_sizes=(units,), gain=1.0, **layers)
 
     def mixed(self, values: Tensor, leaves: Sequence[Tensor], joint: Tensor) -> Tensor:
         state = self.encoder.state_of(leaves, joint)
