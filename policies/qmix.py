@@ -29,6 +29,8 @@ from policies.networks.actor_critic import linear, mlp
 from policies.team.networks import JointEncoder, StateEncoder
 from policies.vdn import VDN, TeamQNetwork
 
+_SMALL = 0.01  # gain of the last layers of what is added, as of actors
+
 
 class Options(vdn.Options, frozen=True, kw_only=True):
     """What a configuration may say about QMIX."""
@@ -53,14 +55,14 @@ class MixedQNetwork(TeamQNetwork):
     ) -> None:
         super().__init__(encoder, choices, generator=generator, **actors)
         self.units, features = units, encoder.state_features
-        # The team's value follows q_i by the sum of `units` products of two weights, about 1 in the beginning. With
-        # last layers of gain 1 it was 10, and values grew without bound in simple_spread.
+        # Q begins near 0, and follows q_i by the sum of `units` products of two weights, about 1. Where both began larger
+        # (gains of 1), values grew without bound in simple_spread and level-based foraging.
         layers: dict[str, Any] = {"activation": "relu", "generator": generator}
         of_weights = {"hidden_sizes": hypernet_sizes, "gain": units**-0.5, **layers}
         self.first_weights = mlp(features, encoder.entities * units, **of_weights)
-        self.first_bias = linear(features, units, 1.0, generator)
+        self.first_bias = linear(features, units, _SMALL, generator)
         self.last_weights = mlp(features, units, **of_weights)
-        self.last_bias = mlp(features, 1, hidden_sizes=(units,), gain=1.0, **layers)
+        self.last_bias = mlp(features, 1, hidden_sizes=(units,), gain=_SMALL, **layers)
 
     def mixed(self, values: Tensor, leaves: Sequence[Tensor], joint: Tensor) -> Tensor:
         state = self.encoder.state_of(leaves, joint)

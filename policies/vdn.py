@@ -80,7 +80,7 @@ class TeamQNetwork(nn.Module):
     ) -> None:
         super().__init__()
         self.encoder, self.places, self.dueling = encoder, places, dueling
-        sizes: dict[str, Any] = {"entities": encoder.entities, "shared": shared, "gain": 1.0}
+        sizes: dict[str, Any] = {"entities": encoder.entities, "shared": shared}
         self.actors = Actors(encoder.of_one, choices + dueling, **sizes, **layers)
 
     def forward(self, leaves: Sequence[Tensor]) -> Tensor:

@@ -90,16 +90,14 @@ class StateEncoder(JointEncoder):
 class Actors(nn.Module):
     """One actor for all entities (`shared`), which gets their numbers as one-hot vectors, or an actor for each.
 
-    Each makes `outputs` of the `features` of what one entity sees; `layers` are those of `mlp`.
+    Each makes `outputs` of the `features` of what one entity sees.
     """
 
-    def __init__(
-        self, features: int, outputs: int, *, entities: int, shared: bool, gain: float = 0.01, **layers: Any
-    ) -> None:
+    def __init__(self, features: int, outputs: int, *, entities: int, shared: bool, **layers: Any) -> None:
         super().__init__()
         self._names = torch.eye(entities) if shared else torch.zeros(entities, 0)
         inputs, count = features + self._names.shape[1], 1 if shared else entities
-        self._each = [mlp(inputs, outputs, gain=gain, **layers) for _ in range(count)]
+        self._each = [mlp(inputs, outputs, gain=0.01, **layers) for _ in range(count)]
         self.members = nn.ModuleList(self._each)
 
     def forward(self, features: Tensor, first: int = 0) -> Tensor:
