@@ -55,8 +55,8 @@ class MixedQNetwork(TeamQNetwork):
     ) -> None:
         super().__init__(encoder, choices, generator=generator, **actors)
         self.units, features = units, encoder.state_features
-        # Q begins near 0, and follows q_i by the sum of `units` products of two weights, about 1. Where both began larger
-        # (gains of 1), values grew without bound in simple_spread and level-based foraging.
+        # Q begins near 0, and follows q_i by the sum of `units` products of two weights, about 1. Where both began
+        # larger (gains of 1), values grew without bound in simple_spread and level-based foraging.
         layers: dict[str, Any] = {"activation": "relu", "generator": generator}
         of_weights = {"hidden_sizes": hypernet_sizes, "gain": units**-0.5, **layers}
         self.first_weights = mlp(features, encoder.entities * units, **of_weights)

@@ -150,8 +150,11 @@ def joint_batch(states: Any, actions: Any, rewards: Any, following: Any, discoun
 def learned(kind: Any, batch: Transitions, steps: int, **options: Any) -> Any:
     """Q(s, a_1, a_2), [3, 2, 2], after gradient steps on the whole batch; and the greedy actions, [3, 2]."""
     env = game(Box(0, 1, (3,), np.float32), Discrete(2), entities=2)
-    learner = worker(kind, env, learning_rate=5e-3, tau=0.1, hidden_sizes=(32,), **options)
-    for _ in range(steps):
+    falls = {"learning_rate": 1e-2, "learning_rate_schedule": "linear", "hidden_sizes": (32,)}
+    learner = worker(kind, env, **falls, **options)
+    learner.ticks = steps
+    for step in range(steps):
+        learner.ticks_done = step
         learner.update(batch)
         learner.targets["network"].update(0.1)
     cases = list(itertools.product(range(3), range(2), range(2)))
