@@ -1,6 +1,6 @@
 """Value-decomposition networks (Sunehag et al. 2018, arXiv 1706.05296) for one worker of a group.
 
-    team's value   Q(x, a) = sum over i of Q_i(o_i, a_i)                                           section 3
+    team's value   Q(x, a) = sum over i of Q_i(o_i, a_i)
     target         y = r + gamma^n Q'(x', a'),   a'_i = argmax_a Q_i(o'_i, a)
     loss           mean of (Q(x, a) - y)^2
 
@@ -12,8 +12,8 @@ An entity that does not act, because it is out of the game or waits for its turn
 goes on for the team until it has terminated for all.
 
 Q_i, exploration and the choice of next actions (`double`) are those of `policies.dqn`; teams, their joint transitions,
-playing and replay are in `policies.team.learner`. The paper's networks have a memory, and channels between entities
-(sections 3.1 and 4): both are left out.
+playing and replay are in `policies.team.learner`. The paper's networks have a memory, and some of them channels between
+entities: both are left out.
 """
 
 from __future__ import annotations
