@@ -25,6 +25,7 @@ UNUSED = {
     "iql": ("extra_loss", "transformer"),
     "td3": ("gumbel_temperature", "output_penalty"),
     **dict.fromkeys(("maddpg", "masac"), ("encoder",)),
+    **dict.fromkeys(("vdn", "qmix"), ("encoder", "extra_loss")),
 }
 ROOT = Path(arena.__file__).parent.parent
 PAGES = {"algorithms/options": [], "configuration/keys": ["configuration"], "cli": ["commands"]}

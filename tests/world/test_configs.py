@@ -19,6 +19,7 @@ SMALL = {
     "ppo": "n_steps=8",
     "losses:SimplePPO": "n_steps=8",
     "sac": "learning_starts=4",
+    "qmix": "learning_starts=4",
 }  # so that 20 ticks are enough to learn something
 ROUNDS = 2  # of a league
 LEARNED = {
