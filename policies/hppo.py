@@ -21,6 +21,10 @@ Both learn from the same rollout, by the loss of `policies.ppo`, with one optimi
 
 The second term is a mean over decisions if every option lasts `option_ticks`. Where an option is over and the next one
 is not picked yet, the worker's value is the mean over all options, weighted by the manager's probabilities.
+
+With `encoder` or `recurrent` manager and worker have such an encoder, or memory, each. Both memories advance on every
+tick on which the row acts, so that the manager remembers also what was seen within an option; in sequences the
+manager's gradient goes back through these ticks.
 """
 
 from __future__ import annotations
@@ -34,14 +38,14 @@ import torch
 from gymnasium import spaces
 from gymnasium.spaces import Space
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from arena.errors import ConfigError
 from arena.game.infos import fields_of
 from policies import ppo
 from policies.common.algorithm import ACTING, Metrics, moved, stream
-from policies.common.on_policy import EXTENSIONS, MEMORY, drawn
+from policies.common.on_policy import drawn
 from policies.common.options import Count, Positive, check_refused, wrong
 from policies.common.rollout import (
     Batch,
@@ -76,9 +80,6 @@ class Options(ppo.Options, frozen=True, kw_only=True):
         super().__post_init__()
         if self.option_ticks > int(self.n_steps):
             raise wrong("option_ticks", self.option_ticks, f"{self.n_steps} at most: a rollout of n_steps ends before")
-        if self.recurrent is not None:
-            raise wrong("recurrent", self.recurrent, "null: an option is what this policy remembers; or take ppo")
-        check_refused(self, *EXTENSIONS, why="manager and worker have networks of their own; or take ppo")
         check_refused(self, "batch_mode", why="the manager's decisions are those of one rollout; or take ppo")
         check_refused(self, "cuda_graphs", why="the number of the manager's decisions varies; or take ppo")
 
@@ -169,35 +170,54 @@ class OptionRollout(Rollout):
 
 
 class OptionEncoder(Encoder):
-    """Leaves, the last of them the option [N], to features, the last of them a one-hot vector."""
+    """Leaves, the last of them the option [N], to features, the last of them a one-hot vector.
 
-    def __init__(self, space: Space[Any], options: int, generator: torch.Generator) -> None:
-        super().__init__(space, generator)
-        self.options = options
-        self.features += options
+    `own` encodes the other leaves.
+    """
+
+    def __init__(self, own: Encoder, options: int) -> None:
+        nn.Module.__init__(self)
+        self.own, self.options, self.learns = own, options, own.learns
+        self.features = own.features + options
 
     def forward(self, leaves: Sequence[Tensor]) -> Tensor:
-        return torch.cat([super().forward(leaves[:-1]), functional.one_hot(leaves[-1], self.options)], 1)
+        return torch.cat([self.own(leaves[:-1]), functional.one_hot(leaves[-1], self.options)], 1)
 
 
 class Hierarchy(ActorCritic):
-    """The worker, and its manager, which sees the observations alone and whose actions are options."""
+    """The worker, and its manager, which sees the observations alone and whose actions are options.
 
-    def __init__(self, encoder: OptionEncoder, head: ActionHead, manager: ActorCritic, **layers: Any) -> None:
+    The memory, where there is one, is the worker's followed by the manager's.
+    """
+
+    def __init__(self, encoder: Encoder, head: ActionHead, manager: ActorCritic, **layers: Any) -> None:
         super().__init__(encoder, head, **layers)
-        self.manager = manager
+        self.manager, self.memory_size = manager, self.memory_size + manager.memory_size
+
+    def joined(self, leaves: Sequence[Tensor], options: Tensor, memory: Tensor | None = None) -> list[Tensor]:
+        """The worker's leaves: those of the manager, with the option [N] after the observations.
+
+        `memory`: in the place of the one in these leaves.
+        """
+        place = len(leaves) - (self.memory_size > 0)
+        return [*leaves[:place], options, *(leaves[place:] if memory is None else [memory])]
+
+    def parted(self, leaves: Sequence[Tensor]) -> tuple[list[Tensor], Tensor]:
+        """The manager's leaves and the option, the inverse of `joined`."""
+        place = len(leaves) - 1 - (self.memory_size > 0)
+        return [*leaves[:place], *leaves[place + 1 :]], leaves[place]
 
     def value(self, leaves: Sequence[Tensor]) -> Tensor:
         """V(s, option) [N]; where it is undecided, the mean over all, weighted by the manager's probabilities."""
-        *observations, options = leaves
-        values = super().value([*observations, options.clamp(min=0)])
+        seen, options = self.parted(leaves)
+        values = super().value(self.joined(seen, options.clamp(min=0)))
         undecided = options == UNDECIDED
         if undecided.any():
-            leaves = [leaf[undecided] for leaf in observations]
-            count, policy = len(leaves[0]), self.manager.policy(leaves)
-            picks = [torch.full((count,), pick, device=leaves[0].device) for pick in range(self.manager.head.outputs)]
+            seen = [leaf[undecided] for leaf in seen]
+            count, policy = len(seen[0]), self.manager.policy(seen)
+            picks = [torch.full((count,), pick, device=seen[0].device) for pick in range(self.manager.head.outputs)]
             likely = torch.stack([policy.log_prob(pick) for pick in picks]).exp()  # [n_options, N]
-            each = torch.stack([super(Hierarchy, self).value([*leaves, pick]) for pick in picks])
+            each = torch.stack([super(Hierarchy, self).value(self.joined(seen, pick)) for pick in picks])
             values[undecided] = (likely * each).sum(0)
         return values
 
@@ -206,7 +226,7 @@ class HPPO(PPO):
     """One worker of a hierarchical PPO policy."""
 
     Options = Options
-    refused_options = (*MEMORY, *EXTENSIONS, "transformer", "cuda_graphs", "batch_mode")
+    refused_options = ("transformer", "cuda_graphs", "batch_mode")
     takes_units = False
     exported = None  # type: ignore[assignment]  # the option of the manager is sampled before the worker acts
     served = None  # type: ignore[assignment]  # its rows have states that `actor()` keeps
@@ -222,16 +242,21 @@ class HPPO(PPO):
     )
 
     def make_network(self, generator: torch.Generator) -> Hierarchy:
-        space, layers = self.env.single_observation_space, self.layers(generator)
-        self.manager_head = DiscreteHead(spaces.Discrete(self.options.n_options))
-        encoder = OptionEncoder(space, self.options.n_options, generator)
-        manager = ActorCritic(space, self.manager_head, **layers)
+        count, layers = self.options.n_options, self.layers(generator)
+        self.manager_head = DiscreteHead(spaces.Discrete(count))
+        encoder = self.make_encoder(generator, lambda own: OptionEncoder(own, count))
+        manager = ActorCritic(self.make_encoder(generator, first=encoder.memory_size), self.manager_head, **layers)
         return Hierarchy(encoder, self.head, manager, **layers)
 
     def make_rollout(self) -> OptionRollout:
         space, rows, option_ticks = self.env.single_observation_space, self.env.num_envs, self.options.option_ticks
         sizes: dict[str, Any] = {"ticks": self.n_steps, "rows": rows, "option_ticks": option_ticks}
-        return OptionRollout(space, self.head, **sizes, double=self.double)
+        return OptionRollout(space, self.head, **sizes, memory_size=self.memory_size, double=self.double)
+
+    def made_up_batch(self) -> Batch:
+        batch = super().made_up_batch()
+        leaves = self.network.joined(batch.observations, torch.zeros(2, dtype=torch.int64))
+        return batch.replace(observations=tuple(leaves), decisions=torch.ones(2, 5))
 
     def draw_noise(self, ticks: int) -> Tensor:
         """Noise for the actions of `ticks` ticks, [ticks, B, outputs]; keeps noise for the options of the rollout."""
@@ -242,18 +267,21 @@ class HPPO(PPO):
     def act(self, t: int, noise: Tensor, rows: Rows) -> NDArray[Any]:
         """Actions of some rows on tick `t`, as learned from; the manager first picks options where one is over."""
         rollout = self.rollout
-        leaves, mask = self.preprocess(rollout.leaves(t, rows)), rollout.mask(t, rows)
-        picked = self.network.manager.policy(moved(leaves, self.device)).sample(self._picking[t, rows])
-        options = torch.from_numpy(rollout.decide(t, picked.cpu().numpy(), rows))
-        policy = self.network.policy(moved([*leaves, options], self.device), moved(mask, self.device))
+        leaves, mask = moved(self.preprocess(rollout.leaves(t, rows)), self.device), rollout.mask(t, rows)
+        manager, memory = self.network.manager.act(leaves)
+        picked = manager.sample(self._picking[t, rows]).cpu().numpy()
+        options = moved(torch.from_numpy(rollout.decide(t, picked, rows)), self.device)
+        policy, memory = self.network.act(self.network.joined(leaves, options, memory), moved(mask, self.device))
+        if memory is not None:
+            rollout.remember(t, memory.cpu(), rows)
         return policy.sample(noise).cpu().numpy()
 
     def inputs(self) -> StateInputs:
         """The worker's inputs of the rollout: observations and options; the manager's are those of PPO."""
         rollout, (played, last, finals) = self.rollout, super().inputs()
         options = (rollout.options.ravel(), rollout.course.options[-1], rollout.final_options)
-        tensors = [torch.from_numpy(part) for part in options]
-        return StateInputs([*played, tensors[0]], [*last, tensors[1]], [*finals, tensors[2]] if finals else finals)
+        pairs = zip((played, last, finals), map(torch.from_numpy, options), strict=True)
+        return StateInputs(*(self.network.joined(leaves, part) if leaves else leaves for leaves, part in pairs))
 
     @torch.no_grad()
     def evaluate(self) -> Evaluation:
@@ -265,7 +293,7 @@ class HPPO(PPO):
         inputs, decides = super().inputs(), rollout.decides
         before = evaluation.batch.size - rollout.ticks * rollout.rows  # open transitions of the last rollout come first
         where = torch.from_numpy(np.flatnonzero(decides[:-1]))
-        *leaves, options = (leaf[before + where] for leaf in evaluation.batch.observations)
+        leaves, options = self.network.parted([leaf[before + where] for leaf in evaluation.batch.observations])
         log_probs, values = evaluate_network(manager, leaves, None, options, self.device)
         columns = torch.zeros(5, rollout.ticks * rollout.rows)
         columns[1, where], columns[2, where] = log_probs, values
@@ -317,18 +345,20 @@ class HPPO(PPO):
         return loss, torch.cat([metrics, of_manager])
 
     def decisions(self, batch: Batch) -> Batch | None:
-        """The manager's transitions of a minibatch; None where it has none."""
+        """The transitions of the manager's decisions, None if there is none; with memory all, in their sequences."""
         made = batch.decisions[:, 0] > 0
         if not made.any():
             return None
-        *leaves, options = (leaf[made] for leaf in batch.observations)
-        return Batch(tuple(leaves), None, options, *batch.decisions[made, 1:].t().contiguous().unbind())
+        leaves, options = self.network.parted(batch.observations)
+        turns = Batch(tuple(leaves), None, options, *batch.decisions[:, 1:].t().contiguous().unbind())
+        return turns.take(made.nonzero().squeeze(1)) if batch.lengths is None else turns.replace(lengths=batch.lengths)
 
     def of_manager(self, losses: Tensor, batch: Batch) -> Tensor:
-        """The manager's metrics [5] of its losses [5, D]: losses and entropy as in the sum, divergence, decisions.
+        """The manager's metrics [5] of losses [5, N] of its `decisions`: terms as in the sum, divergence, decisions.
 
         The last two are sums per transition: the mean over the group's decisions is the ratio of their means.
         """
+        losses = losses if batch.lengths is None else losses[:, batch.decisions[:, 0] > 0]
         *terms, divergence, _ = losses.sum(1)
         decisions = divergence.new_tensor(losses.shape[1])
         share = self.options.option_ticks / batch.size
@@ -339,22 +369,28 @@ class HPPO(PPO):
     def actor(self, *, greedy: bool = False) -> Callable[[Any, Mapping[str, Any]], NDArray[Any]]:
         """As `Algorithm.actor`; the function plays one environment from its reset on."""
         draws = None if greedy else stream(self.group.seed, ACTING)
-        course = OptionState.fresh(0)
+        course, memory = OptionState.fresh(0), torch.zeros(0, self.memory_size)
 
         @torch.inference_mode()
         def act(observations: Any, infos: Mapping[str, Any]) -> NDArray[Any]:
-            nonlocal course
+            nonlocal course, memory
             fields = fields_of(infos)
             leaves, mask = self.network_inputs(observations, fields.action_mask)
             rows = len(leaves[0])
-            course = course if len(course.options) == rows else OptionState.fresh(rows)
-            course = course if fields.ended is None else course.ended(np.asarray(fields.ended, np.bool_))
-            picked = (
-                drawn(self.manager_head, self.network.manager.policy(leaves), rows, draws, self.device).cpu().numpy()
-            )
+            if len(course.options) != rows:
+                course, memory = OptionState.fresh(rows), torch.zeros(rows, self.memory_size)
+            if fields.ended is not None:
+                ended = np.asarray(fields.ended, np.bool_)
+                course, memory[torch.from_numpy(ended)] = course.ended(ended), 0.0
+            leaves = [*leaves, moved(memory, self.device)] if self.memory_size else leaves
+            manager, after = self.network.manager.act(leaves)
+            picked = drawn(self.manager_head, manager, rows, draws, self.device).cpu().numpy()
             options = np.where(course.options == UNDECIDED, picked, course.options)
-            policy = self.network.policy([*leaves, moved(torch.from_numpy(options), self.device)], mask)
-            active = np.ones(rows, np.bool_) if fields.active is None else fields.active
+            joined = self.network.joined(leaves, moved(torch.from_numpy(options), self.device), after)
+            policy, after = self.network.act(joined, mask)
+            active = np.ones(rows, np.bool_) if fields.active is None else np.asarray(fields.active, np.bool_)
+            if after is not None:
+                memory = torch.where(torch.from_numpy(active)[:, None], after.cpu(), memory)
             course = course.after(options, active, self.options.option_ticks)
             return self.head.to_env(drawn(self.head, policy, rows, draws, self.device).cpu().numpy())  # type: ignore[no-any-return]
 

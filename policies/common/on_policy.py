@@ -57,7 +57,7 @@ from policies.common.options import (
 from policies.common.rollout import Batch, Rollout, Rows, values_of
 from policies.exporting import Exported, decoding_of, exported, numbers
 from policies.extensions import Extension, make_encoder
-from policies.networks.actor_critic import ActorCritic
+from policies.networks.actor_critic import ActorCritic, Encoder
 from policies.networks.heads import ActionHead, BoxHead, UnitHead, action_head
 from policies.networks.recurrent import RecurrentEncoder
 from policies.networks.units.network import UnitActorCritic
@@ -243,7 +243,7 @@ class OnPolicy(Algorithm):
         if self.separate_devices and group.is_root:
             self._acting = copy.deepcopy(self.network).to(self.acts_on).requires_grad_(False)
             flatten_parameters(list(self._acting.parameters()))  # as aligned as in every other worker
-        self.memory_size = self.network.encoder.memory_size
+        self.memory_size = self.network.memory_size
         self.optimizer = Adam(self.network, epsilon=o.adam_epsilon, betas=(o.adam_beta1, o.adam_beta2))
         self.generator = stream(group.seed, EXPLORING)
         self.normalization = Normalization(space, env.num_envs, o)
@@ -278,12 +278,23 @@ class OnPolicy(Algorithm):
         o = self.options
         if isinstance(self.head, UnitHead):
             return UnitActorCritic(space, self.head, o.transformer or Transformer(), generator)
+        return ActorCritic(self.make_encoder(generator), self.head, **self.layers(generator))
+
+    def make_encoder(
+        self, generator: torch.Generator, around: Callable[[Encoder], Encoder] | None = None, *, first: int = 0
+    ) -> Encoder:
+        """The encoder of what a row sees, as the options `encoder` and `recurrent` say.
+
+        `around` makes what the memory comes after of the encoder of observations; `first`: see `RecurrentEncoder`.
+        """
+        o, space = self.options, self.env.single_observation_space
+        alone = o.recurrent is not None and o.encoder is None and around is None  # it makes the built-in one itself
+        inner: Any = None if alone else make_encoder(space, generator, o.encoder)
+        inner = inner if around is None else around(inner)
         if o.recurrent is None:
-            return ActorCritic(make_encoder(space, generator, o.encoder), self.head, **self.layers(generator))
-        inner = None if o.encoder is None else make_encoder(space, generator, o.encoder)
-        memory = {"kind": o.recurrent, "hidden_size": o.hidden_size}
-        encoder = RecurrentEncoder(space, **memory, generator=generator, inner=inner)
-        return ActorCritic(encoder, self.head, **self.layers(generator))
+            return inner  # type: ignore[no-any-return]
+        memory = {"kind": o.recurrent, "hidden_size": o.hidden_size, "first": first}
+        return RecurrentEncoder(space, **memory, generator=generator, inner=inner)
 
     def make_rollout(self) -> Rollout:
         """Storage of the ticks that one update learns from."""

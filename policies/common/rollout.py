@@ -464,7 +464,9 @@ class Rollout:
         self.open = OpenTransitions()
 
     def begin(self, observations: Any, infos: Mapping[str, Any]) -> None:
-        """Takes what `env.reset` gave: what the rows see before the tick that comes next."""
+        """Takes what `env.reset` gave: what the rows see before the tick that comes next; they remember nothing."""
+        if self._memory is not None:
+            self._memory[self.played] = 0.0
         self._observe(self.played, observations, fields_of(infos))
 
     def advance(self) -> None:

@@ -357,12 +357,15 @@ class ActorCritic(nn.Module):
         space: one entity's observation space, or an encoder of leaves that is made already.
         head: what the actor's outputs mean.
         layers: `hidden_sizes`, `activation` and `generator` of `mlp`; actor and critic have their own layers.
+
+    Attributes:
+        memory_size: numbers that a row remembers from tick to tick.
     """
 
     def __init__(self, space: Space[Any] | Encoder, head: ActionHead, **layers: Any) -> None:
         super().__init__()
         self.encoder = Encoder(space, layers["generator"]) if isinstance(space, Space) else space
-        self.head = head
+        self.head, self.memory_size = head, self.encoder.memory_size
         layers["storage"] = BufferPool(layers["hidden_sizes"])  # one is called after the other
         self.actor = mlp(self.encoder.features, head.outputs, gain=0.01, **layers)
         self.critic = mlp(self.encoder.critic_features or self.encoder.features, 1, gain=1.0, **layers)

@@ -9,6 +9,7 @@ The encoder has weights where observations are images; they belong to the critic
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -16,32 +17,53 @@ import torch
 from gymnasium import spaces
 from gymnasium.spaces import Space
 from torch import Tensor, nn
+from torch.nn import functional
 
 from arena.game.spaces import leaves_of
+from arena.game.units import UnitSpace
+from policies.common.columns import Column, cat
 from policies.common.options import wrong
-from policies.networks.actor_critic import Encoder, mlp
+from policies.networks.actor_critic import Encoder, linear, mlp
 from policies.networks.critics import Critics, Temperature
+from policies.networks.heads import Decisions, UnitHead
+from policies.networks.units.network import UnitActorCritic
+from policies.networks.units.options import Transformer
+from policies.networks.units.packing import Layout
+from policies.networks.units.tokens import Tokens, UnitParts
+
+
+def masked(seen: Tensor, acts: Tensor) -> Tensor:
+    """Joint features [N, E * (F + 1)] of what each entity sees, [N, E, F], and whether it acts, [N, E]."""
+    flags = acts.float().unsqueeze(-1)  # [N, E, 1]
+    return torch.cat([seen * flags, flags], -1).flatten(1)
 
 
 class JointEncoder(Encoder):
     """Joint leaves to features [N, E * (of_one + 1)]: what each entity sees, masked, and whether it acts.
 
-    `space` is that of one entity's observations, of which there are `of_one` features.
+    `space` is that of one entity's observations, of which there are `of_one` features; `own` encodes them, None: the
+    built-in one.
     """
 
-    def __init__(self, space: Space[Any], entities: int, generator: torch.Generator) -> None:
-        super().__init__(space, generator)
+    def __init__(
+        self, space: Space[Any], entities: int, generator: torch.Generator, own: Encoder | None = None
+    ) -> None:
+        if own is None:
+            super().__init__(space, generator)
+        else:
+            nn.Module.__init__(self)
+            self.features, self.learns = own.features, own.learns
+        self.own = own
         self.entities, self.of_one = entities, self.features
         self.features = self.state_features = entities * (self.of_one + 1)
 
     def forward(self, leaves: Sequence[Tensor]) -> Tensor:
-        acts = leaves[-1].float().unsqueeze(-1)  # [N, E, 1]
-        features = self.rows([leaf.flatten(0, 1) for leaf in leaves[:-1]])
-        return torch.cat([features * acts, acts], -1).flatten(1)
+        return masked(self.rows([leaf.flatten(0, 1) for leaf in leaves[:-1]]), leaves[-1])
 
     def rows(self, leaves: Sequence[Tensor], entities: int | None = None) -> Tensor:
         """Features [N, e, of_one] of leaves of rows, [N * e, ...], of so many entities; None: of all."""
-        return super().forward(leaves).view(-1, entities or self.entities, self.of_one)
+        found: Tensor = super().forward(leaves) if self.own is None else self.own(leaves)
+        return found.view(-1, entities or self.entities, self.of_one)
 
     def by_entity(self, joint: Tensor) -> Tensor:
         """What each entity sees, [N, E, of_one], in joint features."""
@@ -145,3 +167,39 @@ class ActorsAndCritics(nn.Module):
     def of_entities(self, leaves: Sequence[Tensor], entities: Tensor) -> Tensor:
         """The actors' outputs [N, outputs] for leaves of rows [N, ...], which are of these entities, int64 [N]."""
         return self.actors.of_entities(self.encoder.rows(leaves, 1).squeeze(1), entities)
+
+
+class TeamUnitActorCritic(UnitActorCritic):
+    """Actor and critic of a team that sees units: the value is made of the mean tokens of all entities of a lane.
+
+    The leaves are those of the row, [N]. If a value is asked for, they are followed by those of all entities of its
+    lane, one entity after the other, [N] each, which of them act, [N, E], and the row's place among them, [N].
+    """
+
+    def __init__(
+        self, space: UnitSpace, head: UnitHead, options: Transformer, generator: torch.Generator, *, entities: int
+    ) -> None:
+        super().__init__(space, head, options, generator)
+        inputs, d_model = entities * (options.d_model + 2), options.d_model
+        self.encoder.critic_features = inputs
+        layers = linear(inputs, d_model, math.sqrt(2), generator), nn.ReLU(), linear(d_model, 1, 1.0, generator)
+        self.critic = nn.Sequential(*layers)  # type: ignore[assignment]
+        self._entities = entities
+        self._count = len(leaves_of(space, ragged=True)) + (len(space.types) if options.relative else 0)
+
+    def value(self, leaves: Sequence[Column]) -> Tensor:
+        """V(s_1, ..., s_E, i), [N]."""
+        *joint, acts, places = cast("Sequence[Tensor]", leaves[self._count :])
+        parts, tokens, layout = self._read([cat(joint[number :: self._count]) for number in range(self._count)])
+        seen = tokens.means((self.critic_encoder or self.encoder)(parts, tokens, layout))  # [E * N, d_model]
+        features = masked(seen.view(self._entities, len(acts), -1).transpose(0, 1), acts)
+        values = self.critic(torch.cat([features, functional.one_hot(places, self._entities)], 1))
+        return values.squeeze(-1).float()  # type: ignore[no-any-return]
+
+    def policy_and_value(
+        self, leaves: Sequence[Column], mask: None = None, lengths: None = None
+    ) -> tuple[Decisions, Tensor]:
+        return self(leaves), self.value(leaves)
+
+    def _read(self, leaves: Sequence[Column]) -> tuple[UnitParts, Tokens, Layout]:
+        return super()._read(leaves[: self._count])

@@ -61,14 +61,22 @@ FOLLOWED: dict[str, Any] = {  # schedules
 DEVICES = ["cpu", pytest.param("cuda", marks=needs_cuda)]
 
 
+# A user's own parts and a memory, for the algorithms that have these options.
+OWN_PARTS: dict[str, Any] = {
+    **{"encoder": "own_parts:Net", "extra_loss": {"class": "own_parts:Decay", "options": {"by": 0.01}}},
+    **{"recurrent": "gru", "hidden_size": 4, "sequence_length": 4},
+}
+
+
 class Case(NamedTuple):
-    """An algorithm and the actions that it plays."""
+    """An algorithm, the actions that it plays, and whether with `OWN_PARTS`."""
 
     name: str
     actions: str
+    own_parts: bool = False
 
     def __str__(self) -> str:
-        return f"{self.name}-{self.actions}"
+        return f"{self.name}-{self.actions}{'-own_parts' * self.own_parts}"
 
 
 def options_of(name: str) -> tuple[str, ...]:
@@ -89,6 +97,7 @@ NAMES = [
     if not entry.package and issubclass(registry.algorithm(name), Algorithm)
 ]
 CASES = [Case(name, actions) for name in NAMES for actions, space in ACTIONS.items() if accepts(name, space)]
+CASES += [case._replace(own_parts=True) for case in CASES if "recurrent" in options_of(case.name)]
 WITH_REWARDS = [case for case in CASES if "data" not in options_of(case.name)]  # others learn from recorded samples
 WITH_MASKS = [case for case in CASES if case.actions == "choices"]
 
@@ -113,6 +122,7 @@ class Learner:
 
     def __init__(self, case: Case, folder: Path) -> None:
         self.cls, self.actions, self.folder = registry.algorithm(case.name), ACTIONS[case.actions], folder
+        self.own_parts = case.own_parts
         self.known = options_of(case.name)
         self.data = self.record("samples", ticks=50, lanes=4) if "data" in self.known else ""
 
@@ -134,7 +144,7 @@ class Learner:
 
     def options(self, **more: Any) -> dict[str, Any]:
         """Small values, and those given, of the options that the algorithm has."""
-        given = {**SMALL, "data": self.data, **more}
+        given = {**SMALL, "data": self.data, **(OWN_PARTS if self.own_parts else {}), **more}
         if isinstance(self.actions, spaces.Discrete):
             given.pop("noise_std", None)  # of numbers alone
         refused = getattr(self.cls, "refused_options", ())
@@ -233,10 +243,13 @@ def test_actor_has_no_side_effects_and_is_random_unless_greedy(learner: Learner)
     observations, infos = algorithm.env.reset()
     before = algorithm.state_dict()
     streams = [one.get_state() for one in vars(algorithm).values() if isinstance(one, torch.Generator)]
+    begins = {"active": infos["active"], "_final_obs": np.ones(len(infos["active"]), np.bool_)}  # nothing is remembered
     actors = algorithm.actor(greedy=True), algorithm.actor()
 
     def played(act: Any) -> bytes:
-        return b"".join(part.tobytes() for part in flatten(algorithm.env.single_action_space, act(observations, infos)))
+        return b"".join(
+            part.tobytes() for part in flatten(algorithm.env.single_action_space, act(observations, begins))
+        )
 
     greedy, drawn = ({played(act) for _ in range(5)} for act in actors)
     assert len(greedy) == 1

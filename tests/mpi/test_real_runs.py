@@ -78,9 +78,21 @@ def crowd() -> dict[str, Any]:
     return {**data, "matches": [{"env": "game", "seats": pair, "copies": 3, "lanes": 1} for pair in pairs]}
 
 
+def remembering_teams() -> dict[str, Any]:
+    """A mappo team of two workers and an hppo policy, both with memory."""
+    memory = {"recurrent": "gru", "hidden_size": 6, "sequence_length": 5}
+    options = {"n_steps": 10, "minibatch_size": 16, "hidden_sizes": [8], **memory}
+    policies = {
+        "blue": {"algorithm": "mappo", "options": options},
+        "red": {"algorithm": "hppo", "options": {**options, "option_ticks": 3}},
+    }
+    return teams(size=2, copies=1, policies=policies)
+
+
 @pytest.mark.parametrize(
     ("config", "ranks", "transport", "said"),
     [
+        (remembering_teams(), 3, "auto", "6 roles on 3 processes"),
         (crowd(), 2, "auto", "19 roles on 2 processes"),
         (crowd(), 3, "mpi", "19 roles on 3 processes"),
         pytest.param(crowd(), None, "auto", "19 processes", marks=pytest.mark.long),

@@ -182,6 +182,81 @@ def test_managers_divergence_is_the_mean_over_all_decisions() -> None:
     assert found > 0.01
 
 
+# ------------------------------------------------------------------------------------------------------------- memory
+
+MEMORY = {"recurrent": "gru", "hidden_size": 6, "sequence_length": 5}
+
+
+def taking_turns(tick: int) -> Any:
+    return np.array([True, tick % 2 == 0, tick % 2 == 1, tick % 3 == 0])
+
+
+def test_memories_of_both_levels_advance_on_every_own_tick() -> None:
+    """Unrolled sequences have the features of single ticks, for the manager also between its decisions."""
+    hppo = disturbed(worker(game(active=taking_turns, length=7), **MEMORY, n_steps=23))
+    rollout = played(hppo).rollout
+    batch, network = evaluate(hppo), hppo.network
+    memory = torch.stack([rollout.leaves(t)[-1] for t in range(rollout.ticks + 1)])  # [T + 1, B, M]
+    assert memory.shape[-1] == hppo.memory_size == 4 * 6
+    for part in memory.chunk(2, -1):  # the worker's, then the manager's
+        for t in range(23):
+            moved = (part[t + 1] != part[t]).any(-1).tolist()
+            assert moved == ([True] * ROWS if (t + 1) % 7 == 0 else taking_turns(t).tolist())
+            assert not part[t + 1].any() or (t + 1) % 7
+    seen, _ = network.parted(batch.observations)
+    for level, leaves in ((network, batch.observations), (network.manager, seen)):
+        with torch.no_grad():
+            stepped, unrolled = level.encoder(leaves), level.encoder.unrolled(leaves, batch.lengths)
+            forgetful = level.encoder([*leaves[:-1], torch.zeros_like(leaves[-1])])
+        torch.testing.assert_close(unrolled, stepped, atol=1e-5, rtol=0)
+        assert (stepped - forgetful).abs().max() > 0.1
+
+
+def test_managers_gradient_with_memory_is_that_of_its_decisions() -> None:
+    hppo = worker(ent_coef=0.3, **MEMORY)
+    batch = evaluate(played(hppo))
+    disturbed(hppo)
+    made = batch.decisions[:, 0] > 0
+    seen, options = hppo.network.parted(batch.observations)
+    policy, values = hppo.network.manager.policy_and_value(seen, None, batch.lengths)
+    _, old, _, advantages, returns = batch.decisions.unbind(1)
+    ratio = (policy.log_prob(options) - old).exp()
+    gain = torch.min(ratio * advantages, ratio.clamp(0.8, 1.2) * advantages)
+    losses = -gain + 0.5 * (values - returns).square() - 0.3 * policy.entropy()
+    weights = list(hppo.network.manager.parameters())
+    expected = torch.autograd.grad(4 * losses[made].sum() / batch.size, weights)
+    hppo.optimizer.zero_grad()
+    measured = dict(zip(hppo.metric_names, hppo.backward(batch).tolist(), strict=True))
+    for weight, gradient in zip(weights, expected, strict=True):
+        torch.testing.assert_close(weight.grad, gradient, atol=1e-6, rtol=1e-4)
+    assert measured["option_decisions"] == pytest.approx(float(made.float().mean()))
+    assert max(float(gradient.abs().max()) for gradient in expected) > 0.01
+
+
+def test_actor_remembers_as_the_worker_does() -> None:
+    """On the worker's own observations the actor's features are those of the rollout."""
+    hppo = disturbed(worker(game(active=taking_turns), **MEMORY, option_ticks=1))
+    env, seen = game(active=taking_turns), []
+    manager = hppo.network.manager
+    act, play = hppo.actor(greedy=True), manager.act
+    manager.act = lambda leaves, mask=None: (seen.append(leaves[-1].clone()), play(leaves, mask))[1]
+    hppo.rollout.begin(*env.reset())
+    observations, infos = env._seen, env._infos()
+    for tick in range(12):
+        actions = act(observations, infos)
+        step = env.step(actions)
+        leaves = hppo.rollout.leaves(tick)
+        assert torch.equal(seen[-1], leaves[-1])
+        picked = play(leaves)[0].mode()
+        hppo.rollout.decide(tick, picked.numpy(), slice(None))
+        with torch.no_grad():
+            after = hppo.network.act(hppo.network.joined(leaves, picked, play(leaves)[1]))[1]
+        hppo.rollout.remember(tick, after)
+        hppo.rollout.add(tick, actions, *step)
+        observations, infos = step[0], step[-1]
+    assert seen[-1].any()
+
+
 # -------------------------------------------------------------------------------------------------------------- state
 
 
@@ -190,8 +265,8 @@ def test_actor_keeps_its_option_and_has_no_side_effects() -> None:
     observations, _ = hppo.env.reset()
     before = hppo.state_dict()
     asked: list[Any] = []
-    policy = hppo.network.policy
-    hppo.network.policy = lambda leaves, mask=None: (asked.append(leaves[-1].tolist()), policy(leaves, mask))[1]
+    play = hppo.network.act
+    hppo.network.act = lambda leaves, mask=None: (asked.append(leaves[-1].tolist()), play(leaves, mask))[1]
     act = hppo.actor()
     for tick in range(60):
         act(observations, {"_final_obs": np.array([False, tick == 1])})

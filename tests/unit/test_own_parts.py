@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from gymnasium.vector.utils import batch_space
 
+import readme
 from arena.errors import BudgetReached, ConfigError
 from fakes import ScriptedEnv, flat_weights, solo_group, together
 from learning_steps import run
@@ -19,10 +21,14 @@ from own_parts import A2CByLoss, Decay, PPOByLoss
 from policies.a2c import A2C
 from policies.bc import BehaviorCloning
 from policies.by_loss import OnPolicyByLoss
+from policies.common.columns import to_leaves
+from policies.common.replay import Transitions
+from policies.common.rollout import Batch
 from policies.ddpg import DDPG
 from policies.dqn import DQN
 from policies.hppo import HPPO
-from policies.mappo import Options as MAPPOOptions
+from policies.mappo import MAPPO
+from policies.offline.demonstrations import Demonstrations
 from policies.ppo import PPO
 from policies.sac import SAC
 from policies.td3 import TD3
@@ -46,6 +52,7 @@ def played(kind: type[Any], *, actions: Any = CHOICE, ticks: int = 40, group: An
     """An algorithm after some ticks of random observations."""
     torch.manual_seed(0)
     env = ScriptedEnv(SEEN, actions, ticks=ticks, reward=reward)
+    env.seat_entities = ("first", "second")  # type: ignore[attr-defined]
     made = kind(env, group or solo_group(), ticks=ticks, **options)
     return run(made)
 
@@ -140,13 +147,6 @@ def test_encoders_that_cannot_be_used_are_refused(given: Any, message: str) -> N
     assert caught.value.path == "options.encoder"
 
 
-def test_algorithms_with_other_networks_refuse_an_encoder() -> None:
-    with pytest.raises(ConfigError, match="expected null: MAPPO's networks see a whole team"):
-        MAPPOOptions(encoder="own_parts:Net")
-    with pytest.raises(ConfigError, match="expected null: manager and worker have networks of their own"):
-        HPPO.Options(extra_loss="own_parts:Decay")
-
-
 # further losses
 
 
@@ -213,7 +213,11 @@ def test_mistakes_of_a_further_loss_are_told_before_the_run(kind: Any, tmp_path:
 
 @pytest.mark.parametrize(
     ("kind", "options"),
-    [(PPO, {**PPO_OPTIONS, "recurrent": "gru"}), (DQN, REPLAY)],
+    [
+        (DQN, REPLAY),
+        (HPPO, {**PPO_OPTIONS, "n_steps": 16}),
+        *((kind, {**PPO_OPTIONS, "n_steps": 16, "recurrent": "gru"}) for kind in (PPO, MAPPO, HPPO)),
+    ],
 )
 def test_further_losses_see_made_up_batches_of_the_right_shapes(kind: Any, options: Any) -> None:
     """The fields, dtypes and inner shapes are those of the minibatches of a run."""
@@ -235,6 +239,46 @@ def test_further_losses_see_made_up_batches_of_the_right_shapes(kind: Any, optio
     assert [list(map(shapes, msgspec.structs.astuple(one))) for one in (first, seen[-1])] == [
         list(map(shapes, msgspec.structs.astuple(seen[0])))
     ] * 2
+
+
+# what the page says of them
+
+
+def test_page_names_every_field_of_a_minibatch() -> None:
+    page = readme.PAGES["docs/own-networks.md"].text
+    named = {field for kind in (Batch, Transitions, Demonstrations) for field in kind.__struct_fields__}
+    assert [field for field in sorted(named) if f"`{field}`" not in page] == []
+
+
+def test_leaves_are_those_of_the_page() -> None:
+    """Dict in the order of its keys, Tuple in its own, depth first."""
+    parts = {
+        "bytes": spaces.Box(0, 255, (2, 2, 1), np.uint8),
+        "whole": spaces.Box(-5, 5, (2,), np.int32),
+        "double": spaces.Box(-1, 1, (3,), np.float64),
+        "choice": spaces.Discrete(3, start=2),
+        "choices": spaces.MultiDiscrete([2, 3]),
+        "flags": spaces.MultiBinary(4),
+    }
+    kinds = {
+        "bytes": (torch.uint8, (2, 2, 1)),
+        "whole": (torch.int64, (2,)),
+        "double": (torch.float32, (3,)),
+        "choice": (torch.int64, ()),
+        "choices": (torch.int64, (2,)),
+        "flags": (torch.int64, (4,)),
+    }
+    nested = spaces.Dict({"z": spaces.Box(0, 1, (1,)), "a": spaces.Tuple([parts["choice"], spaces.Dict(parts)])})
+    batched = batch_space(nested, 5)
+    batched.seed(0)
+    sample = batched.sample()
+    leaves = to_leaves(nested, sample)
+    expected = [kinds["choice"], *(kinds[key] for key in spaces.Dict(parts)), (torch.float32, (1,))]
+    assert [(leaf.dtype, leaf.shape) for leaf in leaves] == [(dtype, (5, *shape)) for dtype, shape in expected]
+    assert leaves[0].tolist() == sample["a"][0].tolist()
+    assert leaves[0].min() >= 2
+    assert list(spaces.Dict({"z": parts["whole"], "a": parts["flags"]})) == ["a", "z"]
+    assert list(spaces.Dict(z=parts["whole"], a=parts["flags"])) == ["z", "a"]
 
 
 # gradients

@@ -20,8 +20,7 @@ from envs.matrix import GAMES
 
 OURS = [name for name, entry in registry.ALGORITHMS.items() if not entry.extra]
 UNUSED = {
-    "mappo": (JOINT := ("recurrent", "hidden_size", "sequence_length", "encoder", "extra_loss", "transformer")),
-    "hppo": (*JOINT, "cuda_graphs", "batch_mode"),
+    "hppo": ("transformer", "cuda_graphs", "batch_mode"),
     "iql": ("extra_loss", "transformer"),
     "td3": ("gumbel_temperature", "output_penalty"),
     **dict.fromkeys(("maddpg", "masac"), ("encoder",)),

@@ -171,8 +171,9 @@ def stale(kind: Any, actions: Any, **options: Any) -> tuple[Any, Evaluation]:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("actions", [spaces.Discrete(3), spaces.Box(-1, 1, (2,))], ids=["choice", "numbers"])
-def test_samples_of_the_same_weights_stay_as_they_are(kind: Any, actions: Any) -> None:
-    learner, evaluation = stale(kind, actions)
+@pytest.mark.parametrize("memory", [{}, {"recurrent": "gru", "hidden_size": 4, "sequence_length": 4}])
+def test_samples_of_the_same_weights_stay_as_they_are(kind: Any, actions: Any, memory: dict[str, Any]) -> None:
+    learner, evaluation = stale(kind, actions, **memory)
     found = learner.corrected(evaluation)
     for name in ("log_probs", "values", "advantages", "returns"):
         torch.testing.assert_close(getattr(found.batch, name), getattr(evaluation.batch, name), atol=1e-5, rtol=1e-5)

@@ -30,6 +30,7 @@ SHORTER = {
     "docs/evaluation.md": [("1500", "600"), ("checkpoint_every=500", "checkpoint_every=200"), SHORT_GAMES],
     "docs/leagues.md": [("ticks: 200", "ticks: 100")],
     "docs/own-leagues.md": [("ticks: 200", "ticks: 100")],
+    "docs/own-networks.md": [("ticks: 1600", "ticks: 200")],
     "docs/simulators.md": [("ticks: 1000", "ticks: 200")],
     "docs/tutorial.md": [
         ("ticks: 2000", "ticks: 500"),

@@ -31,10 +31,10 @@ def ppo(n_steps: int = 32, **policy: Any) -> dict[str, Any]:
     return {"algorithm": "ppo", "options": options, **policy}
 
 
-def remembering(kind: str) -> dict[str, Any]:
+def remembering(kind: str, algorithm: str = "ppo") -> dict[str, Any]:
     """PPO whose rollouts do not fit into the legs, and whose sequences do not fit into the rollouts."""
     options = {"recurrent": kind, "hidden_size": 8, "sequence_length": 7}
-    return {"algorithm": "ppo", "options": {**ppo()["options"], **options}}
+    return {"algorithm": algorithm, "options": {**ppo()["options"], **options}}
 
 
 def normalized(n_steps: int = 32, sync: str = "gradients") -> dict[str, Any]:
@@ -97,6 +97,19 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
         env={"make": "skirmish", "kwargs": {"max_steps": 20, "team_size": 2}},
         blue=units(),
         red=units(48, sync="samples", normalize_observations=True, normalize_rewards=True),
+    ),
+    "mappo and hppo, recurrent, teams that leave one by one": lambda: league(
+        {"seats": ["blue"] * 3, "lanes": 2},
+        {"seats": [["red"] * 3], "copies": 2},
+        env={"make": "games:Dropout"},
+        blue=remembering("gru", "mappo"),
+        red=remembering("lstm", "hppo"),
+    ),
+    "mappo, units, teams of a worker and of two": lambda: league(
+        {"seats": [["blue", "blue"]], "lanes": 2},
+        {"seats": ["blue", "blue"], "lanes": 3},
+        env={"make": "skirmish", "kwargs": {"max_steps": 20, "team_size": 2}},
+        blue={**units(normalize_observations=True), "algorithm": "mappo"},
     ),
     "a2c": lambda: league({**DUEL, "lanes": 3}, blue=A2C, red=RANDOM),
     "ppo, normalized, in a wrapped game": lambda: league(

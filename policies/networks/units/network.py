@@ -85,8 +85,8 @@ class Block(nn.Module):
 class UnitEncoder(nn.Module):
     """What a row sees to one vector per token."""
 
-    memory_size = 0  # as of `policies.networks.actor_critic.Encoder`
-    learns = True
+    learns = True  # as of `policies.networks.actor_critic.Encoder`, and what follows
+    critic_features: int | None = None
 
     def __init__(self, space: UnitSpace, options: Transformer, generator: torch.Generator) -> None:
         super().__init__()
@@ -199,6 +199,8 @@ class UnitActor(nn.Module):
 
 class UnitActorCritic(UnitActor):
     """What a policy-gradient algorithm learns in games with units; its methods are those of `ActorCritic`."""
+
+    memory_size = 0
 
     def __init__(self, space: UnitSpace, head: UnitHead, options: Transformer, generator: torch.Generator) -> None:
         super().__init__(space, head, options, generator)

@@ -95,6 +95,11 @@ class Tokens:
         index, back = (torch.from_numpy(one).to(by_type.device) for one in (self._order, inverse))
         return Gather.apply(by_type, index, back)  # type: ignore[no-any-return, no-untyped-call]
 
+    def means(self, x: Tensor) -> Tensor:
+        """The means [B, F] of each row's tokens [M, F]; 0 where it has none."""
+        shares = torch.from_numpy((1 / np.maximum(self.lengths, 1)).astype(np.float32)).to(x.device)
+        return x.new_zeros(len(self.lengths), x.shape[1]).index_add(0, self.rows, x) * shares.unsqueeze(1)
+
     def places(self, units: RaggedTensor) -> Tensor:
         """int64: the places among all tokens of units with these indices [B]; on the device of the indices."""
         begins = torch.from_numpy(np.repeat(self.begins, units.lengths)).to(units.device)

@@ -1,0 +1,66 @@
+"""The table of docs/algorithms/choosing.md says of every algorithm what its class accepts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+import readme
+from arena import registry
+from arena.errors import ConfigError
+from policies.bc import BehaviorCloning
+from policies.common.algorithm import Algorithm
+from policies.common.off_policy import OffPolicy
+from policies.common.on_policy import OnPolicy
+from unit_games import EVERYTHING
+
+SEEN = spaces.Box(-1, 1, (3,), np.float32)
+UNBOUNDED = spaces.Box(-np.inf, np.inf, (2,), np.float32)
+ACTIONS = {
+    "Box": UNBOUNDED,
+    "Box with bounds": spaces.Box(-1, 1, (2,), np.float32),
+    "Discrete": spaces.Discrete(3),
+    "MultiDiscrete": spaces.MultiDiscrete([2, 3]),
+    "MultiBinary": spaces.MultiBinary(2),
+}
+SOURCES = {OnPolicy: "rollouts", OffPolicy: "replay", BehaviorCloning: "records"}
+
+
+def accepts(cls: Any, seen: Any, actions: Any) -> bool:
+    try:
+        cls.check(seen, actions)
+    except ConfigError:
+        return False
+    return True
+
+
+def row_of(name: str) -> list[str]:
+    cls = registry.algorithm(name)
+    known = {*registry.option_parameters(cls).names} - {*cls.refused_options}
+    taken = [kind for kind, space in ACTIONS.items() if accepts(cls, SEEN, space)]
+    if "Box" in taken:
+        taken.remove("Box with bounds")
+    return [
+        f"`{name}`",
+        next(word for base, word in SOURCES.items() if issubclass(cls, base)),
+        "needed" if hasattr(cls, "check_team") else "-",
+        ", ".join(taken),
+        "yes" if accepts(cls, EVERYTHING, EVERYTHING.action_space) else "-",
+        "yes" if "recurrent" in known else "-",
+        ", ".join(option for option in ("encoder", "extra_loss") if option in known) or "-",
+    ]
+
+
+def test_table_of_algorithms_is_that_of_their_classes() -> None:
+    page = readme.PAGES["docs/algorithms/choosing.md"].text
+    table = page.partition("## What each can do")[2].strip().splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table if line.startswith("| `")]
+    learning = [
+        name
+        for name, entry in registry.ALGORITHMS.items()
+        if not entry.package and issubclass(registry.algorithm(name), Algorithm)
+    ]
+    assert {row[0]: row for row in rows} == {f"`{name}`": row_of(name) for name in learning}
+    assert len(rows) == len(learning)
