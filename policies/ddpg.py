@@ -24,8 +24,7 @@ from policies.common.adam import Optimizer
 from policies.common.off_policy import OffPolicy, OffPolicyOptions
 from policies.common.options import Fraction, Noise, NonNegative, PositiveFraction, check_unused, wrong
 from policies.common.replay import Transitions
-from policies.extensions import make_encoder
-from policies.networks.critics import ActorAndCritics, Critics, frozen
+from policies.networks.critics import ActorAndCritics, Critics, actor_features, frozen
 from policies.networks.heads import normal
 from policies.networks.reparameterized import ActionNoise, UnitBox, noisy
 
@@ -64,9 +63,10 @@ class DDPG(OffPolicy):
         super().__init__(env, group, ticks=ticks, **options)
         self.actions, generator = UnitBox(env.single_action_space), torch.Generator().manual_seed(group.shared_seed)
         outputs, layers = self.actions.outputs, self.layers(generator)
-        encoder = make_encoder(env.single_observation_space, generator, self.options.encoder)
+        encoder = self.make_encoder(generator)
         critics = Critics(encoder, actions=outputs, outputs=1, count=self.n_critics, **layers)
-        self.network = ActorAndCritics(critics, outputs, **layers).to(self.device)
+        own = self.make_actor_encoder(encoder, generator)
+        self.network = ActorAndCritics(critics, outputs, encoder=own, **layers).to(self.device)
         self.set_up(dict(self.network.named_children()), {"critics": "critics", "actor": "actor"})
         self.noise = noise_of(self.options, env.num_envs, outputs, self.generator)
 
@@ -98,15 +98,16 @@ class DDPG(OffPolicy):
         critics = self.network.critics
         with torch.no_grad():
             targets = self.targets_of(batch)
-        features = critics.encoder(batch.observations)
+        features = batch.features(critics.encoder)
         values = critics(features, batch.actions).squeeze(-1)  # [k, N]
         errors = values - targets
         critic_loss = (batch.weights * errors.square()).mean(1).sum()
         losses, metrics = [critic_loss], [critic_loss, values.mean()]
         if self.actor_is_due:
             detached = features.detach()  # the critics' loss alone trains the encoder
+            outputs = self.network.actor(actor_features(self.network.actor, batch.features, detached))
             with frozen(critics):
-                losses.append(-critics(detached, self.network.actor(detached).tanh())[0].mean())
+                losses.append(-critics(detached, outputs.tanh())[0].mean())
             metrics.append(losses[-1])
         return torch.stack(losses).sum(), torch.stack(metrics).detach(), errors.detach().abs().mean(0)
 
@@ -114,8 +115,8 @@ class DDPG(OffPolicy):
     def targets_of(self, batch: Transitions) -> Tensor:
         """y [N], by the target networks."""
         critics, actor = self.targets["critics"].module, self.targets["actor"].module
-        features = critics.encoder(batch.next_observations)
-        actions = self.smoothed(actor(features).tanh())
+        features = batch.next_features(critics.encoder)
+        actions = self.smoothed(actor(actor_features(actor, batch.next_features, features)).tanh())
         least: Tensor = critics(features, actions).squeeze(-1).amin(0)
         return batch.rewards + batch.discounts * least
 

@@ -56,7 +56,6 @@ class MASAC(Centralized):
     """One worker of a MASAC policy; the actions are Discrete, or a Box with bounds."""
 
     Options = Options
-    refused_options = ("encoder",)
     numbers = SquashedGaussianActions
     n_critics = 2
 

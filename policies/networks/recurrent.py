@@ -6,7 +6,8 @@ acts. It is recorded beside the observations, as one more leaf [N, memory_size],
 need nothing else.
 
 Actor and critic have recurrent layers of their own: in a shared layer the critic's gradient, which is many times
-larger, would dominate the policy's. The two are computed side by side, as twins.
+larger, would dominate the policy's. Where one optimizer moves both, they are computed side by side, as twins. Else each
+has an encoder to itself, which reads and writes its own part of the memory.
 
 For learning, a row's transitions are chopped into *sequences*: runs of at most `length` transitions of one episode.
 A sequence begins with the memory that was recorded there, as a constant, and goes on with what the current weights make
@@ -28,34 +29,31 @@ from torch.nn import functional
 
 from policies.networks.actor_critic import Encoder, Features
 
-_TWINS = 2  # layers side by side: the actor's and the critic's
-
-
 class GRU(nn.Module):
-    """Twins of the gated recurrent unit (Cho et al. 2014, arXiv 1406.1078); the memory of each is its output h.
+    """Gated recurrent units (Cho et al. 2014, arXiv 1406.1078), side by side; the memory of each is its output h.
 
-    Both see `inputs` numbers, and each gives `size`.
+    All of them, `count`, see `inputs` numbers, and each gives `size`.
     """
 
     gates, memories = 3, 1  # vectors that one tick computes, and that it remembers
 
-    def __init__(self, inputs: int, size: int, generator: torch.Generator) -> None:
+    def __init__(self, inputs: int, size: int, generator: torch.Generator, *, count: int = 2) -> None:
         super().__init__()
-        self.size = size
-        self.from_inputs = nn.Parameter(torch.empty(_TWINS, self.gates * size, inputs))
-        self.from_memory = nn.Parameter(torch.empty(_TWINS, self.gates * size, size))
-        self.bias = nn.Parameter(torch.zeros(_TWINS, self.gates * size))
+        self.size, self.count = size, count
+        self.from_inputs = nn.Parameter(torch.empty(count, self.gates * size, inputs))
+        self.from_memory = nn.Parameter(torch.empty(count, self.gates * size, size))
+        self.bias = nn.Parameter(torch.zeros(count, self.gates * size))
         for weights in (self.from_inputs, self.from_memory):
-            for gate in weights.flatten(0, 1).chunk(_TWINS * self.gates):
+            for gate in weights.flatten(0, 1).chunk(count * self.gates):
                 nn.init.orthogonal_(gate, generator=generator)
 
     def contribution(self, inputs: Tensor) -> Tensor:
-        """What the inputs [N, inputs] contribute to the gates [2, N, gates * size], whatever is remembered."""
+        """What the inputs [N, inputs] contribute to the gates [count, N, gates * size], whatever is remembered."""
         both = functional.linear(inputs, self.from_inputs.flatten(0, 1), self.bias.flatten())
-        return both.view(inputs.shape[0], _TWINS, -1).transpose(0, 1)
+        return both.view(inputs.shape[0], self.count, -1).transpose(0, 1)
 
     def tick(self, from_inputs: Tensor, memory: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        """The memory after a tick, arrays [2, N, size], the output first; `from_inputs` is their `contribution`."""
+        """The memory after a tick, arrays [count, N, size], the output first; `from_inputs` is their `contribution`."""
         (h,) = memory
         parts = [2 * self.size, self.size]
         input_gates, input_candidate = torch.split(from_inputs, parts, -1)
@@ -66,7 +64,7 @@ class GRU(nn.Module):
 
 
 class LSTM(GRU):
-    """Twins of long short-term memory (Hochreiter and Schmidhuber 1997, doi 10.1162/neco.1997.9.8.1735).
+    """Layers of long short-term memory (Hochreiter and Schmidhuber 1997, doi 10.1162/neco.1997.9.8.1735).
 
     The memory of each is its output h and its cell c. It has forget gates, whose bias begins at 1, so that it begins
     with remembering (Gers et al. 2000, doi 10.1162/089976600300015015).
@@ -74,8 +72,8 @@ class LSTM(GRU):
 
     gates, memories = 4, 2
 
-    def __init__(self, inputs: int, size: int, generator: torch.Generator) -> None:
-        super().__init__(inputs, size, generator)
+    def __init__(self, inputs: int, size: int, generator: torch.Generator, *, count: int = 2) -> None:
+        super().__init__(inputs, size, generator, count=count)
         nn.init.ones_(self.bias.data[:, size : 2 * size])
 
     def tick(self, from_inputs: Tensor, memory: Sequence[Tensor]) -> tuple[Tensor, ...]:
@@ -91,9 +89,10 @@ RECURRENT: dict[str, type[GRU]] = {"lstm": LSTM, "gru": GRU}
 
 
 class RecurrentEncoder(Encoder):
-    """Leaves, the last of them the memory [N, memory_size], to features: the actor's, then the critic's, [N, 2 * size].
+    """Leaves, the last of them the memory, to the features of `count` layers side by side, [N, count * size].
 
-    `kind` is a name in `RECURRENT`; `inner` encodes the other leaves, None: the built-in one.
+    `kind` is a name in `RECURRENT`; `inner` encodes the other leaves, None: the built-in one. Of the memory it reads and
+    writes `memory_size` numbers, from number `first` on; others belong to other encoders.
     """
 
     def __init__(
@@ -104,6 +103,8 @@ class RecurrentEncoder(Encoder):
         hidden_size: int,
         generator: torch.Generator,
         inner: Encoder | None = None,
+        count: int = 2,
+        first: int = 0,
     ) -> None:
         if inner is None:
             super().__init__(space, generator)
@@ -111,9 +112,10 @@ class RecurrentEncoder(Encoder):
             nn.Module.__init__(self)
             self.features = inner.features
         self.own = inner  # its name in stored weights
-        self.layer = RECURRENT[kind](self.features, hidden_size, generator)
+        self.layer = RECURRENT[kind](self.features, hidden_size, generator, count=count)
         self.features = hidden_size
-        self.memory_size = self.layer.memories * _TWINS * hidden_size
+        self.memory_size = self.layer.memories * count * hidden_size
+        self.first, self.end = first, first + self.memory_size
         self.learns = True
 
     def forward(self, leaves: Sequence[Tensor]) -> Tensor:
@@ -121,10 +123,11 @@ class RecurrentEncoder(Encoder):
         return self.ticked(leaves)[0]
 
     def ticked(self, leaves: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-        """The features, and the memory [N, memory_size] after this tick."""
+        """The features, and the memory after this tick: that of all encoders, of which this one has changed its own."""
         *others, memory = leaves
         after = self.layer.tick(self.layer.contribution(self._encoded(others)), self._read(memory))
-        return _by_row(after[0]), torch.cat([_by_row(part) for part in after], 1)
+        parts = [memory[:, : self.first], *map(_by_row, after), memory[:, self.end :]]
+        return _by_row(after[0]), torch.cat([part for part in parts if part.shape[1]], 1)
 
     def unrolled(self, leaves: Sequence[Tensor], lengths: Tensor | None) -> Tensor:
         """Features of sequences, one after the other in the rows, with the memory of the current weights.
@@ -152,15 +155,16 @@ class RecurrentEncoder(Encoder):
 
     def parted(self, features: Tensor) -> Features:
         """The features of actor and critic: each has its half of [N, features]."""
-        return Features(*features.chunk(_TWINS, 1))
+        return Features(*features.chunk(2, 1))
 
     def _encoded(self, leaves: Sequence[Tensor]) -> Tensor:
         return super().forward(leaves) if self.own is None else self.own(leaves)
 
     def _read(self, memory: Tensor) -> Sequence[Tensor]:
-        return memory.view(memory.shape[0], self.layer.memories, _TWINS, -1).permute(1, 2, 0, 3).unbind()
+        own = memory[:, self.first : self.end]
+        return own.view(memory.shape[0], self.layer.memories, self.layer.count, -1).permute(1, 2, 0, 3).unbind()
 
 
-def _by_row(twins: Tensor) -> Tensor:
-    """[2, N, size] as [N, 2 * size]."""
-    return twins.transpose(0, 1).flatten(1)
+def _by_row(layers: Tensor) -> Tensor:
+    """[count, N, size] as [N, count * size]."""
+    return layers.transpose(0, 1).flatten(1)

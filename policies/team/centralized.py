@@ -37,10 +37,11 @@ from torch import Tensor
 from arena.group.group import Group
 from policies.common.normalization import ObservationNormalizer, Statistics
 from policies.common.nstep import NStepBatch
-from policies.common.off_policy import OffPolicy
+from policies.common.off_policy import MEMORY, OffPolicy
 from policies.common.options import check_idle, check_refused, wrong
 from policies.common.replay import Transitions
 from policies.exporting import Exported, decoding_of, exported
+from policies.extensions import make_encoder
 from policies.networks.critics import Critics, Temperature, frozen
 from policies.networks.reparameterized import Actions, GumbelSoftmaxActions, SquashedGaussianActions, TanhActions
 from policies.team.joint import JointNStepBuilder, TeamNStepBuilder, check_team, places_of
@@ -58,6 +59,7 @@ class Centralized(OffPolicy):
     """
 
     learner = "team"
+    refused_options = MEMORY
     served = None  # type: ignore[assignment]  # an actor has to know whose row it is
     metric_names = ("critic_loss", "q_value", "actor_loss", "entropy")
     numbers: type[TanhActions]  # what actions are where they are no choices
@@ -78,7 +80,9 @@ class Centralized(OffPolicy):
         """Actors and critics, with the same initial weights at every worker."""
         options, generator = self.options, torch.Generator().manual_seed(self.group.shared_seed)
         layers = self.layers(generator)
-        encoder = JointEncoder(self.env.single_observation_space, self.entities, generator)
+        space = self.env.single_observation_space
+        own = None if options.encoder is None else make_encoder(space, generator, options.encoder)
+        encoder = JointEncoder(space, self.entities, generator, own)
         sizes: dict[str, Any] = {"actions": self.entities * self.actions.inputs, "outputs": self.entities}
         critics = Critics(encoder, **sizes, count=self.n_critics, **layers)
         shared = {"entities": self.entities, "shared": options.shared_actor}
@@ -99,6 +103,15 @@ class Centralized(OffPolicy):
             rank=group.teams.index(group.team),
             size=len(group.teams),
         )
+
+    def made_up_batch(self) -> Transitions:
+        entities, ones = self.entities, torch.ones(2, self.entities)
+        leaves, masks, actions = self.made_up(2 * entities)
+        each = [leaf.view(2, entities, *leaf.shape[1:]) for leaf in leaves]
+        observations = (*each, ones.to(torch.uint8))
+        masks, actions = None if masks is None else masks.view(2, -1), actions.view(2, entities, *actions.shape[1:])
+        columns = observations, masks, actions, ones, observations, masks, 0.9 * ones
+        return Transitions(*columns, ones[:, 0], torch.arange(2))
 
     def act(self, leaves: Sequence[Tensor], mask: Tensor | None, generator: torch.Generator | None) -> Tensor:
         return self.actions.choose(self.network(leaves, self.places), mask, generator)
@@ -209,6 +222,6 @@ class JointNormalizer(ObservationNormalizer):
 
 def check_joint_options(options: Any) -> None:
     """Checks the options that these algorithms have in common."""
-    check_refused(options, "encoder", why="the networks see a whole team; or take ppo or sac")
+    check_refused(options, *MEMORY, why="a team remembers nothing; take sac or ppo for each entity by itself")
     if options.gumbel_temperature == 0:
         raise wrong("gumbel_temperature", 0, "more than 0: nothing could be differentiated")

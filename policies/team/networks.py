@@ -23,11 +23,19 @@ from policies.networks.critics import Critics, Temperature
 class JointEncoder(Encoder):
     """Joint leaves to features [N, E * (of_one + 1)]: what each entity sees, masked, and whether it acts.
 
-    `space` is that of one entity's observations, of which there are `of_one` features.
+    `space` is that of one entity's observations, of which there are `of_one` features; `own` encodes them, None: the
+    built-in one.
     """
 
-    def __init__(self, space: Space[Any], entities: int, generator: torch.Generator) -> None:
-        super().__init__(space, generator)
+    def __init__(
+        self, space: Space[Any], entities: int, generator: torch.Generator, own: Encoder | None = None
+    ) -> None:
+        if own is None:
+            super().__init__(space, generator)
+        else:
+            nn.Module.__init__(self)
+            self.features, self.learns = own.features, own.learns
+        self.own = own
         self.entities, self.of_one = entities, self.features
         self.features = entities * (self.of_one + 1)
 
@@ -38,7 +46,8 @@ class JointEncoder(Encoder):
 
     def rows(self, leaves: Sequence[Tensor], entities: int | None = None) -> Tensor:
         """Features [N, e, of_one] of leaves of rows, [N * e, ...], of so many entities; None: of all."""
-        return super().forward(leaves).view(-1, entities or self.entities, self.of_one)
+        found: Tensor = super().forward(leaves) if self.own is None else self.own(leaves)
+        return found.view(-1, entities or self.entities, self.of_one)
 
     def by_entity(self, joint: Tensor) -> Tensor:
         """What each entity sees, [N, E, of_one], in joint features."""

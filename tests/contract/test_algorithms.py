@@ -5,6 +5,7 @@ A new algorithm is tested here as soon as it is in the registry. Tests of single
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +24,7 @@ from gpu import needs_cuda
 from policies import td3
 from policies.common.algorithm import Algorithm
 from policies.common.replay import Replay, Transitions
+from policies.common.sequences import SequenceReplay, Sequences
 from policies.networks import reparameterized
 from recorded_samples import record
 
@@ -47,6 +49,8 @@ RICH: dict[str, Any] = {
 }
 
 
+MEMORY: dict[str, Any] = {"hidden_size": 6, "sequence_length": 4, "burn_in": 3}
+
 DEVICES = ["cpu", pytest.param("cuda", marks=needs_cuda)]
 
 
@@ -55,9 +59,10 @@ class Case(NamedTuple):
 
     name: str
     actions: str
+    recurrent: str | None = None  # of algorithms with a replay of sequences
 
     def __str__(self) -> str:
-        return f"{self.name}-{self.actions}"
+        return "-".join(filter(None, self))
 
 
 def options_of(name: str) -> tuple[str, ...]:
@@ -78,6 +83,11 @@ NAMES = [
     if not entry.package and issubclass(registry.algorithm(name), Algorithm)
 ]
 CASES = [Case(name, actions) for name in NAMES for actions, space in ACTIONS.items() if accepts(name, space)]
+CASES += [
+    case._replace(recurrent=kind)
+    for case, kind in zip(CASES, itertools.cycle(["lstm", "gru"]))
+    if "burn_in" in options_of(case.name) and "recurrent" not in registry.algorithm(case.name).refused_options
+]
 WITH_REWARDS = [case for case in CASES if "data" not in options_of(case.name)]  # others learn from recorded samples
 WITH_MASKS = [case for case in CASES if case.actions == "choices"]
 
@@ -102,7 +112,7 @@ class Learner:
 
     def __init__(self, case: Case, folder: Path) -> None:
         self.cls, self.actions, self.folder = registry.algorithm(case.name), ACTIONS[case.actions], folder
-        self.known = options_of(case.name)
+        self.known, self.recurrent = options_of(case.name), case.recurrent
         self.data = self.record("samples", ticks=50, lanes=4) if "data" in self.known else ""
 
     def record(self, name: str, *, ticks: int, lanes: int) -> str:
@@ -113,7 +123,8 @@ class Learner:
 
     def options(self, **more: Any) -> dict[str, Any]:
         """Small values, and those given, of the options that the algorithm has."""
-        given = {**SMALL, "data": self.data, **more}
+        memory = {"recurrent": self.recurrent, **MEMORY} if self.recurrent else {}
+        given = {**SMALL, "data": self.data, **memory, **more}
         return {name: value for name, value in given.items() if name in self.known}
 
     def env(self, *, lanes: int = 2, ticks: int = 30, seed: int = 0, **more: Any) -> ScriptedEnv:
@@ -258,7 +269,12 @@ def test_gradients_and_samples_of_one_full_batch_give_the_same_weights(
         (reparameterized, "gumbel"),
     ):
         monkeypatch.setattr(module, name, same_noise)
+    def all_sequences(replay: SequenceReplay, *_: Any, **__: Any) -> Sequences:
+        origins = np.flatnonzero(replay._sequences.leaves)
+        return replay._sequences_at(origins, torch.ones(len(origins)), replay.size)
+
     monkeypatch.setattr(Replay, "sample", all_transitions)
+    monkeypatch.setattr(SequenceReplay, "sample", all_sequences)
 
     def work(group: ThreadGroup) -> Any:
         algorithm = learner.make(unequal_env(learner, group, ticks=12), group, **FULL)

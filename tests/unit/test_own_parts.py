@@ -19,6 +19,7 @@ from own_parts import A2CByLoss, Decay, PPOByLoss
 from policies.a2c import A2C
 from policies.bc import BehaviorCloning
 from policies.by_loss import OnPolicyByLoss
+from policies.common.off_policy import OffPolicy
 from policies.ddpg import DDPG
 from policies.dqn import DQN
 from policies.hppo import HPPO
@@ -150,7 +151,7 @@ def test_algorithms_with_other_networks_refuse_an_encoder() -> None:
 # further losses
 
 
-@pytest.mark.parametrize("kind", [PPO, DQN, *further(A2C, BehaviorCloning)])
+@pytest.mark.parametrize("kind", [PPO, DQN, SAC, *further(A2C, DDPG, TD3, BehaviorCloning)])
 def test_a_further_loss_adds_its_gradient(kind: Any, tmp_path: Path) -> None:
     """The gradient of the squared length of all weights is known: 2 * by * weights, on top of the algorithm's own."""
     options = small(kind, tmp_path)
@@ -163,11 +164,11 @@ def test_a_further_loss_adds_its_gradient(kind: Any, tmp_path: Path) -> None:
             with_extra = self.options.extra_loss is not None
             gradients[with_extra].append(gradient.clone())
             if with_extra:
-                adam = self.optimizers["optimizer"] if isinstance(self, DQN) else self.optimizer
+                adam = self.due_optimizers[0] if isinstance(self, OffPolicy) else self.optimizer
                 vectors.append(adam.vector.detach().clone())
 
     for with_extra in (False, True):
-        made = played(Looking, **options, **({"extra_loss": extra} if with_extra else {}))
+        made = played(Looking, actions=actions_of(kind), **options, **({"extra_loss": extra} if with_extra else {}))
     first = torch.nn.functional.mse_loss(gradients[True][0], gradients[False][0] + 0.5 * vectors[0])
     assert first < 1e-10
     logged = made.group.logged[-1]
@@ -193,10 +194,10 @@ MISTAKES = {
 }
 
 
-@pytest.mark.parametrize("kind", [PPO, DQN, *further(A2C, BehaviorCloning)])
+@pytest.mark.parametrize("kind", [PPO, DQN, *further(A2C, SAC, TD3, BehaviorCloning)])
 def test_mistakes_of_a_further_loss_are_told_before_the_run(kind: Any, tmp_path: Path) -> None:
     def tried(extra: Any) -> Any:
-        made = kind(ScriptedEnv(SEEN, CHOICE), solo_group(), ticks=80, **options, extra_loss=extra)
+        made = kind(ScriptedEnv(SEEN, actions_of(kind)), solo_group(), ticks=80, **options, extra_loss=extra)
         before = flat_weights(made.network)
         made.try_out()
         assert np.array_equal(flat_weights(made.network), before)
@@ -213,7 +214,7 @@ def test_mistakes_of_a_further_loss_are_told_before_the_run(kind: Any, tmp_path:
 
 @pytest.mark.parametrize(
     ("kind", "options"),
-    [(PPO, {**PPO_OPTIONS, "recurrent": "gru"}), (DQN, REPLAY)],
+    [(PPO, {**PPO_OPTIONS, "recurrent": "gru"}), (DQN, REPLAY), (SAC, {**REPLAY, "recurrent": "gru"})],
 )
 def test_further_losses_see_made_up_batches_of_the_right_shapes(kind: Any, options: Any) -> None:
     """The fields, dtypes and inner shapes are those of the minibatches of a run."""
@@ -224,7 +225,7 @@ def test_further_losses_see_made_up_batches_of_the_right_shapes(kind: Any, optio
             return tuple(map(shapes, column))
         return None if column is None else (column.dtype, column.shape[1:])
 
-    made = played(kind, **options, extra_loss="own_parts:Decay")
+    made = played(kind, actions=actions_of(kind), **options, extra_loss="own_parts:Decay")
     loss = made.extra._loss
     made.extra._loss = lambda network, batch: (seen.append(batch), loss(network, batch))[1]
     made.try_out()
