@@ -108,7 +108,7 @@ class Centralized(OffPolicy):
         entities, ones = self.entities, torch.ones(2, self.entities)
         leaves, masks, actions = self.made_up(2 * entities)
         each = [leaf.view(2, entities, *leaf.shape[1:]) for leaf in leaves]
-        observations = (*each, ones.to(torch.uint8))
+        observations = (*each, ones.long())
         masks, actions = None if masks is None else masks.view(2, -1), actions.view(2, entities, *actions.shape[1:])
         columns = observations, masks, actions, ones, observations, masks, 0.9 * ones
         return Transitions(*columns, ones[:, 0], torch.arange(2))

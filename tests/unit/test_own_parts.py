@@ -23,7 +23,9 @@ from policies.common.off_policy import OffPolicy
 from policies.ddpg import DDPG
 from policies.dqn import DQN
 from policies.hppo import HPPO
+from policies.maddpg import MADDPG
 from policies.mappo import Options as MAPPOOptions
+from policies.masac import MASAC
 from policies.ppo import PPO
 from policies.sac import SAC
 from policies.td3 import TD3
@@ -236,6 +238,30 @@ def test_further_losses_see_made_up_batches_of_the_right_shapes(kind: Any, optio
     assert [list(map(shapes, msgspec.structs.astuple(one))) for one in (first, seen[-1])] == [
         list(map(shapes, msgspec.structs.astuple(seen[0])))
     ] * 2
+
+
+@pytest.mark.parametrize("kind", [MADDPG, MASAC])
+def test_teams_learn_with_an_own_encoder_and_a_further_loss(kind: Any) -> None:
+    def made() -> Any:
+        env = ScriptedEnv(SEEN, CHOICE, ticks=40, reward=reward)
+        env.seat_entities = ("first", "second")  # type: ignore[attr-defined]
+        options = {**REPLAY, "encoder": "own_parts:Net", "extra_loss": "own_parts:Decay"}
+        return kind(env, solo_group(), ticks=40, **options)
+
+    before, after = made(), run(made())
+    (first,), (second,) = (
+        [value for name, value in one.network.named_parameters() if name.endswith("own.weights")]
+        for one in (before, after)
+    )
+    assert first.shape == (8, 3)
+    assert not torch.equal(first, second)
+    assert after.group.logged[-1]["extra_loss"] > 0
+    before.try_out()
+    drawn, made_up = after.replay.sample(8, torch.Generator()), before.made_up_batch()
+    columns = zip(drawn.tensors(), made_up.tensors(), strict=True)
+    assert all((one.dtype, one.shape[1:]) == (other.dtype, other.shape[1:]) for one, other in columns)
+    before.load_state_dict(after.state_dict())
+    assert np.array_equal(flat_weights(before.network), flat_weights(after.network))
 
 
 # gradients
