@@ -208,14 +208,14 @@ class OffPolicy(Algorithm):
         size, pooled = size or group.size, self.pools_samples
         self.replay: Any = None
         if group.is_root or not pooled:
-            sizes = {"capacity": o.buffer_size if pooled else -(-o.buffer_size // size), "workers": size if pooled else 1}
-            priorities = {"alpha": o.priority_alpha if o.prioritized else None, "epsilon": o.priority_epsilon}
+            kept: dict[str, Any] = {
+                "capacity": o.buffer_size if pooled else -(-o.buffer_size // size),
+                "workers": size if pooled else 1,
+                "alpha": o.priority_alpha if o.prioritized else None,
+                "epsilon": o.priority_epsilon,
+            }
             layout, sequences = self.experience.layout, self.experience.sequences
-            self.replay = (
-                Replay(layout, **sizes, **priorities)
-                if sequences is None
-                else SequenceReplay(layout, sequences, **sizes, **priorities)
-            )
+            self.replay = Replay(layout, **kept) if sequences is None else SequenceReplay(layout, sequences, **kept)
         self.rank, self.size = group.rank if rank is None else rank, size
         stored = ("network", "targets", "optimizers", "normalization", "intensity")
         self.track(*stored, gradient_steps=self, ticks_done=self)
@@ -251,10 +251,10 @@ class OffPolicy(Algorithm):
         observations, ones, rows = tuple(leaves), torch.ones(2), torch.arange(2)
         if not self.memory_size:
             return Transitions(observations, masks, actions, ones, observations, masks, 0.9 * ones, ones, rows)
-        one = {"lengths": rows[1:] + 1, "memories": torch.zeros(1, self.memory_size), "places": rows, "followings": rows}
-        burn_in = tuple(leaf[:1, None].repeat_interleave(self.options.burn_in, 1) for leaf in leaves)
         columns = observations, masks, actions, ones, (), masks, 0.9 * ones, ones, rows
-        return Sequences(*columns, **one, burned=rows[:1], burn_in=burn_in)
+        burn_in = tuple(leaf[:1, None].repeat_interleave(self.options.burn_in, 1) for leaf in leaves)
+        one = {"lengths": torch.tensor([2]), "memories": torch.zeros(1, self.memory_size), "burned": rows[:1]}
+        return Sequences(*columns, places=rows, followings=rows, burn_in=burn_in, **one)
 
     def act_randomly(self, rows: int, mask: Tensor | None) -> Tensor:
         """Random actions [rows, *shape], as learned from; mask bool [rows, mask_size]."""

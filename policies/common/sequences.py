@@ -3,12 +3,12 @@
     stored memory --burn-in--> memory --|--> features of each transition    gradients go back to the bar
                   without gradient      |    (and of the points that follow)
 
-The memory that was stored with a sequence is of old weights; the burn-in brings it up to date. An episode begins with an
-empty memory, so its first sequence needs none. Each network does this with its own weights, a target network as well
+The memory that was stored with a sequence is of old weights; the burn-in brings it up to date. An episode begins with
+an empty memory, so its first sequence needs none. Each network does this with its own weights, a target network as well
 (section 3 of the paper). How episodes are cut into sequences: `policies.common.nstep.SequenceLayout`.
 
-A sequence may be drawn as soon as its first transition is complete, and grows while its episode goes on. With priorities
-all sequences have one: eta times their largest temporal-difference error plus 1 - eta times the mean (section 2.3).
+A sequence may be drawn as soon as its first transition is complete, and grows while its episode goes on. Its priority
+is eta times the largest temporal-difference error in it plus 1 - eta times the mean (section 2.3).
 """
 
 from __future__ import annotations

@@ -29,6 +29,7 @@ from torch.nn import functional
 
 from policies.networks.actor_critic import Encoder, Features
 
+
 class GRU(nn.Module):
     """Gated recurrent units (Cho et al. 2014, arXiv 1406.1078), side by side; the memory of each is its output h.
 
@@ -91,8 +92,8 @@ RECURRENT: dict[str, type[GRU]] = {"lstm": LSTM, "gru": GRU}
 class RecurrentEncoder(Encoder):
     """Leaves, the last of them the memory, to the features of `count` layers side by side, [N, count * size].
 
-    `kind` is a name in `RECURRENT`; `inner` encodes the other leaves, None: the built-in one. Of the memory it reads and
-    writes `memory_size` numbers, from number `first` on; others belong to other encoders.
+    `kind` is a name in `RECURRENT`; `inner` encodes the other leaves, None: the built-in one. Of the memory it reads
+    and writes `memory_size` numbers, from number `first` on; others belong to other encoders.
     """
 
     def __init__(

@@ -269,6 +269,7 @@ def test_gradients_and_samples_of_one_full_batch_give_the_same_weights(
         (reparameterized, "gumbel"),
     ):
         monkeypatch.setattr(module, name, same_noise)
+
     def all_sequences(replay: SequenceReplay, *_: Any, **__: Any) -> Sequences:
         origins = np.flatnonzero(replay._sequences.leaves)
         return replay._sequences_at(origins, torch.ones(len(origins)), replay.size)

@@ -1,4 +1,4 @@
-"""Replay of sequences: against a slow record of random games, its memories, priorities, and what networks find in it."""
+"""Replay of sequences: against a slow record of random games; memories, priorities, what networks find in it."""
 
 from __future__ import annotations
 
