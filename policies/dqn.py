@@ -4,6 +4,7 @@
     dueling      Q(s, a) = V(s) + A(s, a) - mean of A(s, .)        Wang et al. 2016, arXiv 1511.06581, eq. (9)
     n_step       R, the sum of n discounted rewards                as in Hessel et al. 2018, arXiv 1710.02298
     prioritized  transitions of large errors are replayed more     Schaul et al. 2016, arXiv 1511.05952
+    recurrent    a memory; sequences are replayed, with burn-in    Kapturowski et al. 2019 (R2D2)
 
 Q' is the target network. Without options it follows Q a little at every gradient step, as in Lillicrap et al. 2016
 (arXiv 1509.02971): with a copy that is kept for 100 steps CartPole was unlearned again with some seeds. Where the

@@ -192,9 +192,9 @@ class NStepBuilder:
         self._count += fragment.points.size
         self._done.append(tuple(column.numpy() for column in fragment.transitions))
         if self.sequences is not None and (begun := fragment.begun) is not None:
-            previous, *columns = (column.numpy() for column in begun)
+            previous, *begins = (column.numpy() for column in begun)
             self._previous.append(previous)
-            self._begun.append(tuple(columns))
+            self._begun.append((begins[0], begins[1], begins[2]))
 
     def _clear(self) -> None:
         self._first = self._count
