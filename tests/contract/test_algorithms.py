@@ -206,6 +206,7 @@ def test_same_seed_gives_same_weights_without_global_generators(learner: Learner
 def test_actor_has_no_side_effects_and_is_random_unless_greedy(learner: Learner) -> None:
     algorithm = learner.make(learner.env(lanes=20), exploration_final_eps=1.0)
     observations, infos = algorithm.env.reset()
+    infos["_final_obs"] = np.ones(len(observations), np.bool_)  # each time an episode begins, with an empty memory
     before = algorithm.state_dict()
     streams = [one.get_state() for one in vars(algorithm).values() if isinstance(one, torch.Generator)]
     actors = algorithm.actor(greedy=True), algorithm.actor()
