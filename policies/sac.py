@@ -59,7 +59,7 @@ class SAC(OffPolicy):
         inputs, outputs = self.actions.inputs, self.actions.values
         critics = Critics(encoder, actions=inputs, outputs=outputs, count=self.n_critics, **layers)
         temperature = Temperature() if o.ent_coef == "auto" else None
-        own = {"temperature": temperature, "encoder": self.make_actor_encoder(encoder, generator)}
+        own: dict[str, Any] = {"temperature": temperature, "encoder": self.make_actor_encoder(encoder, generator)}
         network = ActorAndCritics(critics, self.actions.outputs, **own, **layers)
         self.network = network.to(self.device)
         self.set_up(dict(network.named_children()), {"critics": "critics"})

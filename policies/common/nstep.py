@@ -49,7 +49,7 @@ class SequenceLayout(NamedTuple):
     memory_size: int  # numbers that a row remembers
 
 
-class Begun(NamedTuple):
+class SequencePoints(NamedTuple):
     """How the points of a fragment are chained to sequences, of which `Q` begin."""
 
     previous: Tensor  # [K] int64: the point of the same row and episode before each; `NO_DECISION`: there is none
@@ -68,7 +68,7 @@ class NStepBatch(NamedTuple):
     rewards: Tensor  # [C, *reward_shape] float32: the sum of gamma^i r_i
     discounts: Tensor  # [C, *reward_shape] float32: gamma^k after k actions; 0 where the episode terminated
     followings: Tensor  # [C] int64: numbers of the points that follow; the start itself if there is none
-    begun: Begun | None = None  # of rows with memory
+    sequences: SequencePoints | None = None  # of rows with memory
 
     @property
     def transitions(self) -> tuple[Tensor, ...]:
@@ -77,9 +77,9 @@ class NStepBatch(NamedTuple):
 
     def to_samples(self) -> dict[str, Any]:
         """The same as the dict of arrays that a group gathers and a checkpoint keeps."""
-        first, points, *_, begun = self
+        first, points, *_, sequences = self
         sample = {"first": first, "observations": list(points.observations), "masks": points.masks}
-        more = {} if begun is None else {"begun": begun._asdict()}
+        more = {} if sequences is None else {"sequences": sequences._asdict()}
         columns = zip(self._fields[2:7], self.transitions, strict=True)
         return to_arrays({**sample, **dict(columns), **more})  # type: ignore[no-any-return]
 
@@ -87,8 +87,9 @@ class NStepBatch(NamedTuple):
     def from_samples(cls, samples: Mapping[str, Any]) -> NStepBatch:
         """The inverse of `to_samples`."""
         fields = to_tensors(dict(samples))
-        begun = Begun(**fields.pop("begun")) if "begun" in fields else None
-        return cls(points=Columns(tuple(fields.pop("observations")), fields.pop("masks")), begun=begun, **fields)
+        if "sequences" in fields:
+            fields["sequences"] = SequencePoints(**fields["sequences"])
+        return cls(points=Columns(tuple(fields.pop("observations")), fields.pop("masks")), **fields)
 
 
 class RowLayout(NamedTuple):
@@ -191,27 +192,30 @@ class NStepBuilder:
         self._points.append(fragment.points)
         self._count += fragment.points.size
         self._done.append(tuple(column.numpy() for column in fragment.transitions))
-        if self.sequences is not None and (begun := fragment.begun) is not None:
-            previous, *begins = (column.numpy() for column in begun)
-            self._previous.append(previous)
-            self._begun.append((begins[0], begins[1], begins[2]))
+        if self.sequences is not None and fragment.sequences is not None:
+            previous, firsts, origins, memories = fragment.sequences
+            self._previous.append(previous.numpy())
+            self._begun.append((firsts.numpy(), origins.numpy(), memories.numpy()))
 
     def _clear(self) -> None:
         self._first = self._count
         self._points = [self._no_points]
         self._done: list[tuple[NDArray[Any], ...]] = []  # `transitions` of a fragment, [C_i, ...] each
         none = self._starts[:0, 0]
-        self._previous, self._begun = [none], [(none, none, self._memories[:0])]  # columns of `Begun`
+        self._previous, self._begun = [none], [(none, none, self._memories[:0])]  # columns of `SequencePoints`
 
     def _fragment(self) -> NStepBatch:
         columns = zip(self._nothing_done, *self._done, strict=True)
         with np.errstate(over="ignore"):  # what float32 does not hold is infinite: refused later
             joined = [np.concatenate(parts, dtype=parts[0].dtype, casting="same_kind") for parts in columns]
-        begun = None
-        if self.sequences is not None:
-            columns = [self._previous, *zip(*self._begun, strict=True)]
-            begun = Begun(*(torch.from_numpy(np.concatenate(parts)) for parts in columns))
-        return NStepBatch(self._first, Columns.cat(self._points), *map(torch.from_numpy, joined), begun=begun)
+        starts, *others = map(torch.from_numpy, joined)
+        actions, rewards, discounts, followings = others
+        fragment = NStepBatch(self._first, Columns.cat(self._points), starts, actions, rewards, discounts, followings)
+        if self.sequences is None:
+            return fragment
+        chained = self._previous, *zip(*self._begun, strict=True)
+        columns = (torch.from_numpy(np.concatenate(parts)) for parts in chained)
+        return fragment._replace(sequences=SequencePoints(*columns))
 
     def _see(self, observations: Any, fields: StepFields) -> None:
         """Each row that acts next begins a transition, and completes its oldest one if that has n actions."""

@@ -253,8 +253,7 @@ class OffPolicy(Algorithm):
             return Transitions(observations, masks, actions, ones, observations, masks, 0.9 * ones, ones, rows)
         columns = observations, masks, actions, ones, (), masks, 0.9 * ones, ones, rows
         burn_in = tuple(leaf[:1, None].repeat_interleave(self.options.burn_in, 1) for leaf in leaves)
-        one = {"lengths": torch.tensor([2]), "memories": torch.zeros(1, self.memory_size), "burned": rows[:1]}
-        return Sequences(*columns, places=rows, followings=rows, burn_in=burn_in, **one)
+        return Sequences(*columns, torch.tensor([2]), rows, rows, torch.zeros(1, self.memory_size), rows[:1], burn_in)
 
     def act_randomly(self, rows: int, mask: Tensor | None) -> Tensor:
         """Random actions [rows, *shape], as learned from; mask bool [rows, mask_size]."""
@@ -474,7 +473,7 @@ class OffPolicy(Algorithm):
         def outputs(network: Any, inputs: list[Tensor]) -> Tensor | tuple[Tensor, ...]:
             return (network(inputs), network.remember(inputs)) if self.memory_size else network(inputs)
 
-        more = {"normalization": self.normalization, "memory_size": self.memory_size}
+        more: dict[str, Any] = {"normalization": self.normalization, "memory_size": self.memory_size}
         return exported(self.network, self.env.single_observation_space, decoding, outputs=outputs, **more)
 
     @classmethod

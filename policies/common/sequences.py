@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from typing_extensions import Self
 
-from policies.common.nstep import NO_DECISION, Begun, NStepBatch, RowLayout, SequenceLayout
+from policies.common.nstep import NO_DECISION, SequencePoints, NStepBatch, RowLayout, SequenceLayout
 from policies.common.replay import Replay, Slots, SumTree, Transitions
 from policies.networks.actor_critic import Encoder
 
@@ -65,8 +65,8 @@ class Sequences(Transitions, frozen=True):
         if len(self.burned):
             with torch.no_grad():
                 memory: Any = memories.index_select(0, self.burned)
-                for leaves in zip(*(leaf.unbind(1) for leaf in self.burn_in), strict=True):
-                    memory = encoder.ticked([*leaves, memory])[1]
+                for tick in zip(*(leaf.unbind(1) for leaf in self.burn_in), strict=True):
+                    memory = encoder.ticked([*tick, memory])[1]
                 memories = memories.index_copy(0, self.burned, memory)
         leaves = [*self.observations, memories.repeat_interleave(self.lengths, 0)]
         found = encoder.unrolled(leaves, self.lengths)
@@ -93,9 +93,9 @@ class SequenceReplay(Replay):
 
     def extend(self, fragment: NStepBatch, worker: int = 0) -> int:
         count, ring = super().extend(fragment, worker), self._rings[worker]
-        if fragment.begun is None or fragment.first + fragment.points.size != ring.end:  # an empty one
+        if fragment.sequences is None or fragment.first + fragment.points.size != ring.end:  # an empty one
             return count
-        previous, firsts, origins, memories = (column.numpy() for column in fragment.begun)
+        previous, firsts, origins, memories = (column.numpy() for column in fragment.sequences)
         known = np.flatnonzero(previous >= ring.oldest)
         self._next[ring.slots(previous[known])] = ring.slots(fragment.first + known)
         alive = origins >= ring.oldest
@@ -157,7 +157,7 @@ class SequenceReplay(Replay):
     def _learned(self, chains: Slots) -> NDArray[np.bool_]:
         """Which of the points begin transitions that are learned from, [length, S]."""
         chains = chains[: self._layout.length]
-        return self._complete[chains] & (chains != _NONE)
+        return self._complete[chains] & (chains != _NONE)  # type: ignore[no-any-return]
 
     def _sequences_at(self, origins: Slots, weights: Tensor, n: int) -> Sequences:
         """The first `n` transitions of sequences with these origins, and weights [S]."""
@@ -216,22 +216,22 @@ class SequenceReplay(Replay):
         origins = slots[self._firsts[slots] != _NONE]
         memories = [self._memories[origin] for origin in origins.tolist()] or np.zeros((0, self._layout.memory_size))
         columns = previous, number(self._firsts[origins]), number(origins), np.array(memories, np.float32)
-        return super().fragment(worker)._replace(begun=Begun(*map(torch.from_numpy, columns)))
+        return super().fragment(worker)._replace(sequences=SequencePoints(*map(torch.from_numpy, columns)))
 
     def state_dict(self) -> dict[str, Any]:
         state = super().state_dict()
         if self._prioritized:
             pairs = zip(self._rings, state["rings"], strict=True)
-            origins = [ring.slots(samples["begun"]["origins"]) for ring, samples in pairs]
-            state |= {"sequences": [self._sequences.leaves[one] for one in origins], "largest": self.largest}
+            origins = [ring.slots(samples["sequences"]["origins"]) for ring, samples in pairs]
+            state |= {"sequence_priorities": [self._sequences.leaves[one] for one in origins], "largest": self.largest}
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         super().load_state_dict(state)
-        if not self._prioritized or "sequences" not in state or len(state["rings"]) != len(self._rings):
+        if not self._prioritized or "sequence_priorities" not in state or len(state["rings"]) != len(self._rings):
             return
         self.largest = float(state["largest"])
-        for ring, samples, values in zip(self._rings, state["rings"], state["sequences"], strict=True):
-            origins = samples["begun"]["origins"]
+        for ring, samples, values in zip(self._rings, state["rings"], state["sequence_priorities"], strict=True):
+            origins = samples["sequences"]["origins"]
             alive = origins >= ring.oldest
             self._sequences.set(ring.slots(origins[alive]), values[alive])

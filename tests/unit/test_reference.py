@@ -22,7 +22,7 @@ OURS = [name for name, entry in registry.ALGORITHMS.items() if not entry.extra]
 UNUSED = {
     "mappo": (JOINT := ("recurrent", "hidden_size", "sequence_length", "encoder", "extra_loss", "transformer")),
     "hppo": (*JOINT, "cuda_graphs"),
-    **dict.fromkeys(("maddpg", "masac"), ("encoder",)),
+    **dict.fromkeys(("maddpg", "masac"), ("recurrent", "hidden_size", "sequence_length", "burn_in")),
 }
 ROOT = Path(arena.__file__).parent.parent
 PAGES = {"algorithms/options": [], "configuration/keys": ["configuration"], "cli": ["commands"]}
