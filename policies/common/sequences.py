@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from typing_extensions import Self
 
-from policies.common.nstep import NO_DECISION, SequencePoints, NStepBatch, RowLayout, SequenceLayout
+from policies.common.nstep import NO_DECISION, NStepBatch, RowLayout, SequenceLayout, SequencePoints
 from policies.common.replay import Replay, Slots, SumTree, Transitions
 from policies.networks.actor_critic import Encoder
 
