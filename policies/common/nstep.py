@@ -214,8 +214,8 @@ class NStepBuilder:
         if self.sequences is None:
             return fragment
         chained = self._previous, *zip(*self._begun, strict=True)
-        columns = (torch.from_numpy(np.concatenate(parts)) for parts in chained)
-        return fragment._replace(sequences=SequencePoints(*columns))
+        points = (torch.from_numpy(np.concatenate(parts)) for parts in chained)
+        return fragment._replace(sequences=SequencePoints(*points))
 
     def _see(self, observations: Any, fields: StepFields) -> None:
         """Each row that acts next begins a transition, and completes its oldest one if that has n actions."""
