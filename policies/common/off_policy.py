@@ -225,12 +225,10 @@ class OffPolicy(Algorithm):
         space, actions = self.env.single_observation_space, self.actions
         return RowLayout(space, actions.shape, actions.dtype, actions.mask_size, double=self.double)
 
-    def layout_of_sequence(self, rows: int = 1) -> SequenceLayout | None:
-        """How transitions are cut into sequences, whose rows are those of so many memories; None: without memory."""
+    def layout_of_sequence(self) -> SequenceLayout | None:
+        """How transitions are cut into sequences; None: without memory."""
         o = self.options
-        if not self.memory_size:
-            return None
-        return SequenceLayout(o.sequence_length, o.burn_in, o.n_step, rows * self.memory_size)
+        return SequenceLayout(o.sequence_length, o.burn_in, o.n_step, self.memory_size) if self.memory_size else None
 
     def make_encoder(self, generator: torch.Generator) -> Encoder:
         """The encoder of observations that the options say; with `recurrent` it has a memory."""

@@ -3,8 +3,7 @@
     observations --encoder--> features --+--> Q_1, ..., Q_k
     actions, if they are numbers --------+
 
-With memory the actor has an encoder of its own (Ni et al. 2022, arXiv 2110.05038, section 4.1): no loss moves two
-optimizers' weights.
+With memory the actor has an encoder of its own (as in Ni et al. 2022, arXiv 2110.05038), which its loss trains.
 
 The errors of two critics differ, so the lesser of their values overestimates less than one critic (double
 Q-learning, arXiv 1509.06461; clipped, arXiv 1802.09477). The encoder has weights where observations are images; they
