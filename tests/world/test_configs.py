@@ -28,7 +28,7 @@ LEARNED = {
     "parallel": ("team", 7.4),
     "list_game": ("hunter", 0.8),
     "own_loss": ("learner", 150.0),
-    "memory": ("learner", 300.0),
+    "memory": ("learner", 150.0),
     "logger": ("learner", 150.0),
     "curriculum": ("learner", 150.0),
     "dictionaries": ("buyer", 2.0),
