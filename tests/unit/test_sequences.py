@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arena.errors import ConfigError
+from arena.game.infos import StepFields
 from fakes import ScriptedEnv, random_rewards, solo_group
 from learning_steps import run
 from policies.common.nstep import NStepBatch, NStepBuilder, RowLayout, SequenceLayout
@@ -219,6 +220,20 @@ def test_lanes_of_a_team_remember_what_their_entities_do() -> None:
     for number, remembered in enumerate(batch.memories.tolist()):
         first, second = burned.get(number) or batch.observations[0][begins[number], :, 0].tolist()
         assert remembered == [first, -first, second, -second]
+
+
+def test_void_transition_ends_a_chain_but_not_the_memory() -> None:
+    lived = NStepBuilder(LAYOUT, rows=1, n_step=1, gamma=0.5, sequences=SequenceLayout(4, 2, 1, 1))
+    over = np.zeros(1, np.bool_)
+    lived.memory = np.zeros((1, 1), np.float32)
+    lived.begin(np.zeros((1, 1)), StepFields(void=over))
+    for tick in range(1, 4):
+        lived.memory = np.full((1, 1), float(tick), np.float32)
+        lived.add(np.zeros(1, np.int64), np.full((1, 1), tick), over, over, over, StepFields(void=over | (tick == 2)))
+    points = lived.cut().sequences
+    assert points is not None
+    assert points.previous.tolist() == [-1, 0, -1, 2]
+    assert (points.firsts.tolist(), points.origins.tolist(), points.memories[:, 0].tolist()) == ([0, 2], [0, 2], [0, 2])
 
 
 # ------------------------------------------------------------------------------------------------------- the networks
